@@ -1,7 +1,8 @@
-"""ArrayRecord files: one record a call, many records a call, in order; writing, opening, and Grain over the data source.
+"""ArrayRecord files: reading one record a call, many a call or in order, writing, and opening.
 
-The same lines time both systems. Opening is outside of the clock, except where it is what is timed; a figure whose records do
-not have the hashes of the data set is an error. Record numbers are Python integers, in the order of the published benchmark.
+Grain over the data source is timed too. The same lines time both systems. Opening is outside of the
+clock, except where it is what is timed; a figure whose records do not have the hashes of the data
+set is an error. Record numbers are Python integers, in the order of the published benchmark.
 """
 
 from __future__ import annotations
@@ -33,8 +34,14 @@ from benchmarks.measure import (
 )
 
 # Options of the original that change repeated read(); the third was its default up to 0.8.3.
-_SEQUENTIAL = ("", "max_parallelism:0", "readahead_buffer_size:16M", "max_parallelism:2,readahead_buffer_size:1M")
-# seek() and read() of the original start 64 tasks each time, so that a tenth of the calls takes long enough.
+_SEQUENTIAL = (
+    "",
+    "max_parallelism:0",
+    "readahead_buffer_size:16M",
+    "max_parallelism:2,readahead_buffer_size:1M",
+)
+# seek() and read() of the original start 64 tasks each time, so that a tenth of the calls takes
+# long enough.
 _SEEK_SHARE = 10
 #: Records of some numbers, each by a call of its own.
 _Each = Callable[[Iterable[int]], Iterable[Any]]
@@ -56,7 +63,8 @@ class RecordOptions(Options):
 
     Attributes:
         raw: Directory of the bare records; only for writing.
-        calls: One-record calls that are timed; ``slow_calls`` of calls whose time grows with the file.
+        calls: One-record calls that are timed; ``slow_calls`` of calls whose time grows
+            with the file.
     """
 
     data: Path
@@ -106,7 +114,9 @@ class RecordOptions(Options):
                 # Arrow's scalars are not bytes yet.
                 content = record if isinstance(record, bytes) else record.as_py()
                 if digest(content) != self.sample[number]:
-                    raise WrongRowsError(f"{call} gave another record {number:,} than {self.path} was made of")
+                    raise WrongRowsError(
+                        f"{call} gave another record {number:,} than {self.path} was made of"
+                    )
         if missing:
             raise WrongRowsError(f"{call} did not give record {min(missing):,} of {self.path}")
 
@@ -119,14 +129,23 @@ def digest(record: bytes) -> str:
 def growth(options: RecordOptions, system: System) -> Metrics:
     """The documented way to one record: the data source by index."""
     with system.source(options.path) as source:
-        return {"figures": {"ds[i]": _loop(options, "ds[i]", partial(map, source.__getitem__), options.slow_calls)}}
+        return {
+            "figures": {
+                "ds[i]": _loop(
+                    options, "ds[i]", partial(map, source.__getitem__), options.slow_calls
+                )
+            }
+        }
 
 
 def calls(options: RecordOptions, system: System) -> Metrics:
     """All ways to one record, documented or not."""
     with closing(system.reader(options.path)) as reader:
         ways: dict[str, tuple[_Each, int]] = {
-            "read([i])": (lambda numbers: (reader.read([number])[0] for number in numbers), options.slow_calls),
+            "read([i])": (
+                lambda numbers: (reader.read([number])[0] for number in numbers),
+                options.slow_calls,
+            ),
             "read(i, i + 1)": (
                 lambda numbers: (reader.read(number, number + 1)[0] for number in numbers),
                 options.calls,
@@ -136,7 +155,10 @@ def calls(options: RecordOptions, system: System) -> Metrics:
             ways["reader[i]"] = (partial(map, reader.__getitem__), options.calls)
         figures = growth(options, system)["figures"]
         figures |= {name: _loop(options, name, *way) for name, way in ways.items()}
-    for text, count in (("max_parallelism:0", options.calls), ("", max(1, options.slow_calls // _SEEK_SHARE))):
+    for text, count in (
+        ("max_parallelism:0", options.calls),
+        ("", max(1, options.slow_calls // _SEEK_SHARE)),
+    ):
         with closing(system.reader(options.path, text)) as seeker:
             name = f"seek + read, {text}" if text else "seek + read"
             figures[name] = _loop(options, name, partial(_sought, seeker), count)
@@ -198,9 +220,13 @@ def sequential(options: RecordOptions, system: System) -> Metrics:
             options.check(name, zip(options.sample, _sought(reader, options.sample), strict=True))
         # A new one: what the other has read ahead would be in its favour.
         with closing(system.reader(options.path, text)) as reader:
-            figures[name] = figure(total, timed(lambda: _exhaust(reader.read() for _ in range(total)))[0])
+            figures[name] = figure(
+                total, timed(lambda: _exhaust(reader.read() for _ in range(total)))[0]
+            )
             if reader.num_records() != total or reader.record_index() != total:
-                raise WrongRowsError(f"{name}: {reader.record_index():,} of {total:,} records of {options.path}")
+                raise WrongRowsError(
+                    f"{name}: {reader.record_index():,} of {total:,} records of {options.path}"
+                )
     with closing(system.reader(options.path)) as reader:
         seconds, result = timed(reader.read_all)
         options.check("read_all()", enumerate(result))
@@ -214,12 +240,17 @@ def write(options: RecordOptions, system: System) -> Metrics:
     records, codec, sizes = read_raw(options.raw), CODECS[options.record["codec"]], {}
     ways = [(f"group {group}, write", group, _WRITE_THREADS, False) for group in GROUPS]
     if options.is_ours:
-        ways += [("group 1, write, threads=1", 1, 1, False), ("group 1, write_all", 1, _WRITE_THREADS, True)]
+        ways += [
+            ("group 1, write, threads=1", 1, 1, False),
+            ("group 1, write_all", 1, _WRITE_THREADS, True),
+        ]
     figures = {}
     for name, group, threads, at_once in ways:
         path = options.scratch / FILE
 
-        def loop(path: Path = path, group: int = group, threads: int = threads, at_once: bool = at_once) -> None:
+        def loop(
+            path: Path = path, group: int = group, threads: int = threads, at_once: bool = at_once
+        ) -> None:
             writer = system.writer(str(path), f"group_size:{group},{codec}", threads)
             if at_once:
                 writer.write_all(records)
@@ -238,7 +269,10 @@ def write(options: RecordOptions, system: System) -> Metrics:
 
 
 def open_file(options: RecordOptions, system: System) -> Metrics:
-    """Opens a long file, the first one of this process: seconds, and how much the process grows, mapped pages included."""
+    """Opens a long file, the first one of this process.
+
+    Returns seconds, and how much the process grows, mapped pages included.
+    """
 
     def opened() -> Any:
         reader = system.reader(options.path)
@@ -265,14 +299,17 @@ def open_file(options: RecordOptions, system: System) -> Metrics:
 
 
 def grain(options: RecordOptions, system: System) -> Metrics:
-    """A plain loop over ``MapDataset``, then iterators over the shuffled one without threads and with 16."""
+    """A plain loop over ``MapDataset``, then iterators over it shuffled, with 0 and 16 threads."""
     import grain
 
     with system.source(options.path) as source:
         dataset = grain.MapDataset.source(source)
         figures = {
             "MapDataset[i]": _loop(
-                options, "MapDataset", lambda numbers: map(dataset.__getitem__, numbers), options.slow_calls
+                options,
+                "MapDataset",
+                lambda numbers: map(dataset.__getitem__, numbers),
+                options.slow_calls,
             )
         }
         shuffled = dataset.shuffle(SEED)
@@ -282,8 +319,12 @@ def grain(options: RecordOptions, system: System) -> Metrics:
             elements = shuffled.to_iter_dataset(grain.ReadOptions(num_threads=threads))
             for number, element in enumerate(islice(elements, min(_COMPARED, len(shuffled)))):
                 if element != shuffled[number]:
-                    raise WrongRowsError(f"Grain's iterator gave another element {number} than its data set")
-            seconds, found = timed(lambda elements=elements, count=count: sum(1 for _ in islice(elements, count)))
+                    raise WrongRowsError(
+                        f"Grain's iterator gave another element {number} than its data set"
+                    )
+            seconds, found = timed(
+                lambda elements=elements, count=count: sum(1 for _ in islice(elements, count))
+            )
             if found != count:
                 raise WrongRowsError(f"Grain's iterator gave {found:,} of {count:,} records")
             figures[f"to_iter_dataset, num_threads={threads}"] = figure(count, seconds)
@@ -305,7 +346,11 @@ def array_record() -> System:
     from array_record.python.array_record_data_source import ArrayRecordDataSource
     from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 
-    return System(ArrayRecordReader, lambda path, options, _: ArrayRecordWriter(path, options), ArrayRecordDataSource)
+    return System(
+        ArrayRecordReader,
+        lambda path, options, _: ArrayRecordWriter(path, options),
+        ArrayRecordDataSource,
+    )
 
 
 SYSTEMS = {"shardmill": shardmill, "array_record": array_record}

@@ -1,6 +1,9 @@
-"""Writes the files of the ArrayRecord benchmark by array_record: ``python -m benchmarks.arrayrecord_data --out=DIR --set=zstd_1``.
+"""Writes the files of the ArrayRecord benchmark by array_record.
 
-The records follow from their number alone: 200 words of lorem-text each. The set ``lorem`` is the bare records.
+    python -m benchmarks.arrayrecord_data --out=DIR --set=zstd_1
+
+The records follow from their number alone: 200 words of lorem-text each. The set ``lorem`` is the
+bare records.
 """
 
 from __future__ import annotations
@@ -58,7 +61,10 @@ def _write_file(directory: Path, raw: Path, total: int, options: str) -> Metrics
         writer.write(records[number % len(records)])
     writer.close()
     chosen = {0, total - 1, *np.random.default_rng(SEED).integers(total, size=_SAMPLE).tolist()}
-    hashes = {number: hashlib.blake2b(records[number % len(records)], digest_size=16) for number in sorted(chosen)}
+    hashes = {
+        number: hashlib.blake2b(records[number % len(records)], digest_size=16)
+        for number in sorted(chosen)
+    }
     return {
         "raw_bytes": sum(len(records[number % len(records)]) for number in range(total)),
         "sample": {str(number): one.hexdigest() for number, one in hashes.items()},
@@ -66,7 +72,10 @@ def _write_file(directory: Path, raw: Path, total: int, options: str) -> Metrics
 
 
 def main() -> None:
-    """Writes the set that the command line names: ``lorem``, ``<codec>_<group>``, ``small`` or ``large``."""
+    """Writes the set that the command line names.
+
+    It is ``lorem``, ``<codec>_<group>``, ``small`` or ``large``.
+    """
     options = read_options(_Options)
     if options.set == "lorem":
         wanted = {"records": options.records, "words": _WORDS, "seed": SEED}
@@ -76,9 +85,17 @@ def main() -> None:
     assert raw is not None, "--raw names the directory of the bare records"
     codec, _, group = ("zstd_1" if options.set in _SHARES else options.set).partition("_")
     total = max(1, int(options.records * _SHARES.get(options.set, 1)))
-    wanted = {"codec": codec, "group": int(group), "records": total, "words": _WORDS, "of": options.records}
+    wanted = {
+        "codec": codec,
+        "group": int(group),
+        "records": total,
+        "words": _WORDS,
+        "of": options.records,
+    }
     make_set(
-        options.out, wanted, lambda directory: _write_file(directory, raw, total, f"group_size:{group},{CODECS[codec]}")
+        options.out,
+        wanted,
+        lambda directory: _write_file(directory, raw, total, f"group_size:{group},{CODECS[codec]}"),
     )
 
 

@@ -1,6 +1,7 @@
-"""A job whose rows are partly done already, by a list of ids: shardmill, and Ray Data with three kinds of checkpoint.
+"""A job whose rows are partly done already, by a list of ids.
 
-The clock holds the load of the checkpoint, but no import and no start of Ray. What is given to read is never written to: a job
+The systems are shardmill, and Ray Data with three kinds of checkpoint. The clock holds the load of
+the checkpoint, but no import and no start of Ray. What is given to read is never written to: a job
 adds the ids it has done to its checkpoint, and the next round would find nothing to do.
 """
 
@@ -63,7 +64,10 @@ class JobOptions(Options):
 
 
 class Identity:
-    """The expensive step of a real job, without the expense; for Ray Data, a function with a state is an actor."""
+    """The expensive step of a real job, without the expense.
+
+    For Ray Data, a function with a state is an actor.
+    """
 
     def __call__(self, batch: Any) -> Any:
         """Returns the batch."""
@@ -109,7 +113,9 @@ def ray(options: JobOptions) -> Metrics:
     """Ray Data with its own checkpoint."""
     from ray.data.checkpoint import CheckpointConfig
 
-    return _ray(options, lambda path: CheckpointConfig("id", path, delete_checkpoint_on_success=False))
+    return _ray(
+        options, lambda path: CheckpointConfig("id", path, delete_checkpoint_on_success=False)
+    )
 
 
 def ray_plugin(options: JobOptions) -> Metrics:
@@ -149,7 +155,9 @@ def measure(options: JobOptions) -> Metrics:
     metrics = SYSTEMS[options.system](options)
     # Ray makes no directory when no row is left.
     options.rows.mkdir(parents=True, exist_ok=True)
-    return metrics | {"rows_out": pyarrow.dataset.dataset(options.rows, format="parquet").count_rows()}
+    return metrics | {
+        "rows_out": pyarrow.dataset.dataset(options.rows, format="parquet").count_rows()
+    }
 
 
 SYSTEMS = {

@@ -1,7 +1,9 @@
-"""Data of the checkpoint benchmark: ``python -m benchmarks.checkpoint_data --out=DIR --rows=1000000 --files=100``.
+"""Data of the checkpoint benchmark.
 
-Files hold the decimal ids 0, 1, 2 … as strings, in order; a list of ids that are done is named as a checkpoint names it. The
-check holds the ids that an entry wrote against those that it had to write.
+    python -m benchmarks.checkpoint_data --out=DIR --rows=1000000 --files=100
+
+Files hold the decimal ids 0, 1, 2 … as strings, in order; a list of ids that are done is named as a
+checkpoint names it. The check holds the ids that an entry wrote against those that it had to write.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.measure import Metrics, Options, make_set, read_options, write_json
 
-#: Rows of the inputs, by the first part of an entry's name. Full is ray-project/ray #60294: 10,000 files of 10,000 ids.
+#: Rows of the inputs, by the first part of an entry's name. Full is ray-project/ray #60294:
+#: 10,000 files of 10,000 ids.
 ROWS = {"full": 100_000_000, "tenth": 10_000_000, "hundredth": 1_000_000, "wide": 1_000}
 _SEED = 42
 
@@ -50,7 +53,10 @@ class SetOptions:
 
 
 def write_file(options: SetOptions, directory: Path, number: int) -> None:
-    """Writes one file as ``pyarrow.parquet.write_table`` does by default: snappy, dictionaries, statistics."""
+    """Writes one file as ``pyarrow.parquet.write_table`` does by default.
+
+    It has snappy, dictionaries and statistics.
+    """
     each = -(-options.rows // options.files)
     stop = min(options.rows, (number + 1) * each)
     types = [("id", pa.string())] + ([("blob", pa.binary())] if options.blob_bytes else [])
@@ -60,7 +66,9 @@ def write_file(options: SetOptions, directory: Path, number: int) -> None:
             columns = {"id": pa.array(np.arange(rows.start, rows.stop)).cast(pa.string())}
             if options.blob_bytes:
                 # Values that no codec makes shorter.
-                blobs = [np.random.default_rng([_SEED, row]).bytes(options.blob_bytes) for row in rows]
+                blobs = [
+                    np.random.default_rng([_SEED, row]).bytes(options.blob_bytes) for row in rows
+                ]
                 columns["blob"] = pa.array(blobs, pa.binary())
             writer.write_table(pa.table(columns), row_group_size=options.row_group)
 
@@ -70,7 +78,11 @@ def write_set(options: SetOptions) -> bool:
 
     def write(directory: Path) -> None:
         with ProcessPoolExecutor(min(2, len(os.sched_getaffinity(0)))) as pool:
-            list(pool.map(partial(write_file, options, directory), range(options.files), chunksize=50))
+            list(
+                pool.map(
+                    partial(write_file, options, directory), range(options.files), chunksize=50
+                )
+            )
 
     wanted = {name: value for name, value in asdict(options).items() if name != "out"}
     return make_set(options.out, wanted, write)
@@ -85,10 +97,17 @@ def expected_ids(entry: str) -> range:
 
 
 def check_ids(directory: Path, expected: range) -> Metrics:
-    """Counts, and a sentence for each thing that is wrong with the ids of Parquet files, which must be there once each."""
+    """Counts the ids of Parquet files, with a sentence for each thing that is wrong with them.
+
+    Each id must be there once.
+    """
     files = sorted(directory.rglob("*.parquet"))
     columns = [pq.read_table(path, columns=["id"]).column("id").cast(pa.int64()) for path in files]
-    found = np.sort(np.concatenate([np.asarray(column) for column in columns])) if columns else np.array([], np.int64)
+    found = (
+        np.sort(np.concatenate([np.asarray(column) for column in columns]))
+        if columns
+        else np.array([], np.int64)
+    )
     # Not `unique`, which hashes: twenty times as slow, and these are sorted already.
     distinct = found[np.diff(found, prepend=-1) != 0]
     outside = int(np.count_nonzero((distinct < expected.start) | (distinct >= expected.stop)))

@@ -1,6 +1,7 @@
-"""Times passes over batches, holds their rows against the data set, and runs processes whose clocks start together.
+"""Times passes over batches, and runs processes whose clocks start together.
 
-A pass whose rows are not those of the set, each once, is an error.
+The rows of a pass are compared with the data set: a pass whose rows are not those of the set, each
+once, is an error.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ class Pass:
 
     Attributes:
         id_sum: Sum of the column ``row_id``, where it was added up.
-        construct_s: Until the reader was made; ``seconds`` and ``first_batch_s`` run from the start of the clock.
+        construct_s: Until the reader was made; ``seconds`` and ``first_batch_s`` run from the start
+            of the clock.
         start: ``time.perf_counter()`` when the clock started, comparable between processes.
         asked_bytes: What read calls returned, from the page cache too.
-        build_bytes: The part of them that making the reader took: footers, listings, modules that it imports.
+        build_bytes: The part of them that making the reader took: footers, listings, modules that
+            it imports.
         disk_bytes: What came from the disk.
     """
 
@@ -56,7 +59,8 @@ def timed_pass(
         build: Makes the reader.
         sums: Add up the row numbers.
         most_batches: Stop after this number of batches.
-        at_start: Called when the reader is made; then the clock starts. Without it, the clock starts before.
+        at_start: Called when the reader is made; then the clock starts. Without it, the clock
+            starts before.
     """
     done, before, built_from = Pass(id_sum=0 if sums else None), io_counters(), time.perf_counter()
     reader = build()
@@ -75,7 +79,8 @@ def timed_pass(
         if number == most_batches:
             break
     done.seconds = time.perf_counter() - done.start
-    # Ends threads and worker processes, which would take part in the next pass; only then the kernel adds their reads to ours.
+    # Ends threads and worker processes, which would take part in the next pass; only then the
+    # kernel adds their reads to ours.
     del batches, reader
     gc.collect()
     after = io_counters()
@@ -124,7 +129,9 @@ def in_turn(
     *,
     before: Callable[[str], object] = lambda name: None,
 ) -> dict[str, list[Pass]]:
-    """Warms each up, with its ids added up; then one after the other, round by round, so that a slow minute hits all.
+    """Warms each reader up, and then times one after the other, round by round.
+
+    The ids of a warm-up are added up. Rounds make a slow minute hit all readers.
 
     Args:
         expected: What each pass delivers.
@@ -143,8 +150,13 @@ def in_turn(
     return done
 
 
-def at_once(method: Literal["fork", "spawn"], works: Sequence[Callable[[Callable[[], object]], Any]]) -> list[Any]:
-    """One fresh process a work, which calls its argument when it is ready, and goes on when all the others are ready too."""
+def at_once(
+    method: Literal["fork", "spawn"], works: Sequence[Callable[[Callable[[], object]], Any]]
+) -> list[Any]:
+    """Runs each work in a fresh process.
+
+    A work calls its argument when it is ready, and goes on when all the others are ready too.
+    """
     barrier = multiprocessing.get_context(method).Barrier(len(works))
     return in_processes(method, [partial(_with_barrier, barrier, work) for work in works])
 
@@ -161,15 +173,25 @@ def _with_barrier(barrier: Any, work: Callable[[Callable[[], object]], Any]) -> 
 def run_alone(jobs: Sequence[Metrics]) -> list[Pass]:
     """Loaders in processes that have imported everything and sent no request yet, at the same time.
 
-    A job is the options of a loader, ``source``, ``warm_up`` (a local file), and ``batches``, all when None.
+    A job is the options of a loader, ``source``, ``warm_up`` (a local file), and ``batches``, all
+    when None.
     """
     return at_once("spawn", [partial(_alone, **job) for job in jobs])
 
 
-def _alone(ready: Callable[[], object], *, source: str, warm_up: str, batches: int | None, **given: Any) -> Pass:
+def _alone(
+    ready: Callable[[], object], *, source: str, warm_up: str, batches: int | None, **given: Any
+) -> Pass:
     import shardmill as sm
 
-    plain: dict[str, Any] = {"batch_size": given["batch_size"], "output": given["output"], "rank": 0, "world_size": 1}
+    plain: dict[str, Any] = {
+        "batch_size": given["batch_size"],
+        "output": given["output"],
+        "rank": 0,
+        "world_size": 1,
+    }
     timed_pass(lambda: sm.Loader(warm_up, **plain), most_batches=1)
     ready()
-    return timed_pass(lambda: sm.Loader(source, **given), sums=batches is None, most_batches=batches)
+    return timed_pass(
+        lambda: sm.Loader(source, **given), sums=batches is None, most_batches=batches
+    )

@@ -1,7 +1,9 @@
-"""Shuffled rows to batches of two ranks, whose states are taken in the middle of the epoch and resumed by as many ranks, and by another number.
+"""Shuffled rows to batches of two ranks, whose states are resumed in the middle of the epoch.
 
-Each rank is a process of torch.distributed. If a system cannot do something, its own message is shown, or the number of rows that it lost or
-doubled. An epoch of one rank is timed from the creation of the loader to the last batch, in a process that has imported everything.
+As many ranks resume them, and another number of ranks. Each rank is a process of torch.distributed.
+If a system cannot do something, its own message is shown, or the number of rows that it lost or
+doubled. An epoch of one rank is timed from the creation of the loader to the last batch, in a
+process that has imported everything.
 """
 
 from __future__ import annotations
@@ -18,7 +20,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import Metrics, Options, WrongRowsError, figure, in_processes, prepare_caches, run_entry
+from benchmarks.measure import (
+    Metrics,
+    Options,
+    WrongRowsError,
+    figure,
+    in_processes,
+    prepare_caches,
+    run_entry,
+)
 from benchmarks.streaming_data import Source
 
 GLOBAL_BATCH, _RANKS, _OTHERS = 64, 2, 1
@@ -38,7 +48,8 @@ class System:
 
     Attributes:
         write: Makes a data set of rows.
-        read: Opens a directory for one of several ranks; continues from the states of all ranks of an earlier run, if they are given.
+        read: Opens a directory for one of several ranks; continues from the states of all ranks of
+            an earlier run, if they are given.
     """
 
     write: Callable[[Source, Path], None]
@@ -66,14 +77,21 @@ def _run(system: str, directory: Path, rank: int, ranks: int, port: int, *given:
     """One rank, in its own process."""
     import torch
 
-    os.environ |= {"RANK": f"{rank}", "LOCAL_RANK": f"{rank}", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"{port}"}
+    os.environ |= {
+        "RANK": f"{rank}",
+        "LOCAL_RANK": f"{rank}",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": f"{port}",
+    }
     os.environ |= {"WORLD_SIZE": f"{ranks}", "LOCAL_WORLD_SIZE": f"{ranks}"}
     made = load(system)
     torch.distributed.init_process_group("gloo")
     return read_some(made, directory, rank, ranks, *given)
 
 
-def read_some(made: System, directory: Path, rank: int, ranks: int, states: list[Any] | None, most: int | None) -> _Run:
+def read_some(
+    made: System, directory: Path, rank: int, ranks: int, states: list[Any] | None, most: int | None
+) -> _Run:
     """The first batches of a rank, and its state after them; all batches if ``most`` is none."""
     texts: list[str] = []
     start = time.perf_counter()
@@ -89,34 +107,53 @@ def read_some(made: System, directory: Path, rank: int, ranks: int, states: list
         return _Run(texts, error=f"{type(error).__name__}: {str(error).splitlines()[0]}")
 
 
-def _at_once(system: str, directory: Path, ranks: int, states: list[Any] | None, most: int | None) -> list[_Run]:
+def _at_once(
+    system: str, directory: Path, ranks: int, states: list[Any] | None, most: int | None
+) -> list[_Run]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     return in_processes(
-        "spawn", [partial(_run, system, directory, rank, ranks, port, states, most) for rank in range(ranks)]
+        "spawn",
+        [
+            partial(_run, system, directory, rank, ranks, port, states, most)
+            for rank in range(ranks)
+        ],
     )
 
 
 def load(system: str) -> System:
     """The system, with what it imports."""
-    return shardmill() if system == "shardmill" else import_module("benchmarks.peers.elastic").SYSTEMS[system]()
+    return (
+        shardmill()
+        if system == "shardmill"
+        else import_module("benchmarks.peers.elastic").SYSTEMS[system]()
+    )
 
 
 def shardmill() -> System:
     """The public API, Parquet shards."""
-    import numpy  # noqa: F401 - what a loader imports when it is made, as the other systems import it before their clock starts
+    # What a loader imports when it is made: the other systems import it before their clock starts.
+    import numpy  # noqa: F401
     import pyarrow  # noqa: F401
     import shardmill as sm
     from shardmill import Loader, Writer  # noqa: F401
 
     def write(source: Source, out: Path) -> None:
-        with sm.Writer(str(out), columns={"text": "str", "label": "int32"}, shard_bytes=3_000_000) as writer:
+        with sm.Writer(
+            str(out), columns={"text": "str", "label": "int32"}, shard_bytes=3_000_000
+        ) as writer:
             writer.write_batch(source.table)
 
     def read(directory: Path, rank: int, ranks: int, states: list[Any] | None) -> Reader:
         size = GLOBAL_BATCH // ranks
         loader = sm.Loader(
-            str(directory), batch_size=size, shuffle=True, seed=7, output="dict", rank=rank, world_size=ranks
+            str(directory),
+            batch_size=size,
+            shuffle=True,
+            seed=7,
+            output="dict",
+            rank=rank,
+            world_size=ranks,
         )
         if states:
             loader.load_state_dict(states[0])
@@ -145,7 +182,9 @@ def measure(options: ElasticOptions) -> Metrics:
     run = partial(_at_once, options.system, directory)
     (whole,) = run(1, None, None)
     if whole.error or Counter(whole.texts) != expected:
-        raise WrongRowsError(whole.error or f"{len(whole.texts):,} rows are not the {rows:,} of the source")
+        raise WrongRowsError(
+            whole.error or f"{len(whole.texts):,} rows are not the {rows:,} of the source"
+        )
     half = run(_RANKS, None, rows // GLOBAL_BATCH // 2)
     if error := next((one.error for one in half if one.error), ""):
         raise RuntimeError(error)
@@ -155,7 +194,11 @@ def measure(options: ElasticOptions) -> Metrics:
         "figures": {"epoch": figure(rows, whole.seconds)},
         "first_batch_s": whole.first_batch_s,
         # For a system that resumes.
-        **({} if any(one.error for one in same) else {"resume_s": max(one.first_batch_s for one in same)}),
+        **(
+            {}
+            if any(one.error for one in same)
+            else {"resume_s": max(one.first_batch_s for one in same)}
+        ),
         "told": {"same": _told(expected, half, same), "other": _told(expected, half, other)},
     }
 

@@ -1,7 +1,8 @@
-"""Three cheap ratios that a change must not lose: ``python -m benchmarks.gate``. It exits with 1 if one is below its bound.
+"""Three cheap ratios that a change must not lose: ``python -m benchmarks.gate``.
 
-Both systems of a ratio run in turn in this process, and the fastest of five runs counts. The bounds are about half of what the pages in
-``docs/benchmarks`` show, because other work on the machine disturbs such short runs.
+It exits with 1 if one is below its bound. Both systems of a ratio run in turn in this process, and
+the fastest of five runs counts. The bounds are about half of what the pages in ``docs/benchmarks``
+show, because other work on the machine disturbs such short runs.
 """
 
 from __future__ import annotations
@@ -43,11 +44,15 @@ def tables(directory: Path) -> Ratio:
     pq.write_table(rows_table(range(400_000)), path, row_group_size=50_000)
 
     def ours() -> int:
-        return sum(len(batch["row_id"]) for batch in sm.Loader(path, batch_size=_BATCH, output="numpy"))
+        return sum(
+            len(batch["row_id"]) for batch in sm.Loader(path, batch_size=_BATCH, output="numpy")
+        )
 
     def theirs() -> int:
         batches = pq.ParquetFile(path).iter_batches(_BATCH)
-        return sum(len({name: batch[name].to_numpy() for name in COLUMNS}["row_id"]) for batch in batches)
+        return sum(
+            len({name: batch[name].to_numpy() for name in COLUMNS}["row_id"]) for batch in batches
+        )
 
     return Ratio("Parquet to NumPy, 66 columns", "pyarrow", 1.2, ours, theirs)
 
@@ -57,7 +62,9 @@ def records(directory: Path) -> Ratio:
     from array_record.python.array_record_module import ArrayRecordWriter
     from shardmill.arrayrecord import ArrayRecordDataSource
 
-    from array_record.python.array_record_data_source import ArrayRecordDataSource as Original  # isort: skip
+    from array_record.python.array_record_data_source import (  # isort: skip
+        ArrayRecordDataSource as Original,
+    )
 
     path = str(directory / "records.array_record")
     draw = random.Random(0)
@@ -71,7 +78,13 @@ def records(directory: Path) -> Ratio:
     def bytes_of(source: Any) -> int:
         return sum(len(source[index]) for index in indices)
 
-    return Ratio("ArrayRecord, source[i]", "array_record", 8, lambda: bytes_of(ours), lambda: bytes_of(theirs))
+    return Ratio(
+        "ArrayRecord, source[i]",
+        "array_record",
+        8,
+        lambda: bytes_of(ours),
+        lambda: bytes_of(theirs),
+    )
 
 
 def texts(directory: Path) -> Ratio:
@@ -92,10 +105,16 @@ def texts(directory: Path) -> Ratio:
     ours = sm.Tokenizer(directory / "tokenizer.json")
 
     def of_peer() -> int:
-        return sum(len(one.ids) for one in theirs.encode_batch_fast(documents, add_special_tokens=False))
+        return sum(
+            len(one.ids) for one in theirs.encode_batch_fast(documents, add_special_tokens=False)
+        )
 
     return Ratio(
-        "texts to ids", "tokenizers", 6, lambda: sum(len(ids) for ids in ours.encode_batch(documents)), of_peer
+        "texts to ids",
+        "tokenizers",
+        6,
+        lambda: sum(len(ids) for ids in ours.encode_batch(documents)),
+        of_peer,
     )
 
 
@@ -115,7 +134,9 @@ def measured(ratio: Ratio) -> float:
             start = time.perf_counter()
             results.add(run())
             best[name] = min(best.get(name, float("inf")), time.perf_counter() - start)
-        assert len(results) == 1, f"{ratio.name}: the results of shardmill and {ratio.peer} differ: {results}"
+        assert len(results) == 1, (
+            f"{ratio.name}: the results of shardmill and {ratio.peer} differ: {results}"
+        )
     return best["theirs"] / best["ours"]
 
 
@@ -129,7 +150,8 @@ def main() -> int:
         is_met = found >= ratio.at_least
         failed += not is_met
         print(
-            f"{ratio.name:30} {found:6.2f}× {ratio.peer}, at least {ratio.at_least:g}×{'' if is_met else ': too slow'}"
+            f"{ratio.name:30} {found:6.2f}× {ratio.peer}, "
+            f"at least {ratio.at_least:g}×{'' if is_met else ': too slow'}"
         )
     return 1 if failed else 0
 

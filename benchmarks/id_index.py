@@ -78,7 +78,9 @@ def _uuids(numbers: np.ndarray) -> pa.Array:
     text = np.full((len(numbers), 36), ord("-"), dtype=np.uint8)
     text[:, [place for place in range(36) if place not in (8, 13, 18, 23)]] = letters
     offsets = pa.array(np.arange(0, 36 * len(numbers) + 1, 36, dtype=np.int32))
-    return pa.StringArray.from_buffers(len(numbers), offsets.buffers()[1], pa.py_buffer(text.tobytes()))
+    return pa.StringArray.from_buffers(
+        len(numbers), offsets.buffers()[1], pa.py_buffer(text.tobytes())
+    )
 
 
 def write_ids(options: IndexOptions) -> None:
@@ -95,13 +97,19 @@ def build(options: IndexOptions) -> Metrics:
     """Builds the index and tells what it took."""
     import shardmill as sm
 
-    given: dict[str, Any] = {"path": str(options.target), "memory_bytes": options.memory_bytes, "progress": False}
+    given: dict[str, Any] = {
+        "path": str(options.target),
+        "memory_bytes": options.memory_bytes,
+        "progress": False,
+    }
     source: Any = str(options.scratch / "ids.parquet")
     if options.stream:
         firsts = range(0, options.ids, _ROW_GROUP)
         counts = (min(_ROW_GROUP, options.ids - first) for first in firsts)
         pairs = zip(firsts, counts, strict=True)
-        source = (pa.record_batch({"id": ids_of(options.kind, first, count)}) for first, count in pairs)
+        source = (
+            pa.record_batch({"id": ids_of(options.kind, first, count)}) for first, count in pairs
+        )
     else:
         given["threads"] = options.threads
     start = time.perf_counter()
@@ -126,7 +134,9 @@ def probe(options: IndexOptions, is_ordered: bool) -> float:
         found = index.contains(rows).true_count
         seconds.append(time.perf_counter() - start)
         if found != options.probes // 2:
-            raise WrongRowsError(f"{found:,} of {options.probes:,} ids were found, not half of them")
+            raise WrongRowsError(
+                f"{found:,} of {options.probes:,} ids were found, not half of them"
+            )
     return min(seconds)
 
 
@@ -136,7 +146,10 @@ def measure(options: IndexOptions) -> Metrics:
     if not options.stream:
         in_processes("spawn", [partial(write_ids, options)])
     (built,) = in_processes("spawn", [partial(build, options)])
-    slowest = max(in_processes("spawn", [partial(probe, options, is_ordered)])[0] for is_ordered in (True, False))
+    slowest = max(
+        in_processes("spawn", [partial(probe, options, is_ordered)])[0]
+        for is_ordered in (True, False)
+    )
     return {**built, "probe_s": slowest, "probes": options.probes}
 
 

@@ -1,8 +1,10 @@
-"""Encoded images to batches of pixels: shardmill beside DataLoader with PIL, torchvision, OpenCV, SPDL and LitData, on the same photographs.
+"""Encoded images to batches of pixels, on the same photographs.
 
-Every system makes batches ``[64, 3, 224, 224]`` of uint8 from JPEG in memory or in the page cache: the shorter side is resized to 224,
-the center is cropped. SPDL has less to resize: its longer side becomes 224, the rest is padded, and two threads make batches of 32 each.
-Imports are not timed. In the scenario ``memory``, the batches are NumPy arrays and torch is not imported; in the scenario ``blur``, images
+Beside shardmill are DataLoader with PIL, torchvision, OpenCV, SPDL and LitData. Every system makes
+batches ``[64, 3, 224, 224]`` of uint8 from JPEG in memory or in the page cache: the shorter side is
+resized to 224, the center is cropped. SPDL has less to resize: its longer side becomes 224, the
+rest is padded, and two threads make batches of 32 each. Imports are not timed. In the scenario
+``memory``, the batches are NumPy arrays and torch is not imported; in the scenario ``blur``, images
 are judged by the variance of their Laplacian.
 """
 
@@ -68,16 +70,23 @@ def _passes(options: ImageOptions, one_pass: Any) -> Metrics:
             total += int(batch[:, :, ::32, ::32].sum())
         if images == 0:
             raise RuntimeError(
-                "a pass had no images; SPDL needs the libraries of FFmpeg, libavfilter8 and others on Debian"
+                "a pass had no images; "
+                "SPDL needs the libraries of FFmpeg, libavfilter8 and others on Debian"
             )
         rates.append(images / (time.perf_counter() - start))
         cpu.append((_core_seconds() - busy) / images * 1e3)
         peaks.append(status_bytes("VmHWM") / 1e6)
-    return {"images": images, "images_per_s": max(rates), "core_ms": min(cpu), "touched": total, "epoch_peak_mb": peaks}
+    return {
+        "images": images,
+        "images_per_s": max(rates),
+        "core_ms": min(cpu),
+        "touched": total,
+        "epoch_peak_mb": peaks,
+    }
 
 
 def _core_seconds() -> float:
-    """Time of this process, and of its worker processes once they have ended, as they do with a pass."""
+    """Time of this process and of its worker processes that have ended, as they do with a pass."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
@@ -95,12 +104,17 @@ def _loaded(options: ImageOptions, output: Literal["torch", "numpy"]) -> Any:
     mode: Any = options.mode
     images = sm.Images("image", size=_SIDE, mode=mode)
     data = sm.Dataset(options.parquet, columns=["image"], images=images)
-    loader = sm.Loader(data, batch_size=_BATCH, output=output, runtime=sm.Runtime(threads=options.threads))
+    loader = sm.Loader(
+        data, batch_size=_BATCH, output=output, runtime=sm.Runtime(threads=options.threads)
+    )
     return lambda: (batch["image"] for batch in loader)
 
 
 def memory_shardmill(options: ImageOptions) -> Metrics:
-    """What the loader itself takes, without torch. ``growth`` compares the peak of the last pass with that of the first."""
+    """What the loader itself takes, without torch.
+
+    ``growth`` compares the peak of the last pass with that of the first.
+    """
     metrics = _passes(options, _loaded(options, "numpy"))
     peaks = metrics["epoch_peak_mb"]
     return {**metrics, "growth": peaks[-1] / peaks[0]}
@@ -175,7 +189,9 @@ def _in_workers(options: ImageOptions, decode: Any) -> Metrics:
         def __getitem__(self, index: int) -> Any:
             return decode(self.payloads[index])
 
-    batches = torch.utils.data.DataLoader(Photographs(), batch_size=_BATCH, num_workers=options.threads)
+    batches = torch.utils.data.DataLoader(
+        Photographs(), batch_size=_BATCH, num_workers=options.threads
+    )
     return _passes(options, lambda: iter(batches))
 
 
@@ -216,7 +232,9 @@ def _torchvision(payload: bytes) -> Any:
     from torchvision.io import ImageReadMode, decode_jpeg  # pyright: ignore - of the peer
     from torchvision.transforms.v2 import functional  # pyright: ignore - of the peer
 
-    image = decode_jpeg(torch.frombuffer(bytearray(payload), dtype=torch.uint8), mode=ImageReadMode.RGB)
+    image = decode_jpeg(
+        torch.frombuffer(bytearray(payload), dtype=torch.uint8), mode=ImageReadMode.RGB
+    )
     image = functional.resize(image, [_SIDE], antialias=True)
     return functional.center_crop(image, [_SIDE])
 
@@ -245,7 +263,9 @@ def loader_opencv(options: ImageOptions) -> Metrics:
         image: Any = cv2.imdecode(np.frombuffer(payload, np.uint8), cv2.IMREAD_COLOR_RGB)
         height, width = image.shape[:2]
         short = min(width, height)
-        image = cv2.resize(image, (_SIDE * width // short, _SIDE * height // short), interpolation=cv2.INTER_AREA)
+        image = cv2.resize(
+            image, (_SIDE * width // short, _SIDE * height // short), interpolation=cv2.INTER_AREA
+        )
         top, left = round((image.shape[0] - _SIDE) / 2), round((image.shape[1] - _SIDE) / 2)
         return image[top : top + _SIDE, left : left + _SIDE].transpose(2, 0, 1)
 
@@ -258,16 +278,25 @@ def loader_spdl(options: ImageOptions) -> Metrics:
     from spdl.pipeline import PipelineBuilder  # pyright: ignore - of the peer
 
     payloads = options.payloads()
-    filter_desc = spdl.io.get_video_filter_desc(scale_width=_SIDE, scale_height=_SIDE, pix_fmt="rgb24")
+    filter_desc = spdl.io.get_video_filter_desc(
+        scale_width=_SIDE, scale_height=_SIDE, pix_fmt="rgb24"
+    )
 
     def load(batch: list[bytes]) -> Any:
-        return spdl.io.to_numpy(spdl.io.load_image_batch(batch, width=None, height=None, filter_desc=filter_desc))
+        return spdl.io.to_numpy(
+            spdl.io.load_image_batch(batch, width=None, height=None, filter_desc=filter_desc)
+        )
 
     def one_pass() -> Iterator[Any]:
         batches = [
-            payloads[at : at + _BATCH // options.threads] for at in range(0, len(payloads), _BATCH // options.threads)
+            payloads[at : at + _BATCH // options.threads]
+            for at in range(0, len(payloads), _BATCH // options.threads)
         ]
-        builder = PipelineBuilder().add_source(batches).pipe(load, concurrency=options.threads, output_order="input")
+        builder = (
+            PipelineBuilder()
+            .add_source(batches)
+            .pipe(load, concurrency=options.threads, output_order="input")
+        )
         pipeline = builder.add_sink(4).build(num_threads=options.threads)
         with pipeline.auto_stop():
             for batch in pipeline:
@@ -277,14 +306,23 @@ def loader_spdl(options: ImageOptions) -> Metrics:
 
 
 def loader_litdata(options: ImageOptions) -> Metrics:
-    """LitData's own chunks and workers, with ``v2`` transforms in the data set as its documentation has them."""
-    from litdata import StreamingDataLoader, StreamingDataset, optimize  # pyright: ignore - of the peer
+    """LitData's own chunks and workers.
+
+    The ``v2`` transforms are in the data set, as in its documentation.
+    """
+    from litdata import (  # pyright: ignore - of the peer
+        StreamingDataLoader,
+        StreamingDataset,
+        optimize,
+    )
 
     chunks = options.scratch / "chunks"
     paths = sorted(str(path) for path in (options.data / options.size).iterdir())
     optimize(_opened, paths, str(chunks), chunk_bytes="64MB", num_workers=1)
     batches = StreamingDataLoader(
-        StreamingDataset(str(chunks), transform=_shown), batch_size=_BATCH, num_workers=options.threads
+        StreamingDataset(str(chunks), transform=_shown),
+        batch_size=_BATCH,
+        num_workers=options.threads,
     )
     return _passes(options, lambda: iter(batches))
 
@@ -303,7 +341,10 @@ def _opened(path: str) -> Any:
 
 
 def limit_decoder(options: ImageOptions) -> Metrics:
-    """The decoder alone, into a buffer that is used again. For ``draft``, at the scale that fits the large images."""
+    """The decoder alone, into a buffer that is used again.
+
+    For ``draft``, it decodes at the scale that fits the large images.
+    """
     from shardmill._native.pixels import decode_all
 
     payloads = options.payloads()

@@ -1,8 +1,9 @@
 """Photographs of the images benchmark: ``python -m benchmarks.images_data --out=DIR``.
 
-Crops of the photographs in the Debian packages lomiri-wallpapers-16.04 and -20.04, which apt downloads, as JPEG of quality 90 with subsampled
-color: many of 500 x 375, and some of 1920 x 1080. Each size lies there as Parquet with the structs of Hugging Face, and as one file an image.
-The small ones are also there as interleaved rows, and with photographs of 89 megapixels between them.
+Crops of the photographs in the Debian packages lomiri-wallpapers-16.04 and -20.04, which apt
+downloads, as JPEG of quality 90 with subsampled color: many of 500 x 375, and some of 1920 x 1080.
+Each size lies there as Parquet with the structs of Hugging Face, and as one file an image. The
+small ones are also there as interleaved rows, and with photographs of 89 megapixels between them.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ def write_set(options: SetOptions, directory: Path) -> Metrics:
             (directory / name / f"{number:05}.jpg").write_bytes(crop)
         if name == "small":
             _write_interleaved(crops, directory / "interleaved")
-            huge = [_encoded(draw.choice(photographs).resize(_HUGE, resample=1)) for _ in range(min(options.huge, 4))]
+            huge = [
+                _encoded(draw.choice(photographs).resize(_HUGE, resample=1))
+                for _ in range(min(options.huge, 4))
+            ]
             for number in range(options.huge):
                 crops.insert(number * len(crops) // options.huge, huge[number % len(huge)])
             _write_images(crops, directory / "mixed.parquet")
@@ -96,7 +100,12 @@ def _photographs() -> list[Any]:
 
     found = []
     with tempfile.TemporaryDirectory() as scratch:
-        subprocess.run(["apt-get", "download", "--quiet", *PACKAGES], cwd=scratch, check=True, capture_output=True)
+        subprocess.run(
+            ["apt-get", "download", "--quiet", *PACKAGES],
+            cwd=scratch,
+            check=True,
+            capture_output=True,
+        )
         for package in sorted(Path(scratch).glob("*.deb")):
             subprocess.run(["dpkg-deb", "--extract", package, scratch], check=True)
         for path in sorted(Path(scratch).rglob("*.jpg")):
@@ -112,8 +121,13 @@ def _crop(photograph: Any, size: tuple[int, int], draw: random.Random) -> bytes:
     """A part of a photograph, at most twice as large as the result in each direction."""
     scale = draw.uniform(1.0, min(2.0, photograph.width / size[0], photograph.height / size[1]))
     width, height = int(size[0] * scale), int(size[1] * scale)
-    left, top = draw.randint(0, photograph.width - width), draw.randint(0, photograph.height - height)
-    return _encoded(photograph.resize(size, box=(left, top, left + width, top + height), resample=1))
+    left, top = (
+        draw.randint(0, photograph.width - width),
+        draw.randint(0, photograph.height - height),
+    )
+    return _encoded(
+        photograph.resize(size, box=(left, top, left + width, top + height), resample=1)
+    )
 
 
 def _encoded(picture: Any) -> bytes:
@@ -124,5 +138,10 @@ def _encoded(picture: Any) -> bytes:
 
 if __name__ == "__main__":
     chosen = read_options(SetOptions)
-    wanted = {"kind": "images, mixed", "small": chosen.small, "large": chosen.large, "huge": chosen.huge}
+    wanted = {
+        "kind": "images, mixed",
+        "small": chosen.small,
+        "large": chosen.large,
+        "huge": chosen.huge,
+    }
     make_set(chosen.out, wanted, lambda at: write_set(chosen, at))

@@ -1,6 +1,8 @@
-"""The cost of bytes and processes without a format: ``cat`` reads files, ``cp`` copies and syncs them, ``empty`` is a DataLoader without data.
+"""The cost of bytes and processes without a format.
 
-They are entries next to the systems that they limit. They count the rows of the data set, so that their rates are comparable with the others.
+``cat`` reads files, ``cp`` copies and syncs them, ``empty`` is a DataLoader without data. They are
+entries next to the systems that they limit. They count the rows of the data set, so that their
+rates are comparable with the others.
 """
 
 from __future__ import annotations
@@ -11,7 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.measure import RECORD, Metrics, Options, figure, prepare_caches, record_of, run_entry, timed
+from benchmarks.measure import (
+    RECORD,
+    Metrics,
+    Options,
+    figure,
+    prepare_caches,
+    record_of,
+    run_entry,
+    timed,
+)
 
 _BLOCK = 8 << 20
 
@@ -34,13 +45,17 @@ class LimitOptions(Options):
     @property
     def files(self) -> list[Path]:
         """The files of the data set."""
-        return [path for path in sorted(self.data.rglob("*")) if path.is_file() and path.name != RECORD]
+        return [
+            path for path in sorted(self.data.rglob("*")) if path.is_file() and path.name != RECORD
+        ]
 
     @property
     def rows(self) -> int:
         """Rows, records or samples of the data set."""
         record = record_of(self.data)
-        return next(record[name] for name in ("num_rows", "records", "samples", "rows") if name in record)
+        return next(
+            record[name] for name in ("num_rows", "records", "samples", "rows") if name in record
+        )
 
 
 def _pass(options: LimitOptions, write: Callable[[Path], int] | None) -> Metrics:
@@ -57,7 +72,12 @@ def _pass(options: LimitOptions, write: Callable[[Path], int] | None) -> Metrics
             os.fsync(target)
             os.close(target)
     seconds = time.perf_counter() - start
-    return {"rows_per_s": options.rows / seconds, "bytes_per_s": size / seconds, "seconds": seconds, "bytes": size}
+    return {
+        "rows_per_s": options.rows / seconds,
+        "bytes_per_s": size / seconds,
+        "seconds": seconds,
+        "bytes": size,
+    }
 
 
 def cat(options: LimitOptions) -> Metrics:
@@ -81,11 +101,16 @@ def empty(options: LimitOptions) -> Metrics:
     class Nothing(IterableDataset):
         def __iter__(self):  # noqa: ANN204
             info = get_worker_info()
-            return (None for _ in range(info.id if info else 0, batches, info.num_workers if info else 1))
+            return (
+                None
+                for _ in range(info.id if info else 0, batches, info.num_workers if info else 1)
+            )
 
     figures = {}
     for workers in (0, 2, 4):
-        loader = DataLoader(Nothing(), batch_size=None, num_workers=workers, persistent_workers=workers > 0)
+        loader = DataLoader(
+            Nothing(), batch_size=None, num_workers=workers, persistent_workers=workers > 0
+        )
         # Workers start in the first pass.
         passes = [timed(lambda loader=loader: sum(1 for _ in loader)) for _ in range(2)]
         assert passes[1][1] == batches
@@ -94,4 +119,7 @@ def empty(options: LimitOptions) -> Metrics:
 
 
 if __name__ == "__main__":
-    run_entry(LimitOptions, lambda options: {"cat": cat, "cp": cp, "empty": empty}[options.system](options))
+    run_entry(
+        LimitOptions,
+        lambda options: {"cat": cat, "cp": cp, "empty": empty}[options.system](options),
+    )

@@ -1,8 +1,9 @@
-"""Tables of 66 columns into training batches: the clock, the counts, and the ranks, the same for every system.
+"""Tables of 66 columns into training batches.
 
-The clock starts when the loader is built, or before that with ``from_construction``, and stops when it is exhausted. A pass
-that delivers another number of rows than the data set holds is an error; warm-ups also compare the sum of ``row_id``, so that
-a row lost and another one doubled is an error too.
+The clock, the counts and the ranks are the same for every system. The clock starts when the loader
+is built, or before that with ``from_construction``, and stops when it is exhausted. A pass that
+delivers another number of rows than the data set holds is an error; warm-ups also compare the sum
+of ``row_id``, so that a row lost and another one doubled is an error too.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ class LoaderOptions(Options):
     def set(self) -> DataSet:
         """What the record of the directory says of its files."""
         record = record_of(self.data)
-        return DataSet(tuple(record["rows"]), record["row_group"], record["is_sorted"], record["kind"])
+        return DataSet(
+            tuple(record["rows"]), record["row_group"], record["is_sorted"], record["kind"]
+        )
 
     @property
     def format(self) -> str:
@@ -82,7 +85,9 @@ class LoaderOptions(Options):
 
     def chosen(self) -> list[tuple[Path, range]]:
         """The files, in the order of their names, and the numbers of their rows."""
-        return [(self.data / name, rows) for name, rows in self.set.files() if fnmatch(name, self.files)]
+        return [
+            (self.data / name, rows) for name, rows in self.set.files() if fnmatch(name, self.files)
+        ]
 
     def paths(self) -> list[Path]:
         """The files, in the order of their names."""
@@ -92,7 +97,9 @@ class LoaderOptions(Options):
         """Rows that one pass delivers over all ranks, and the sum of their ``row_id``."""
         count, total = 0, 0
         for _, rows in self.chosen():
-            numbers = rows if self.label is None else rows[(self.label - rows.start) % LABELS :: LABELS]
+            numbers = (
+                rows if self.label is None else rows[(self.label - rows.start) % LABELS :: LABELS]
+            )
             count += len(numbers)
             # Gauss; a loop would take seconds for 25 million rows.
             total += (numbers[0] + numbers[-1]) * len(numbers) // 2 if numbers else 0
@@ -107,7 +114,9 @@ def measure(options: LoaderOptions, build: Build | None = None) -> Metrics:
     """Warms up, times passes with a fresh loader each, and returns the metrics."""
     # Imported before a clock starts, and only where it is needed: imports show in the peak memory.
     chosen: Build = (
-        build or SYSTEMS.get(options.system) or import_module("benchmarks.peers.loader").load(options.system)
+        build
+        or SYSTEMS.get(options.system)
+        or import_module("benchmarks.peers.loader").load(options.system)
     )
     peaks: list[int] = []
     rounds: list[list[Pass]] = []
@@ -124,7 +133,11 @@ def measure(options: LoaderOptions, build: Build | None = None) -> Metrics:
             rounds.append(passes)
         if is_memory:
             peaks.append(status_bytes("VmHWM"))
-    return _summary(options, rounds) | _shares(rounds) | (_peaks(options, rounds, peaks) if peaks else {})
+    return (
+        _summary(options, rounds)
+        | _shares(rounds)
+        | (_peaks(options, rounds, peaks) if peaks else {})
+    )
 
 
 def _one_round(options: LoaderOptions, build: Build, *, sums: bool) -> list[Pass]:
@@ -135,12 +148,20 @@ def _one_round(options: LoaderOptions, build: Build, *, sums: bool) -> list[Pass
     return [_one_pass(options, build, 0, sums, lambda: None)]
 
 
-def _in_processes(options: LoaderOptions, build: Build, ranks: Sequence[int], sums: bool) -> list[Pass]:
-    """Ranks at the same time, forked before this process has started a loader: none inherits threads or a cache of footers."""
+def _in_processes(
+    options: LoaderOptions, build: Build, ranks: Sequence[int], sums: bool
+) -> list[Pass]:
+    """Runs ranks at the same time.
+
+    They are forked before this process has started a loader: none inherits threads or a
+    cache of footers.
+    """
     return at_once("fork", [partial(_one_pass, options, build, rank, sums) for rank in ranks])
 
 
-def _one_pass(options: LoaderOptions, build: Build, rank: int, sums: bool, ready: Callable[[], object]) -> Pass:
+def _one_pass(
+    options: LoaderOptions, build: Build, rank: int, sums: bool, ready: Callable[[], object]
+) -> Pass:
     is_first = options.mode == "first_batch"
     return timed_pass(
         lambda: build(options, rank),
@@ -174,7 +195,11 @@ def _summary(options: LoaderOptions, rounds: Sequence[Sequence[Pass]]) -> Metric
         "rows": rows,
         "median_s": statistics.median(seconds),
         "min_s": min(seconds),
-        **({} if options.mode == "first_batch" else {"rows_per_s": rows / statistics.median(seconds)}),
+        **(
+            {}
+            if options.mode == "first_batch"
+            else {"rows_per_s": rows / statistics.median(seconds)}
+        ),
         **{name: median(name, max) for name in ("construct_s", "first_batch_s")},
         **{name: median(name, sum) for name in ("asked_bytes", "build_bytes", "disk_bytes")},
     }
@@ -216,15 +241,26 @@ def shardmill(options: LoaderOptions, rank: int) -> Iterable[Any]:
         given |= {"shuffle": True, "seed": 0}
     if options.ranks > 1:
         # As many lanes as ranks: each rank reads its own part of the files.
-        given |= {"lanes": options.ranks, "rank": rank, "world_size": options.ranks, "tail": "uneven"}
+        given |= {
+            "lanes": options.ranks,
+            "rank": rank,
+            "world_size": options.ranks,
+            "tail": "uneven",
+        }
     given = {name: value for name, value in given.items() if value is not None}
     return sm.Loader(
-        options.pattern, batch_size=options.batch_size, runtime=sm.Runtime(threads=options.threads), **given
+        options.pattern,
+        batch_size=options.batch_size,
+        runtime=sm.Runtime(threads=options.threads),
+        **given,
     )
 
 
 def shardmill_dataloader(options: LoaderOptions, rank: int) -> Iterable[Any]:
-    """The call that is compatible with torch-dataloader-utils; its ``num_workers`` are native threads."""
+    """The call that is compatible with torch-dataloader-utils.
+
+    Its ``num_workers`` are native threads.
+    """
     from shardmill.integrations.torch import create_dataloader
 
     return create_dataloader(
@@ -237,7 +273,10 @@ def shardmill_dataloader(options: LoaderOptions, rank: int) -> Iterable[Any]:
 
 
 def pad_sequence(options: LoaderOptions, rank: int) -> Iterable[Any]:
-    """``torch.nn.utils.rnn.pad_sequence`` over the lists that the loader delivers, cut by one call of ``torch.split``."""
+    """``torch.nn.utils.rnn.pad_sequence`` over the lists that the loader delivers.
+
+    One call of ``torch.split`` cuts them.
+    """
     from torch.nn.utils.rnn import pad_sequence as padded
 
     for batch in shardmill(replace(options, pad=False), rank):

@@ -59,7 +59,9 @@ def read_options(kind: type[_Options], arguments: Sequence[str] | None = None) -
         name, _, text = argument.removeprefix("--").partition("=")
         key = name.replace("-", "_")
         if key not in types:
-            sys.exit(f"unknown option {argument}; known: {', '.join(f'--{known}=' for known in types)}")
+            sys.exit(
+                f"unknown option {argument}; known: {', '.join(f'--{known}=' for known in types)}"
+            )
         values[key] = _parsed(types[key], text)
     return kind(**values)
 
@@ -83,7 +85,10 @@ def run_entry(kind: type[_Entry], measure: Callable[[_Entry], Metrics]) -> None:
     try:
         metrics = measure(options)
     except Exception as error:
-        write_json(options.out / "metrics.json", {"is_success": False, "error": f"{type(error).__name__}: {error}"})
+        write_json(
+            options.out / "metrics.json",
+            {"is_success": False, "error": f"{type(error).__name__}: {error}"},
+        )
         raise
     write_json(options.out / "metrics.json", {"is_success": True, **metrics})
 
@@ -141,7 +146,9 @@ def in_processes(method: Literal["fork", "spawn"], calls: Sequence[Callable[[], 
             process.join()
         return results
     except EOFError:
-        raise ChildProcessError("a process of the benchmark failed; its message is in the log") from None
+        raise ChildProcessError(
+            "a process of the benchmark failed; its message is in the log"
+        ) from None
     finally:
         for process in processes:
             process.kill()
@@ -152,7 +159,9 @@ def _answer(pipe: Connection, call: Callable[[], Any]) -> None:
 
 
 def make_set(directory: Path, wanted: Metrics, write: Callable[[Path], Metrics | None]) -> bool:
-    """Makes a data set, unless a complete one of the same description is there; returns whether it did.
+    """Makes a data set, unless a complete one of the same description is there.
+
+    Returns whether it was made.
 
     Args:
         directory: Appears under its name when it is complete.
@@ -165,7 +174,9 @@ def make_set(directory: Path, wanted: Metrics, write: Callable[[Path], Metrics |
     if record.exists() and wanted.items() <= json.loads(record.read_text()).items():
         return False
     if directory.exists() and not record.exists():
-        raise FileExistsError(f"{directory} holds no data set of the benchmarks; give another directory, or remove it")
+        raise FileExistsError(
+            f"{directory} holds no data set of the benchmarks; give another directory, or remove it"
+        )
     staging = directory.with_name(f".{directory.name}.partial")
     for stale in (staging, directory):
         shutil.rmtree(stale, ignore_errors=True)
@@ -184,10 +195,17 @@ def record_of(directory: Path) -> Metrics:
 
 
 def prepare_caches(state: str, places: Iterable[Path]) -> None:
-    """Brings files, and those of directories, into the page cache (``warm``) or out of it (``cold``)."""
+    """Brings files, and those of directories, into the page cache or out of it.
+
+    ``state`` is ``warm`` or ``cold``.
+    """
     # What an earlier entry wrote would otherwise go to disk in the time of this one.
     os.sync()
-    for path in (file for place in places for file in ([place] if place.is_file() else sorted(place.rglob("*")))):
+    for path in (
+        file
+        for place in places
+        for file in ([place] if place.is_file() else sorted(place.rglob("*")))
+    ):
         if path.is_file():
             with path.open("rb", buffering=0) as file:
                 if state == "cold":
@@ -199,7 +217,8 @@ def prepare_caches(state: str, places: Iterable[Path]) -> None:
 def io_counters() -> dict[str, int]:
     """``/proc/self/io``; children count from the moment they were waited for.
 
-    ``rchar`` is what read calls returned, from the page cache and from pipes too; ``read_bytes`` is what the disk gave.
+    ``rchar`` is what read calls returned, from the page cache and from pipes too; ``read_bytes`` is
+    what the disk gave.
     """
     lines = Path("/proc/self/io").read_text().splitlines()
     return {name: int(value) for name, value in (line.split(": ") for line in lines)}
@@ -217,7 +236,7 @@ def forget_peak() -> None:
 
 
 def start_ray(cores: int) -> float:
-    """Starts a cluster on this machine and returns the seconds until its workers have run a task."""
+    """Starts a cluster on this machine; returns the seconds until its workers have run a task."""
     import ray
 
     start = time.perf_counter()

@@ -1,9 +1,10 @@
-"""Shards shaped like MINT-1T-PDF: made here, because the real set is tens of gigabytes and not ours to pass on.
+"""Shards shaped like MINT-1T-PDF.
 
     python -m benchmarks.mint1t --out=DIR --shards=8 --codec=raw
 
-The counts are those of the 80 shards of MINT-1T-PDF CC-2024-18 that interleaved pipelines are usually timed on; the pixels are drawn.
-The first shards do not depend on how many are asked for.
+They are made here, because the real set is tens of gigabytes and not ours to pass on. The counts
+are those of the 80 shards of MINT-1T-PDF CC-2024-18 that interleaved pipelines are usually timed
+on; the pixels are drawn. The first shards do not depend on how many are asked for.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from benchmarks.measure import Metrics, make_set, read_options, record_of
 
-# Part of the record: raise it when the bytes of a shard change, and old directories are written anew.
+# Part of the record: raise it when the bytes of a shard change,
+# and old directories are written anew.
 GENERATOR_VERSION = 2
 MIN_ASPECT_RATIO, MAX_ASPECT_RATIO = 1.0, 2.0
 # 86,400 pixels of RGB are 259 kB raw and about 29 kB as JPEG with this grain.
@@ -37,10 +39,11 @@ JPEG_QUALITY = 77
 _DIRECTORY = "CC-MAIN-2024-18-shard-0"
 _TAR_NAME = "CC-MAIN-20240412101354-20240412131354-{index:05d}.tar"
 _VOCABULARY = """
-the of and in to a is for with on that by as are from data model results figure table method these we
-between system analysis using time study values energy surface water field river temperature measured
-naïve Größe écart señal signal sample distribution region growth policy market annual report section
-committee language history theory carbon network design process control material structure response
+the of and in to a is for with on that by as are from data model results figure table method these
+we between system analysis using time study values energy surface water field river temperature
+measured naïve Größe écart señal signal sample distribution region growth policy market annual
+report section committee language history theory carbon network design process control material
+structure response
 """
 _WORDS = _VOCABULARY.split()
 # Larger than any page plus the shift of its grain.
@@ -75,7 +78,10 @@ HEAD_SHARDS = 8
 
 @dataclass(frozen=True)
 class Sample:
-    """One document: ``order`` holds ``"t"`` or ``"i"`` in reading order, ``pages`` the size of each image."""
+    """One document.
+
+    ``order`` holds ``"t"`` or ``"i"`` in reading order, ``pages`` the size of each image.
+    """
 
     sample_id: str
     order: str
@@ -83,7 +89,9 @@ class Sample:
 
 
 def plan_shards(shards: int, *, of: int = FULL_SET_SHARDS) -> list[list[Sample]]:
-    """Returns the samples of the first ``shards`` shards of a set of ``of`` shards, without drawing anything.
+    """Returns the samples of the first ``shards`` shards of a set of ``of`` shards.
+
+    Nothing is drawn.
 
     Args:
         shards: How many shards to return.
@@ -111,7 +119,9 @@ def totals_of(plans: Iterable[Sequence[Sample]]) -> Totals:
     samples = [sample for plan in plans for sample in plan]
     pages = [page for sample in samples for page in sample.pages]
     texts = sum(sample.order.count("t") for sample in samples)
-    return Totals(len(samples), texts, len(pages), kept_images=sum(is_kept(*page) for page in pages))
+    return Totals(
+        len(samples), texts, len(pages), kept_images=sum(is_kept(*page) for page in pages)
+    )
 
 
 def is_kept(width: int, height: int) -> bool:
@@ -147,14 +157,22 @@ def _plan_group(rng: np.random.RandomState, shards: int, totals: Totals) -> list
 
 def _page_sizes(rng: np.random.RandomState, kept: np.ndarray) -> list[tuple[int, int]]:
     choice, place, size = rng.random_sample((3, len(kept)))
-    ratios = np.where(kept, 1.02 + 0.96 * place, np.where(choice < 0.75, 0.4 + 0.57 * place, 2.05 + 2.5 * place))
+    ratios = np.where(
+        kept, 1.02 + 0.96 * place, np.where(choice < 0.75, 0.4 + 0.57 * place, 2.05 + 2.5 * place)
+    )
     # The bounds themselves are frequent: an inclusive test that is off by one shows in the totals.
     ratios[kept & (choice < 0.08)] = MAX_ASPECT_RATIO
     ratios[kept & (choice < 0.04)] = MIN_ASPECT_RATIO
     # Quartic tail from 0.3 to 3.8 times a unit, with a mean of exactly one unit.
     pixels = MEAN_PIXELS * (0.3 + 3.5 * size**4)
     heights = np.sqrt(pixels / ratios).round()
-    return list(zip((heights * ratios).round().astype(int).tolist(), heights.astype(int).tolist(), strict=True))
+    return list(
+        zip(
+            (heights * ratios).round().astype(int).tolist(),
+            heights.astype(int).tolist(),
+            strict=True,
+        )
+    )
 
 
 def write_dataset(
@@ -193,10 +211,14 @@ def write_dataset(
 def _write_shard(index: int, samples: Sequence[Sample], *, directory: Path, codec: str) -> None:
     """Writes ``<id>.json`` then ``<id>.tiff`` for every document."""
     rng = np.random.RandomState(index)
-    with tarfile.open(directory / _TAR_NAME.format(index=index), "w", format=tarfile.USTAR_FORMAT) as tar:
+    with tarfile.open(
+        directory / _TAR_NAME.format(index=index), "w", format=tarfile.USTAR_FORMAT
+    ) as tar:
         for sample in samples:
             document, pages = _draw_sample(rng, sample)
-            _add_member(tar, f"{sample.sample_id}.json", json.dumps(document, ensure_ascii=False).encode())
+            _add_member(
+                tar, f"{sample.sample_id}.json", json.dumps(document, ensure_ascii=False).encode()
+            )
             _add_member(tar, f"{sample.sample_id}.tiff", _tiff_of(pages, codec))
 
 
@@ -217,7 +239,9 @@ def _draw_sample(rng: np.random.RandomState, sample: Sample) -> tuple[Metrics, l
         xref += rng.randint(1, 41)
         pages.append(page)
         sha256 = hashlib.sha256(page.tobytes()).hexdigest()
-        image_metadata.append({"height": height, "width": width, "page": pdf_page, "xref": xref, "sha256": sha256})
+        image_metadata.append(
+            {"height": height, "width": width, "page": pdf_page, "xref": xref, "sha256": sha256}
+        )
         texts.append(None)
         images.append(f"page_{pdf_page}_image_{xref}")
     # In the real set this list is now and then out of page order.
@@ -251,7 +275,9 @@ def _draw_page(rng: np.random.RandomState, width: int, height: int, caption: str
     for channel in range(3):
         across, down = 95 * rng.random_sample(2)
         top, left = rng.randint(_GRAIN_SHIFT, size=2)
-        pixels[:, :, channel] = 240 - across * columns - down * rows + _grain()[top : top + height, left : left + width]
+        pixels[:, :, channel] = (
+            240 - across * columns - down * rows + _grain()[top : top + height, left : left + width]
+        )
     image = Image.fromarray(pixels)
     ImageDraw.Draw(image).text((6, 6), caption, fill=(20, 20, 20), font=_font())
     return image
@@ -269,7 +295,11 @@ def _tiff_of(pages: Sequence[Image.Image], codec: str) -> bytes:
 
 @cache
 def _grain() -> np.ndarray:
-    return np.random.RandomState(20_240_418).randint(-8, 9, (_GRAIN_SIDE, _GRAIN_SIDE)).astype(np.int16)
+    return (
+        np.random.RandomState(20_240_418)
+        .randint(-8, 9, (_GRAIN_SIDE, _GRAIN_SIDE))
+        .astype(np.int16)
+    )
 
 
 @cache

@@ -1,6 +1,9 @@
-"""The chart, the table of ratios and the sentence in the README, from the committed summaries: ``python -m benchmarks.overview``.
+"""The chart, the table of ratios and the sentence in the README, from the committed summaries.
 
-The ratios are those of the pages. The chart draws those that their ``report`` blocks name in ``chart``.
+    python -m benchmarks.overview
+
+The ratios are those of the pages. The chart draws those that their ``report`` blocks
+name in ``chart``.
 """
 
 from __future__ import annotations
@@ -23,9 +26,14 @@ _RANGE = re.compile(r"shardmill is \S+ to \S+ times")
 def pages() -> dict[str, Page]:
     """The pages that have a summary, by name."""
     files = [
-        file for file in sorted((ROOT / "benchmarks").glob("*.yaml")) if (DOCS / file.stem / "summary.json").exists()
+        file
+        for file in sorted((ROOT / "benchmarks").glob("*.yaml"))
+        if (DOCS / file.stem / "summary.json").exists()
     ]
-    return {file.stem: Page(read_summary(DOCS / file.stem), read_settings(file).report) for file in files}
+    return {
+        file.stem: Page(read_summary(DOCS / file.stem), read_settings(file).report)
+        for file in files
+    }
 
 
 def compared(shown: dict[str, Page]) -> list[tuple[str, Ratio]]:
@@ -35,7 +43,10 @@ def compared(shown: dict[str, Page]) -> list[tuple[str, Ratio]]:
 
 def table(ratios: list[tuple[str, Ratio]]) -> str:
     """The ratios as a Markdown table."""
-    lines = ["| work | against | times as fast | share of the limit | page |", "|---|---|--:|--:|---|"]
+    lines = [
+        "| work | against | times as fast | share of the limit | page |",
+        "|---|---|--:|--:|---|",
+    ]
     for name, ratio in ratios:
         work, against, times, share, *_ = ratio.cells()
         lines.append(f"| {work} | {against} | {times} | {share} | [{name}]({name}/README.md) |")
@@ -49,8 +60,15 @@ def range_of(ratios: list[tuple[str, Ratio]]) -> str:
 
 
 def origin(shown: dict[str, Page]) -> str:
-    """The origin of the figures: one run of all suites, if all of their entries have the same commit."""
-    commits = {str(entry["commit"]).split()[0] for page in shown.values() for entry in page.summary["entries"].values()}
+    """The origin of the figures.
+
+    It is one run of all suites, if all of their entries have the same commit.
+    """
+    commits = {
+        str(entry["commit"]).split()[0]
+        for page in shown.values()
+        for entry in page.summary["entries"].values()
+    }
     if len(commits) > 1:
         return "These figures come from different commits, which the pages name."
     return f"These figures come from one run of `make bench`, on commit {commits.pop()[:12]}."
@@ -67,7 +85,9 @@ def draw(ratios: list[Ratio], path: Path) -> None:
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "ratios", "font.size": 10}):
         canvas = Canvas(figsize=(9, 0.52 * len(bars) + 0.9), layout="constrained")
         axes = canvas.subplots()
-        errors = [[abs(times.median - times.quartiles[side]) for _, times in bars] for side in (0, 1)]
+        errors = [
+            [abs(times.median - times.quartiles[side]) for _, times in bars] for side in (0, 1)
+        ]
         drawn = axes.barh(places, values, color="#3b6ea8", xerr=errors, ecolor="#9aa5b1")
         axes.bar_label(drawn, [f" {spread_of(times)}" for _, times in bars])
         axes.set_yticks(places, [f"{ratio.work}\n{ratio.against()}" for ratio, _ in bars])

@@ -1,11 +1,15 @@
-"""Makes the page, the chart and the summary of a session: ``python -m benchmarks.report FILE.yaml RESULTS.json OUT_DIR``.
+"""Makes the page, the chart and the summary of a session.
 
-``RESULTS.json`` is ``results.json`` of a session, or the ``summary.json`` of a page that is to be regenerated. Entries that a session did not
-measure are taken from the summary in ``OUT_DIR``. The ``report`` block of the YAML file defines the page, as expressions over the rounds:
-``rows / median_s`` names metrics of a row's entry, ``'s1_arrow__threads_2__shardmill:rows_per_s'`` that of another one. They are computed round
-by round, and cells show the median. ``{entry}``, ``{case}`` (the entry without its system), ``{scenario}``, ``{setting}``, ``{system}`` and
-``{figure}`` are filled in. A reference with ``*`` stands for several values. ``min``, ``max`` and ``sum`` need all of them; ``best`` and
-``least`` choose the figure with the largest or smallest median. What was not measured is shown as ``-``.
+Called as ``python -m benchmarks.report FILE.yaml RESULTS.json OUT_DIR``. ``RESULTS.json`` is
+``results.json`` of a session, or the ``summary.json`` of a page that is to be regenerated. Entries
+that a session did not measure are taken from the summary in ``OUT_DIR``. The ``report`` block of
+the YAML file defines the page, as expressions over the rounds: ``rows / median_s`` names metrics of
+a row's entry, ``'s1_arrow__threads_2__shardmill:rows_per_s'`` that of another one. They are
+computed round by round, and cells show the median. ``{entry}``, ``{case}`` (the entry without its
+system), ``{scenario}``, ``{setting}``, ``{system}`` and ``{figure}`` are filled in. A reference
+with ``*`` stands for several values. ``min``, ``max`` and ``sum`` need all of them; ``best`` and
+``least`` choose the figure with the largest or smallest median. What was not measured is
+shown as ``-``.
 """
 
 from __future__ import annotations
@@ -36,9 +40,14 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 _COLOURS = ("#9aa5b1", "#33658a", "#f6ae2d", "#c8553d", "#86608e", "#5b8e7d")
 _OURS = "#0b6e4f"
 _TURNS = (
-    "* in each round, every system of a scenario is run in turn, as a process of its own, every second round in reverse order",
-    "* times as fast is the median of the quotients of the rounds, with their quartiles; other cells are medians, and "
-    "[summary.json](summary.json) has the values of all rounds",
+    (
+        "* in each round, every system of a scenario is run in turn, as a process of its own, "
+        "every second round in reverse order"
+    ),
+    (
+        "* times as fast is the median of the quotients of the rounds, with their quartiles; "
+        "other cells are medians, and [summary.json](summary.json) has the values of all rounds"
+    ),
 )
 
 
@@ -54,12 +63,18 @@ def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
         for name, entry in results["entries"].items()
     }
     records = results["datasets"].items()
-    datasets = {name: {key: one[key] for key in one if isinstance(one[key], str | int)} for name, one in records}
+    datasets = {
+        name: {key: one[key] for key in one if isinstance(one[key], str | int)}
+        for name, one in records
+    }
     return {**results, "datasets": datasets, "entries": entries}
 
 
 def merged(settings: Settings, old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """A summary with the new entries, and old entries where there are no new ones, in the order of the file."""
+    """A summary with the new entries, and old entries where there are no new ones.
+
+    They have the order of the file.
+    """
     known = {**old.get("entries", {}), **new["entries"]}
     names = [entry.name for entry in settings.entries] or list(known)
     return {
@@ -86,7 +101,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Ratio:
-    """One line of the first table: the same work by shardmill, by a peer, and a limit that was measured beside them.
+    """One line of the first table.
+
+    It is the same work by shardmill and by a peer, and a limit that was measured beside them.
 
     Attributes:
         peer: Its name; empty if the work is compared with a limit only.
@@ -137,7 +154,11 @@ class Page:
                 return self._one(ast.BinOp(ast.Constant(0), ast.Sub(), operand), row)
             case ast.BinOp(left=left, op=sign, right=right):
                 first, second = self._one(left, row), self._one(right, row)
-                if first is None or second is None or (isinstance(sign, ast.Div) and 0 in second.values):
+                if (
+                    first is None
+                    or second is None
+                    or (isinstance(sign, ast.Div) and 0 in second.values)
+                ):
                     return None
                 return first.with_other(_OPERATORS[type(sign)], second)
             case ast.Call(func=ast.Name(id=name), args=args):
@@ -148,7 +169,10 @@ class Page:
                 if name in ("best", "least"):
                     chosen = (max if name == "best" else min)(known, key=lambda one: one.median)
                     words = zip(chosen.choice, *(one.choice for one in known), strict=True)
-                    return replace(chosen, choice=tuple(word for word, *all_words in words if len(set(all_words)) > 1))
+                    return replace(
+                        chosen,
+                        choice=tuple(word for word, *all_words in words if len(set(all_words)) > 1),
+                    )
                 action = {"min": min, "max": max, "sum": operator.add}[name]
                 return reduce(lambda left, right: left.with_other(action, right), known)
             case ast.Name(id=text) | ast.Constant(value=str(text)):
@@ -165,7 +189,9 @@ class Page:
         """The values that a reference stands for; one that is None where there is no value."""
         text = reference.format(**row.places()) if "{" in reference else reference
         entry, is_other, metric = (
-            text.partition(":") if "__" in text or text.startswith("machine:") else (row.entry, "", text)
+            text.partition(":")
+            if "__" in text or text.startswith("machine:")
+            else (row.entry, "", text)
         )
         if entry == "machine":
             value = self.summary["machine"].get(metric)
@@ -182,7 +208,11 @@ class Page:
 
     def _words(self, entry: str, metric: str) -> tuple[str, ...]:
         places = Row(entry).places()
-        return self.named(places["system"]), self.named(places["setting"]), metric.rpartition("/")[0]
+        return (
+            self.named(places["system"]),
+            self.named(places["setting"]),
+            metric.rpartition("/")[0],
+        )
 
     def items(self) -> Iterator[Any]:
         """The items of ``ratios``, one for each combination of their matrix."""
@@ -205,34 +235,66 @@ class Page:
         def rate(part: Series | None, whole: Series | None) -> Series | None:
             """How many times as fast the first one is."""
             first, second = (whole, part) if is_time else (part, whole)
-            return first.with_other(operator.truediv, second) if first and second and all(second.values) else None
+            return (
+                first.with_other(operator.truediv, second)
+                if first and second and all(second.values)
+                else None
+            )
 
         if (ours := self.value(item["ours"])) is None:
             return
-        limits = {name: rate(ours, self.value(expression)) for name, expression in item.get("limit", {}).items()}
+        limits = {
+            name: rate(ours, self.value(expression))
+            for name, expression in item.get("limit", {}).items()
+        }
         limit, share = next(((name, share) for name, share in limits.items() if share), ("", None))
         form, chart = item.get("form", "rate"), item.get("chart", ())
-        found = ((name, self.value(expression)) for name, expression in item.get("against", {}).items())
+        found = (
+            (name, self.value(expression)) for name, expression in item.get("against", {}).items()
+        )
         measured: list[Any] = [one for one in found if one[1]] or ([("", None)] if share else [])
         for peer, theirs in measured:
-            yield Ratio(item["work"], peer, ours, theirs, rate(ours, theirs), limit, share, form, peer in chart)
+            yield Ratio(
+                item["work"],
+                peer,
+                ours,
+                theirs,
+                rate(ours, theirs),
+                limit,
+                share,
+                form,
+                peer in chart,
+            )
 
     def rows(self, table: Mapping[str, Any]) -> list[Row]:
-        """The lines of a table: one an entry, or one a case whose systems are columns; of each of its figures."""
+        """The lines of a table.
+
+        Each figure has one line an entry, or one a case whose systems are columns.
+        """
         names = [
-            name for name, one in self.summary["entries"].items() if one["metrics"] and _matches(name, table["rows"])
+            name
+            for name, one in self.summary["entries"].items()
+            if one["metrics"] and _matches(name, table["rows"])
         ]
         if table.get("per", "entry").startswith("case"):
-            names = list({name.rpartition("__")[0]: name for name in reversed(names)}.values())[::-1]
+            cases = {name.rpartition("__")[0]: name for name in reversed(names)}
+            names = list(cases.values())[::-1]
         if not table.get("per", "entry").endswith("figure"):
             return [Row(name) for name in names]
         found = []
         for name in names:
             like = f"{name.rpartition('__')[0]}__*" if table["per"].startswith("case") else name
             metrics = [
-                key for other, one in self.summary["entries"].items() if _is_like(other, like) for key in one["metrics"]
+                key
+                for other, one in self.summary["entries"].items()
+                if _is_like(other, like)
+                for key in one["metrics"]
             ]
-            found += [Row(name, key.removesuffix("/per_s")) for key in dict.fromkeys(metrics) if key.endswith("/per_s")]
+            found += [
+                Row(name, key.removesuffix("/per_s"))
+                for key in dict.fromkeys(metrics)
+                if key.endswith("/per_s")
+            ]
         return found
 
     def named(self, text: str) -> str:
@@ -245,14 +307,26 @@ class Page:
         if not rows:
             return []
         # A column without any value belongs to a system that did not take part.
-        cells = {title: [self._cell(column, row) for row in rows] for title, column in table["columns"].items()}
+        cells = {
+            title: [self._cell(column, row) for row in rows]
+            for title, column in table["columns"].items()
+        }
         cells = {title: shown for title, shown in cells.items() if set(shown) != {"-"}}
         labels = table.get("labels", {"setting": "{setting}", "system": "{system}"})
-        lines = [f"## {table['title']}", "", *([table["text"].strip(), ""] if "text" in table else [])]
+        lines = [
+            f"## {table['title']}",
+            "",
+            *([table["text"].strip(), ""] if "text" in table else []),
+        ]
         lines += _heads(labels, cells)
         for number, row in enumerate(rows):
-            words = {key: self.named(text) if key != "figure" else text for key, text in row.places().items()}
-            shown = [text.format(**words) for text in labels.values()] + [column[number] for column in cells.values()]
+            words = {
+                key: self.named(text) if key != "figure" else text
+                for key, text in row.places().items()
+            }
+            shown = [text.format(**words) for text in labels.values()] + [
+                column[number] for column in cells.values()
+            ]
             lines.append(_line(shown))
         return [*lines, ""]
 
@@ -274,14 +348,22 @@ class Page:
         """The whole page."""
         summary = self.summary
         lines = [f"# {self.block['title']}", ""]
-        lines += [f"{text.strip()}\n" for text in (self.block.get("text"), summary.get("note")) if text]
+        lines += [
+            f"{text.strip()}\n" for text in (self.block.get("text"), summary.get("note")) if text
+        ]
         lines += [
             f"* **failed**: {name}: {'; '.join(one['failures'])}"
             for name, one in summary["entries"].items()
             if one["failures"]
         ]
         if ratios := [ratio.cells() for ratio in self.ratios()]:
-            lines += ["", *_heads(["work", "against"], ["times as fast", "share of the limit", "shardmill", "peer"])]
+            lines += [
+                "",
+                *_heads(
+                    ["work", "against"],
+                    ["times as fast", "share of the limit", "shardmill", "peer"],
+                ),
+            ]
             lines += map(_line, ratios)
         lines += ["", f"![{self.block['chart']['axis']}](chart.svg)", ""]
         lines += [line for table in self.block["tables"] for line in self.table(table)]
@@ -294,9 +376,12 @@ class Page:
         lines = [
             "## How it was run",
             "",
-            f"* {machine['cpu_cores']} cores of {machine['cpu_model']}, {machine['memory_bytes'] / 1e9:.0f} GB memory, "
-            f"Linux {machine['kernel']}; the disk wrote {machine['disk_write_mb_per_s']:,.0f} MB/s with fsync and read "
-            f"{machine['disk_read_mb_per_s']:,.0f} MB/s",
+            (
+                f"* {machine['cpu_cores']} cores of {machine['cpu_model']}, "
+                f"{machine['memory_bytes'] / 1e9:.0f} GB memory, Linux {machine['kernel']}; "
+                f"the disk wrote {machine['disk_write_mb_per_s']:,.0f} MB/s with fsync "
+                f"and read {machine['disk_read_mb_per_s']:,.0f} MB/s"
+            ),
             f"* commit {summary['commit']}, started {summary['started_utc']} UTC",
             *self._origins(),
             # A session with a note was run differently.
@@ -305,19 +390,34 @@ class Page:
             *(f"* {note.strip()}" for note in self.block.get("notes", ())),
         ]
         if repeated := [name for name, one in summary["entries"].items() if one.get("is_repeated")]:
-            lines.append(f"* measured twice, because the quartiles were more than 20 % apart: {', '.join(repeated)}")
+            lines.append(
+                "* measured twice, because the quartiles were more than 20 % apart: "
+                f"{', '.join(repeated)}"
+            )
         for name, record in summary["datasets"].items():
             told = ", ".join(
-                f"{key.replace('_', ' ')} {record[key]}" for key in self.block.get("datasets", ()) if key in record
+                f"{key.replace('_', ' ')} {record[key]}"
+                for key in self.block.get("datasets", ())
+                if key in record
             )
             lines.append(f"* data set `{name}`: {told}")
         versions: dict[str, list[str]] = {}
         for name, one in summary["entries"].items():
             text = ", ".join(f"{package} {number}" for package, number in one["versions"].items())
             systems = versions.setdefault(text, [])
-            systems += [system] if (system := self.named(name.rpartition("__")[2])) not in systems else []
+            systems += (
+                [system] if (system := self.named(name.rpartition("__")[2])) not in systems else []
+            )
         lines += [f"* {'; '.join(systems)}: {text}" for text, systems in versions.items()]
-        return [*lines, "", "```bash", f"make {self.block['make']}", "# which runs", summary["command"], "```"]
+        return [
+            *lines,
+            "",
+            "```bash",
+            f"make {self.block['make']}",
+            "# which runs",
+            summary["command"],
+            "```",
+        ]
 
     def _origins(self) -> Iterator[str]:
         """The entries of other sessions, by commit."""
@@ -327,12 +427,22 @@ class Page:
             found.setdefault(f"{one['commit']}, started {one['started_utc']} UTC", []).append(name)
         found.pop(f"{summary['commit']}, started {summary['started_utc']} UTC", None)
         for origin, names in found.items():
-            yield f"* of commit {origin}, so that ratios with them are not of one session: {', '.join(names)}"
+            yield (
+                f"* of commit {origin}, so that ratios with them are not of one session: "
+                f"{', '.join(names)}"
+            )
 
     def _rounds(self) -> str:
         """The number of entries for each number of rounds."""
-        counts = [max(map(len, one["metrics"].values())) for one in self.summary["entries"].values() if one["metrics"]]
-        return ", ".join(f"{number} of {counts.count(number)} entries" for number in sorted(set(counts), reverse=True))
+        counts = [
+            max(map(len, one["metrics"].values()))
+            for one in self.summary["entries"].values()
+            if one["metrics"]
+        ]
+        return ", ".join(
+            f"{number} of {counts.count(number)} entries"
+            for number in sorted(set(counts), reverse=True)
+        )
 
     def chart(self, path: Path) -> None:
         """Draws one bar a line, coloured by system; the same numbers give the same bytes."""
@@ -344,7 +454,11 @@ class Page:
         # Systems side by side.
         cases, figures = [row.places()["case"] for row in rows], [row.figure for row in rows]
         rows.sort(key=lambda row: (cases.index(row.places()["case"]), figures.index(row.figure)))
-        bars = [(row, value.median) for row in rows if (value := self.value(chart["value"], row)) is not None]
+        bars = [
+            (row, value.median)
+            for row in rows
+            if (value := self.value(chart["value"], row)) is not None
+        ]
         svg = {"svg.hashsalt": "shardmill", "svg.fonttype": "none"}
         settings: Any = {**svg, "font.size": 9, "font.family": "sans-serif"}
         systems = list(dict.fromkeys(row.places()["system"] for row, _ in bars))
@@ -353,14 +467,29 @@ class Page:
             figure = Figure(figsize=(8, 0.8 + 0.24 * len(bars)), layout="constrained")
             axes = figure.subplots()
             for system in systems:
-                places = [place for place, (row, _) in enumerate(bars) if row.places()["system"] == system]
-                colour = _COLOURS[others.index(system) % len(_COLOURS)] if system in others else _OURS
-                drawn = axes.barh(
-                    places, [bars[place][1] for place in places], 0.75, label=self.named(system), color=colour
+                places = [
+                    place for place, (row, _) in enumerate(bars) if row.places()["system"] == system
+                ]
+                colour = (
+                    _COLOURS[others.index(system) % len(_COLOURS)] if system in others else _OURS
                 )
-                axes.bar_label(drawn, fmt=lambda value: f"{value:,.0f}" if value >= 100 else f"{value:.3g}", padding=3)
+                drawn = axes.barh(
+                    places,
+                    [bars[place][1] for place in places],
+                    0.75,
+                    label=self.named(system),
+                    color=colour,
+                )
+                axes.bar_label(
+                    drawn,
+                    fmt=lambda value: f"{value:,.0f}" if value >= 100 else f"{value:.3g}",
+                    padding=3,
+                )
             label = chart.get("label", "{setting}, {system}")
-            texts = [label.format(**{key: self.named(text) for key, text in row.places().items()}) for row, _ in bars]
+            texts = [
+                label.format(**{key: self.named(text) for key, text in row.places().items()})
+                for row, _ in bars
+            ]
             axes.set_yticks(range(len(bars)), texts)
             axes.invert_yaxis()
             axes.set_xlabel(chart["axis"])
@@ -389,14 +518,20 @@ def spread_of(ratio: Series | None) -> str:
 
 def _filled(item: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(item, dict):
-        return {_filled(key, values): _filled(value, values) for key, value in item.items() if key != "matrix"}
+        return {
+            _filled(key, values): _filled(value, values)
+            for key, value in item.items()
+            if key != "matrix"
+        }
     if isinstance(item, str):
         for name, value in values.items():
             item = item.replace(f"{{{name}}}", str(value))
     return item
 
 
-def _heads(labels: Sequence[str] | Mapping[str, Any], cells: Sequence[str] | Mapping[str, Any]) -> list[str]:
+def _heads(
+    labels: Sequence[str] | Mapping[str, Any], cells: Sequence[str] | Mapping[str, Any]
+) -> list[str]:
     return [_line([*labels, *cells]), "|---" * len(labels) + "|" + "--:|" * len(cells)]
 
 
@@ -426,9 +561,15 @@ def write_report(file: Path, results: Mapping[str, Any], out: Path) -> None:
     new = summarize(results) if is_raw else results
     page = Page(merged(settings, read_summary(out), new), settings.report)
     out.mkdir(parents=True, exist_ok=True)
-    entries = ",\n".join(f"{json.dumps(name)}: {json.dumps(one)}" for name, one in page.summary["entries"].items())
-    head = json.dumps({key: value for key, value in page.summary.items() if key != "entries"}, indent=1)
-    (out / "summary.json").write_text(f'{head.removesuffix("}").rstrip()},\n "entries": {{\n{entries}\n}}}}\n')
+    entries = ",\n".join(
+        f"{json.dumps(name)}: {json.dumps(one)}" for name, one in page.summary["entries"].items()
+    )
+    head = json.dumps(
+        {key: value for key, value in page.summary.items() if key != "entries"}, indent=1
+    )
+    (out / "summary.json").write_text(
+        f'{head.removesuffix("}").rstrip()},\n "entries": {{\n{entries}\n}}}}\n'
+    )
     (out / "README.md").write_text(page.markdown())
     page.chart(out / "chart.svg")
 

@@ -22,17 +22,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
     parser.add_argument("file", type=Path, help="such as benchmarks/loader.yaml")
     parser.add_argument(
-        "--session", help="name of a new directory below benchmark_results (default: file name and time)"
+        "--session",
+        help="name of a new directory below benchmark_results (default: file name and time)",
     )
-    parser.add_argument("--entries", default="", help="regular expression that is searched in the names of the entries")
     parser.add_argument(
-        "--rounds", type=int, help="runs of each entry (default: five of a short entry, fewer of a long one)"
+        "--entries",
+        default="",
+        help="regular expression that is searched in the names of the entries",
     )
-    parser.add_argument("--resume", action="store_true", help="continue a session of the same commit, if there is one")
     parser.add_argument(
-        "--replace", action="store_true", help="the same as --resume, but measure the chosen entries again"
+        "--rounds",
+        type=int,
+        help="runs of each entry (default: five of a short entry, fewer of a long one)",
     )
-    parser.add_argument("--list", action="store_true", help="print the names of the chosen entries and stop")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="continue a session of the same commit, if there is one",
+    )
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="the same as --resume, but measure the chosen entries again",
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="print the names of the chosen entries and stop"
+    )
     options = parser.parse_args(arguments)
     try:
         settings = read_settings(options.file)

@@ -1,6 +1,7 @@
-"""What checks cost: page checksums of written Parquet, and ids of many small files beside those of one.
+"""What checks cost: page checksums of written Parquet, and ids of many small files.
 
-Seconds are those of the processor, of all threads of this process; the two sides take turns.
+The ids of small files are compared with those of one file. Seconds are those of the processor, of
+all threads of this process; the two sides take turns.
 """
 
 from __future__ import annotations
@@ -17,7 +18,24 @@ import shardmill as sm
 
 from benchmarks.measure import Metrics, Options, run_entry
 
-_WORDS = ["the", "of", "and", "to", "in", "is", "it", "that", "was", "for", "on", "are", "as", "with", "his", "they"]
+_WORDS = [
+    "the",
+    "of",
+    "and",
+    "to",
+    "in",
+    "is",
+    "it",
+    "that",
+    "was",
+    "for",
+    "on",
+    "are",
+    "as",
+    "with",
+    "his",
+    "they",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +50,9 @@ class SafetyOptions(Options):
     repeats: int = 7
 
 
-def interleaved(options: SafetyOptions, without: Callable[[], object], with_: Callable[[], object]) -> Metrics:
+def interleaved(
+    options: SafetyOptions, without: Callable[[], object], with_: Callable[[], object]
+) -> Metrics:
     """The medians of two calls that take turns."""
 
     def used() -> float:
@@ -52,7 +72,9 @@ def checksums(options: SafetyOptions) -> Metrics:
     """Writing with and without page checksums."""
     random = np.random.default_rng(1)
     if options.values == "texts":
-        values: list[str] | list[bytes] = [" ".join(words) for words in random.choice(_WORDS, size=(options.rows, 24))]
+        values: list[str] | list[bytes] = [
+            " ".join(words) for words in random.choice(_WORDS, size=(options.rows, 24))
+        ]
     else:
         values = [random.bytes(100_000) for _ in range(options.rows // 200)]
     batches = pa.table({"value": values}).to_batches(max_chunksize=10_000)

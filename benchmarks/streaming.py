@@ -1,7 +1,8 @@
 """The rows of the streaming report, by MosaicML Streaming, ChiniDataset and shardmill.
 
-``verbatim`` repeats the report, ``fair`` shows what a system can do, ``first_use`` times the first write of a process, ``first_rows`` the same
-without Arrow, and ``mds`` reads the files of MosaicML's writer. A figure whose rows are not those of the source is an error.
+``verbatim`` repeats the report, ``fair`` shows what a system can do, ``first_use`` times the first
+write of a process, ``first_rows`` the same without Arrow, and ``mds`` reads the files of MosaicML's
+writer. A figure whose rows are not those of the source is an error.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ Rows = Iterable[Mapping[str, Any]]
 
 
 class Write(Protocol):
-    """Writes rows one by one; ``size_limit`` is that of a shard, the default of the system when ``None``."""
+    """Writes rows one by one.
+
+    ``size_limit`` is that of a shard, the default of the system when ``None``.
+    """
 
     def __call__(self, rows: Rows, out: Path, size_limit: int | None) -> None:
         """Makes the directory."""
@@ -49,10 +53,12 @@ class System:
         write: Into a directory of shards.
         merge: Makes one data set of parts that are sub-directories.
         rows: Opens a directory; iterating gives rows, each a dict, shuffled or not.
-        loader: A torch ``DataLoader`` over a directory: its number of workers, and whether they are persistent.
+        loader: A torch ``DataLoader`` over a directory: its number of workers, and whether they are
+            persistent.
         write_again: The same as the report wrote it: MosaicML's side makes each row twice in parts.
         more_writes: Further ways to write, by name; called with a list of rows and a directory.
-        more_reads: Further ways to read, by name; called with a directory, gives the number of rows.
+        more_reads: Further ways to read, by name; called with a directory,
+            gives the number of rows.
     """
 
     write: Write
@@ -60,13 +66,18 @@ class System:
     rows: Callable[[Path, bool], Iterable[Any]]
     loader: Callable[[Path, int, bool], Iterable[Any]]
     write_again: Write | None = None
-    more_writes: Mapping[str, Callable[[list[dict[str, Any]], Path], None]] = field(default_factory=dict)
+    more_writes: Mapping[str, Callable[[list[dict[str, Any]], Path], None]] = field(
+        default_factory=dict
+    )
     more_reads: Mapping[str, Callable[[Path], int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamingOptions(Options):
-    """The input: directories of the rows, and of the same rows as MDS. A slow system gets the first ``rows`` of them."""
+    """The input: directories of the rows, and of the same rows as MDS.
+
+    A slow system gets the first ``rows`` of them.
+    """
 
     data: Path
     mds: Path | None = None
@@ -102,7 +113,10 @@ def count_labels(batches: Iterable[Any]) -> int:
 
 
 def verbatim(options: StreamingOptions, system: System) -> Metrics:
-    """Once, without a warm-up; the source becoming Python objects is inside of the clock, and so are workers that start."""
+    """Once, without a warm-up.
+
+    The source becoming Python objects is inside of the clock, and so are workers that start.
+    """
     source, figures = options.source, {}
     whole, parts = options.scratch / "whole", options.scratch / "parts"
 
@@ -121,14 +135,16 @@ def verbatim(options: StreamingOptions, system: System) -> Metrics:
         figures[name] = timed_rows(len(source), lambda rows=rows: count_rows(rows))
     for workers in _WORKERS:
         loader = system.loader(whole, workers, False)
-        figures[f"DataLoader, {workers} workers"] = timed_rows(len(source), lambda loader=loader: count_labels(loader))
+        figures[f"DataLoader, {workers} workers"] = timed_rows(
+            len(source), lambda loader=loader: count_labels(loader)
+        )
     for directory, is_shuffled in reads.values():
         options.check(system.rows(directory, is_shuffled), in_order=not is_shuffled)
     return {"figures": figures}
 
 
 def fair(options: StreamingOptions, system: System) -> Metrics:
-    """The source is a list of dicts, there are ten shards or more, and each figure has a warm-up before it."""
+    """From a list of dicts, to ten shards or more, with a warm-up before each figure."""
     source, rows = options.source, list(options.source)
     whole, parts = options.scratch / "whole", options.scratch / "parts"
 
@@ -145,7 +161,9 @@ def fair(options: StreamingOptions, system: System) -> Metrics:
         "parallel write + merge": written(parts, lambda out: _write_parts(source, out, system)),
     }
     for number, (name, write) in enumerate(system.more_writes.items()):
-        figures[name] = written(options.scratch / f"more{number}", lambda out, write=write: write(rows, out))
+        figures[name] = written(
+            options.scratch / f"more{number}", lambda out, write=write: write(rows, out)
+        )
     options.check(system.rows(parts, False), in_order=True)
     options.check(system.rows(whole, True), in_order=False)
     for name, (directory, is_shuffled) in _reads(whole, parts).items():
@@ -179,7 +197,11 @@ def timed_write(rows: int, out: Path, write: Callable[[Path], None]) -> Metrics:
 
 def _reads(whole: Path, parts: Path) -> dict[str, tuple[Path, bool]]:
     """Figures, with what is read and whether it is shuffled."""
-    return {"read, sequential": (whole, False), "read, shuffled": (whole, True), "read, merged": (parts, False)}
+    return {
+        "read, sequential": (whole, False),
+        "read, shuffled": (whole, True),
+        "read, merged": (parts, False),
+    }
 
 
 def _write_parts(source: Source, out: Path, system: System) -> None:
@@ -195,13 +217,18 @@ def _write_parts(source: Source, out: Path, system: System) -> None:
 
 
 def first_use(options: StreamingOptions, system: System) -> Metrics:
-    """Writes of a fresh process, the source becoming Python objects inside of the clock: the first one imports and touches memory."""
+    """Writes of a fresh process, of which the first one imports and touches memory.
+
+    The source becoming Python objects is inside of the clock.
+    """
     source, figures = options.source, {}
     for name in ("first write", "second write", "third write"):
         # What earlier writes left to the disk is not part of this one.
         os.sync()
         before = resource.getrusage(resource.RUSAGE_SELF)
-        figure = timed_rows(len(source), lambda out=options.scratch / name: system.write(source, out, None))
+        figure = timed_rows(
+            len(source), lambda out=options.scratch / name: system.write(source, out, None)
+        )
         after = resource.getrusage(resource.RUSAGE_SELF)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         figures[name] = {**figure, "cpu_s": cpu, "page_faults": after.ru_minflt - before.ru_minflt}
@@ -210,7 +237,10 @@ def first_use(options: StreamingOptions, system: System) -> Metrics:
 
 
 def first_rows(options: StreamingOptions, system: System) -> Metrics:
-    """The first write of a process that has imported the system alone, and no Arrow; the source is a list of dicts."""
+    """The first write of a process that has imported the system alone, and no Arrow.
+
+    The source is a list of dicts.
+    """
     rows = dicts(options.rows or 0)
     figure = timed_rows(len(rows), lambda: system.write(rows, options.scratch / "rows", None))
     options.check(system.rows(options.scratch / "rows", False), in_order=True)
@@ -231,7 +261,13 @@ def mds(options: StreamingOptions, system: System) -> Metrics:
 
 
 #: The rest is what no peer does.
-SCENARIOS = {"verbatim": verbatim, "fair": fair, "first_use": first_use, "first_rows": first_rows, "mds": mds}
+SCENARIOS = {
+    "verbatim": verbatim,
+    "fair": fair,
+    "first_use": first_use,
+    "first_rows": first_rows,
+    "mds": mds,
+}
 
 
 def measure(options: StreamingOptions) -> Metrics:

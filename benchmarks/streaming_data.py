@@ -1,6 +1,7 @@
 """Data of the streaming benchmark: ``python -m benchmarks.streaming_data --out=DIR --rows=25000``.
 
-A table follows from the number of its rows alone. With ``--source`` the rows are written as MDS, by MosaicML's own writer.
+A table follows from the number of its rows alone. With ``--source`` the rows are written as MDS, by
+MosaicML's own writer.
 """
 
 from __future__ import annotations
@@ -55,13 +56,19 @@ def texts(rows: int) -> list[str]:
     """Words whose frequencies follow Zipf's law, in lengths that are log-normal."""
     random = np.random.default_rng(_SEED)
     letters = np.array(list("etaoinshrdlucmfwypvbgk"))
-    vocabulary = ["".join(random.choice(letters, length)) for length in random.integers(2, 11, _WORDS)]
+    vocabulary = [
+        "".join(random.choice(letters, length)) for length in random.integers(2, 11, _WORDS)
+    ]
     # One word in a thousand letters' worth is written with a letter that ASCII has not.
     vocabulary[100::200] = [word[:-1] + "é" for word in vocabulary[100::200]]
     weights = 1 / np.arange(1, _WORDS + 1)
-    sizes = np.clip(random.lognormal(np.log(_MEAN) - _SIGMA**2 / 2, _SIGMA, rows), _SHORTEST, _LONGEST).astype(int)
+    sizes = np.clip(
+        random.lognormal(np.log(_MEAN) - _SIGMA**2 / 2, _SIGMA, rows), _SHORTEST, _LONGEST
+    ).astype(int)
     # A word and its blank have seven letters on the average.
-    sampled = iter(random.choice(_WORDS, int(sizes.sum()) // 5 + 13_000, p=weights / weights.sum()).tolist())
+    sampled = iter(
+        random.choice(_WORDS, int(sizes.sum()) // 5 + 13_000, p=weights / weights.sum()).tolist()
+    )
     found = []
     for size in sizes.tolist():
         words: list[str] = []
@@ -83,7 +90,10 @@ def _write_source(directory: Path, rows: int) -> None:
     import pyarrow as pa
 
     table = pa.Table.from_pylist(dicts(rows), pa.schema({"text": pa.string(), "label": pa.int32()}))
-    with pa.OSFile(str(directory / _FILE), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+    with (
+        pa.OSFile(str(directory / _FILE), "wb") as file,
+        pa.ipc.new_file(file, table.schema) as writer,
+    ):
         writer.write_table(table, max_chunksize=10_000)
 
 
@@ -91,7 +101,9 @@ def _write_mds(directory: Path, source: Path) -> None:
     """Shards as the fair protocol has them."""
     from streaming import MDSWriter  # pyright: ignore - of the peer
 
-    with MDSWriter(out=str(directory), columns={"text": "str", "label": "int"}, size_limit=SHARD_BYTES) as writer:
+    with MDSWriter(
+        out=str(directory), columns={"text": "str", "label": "int"}, size_limit=SHARD_BYTES
+    ) as writer:
         for row in Source.of(source):
             writer.write(row)
 
@@ -106,7 +118,11 @@ class _Options:
 def main() -> None:
     """Writes the set of the command line."""
     options = read_options(_Options)
-    write = partial(_write_mds, source=options.source) if options.source else partial(_write_source, rows=options.rows)
+    write = (
+        partial(_write_mds, source=options.source)
+        if options.source
+        else partial(_write_source, rows=options.rows)
+    )
     make_set(options.out, {"num_rows": options.rows}, write)
 
 

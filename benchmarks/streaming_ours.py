@@ -30,7 +30,9 @@ def shardmill(format: Literal["parquet", "mds"] = "parquet") -> System:
     columns = {"text": "str", "label": "int32" if format == "parquet" else "int"}
 
     def writer(out: Path, size_limit: int | None) -> Any:
-        return sm.Writer(str(out), columns=columns, format=format, compression="none", shard_bytes=size_limit)
+        return sm.Writer(
+            str(out), columns=columns, format=format, compression="none", shard_bytes=size_limit
+        )
 
     def write(rows: Rows, out: Path, size_limit: int | None) -> None:
         with writer(out, size_limit) as target:
@@ -47,13 +49,22 @@ def shardmill(format: Literal["parquet", "mds"] = "parquet") -> System:
             target.write_rows(rows, workers=workers, transform=capitalized)
 
     def batches(directory: Path, output: Any, *, shuffle: bool = False) -> Any:
-        return sm.Loader(str(directory), batch_size=_BATCH_ROWS, output=output, shuffle=shuffle, rank=0, world_size=1)
+        return sm.Loader(
+            str(directory),
+            batch_size=_BATCH_ROWS,
+            output=output,
+            shuffle=shuffle,
+            rank=0,
+            world_size=1,
+        )
 
     def loader(directory: Path, workers: int, is_persistent: bool) -> Iterable[Any]:
         from shardmill.integrations.torch import BatchDataset, unchanged
         from torch.utils.data import DataLoader
 
-        made = sm.Loader(str(directory), batch_size=BATCH_SIZE, output="torch", rank=0, world_size=1)
+        made = sm.Loader(
+            str(directory), batch_size=BATCH_SIZE, output="torch", rank=0, world_size=1
+        )
         persistent = is_persistent and workers > 0
         return DataLoader(
             BatchDataset(made),
@@ -74,12 +85,18 @@ def shardmill(format: Literal["parquet", "mds"] = "parquet") -> System:
             "write_rows, transform, 2 workers": lambda rows, out: write_rows(rows, out, 2),
         },
         more_reads={
-            "batches of rows": lambda directory: sum(len(batch) for batch in batches(directory, "rows")),
-            "batches of columns": lambda directory: sum(batch.num_rows for batch in batches(directory, "arrow")),
+            "batches of rows": lambda directory: sum(
+                len(batch) for batch in batches(directory, "rows")
+            ),
+            "batches of columns": lambda directory: sum(
+                batch.num_rows for batch in batches(directory, "arrow")
+            ),
             "batches of columns, shuffled": lambda directory: sum(
                 batch.num_rows for batch in batches(directory, "arrow", shuffle=True)
             ),
-            "batches of lists": lambda directory: sum(len(batch["label"]) for batch in batches(directory, "dict")),
+            "batches of lists": lambda directory: sum(
+                len(batch["label"]) for batch in batches(directory, "dict")
+            ),
         },
     )
 
@@ -91,12 +108,17 @@ def column_batches(rows: list[dict[str, Any]]) -> Iterator[Any]:
     schema = pa.schema([("text", pa.string()), ("label", pa.int32())])
     for first in range(0, len(rows), _BATCH_ROWS):
         part = rows[first : first + _BATCH_ROWS]
-        yield pa.record_batch({name: [row[name] for row in part] for name in schema.names}, schema=schema)
+        yield pa.record_batch(
+            {name: [row[name] for row in part] for name in schema.names}, schema=schema
+        )
 
 
 def capitalized(row: dict[str, Any]) -> dict[str, Any]:
     """The words of a text, each with a capital: work of the kind that a preparation does."""
-    return {"text": " ".join(word.capitalize() for word in row["text"].split()), "label": row["label"]}
+    return {
+        "text": " ".join(word.capitalize() for word in row["text"].split()),
+        "label": row["label"],
+    }
 
 
 @dataclass(frozen=True)
@@ -105,11 +127,16 @@ class _Rows:
     is_shuffled: bool
 
     def __iter__(self) -> Iterator[Any]:
-        return self.dataset.iterate(shuffle=True, seed=7) if self.is_shuffled else iter(self.dataset)
+        return (
+            self.dataset.iterate(shuffle=True, seed=7) if self.is_shuffled else iter(self.dataset)
+        )
 
 
 def ceiling(options: StreamingOptions, _: System) -> Metrics:
-    """What pyarrow by hand does with the same rows as Parquet: shards that are synced, then rows as dicts and batches of columns."""
+    """What pyarrow by hand does with the same rows as Parquet.
+
+    It writes shards that are synced, then reads rows as dicts and batches of columns.
+    """
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -131,7 +158,9 @@ def ceiling(options: StreamingOptions, _: System) -> Metrics:
 
     def write_shard(path: Path, batches: list[Any]) -> None:
         with path.open("wb") as file:
-            pq.write_table(pa.Table.from_batches(batches), file, compression="none", row_group_size=_ROW_GROUP)
+            pq.write_table(
+                pa.Table.from_batches(batches), file, compression="none", row_group_size=_ROW_GROUP
+            )
             file.flush()
             os.fsync(file.fileno())
 
@@ -143,10 +172,16 @@ def ceiling(options: StreamingOptions, _: System) -> Metrics:
         file, numbers = pq.ParquetFile(path), np.random.default_rng(7)
         for group in random.Random(7).sample(range(file.num_row_groups), file.num_row_groups):
             table = file.read_row_group(group)
-            yield from table.take(numbers.permutation(table.num_rows)).to_batches(max_chunksize=_BATCH_ROWS)
+            yield from table.take(numbers.permutation(table.num_rows)).to_batches(
+                max_chunksize=_BATCH_ROWS
+            )
 
     pq.write_table(source.table, path, compression="none", row_group_size=_ROW_GROUP)
-    figures = {"write, column batches": timed_write(len(source), options.scratch / "columns", write_columns)}
+    figures = {
+        "write, column batches": timed_write(
+            len(source), options.scratch / "columns", write_columns
+        )
+    }
     calls: dict[str, Callable[[], int]] = {
         "read, sequential": lambda: sum(len(batch.to_pylist()) for batch in batches()),
         "read, shuffled": lambda: sum(len(batch.to_pylist()) for batch in shuffled()),
@@ -162,7 +197,8 @@ def ceiling(options: StreamingOptions, _: System) -> Metrics:
 def plan(options: StreamingOptions, _: System) -> Metrics:
     """Plans many rows for one of many ranks, and explains a shuffle of large values.
 
-    The memory is that of a fresh process: what it holds more after the plan was made than before, allocator and all.
+    The memory is that of a fresh process: what it holds more after the plan was made than before,
+    allocator and all.
     """
     import numpy as np
     import pyarrow as pa
@@ -174,18 +210,30 @@ def plan(options: StreamingOptions, _: System) -> Metrics:
     for directory in (rows, images):
         directory.mkdir(parents=True)
     for number, numbers in enumerate(np.array_split(np.arange(options.plan_rows), _PLAN_FILES)):
-        pq.write_table(pa.table({"row": numbers}), rows / f"{number:05}.parquet", row_group_size=10_000)
+        pq.write_table(
+            pa.table({"row": numbers}), rows / f"{number:05}.parquet", row_group_size=10_000
+        )
     # Values that no codec makes shorter.
-    noise, each = np.random.default_rng(3), max(1, options.image_bytes // _IMAGE_BYTES // _IMAGE_GROUPS)
+    noise, each = (
+        np.random.default_rng(3),
+        max(1, options.image_bytes // _IMAGE_BYTES // _IMAGE_GROUPS),
+    )
     schema = pa.schema([("jpg", pa.binary()), ("cls", pa.int64())])
-    with pq.ParquetWriter(images / "images.parquet", schema, compression="none", use_dictionary=False) as writer:
+    with pq.ParquetWriter(
+        images / "images.parquet", schema, compression="none", use_dictionary=False
+    ) as writer:
         for group in range(_IMAGE_GROUPS):
-            columns = {"jpg": [noise.bytes(_IMAGE_BYTES) for _ in range(each)], "cls": [group] * each}
+            columns = {
+                "jpg": [noise.bytes(_IMAGE_BYTES) for _ in range(each)],
+                "cls": [group] * each,
+            }
             writer.write_table(pa.table(columns, schema=schema), row_group_size=each)
 
     def planned(dataset: Any, ranks: int) -> Any:
-        """A loader that knows the length of its epoch and the order of its rows, and has read none of them."""
-        loader = sm.Loader(dataset, batch_size=256, shuffle=True, rank=ranks // 2, world_size=ranks, output="arrow")
+        """A loader that knows the length and the order of its epoch, and has read no row."""
+        loader = sm.Loader(
+            dataset, batch_size=256, shuffle=True, rank=ranks // 2, world_size=ranks, output="arrow"
+        )
         assert len(loader) > 0
         # Without threads a pass works when it is asked for a batch.
         given: dict[str, Any] = {"epoch": 0, "consumed": 0, "threads": 0, "prefetch_bytes": 1}
@@ -193,7 +241,8 @@ def plan(options: StreamingOptions, _: System) -> Metrics:
         plan, converter = iteration.cursor.plan, iteration.conversion.converter
         return loader, plan.of_epoch(0).start(converter, plan.share(), **given)
 
-    # The footers, of which every use of the files has need, are not the plan. Nothing is known of one try in the next.
+    # The footers, of which every use of the files has need, are not the plan. Nothing is known of
+    # one try in the next.
     datasets = [sm.Dataset(rows) for _ in range(_PLAN_TRIES)]
     planned(sm.Dataset(images), 1)
     gc.collect()

@@ -1,6 +1,9 @@
-"""Tables of 66 columns, for the loader and the remote benchmark: ``python -m benchmarks.tables --out=DIR --set=small``.
+"""Tables of 66 columns, for the loader and the remote benchmark.
 
-The content of a row follows from its number alone, so the same set has the same rows on every machine.
+    python -m benchmarks.tables --out=DIR --set=small
+
+The content of a row follows from its number alone, so the same set has the same rows
+on every machine.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ class DataSet:
     Attributes:
         rows: Rows of each file, in the order of their names.
         is_sorted: Each file is sorted by ``label``, rows of one label in their old order.
-        kind: ``parquet``, ``orc``, ``csv``, ``plain`` (Parquet without encoding and compression), ``tokens`` (Parquet with lists) or ``mds``.
+        kind: ``parquet``, ``orc``, ``csv``, ``plain`` (Parquet without encoding and compression),
+            ``tokens`` (Parquet with lists) or ``mds``.
     """
 
     rows: tuple[int, ...]
@@ -62,7 +66,10 @@ class DataSet:
         starts = [sum(self.rows[:number]) for number in range(len(self.rows))]
         suffix = self.suffix
         pairs = enumerate(zip(starts, self.rows, strict=True))
-        return [(f"part_{number:04d}.{suffix}", range(start, start + rows)) for number, (start, rows) in pairs]
+        return [
+            (f"part_{number:04d}.{suffix}", range(start, start + rows))
+            for number, (start, rows) in pairs
+        ]
 
 
 def data_sets(share: float = 1.0) -> dict[str, DataSet]:
@@ -83,7 +90,8 @@ def data_sets(share: float = 1.0) -> dict[str, DataSet]:
         "unequal": DataSet(tuple(unequal), 5_000),
         "single_large": DataSet((part(10_000_000, 500_000),), 50_000),
         "tokens": DataSet((100_000,) * part(10, 1), 20_000, kind="tokens"),
-        # Dictionaries and Snappy, a byte or less for a value; then what comes over the wire is what the batch holds.
+        # Dictionaries and Snappy, a byte or less for a value; then what comes over the wire is what
+        # the batch holds.
         "tables": DataSet((500_000,) * part(8, 2), 50_000),
         "plain": DataSet((100_000,) * part(10, 2), 20_000, kind="plain"),
         "many": DataSet((500,) * part(1_000, 20), 500),
@@ -116,7 +124,8 @@ def rows_table(rows: range, *, is_sorted: bool = False) -> pa.Table:
     phases = numbers % FEATURE_PERIOD
     # Float64 first, as the formula says; the division in float32 would give other last bits.
     values = (np.arange(FEATURE_PERIOD, dtype=np.float64) / FEATURE_PERIOD).astype(np.float32)
-    # One copy with the period appended, so that the shift by a feature's number needs no second modulo.
+    # One copy with the period appended, so that the shift by a feature's number needs
+    # no second modulo.
     shifted = np.concatenate([values, values])
     features = [shifted[phases + number % FEATURE_PERIOD] for number in range(NUM_FEATURES)]
     arrays = [numbers, *features, (numbers % LABELS).astype(np.int32)]
@@ -129,10 +138,13 @@ def tokens_table(rows: range) -> pa.Table:
     import pyarrow as pa
 
     numbers = np.arange(rows.start, rows.stop, dtype=np.int64)
-    # Multipliers without a factor in common with the modulus: lengths and tokens look random and need no state.
+    # Multipliers without a factor in common with the modulus: lengths and tokens look random and
+    # need no state.
     lengths = numbers * 7_919 % LONGEST_LIST + 1
     offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
-    places = np.arange(offsets[-1], dtype=np.int64) + np.repeat(numbers * LONGEST_LIST - offsets[:-1], lengths)
+    places = np.arange(offsets[-1], dtype=np.int64) + np.repeat(
+        numbers * LONGEST_LIST - offsets[:-1], lengths
+    )
     tokens = (places * 2_654_435_761 % (1 << 32) % NUM_TOKENS).astype(np.int32)
     lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(tokens))
     return pa.table({"row_id": pa.array(numbers.astype(np.int32)), "tokens": lists})
@@ -149,7 +161,9 @@ def _write_file(one: DataSet, directory: Path, name: str, rows: range) -> None:
         pq.write_table(tokens_table(rows), path, row_group_size=one.row_group)
         return
     if one.kind in ("parquet", "plain"):
-        given: dict[str, Any] = {"compression": "none", "use_dictionary": False} if one.kind == "plain" else {}
+        given: dict[str, Any] = (
+            {"compression": "none", "use_dictionary": False} if one.kind == "plain" else {}
+        )
         with pq.ParquetWriter(path, rows_table(range(0)).schema, **given) as writer:
             for block in _blocks(one, rows):
                 writer.write_table(block, row_group_size=one.row_group)

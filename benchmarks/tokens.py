@@ -1,7 +1,9 @@
-"""Text to tokens: shardmill beside tokenizers, tiktoken, a PyTorch DataLoader, datatrove and transformers, on the same texts.
+"""Text to tokens, on the same texts.
 
-Imports are not timed, nor is loading the tokenizer in the encode and chat scenarios; the tools of the other scenarios load it within the
-timing. The token count and a checksum of the ids are the same for all systems in the encode scenario, and for the first 100 conversations.
+The systems are shardmill, tokenizers, tiktoken, a PyTorch DataLoader, datatrove and transformers.
+Imports are not timed, nor is loading the tokenizer in the encode and chat scenarios; the tools of
+the other scenarios load it within the timing. The token count and a checksum of the ids are the
+same for all systems in the encode scenario, and for the first 100 conversations.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from benchmarks.measure import Metrics, Options, record_of, run_entry, status_by
 
 _LENGTH = 2048
 _BATCH = 8
-#: Packs of an epoch where memory is measured: all of the text, and with the long document a third of it.
+#: Packs of an epoch where memory is measured: all of the text, and with the long document a third
+#: of it.
 _EPOCH_PACKS = 8_000
 _END = "<|endoftext|>"
 
@@ -100,15 +103,21 @@ def encode_shardmill(options: TokensOptions) -> Metrics:
     data = sm.Dataset(options.documents, tokenize=sm.Tokenize("text", tokenizer=tokenizer))
 
     def loader() -> Any:
-        return sm.Loader(data, batch_size=256, output="arrow", runtime=sm.Runtime(threads=options.threads))
+        return sm.Loader(
+            data, batch_size=256, output="arrow", runtime=sm.Runtime(threads=options.threads)
+        )
 
     start = time.perf_counter()
     tokens = sum(len(batch.column("tokens").flatten()) for batch in loader())
     seconds = time.perf_counter() - start
     if options.documents.is_dir():
         return _rate(_repeated_bytes(options), seconds, tokens=tokens)
-    tokens, digest = _digest(row for batch in loader() for row in batch.column("tokens").to_pylist())
-    return _rate(sum(len(text.encode()) for text in _texts(options)), seconds, tokens=tokens, digest=digest)
+    tokens, digest = _digest(
+        row for batch in loader() for row in batch.column("tokens").to_pylist()
+    )
+    return _rate(
+        sum(len(text.encode()) for text in _texts(options)), seconds, tokens=tokens, digest=digest
+    )
 
 
 def encode_reader(options: TokensOptions) -> Metrics:
@@ -117,7 +126,9 @@ def encode_reader(options: TokensOptions) -> Metrics:
 
     data = sm.Dataset(options.documents, columns=["text"])
     start = time.perf_counter()
-    loader = sm.Loader(data, batch_size=256, output="arrow", runtime=sm.Runtime(threads=options.threads))
+    loader = sm.Loader(
+        data, batch_size=256, output="arrow", runtime=sm.Runtime(threads=options.threads)
+    )
     rows = sum(batch.num_rows for batch in loader)
     return _rate(_repeated_bytes(options), time.perf_counter() - start, rows=rows)
 
@@ -135,7 +146,9 @@ def first_shardmill(options: TokensOptions) -> Metrics:
     os.environ["SHARDMILL_CACHE_DIR"] = str(options.scratch / "cache")
     tokenizer = sm.Tokenizer(options.model)
     start = time.perf_counter()
-    data = sm.Dataset(options.documents, tokenize=sm.Tokenize("text", tokenizer=tokenizer, eos=_END))
+    data = sm.Dataset(
+        options.documents, tokenize=sm.Tokenize("text", tokenizer=tokenizer, eos=_END)
+    )
     loader = sm.Loader(
         data,
         packing=sm.Packing("tokens", length=_LENGTH, plan="ahead", epoch_packs=1_000_000),
@@ -160,7 +173,9 @@ def encode_engine(options: TokensOptions) -> Metrics:
     texts = _texts(options)
     start = time.perf_counter()
     tokens = count_all(tokenizer, texts, threads=options.threads)
-    return _rate(sum(len(text.encode()) for text in texts), time.perf_counter() - start, tokens=tokens)
+    return _rate(
+        sum(len(text.encode()) for text in texts), time.perf_counter() - start, tokens=tokens
+    )
 
 
 def encode_tokenizers(options: TokensOptions) -> Metrics:
@@ -179,12 +194,17 @@ def encode_tokenizers(options: TokensOptions) -> Metrics:
 
 
 def encode_tiktoken(options: TokensOptions) -> Metrics:
-    """Tiktoken with the same vocabulary, whose ids are its ranks but for those of the special tokens."""
+    """Tiktoken with the same vocabulary.
+
+    Its ids are the ranks but for those of the special tokens.
+    """
     import tiktoken
 
     ranks, first = _ranks(options.model)
     pattern = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
-    encoding = tiktoken.Encoding("trained", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+    encoding = tiktoken.Encoding(
+        "trained", pat_str=pattern, mergeable_ranks=ranks, special_tokens={}
+    )
     texts = _texts(options)
     start = time.perf_counter()
     encoded = encoding.encode_ordinary_batch(texts, num_threads=options.threads)
@@ -201,7 +221,9 @@ def _ranks(model: Path) -> tuple[dict[bytes, int], int]:
     special = len(document["added_tokens"])
     byte_of = {mark: byte for byte, mark in bytes_to_unicode().items()}
     vocabulary = {token: id for token, id in document["model"]["vocab"].items() if id >= special}
-    return {bytes(byte_of[mark] for mark in token): id - special for token, id in vocabulary.items()}, special
+    return {
+        bytes(byte_of[mark] for mark in token): id - special for token, id in vocabulary.items()
+    }, special
 
 
 def packed_shardmill(options: TokensOptions) -> Metrics:
@@ -231,10 +253,16 @@ def packed_shardmill(options: TokensOptions) -> Metrics:
 
 
 def memory_shardmill(options: TokensOptions) -> Metrics:
-    """NumPy batches of two shuffled lanes, torch not imported. ``growth`` compares the peak of the last epoch with that of the first."""
+    """NumPy batches of two shuffled lanes, torch not imported.
+
+    ``growth`` compares the peak of the last epoch with that of the first.
+    """
     sm = _shardmill()
     os.environ["SHARDMILL_CACHE_DIR"] = str(options.scratch / "cache")
-    data = sm.Dataset(options.documents, tokenize=sm.Tokenize("text", tokenizer=sm.Tokenizer(options.model), eos=_END))
+    data = sm.Dataset(
+        options.documents,
+        tokenize=sm.Tokenize("text", tokenizer=sm.Tokenizer(options.model), eos=_END),
+    )
     loader = sm.Loader(
         data,
         packing=sm.Packing("tokens", length=_LENGTH, plan="ahead", epoch_packs=_EPOCH_PACKS),
@@ -249,11 +277,16 @@ def memory_shardmill(options: TokensOptions) -> Metrics:
         packs += sum(batch["tokens"].shape[0] for batch in loader)
         peaks.append(status_bytes("VmHWM") / 1e6)
     seconds = time.perf_counter() - start
-    return {"packs": packs, "seconds": seconds, "epoch_peak_mb": peaks, "growth": peaks[-1] / peaks[0]}
+    return {
+        "packs": packs,
+        "seconds": seconds,
+        "epoch_peak_mb": peaks,
+        "growth": peaks[-1] / peaks[0],
+    }
 
 
 def packed_dataloader(options: TokensOptions) -> Metrics:
-    """An IterableDataset that tokenizes a row group at a time and groups the ids, in worker processes."""
+    """An IterableDataset in worker processes tokenizes a row group at a time and groups the ids."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     import torch
 
@@ -282,7 +315,9 @@ def packed_dataloader(options: TokensOptions) -> Metrics:
 
     file = pq.ParquetFile(options.data / "documents.parquet")
     groups = int(file.num_row_groups * options.share)
-    size = sum(len(text.encode()) for text in file.read_row_groups(range(groups))["text"].to_pylist())
+    size = sum(
+        len(text.encode()) for text in file.read_row_groups(range(groups))["text"].to_pylist()
+    )
     start = time.perf_counter()
     batches = torch.utils.data.DataLoader(Packs(), batch_size=_BATCH, num_workers=options.threads)
     rows = sum(batch.shape[0] for batch in batches)
@@ -297,7 +332,15 @@ def write_shardmill(options: TokensOptions) -> Metrics:
 
     size = _text_bytes(options)
     out = options.scratch / "tokens"
-    arguments = ["--tokenizer", str(options.model), "--eos", _END, "--threads", str(options.threads), "--no-progress"]
+    arguments = [
+        "--tokenizer",
+        str(options.model),
+        "--eos",
+        _END,
+        "--threads",
+        str(options.threads),
+        "--no-progress",
+    ]
     start = time.perf_counter()
     code = run(["tokenize", str(options.data / "documents.jsonl"), str(out), *arguments])
     seconds = time.perf_counter() - start
@@ -305,7 +348,10 @@ def write_shardmill(options: TokensOptions) -> Metrics:
 
 
 def write_datatrove(options: TokensOptions) -> Metrics:
-    """Datatrove's JsonlReader and DocumentTokenizer, a task for each core; its input is cut into as many files."""
+    """Datatrove's JsonlReader and DocumentTokenizer, a task for each core.
+
+    The input is cut into as many files.
+    """
     from datatrove.executor import LocalPipelineExecutor  # pyright: ignore - of the peer
     from datatrove.pipeline.readers import JsonlReader  # pyright: ignore - of the peer
     from datatrove.pipeline.tokens import DocumentTokenizer  # pyright: ignore - of the peer
@@ -327,7 +373,10 @@ def write_datatrove(options: TokensOptions) -> Metrics:
         ),
     ]
     executor = LocalPipelineExecutor(
-        steps, tasks=options.threads, workers=options.threads, logging_dir=str(options.scratch / "logs")
+        steps,
+        tasks=options.threads,
+        workers=options.threads,
+        logging_dir=str(options.scratch / "logs"),
     )
     start = time.perf_counter()
     executor.run()
@@ -338,18 +387,31 @@ def chat_shardmill(options: TokensOptions) -> Metrics:
     """Conversations to tokens with labels for the assistant."""
     sm = _shardmill()
 
-    tokenize = sm.Tokenize(messages="messages", tokenizer=sm.Tokenizer(options.model), labels="assistant")
+    tokenize = sm.Tokenize(
+        messages="messages", tokenizer=sm.Tokenizer(options.model), labels="assistant"
+    )
     data = sm.Dataset(options.data / "chats.parquet", tokenize=tokenize)
     start = time.perf_counter()
-    loader = sm.Loader(data, batch_size=256, output="arrow", runtime=sm.Runtime(threads=options.threads))
+    loader = sm.Loader(
+        data, batch_size=256, output="arrow", runtime=sm.Runtime(threads=options.threads)
+    )
     batches = list(loader)
     seconds = time.perf_counter() - start
     first = batches[0].slice(0, 100)
     size = _text_bytes(options)
     rows = sum(batch.num_rows for batch in batches)
     tokens, digest = _digest(first.column("tokens").to_pylist())
-    labelled = sum(label != -100 for labels in first.column("labels").to_pylist() for label in labels)
-    return _rate(size, seconds, conversations_per_s=rows / seconds, digest=digest, tokens=tokens, labelled=labelled)
+    labelled = sum(
+        label != -100 for labels in first.column("labels").to_pylist() for label in labels
+    )
+    return _rate(
+        size,
+        seconds,
+        conversations_per_s=rows / seconds,
+        digest=digest,
+        tokens=tokens,
+        labelled=labelled,
+    )
 
 
 def chat_transformers(options: TokensOptions) -> Metrics:
@@ -357,7 +419,9 @@ def chat_transformers(options: TokensOptions) -> Metrics:
     import pyarrow.parquet as pq
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer: Any = PreTrainedTokenizerFast(tokenizer_file=str(options.model / "tokenizer.json"), eos_token=_END)
+    tokenizer: Any = PreTrainedTokenizerFast(
+        tokenizer_file=str(options.model / "tokenizer.json"), eos_token=_END
+    )
     config = json.loads((options.model / "tokenizer_config.json").read_text())
     chats = pq.read_table(options.data / "chats.parquet")["messages"].to_pylist()
     chats = chats[: max(100, int(len(chats) * options.share))]
@@ -378,7 +442,12 @@ def chat_transformers(options: TokensOptions) -> Metrics:
     tokens, digest = _digest(one["input_ids"] for one in found[:100])
     labelled = sum(sum(one["assistant_masks"]) for one in found[:100])
     return _rate(
-        size, seconds, conversations_per_s=len(chats) / seconds, digest=digest, tokens=tokens, labelled=labelled
+        size,
+        seconds,
+        conversations_per_s=len(chats) / seconds,
+        digest=digest,
+        tokens=tokens,
+        labelled=labelled,
     )
 
 

@@ -1,9 +1,13 @@
-"""Real text of the tokens benchmark: ``python -m benchmarks.tokens_data --out=DIR``; with ``--source`` and ``--gigabytes`` more of it.
+"""Real text of the tokens benchmark.
 
-The Debian packages linux-doc-6.1 and dict-gcide, which apt downloads: technical English and a dictionary, each text once. Documents are about
-4 KB long. Beside them lie the same documents as JSONL, conversations made of them, and a byte-level BPE that is trained on them.
+    python -m benchmarks.tokens_data --out=DIR
 
-A larger set has the documents of another one again and again, each time in another order, in a Parquet file each. The set of a long document
+It is that of the Debian packages linux-doc-6.1 and dict-gcide, which apt downloads: technical
+English and a dictionary, each text once. Documents are about 4 KB long. Beside them lie the same
+documents as JSONL, conversations made of them, and a byte-level BPE that is trained on them.
+
+With ``--source`` and ``--gigabytes`` there is more of it: a larger set has the documents of another
+one again and again, each time in another order, in a Parquet file each. The set of a long document
 adds one that consists of many.
 """
 
@@ -87,7 +91,10 @@ def write_repeated(source: Path, gigabytes: float, directory: Path) -> Metrics:
 
 
 def write_long(source: Path, megabytes: int, directory: Path) -> Metrics:
-    """Writes the documents of a set, one that consists of as many of them as it takes, and the tokenizer."""
+    """Writes the documents of a set, a long one, and the tokenizer.
+
+    The long document consists of as many of the others as it takes.
+    """
     documents = pq.read_table(source / "documents.parquet")["text"].to_pylist()
     (directory / "documents").mkdir()
     shutil.copy(source / "documents.parquet", directory / "documents")
@@ -102,26 +109,44 @@ def write_long(source: Path, megabytes: int, directory: Path) -> Metrics:
 
 
 def write_documents(documents: list[str], directory: Path, vocabulary: int = _VOCABULARY) -> None:
-    """Writes documents as Parquet and JSONL, conversations of them, and a tokenizer that is trained on them."""
+    """Writes documents as Parquet and JSONL, conversations of them, and a tokenizer.
+
+    The tokenizer is trained on them.
+    """
     pq.write_table(
-        pa.table({"text": documents}), directory / "documents.parquet", row_group_size=_ROW_GROUP, compression="zstd"
+        pa.table({"text": documents}),
+        directory / "documents.parquet",
+        row_group_size=_ROW_GROUP,
+        compression="zstd",
     )
     with (directory / "documents.jsonl").open("w") as file:
-        file.writelines(json.dumps({"id": str(n), "text": text}) + "\n" for n, text in enumerate(documents))
+        file.writelines(
+            json.dumps({"id": str(n), "text": text}) + "\n" for n, text in enumerate(documents)
+        )
     chats = [_chat(text) for text in documents]
-    pq.write_table(pa.table({"messages": chats}), directory / "chats.parquet", row_group_size=_ROW_GROUP)
+    pq.write_table(
+        pa.table({"messages": chats}), directory / "chats.parquet", row_group_size=_ROW_GROUP
+    )
     _train(documents, directory / "model", vocabulary)
 
 
 def _documents() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as scratch:
-        subprocess.run(["apt-get", "download", "--quiet", *PACKAGES], cwd=scratch, check=True, capture_output=True)
+        subprocess.run(
+            ["apt-get", "download", "--quiet", *PACKAGES],
+            cwd=scratch,
+            check=True,
+            capture_output=True,
+        )
         for package in sorted(Path(scratch).glob("*.deb")):
             subprocess.run(["dpkg-deb", "--extract", package, scratch], check=True)
         root = Path(scratch)
         for path in sorted([*root.rglob("*.rst.gz"), *root.rglob("*.dict.dz")]):
             text = gzip.decompress(path.read_bytes()).decode(errors="replace")
-            yield from (text[at : at + _DOCUMENT_CHARACTERS] for at in range(0, len(text), _DOCUMENT_CHARACTERS))
+            yield from (
+                text[at : at + _DOCUMENT_CHARACTERS]
+                for at in range(0, len(text), _DOCUMENT_CHARACTERS)
+            )
 
 
 def _chat(text: str) -> list[dict[str, str]]:
@@ -154,7 +179,11 @@ def _train(documents: list[str], directory: Path, vocabulary: int) -> None:
 if __name__ == "__main__":
     chosen = read_options(SetOptions)
     if chosen.source is None:
-        make_set(chosen.out, {"kind": "tokens", "megabytes": chosen.megabytes}, lambda at: write_set(chosen, at))
+        make_set(
+            chosen.out,
+            {"kind": "tokens", "megabytes": chosen.megabytes},
+            lambda at: write_set(chosen, at),
+        )
     elif chosen.long_megabytes:
         described = {"kind": "tokens, long", "long_megabytes": chosen.long_megabytes}
         make_set(chosen.out, described, partial(write_long, chosen.source, chosen.long_megabytes))

@@ -1,10 +1,13 @@
-"""Trains a small model from Parquet on two ranks, kills it, resumes it on one rank, and proves that no row was lost or seen twice.
+"""Trains a small model from Parquet, kills it, and resumes it on fewer ranks.
 
     python examples/train_resume.py
 
-Three trainings over the same data: one of two ranks that nobody disturbs; one of two ranks that save every ten steps and are killed (SIGKILL) in the
-middle; and one of a single rank with twice the batch size that goes on from the last checkpoint. Each rank writes down which rows it got in each step.
-The rows that went into the resumed model are then compared with those of the undisturbed run. The last line of stdout is the picture of the loss.
+It trains on two ranks, resumes on one rank, and proves that no row was lost or seen twice. Three
+trainings over the same data: one of two ranks that nobody disturbs; one of two ranks that save
+every ten steps and are killed (SIGKILL) in the middle; and one of a single rank with twice the
+batch size that goes on from the last checkpoint. Each rank writes down which rows it got in each
+step. The rows that went into the resumed model are then compared with those of the undisturbed run.
+The last line of stdout is the picture of the loss.
 """
 
 from __future__ import annotations
@@ -26,7 +29,9 @@ TIMEOUT_S = 240
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=Path("demo_output/train_resume"))
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -37,7 +42,10 @@ def main() -> int:
         import pyarrow  # noqa: F401
         import torch  # noqa: F401
     except ImportError as error:
-        print(f"train_resume: this example needs {error.name}\nhint: pip install torch pyarrow", file=sys.stderr)
+        print(
+            f"train_resume: this example needs {error.name}\nhint: pip install torch pyarrow",
+            file=sys.stderr,
+        )
         return 1
     out = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
@@ -57,11 +65,13 @@ def main() -> int:
     state_bytes = len(json.dumps(position))
     say(
         "killed",
-        f"2 ranks × {BATCH_SIZE} rows: SIGKILL in step {len(killed)}, the last checkpoint is of step {checkpoint['step']}",
+        f"2 ranks × {BATCH_SIZE} rows: SIGKILL in step {len(killed)}, "
+        f"the last checkpoint is of step {checkpoint['step']}",
     )
     say(
         "its state",
-        f"{position['consumed']:,} rows of epoch {position['epoch']} consumed; {state_bytes} bytes of JSON, the same on every rank",
+        f"{position['consumed']:,} rows of epoch {position['epoch']} consumed; "
+        f"{state_bytes} bytes of JSON, the same on every rank",
     )
 
     run(out, "resumed", ranks=1, batch_size=2 * BATCH_SIZE, start="killed.pt")
@@ -72,15 +82,24 @@ def main() -> int:
     trained = {step: ids for step, ids in killed.items() if step < checkpoint["step"]} | resumed
     seen = sorted(row for ids in trained.values() for row in ids)
     if seen != list(range(rows)):
-        return fail(f"{rows - len(set(seen)):,} rows were lost and {len(seen) - len(set(seen)):,} seen twice")
+        return fail(
+            f"{rows - len(set(seen)):,} rows were lost "
+            f"and {len(seen) - len(set(seen)):,} seen twice"
+        )
     say("check", f"each of the {rows:,} rows was trained on exactly once")
     if trained != whole:
         return fail("a global batch differs from that of the undisturbed run")
-    say("check", f"all {len(whole)} global batches have the same rows in the same order as in the undisturbed run")
+    say(
+        "check",
+        f"all {len(whole)} global batches have the same rows in the same order "
+        "as in the undisturbed run",
+    )
     difference = max(
         float((a - b).abs().max())
         for a, b in zip(
-            load(out / "whole.pt")["model"].values(), load(out / "resumed.pt")["model"].values(), strict=True
+            load(out / "whole.pt")["model"].values(),
+            load(out / "resumed.pt")["model"].values(),
+            strict=True,
         )
     )
     say("check", f"the two models differ by {difference:.1e} at most, which is rounding")
@@ -111,7 +130,13 @@ def train(out: Path, job: dict) -> None:
         trained = nn.parallel.DistributedDataParallel(model)
 
     # Rank and world size come from torch.distributed, or from the environment.
-    loader = sm.Loader(out / "data", batch_size=job["batch_size"], shuffle=sm.Shuffle(256 << 10), seed=7, tail="pad")
+    loader = sm.Loader(
+        out / "data",
+        batch_size=job["batch_size"],
+        shuffle=sm.Shuffle(256 << 10),
+        seed=7,
+        tail="pad",
+    )
     step = 0
     if job["start"]:
         checkpoint = load(out / job["start"])
@@ -145,7 +170,11 @@ def train(out: Path, job: dict) -> None:
             loss.backward()
             optimizer.step()
             ids = batch["row_id"][is_new].tolist()
-            print(json.dumps({"step": step, "loss": loss.item(), "rows": ids}), file=ledger, flush=True)
+            print(
+                json.dumps({"step": step, "loss": loss.item(), "rows": ids}),
+                file=ledger,
+                flush=True,
+            )
             step += 1
             if step % SAVE_EVERY == 0:
                 save()
@@ -167,11 +196,24 @@ def run(
     timeout_s: int = TIMEOUT_S,
 ) -> None:
     """Trains in a process for each rank, to the end or until one has done ``kill_after`` steps."""
-    # Steps of this model are short; a pause makes sure that there is a middle in which to be killed.
-    job = {"name": name, "batch_size": batch_size, "start": start, "pause_s": 0.01 if kill_after else 0}
+    # Steps of this model are short; a pause makes sure that there is a middle in which
+    # to be killed.
+    job = {
+        "name": name,
+        "batch_size": batch_size,
+        "start": start,
+        "pause_s": 0.01 if kill_after else 0,
+    }
     command = [sys.executable, script, "--out", str(out), "--worker", json.dumps(job)]
-    shared = {"GLOO_SOCKET_IFNAME": "lo", **os.environ, "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
-    processes = [subprocess.Popen(command, env={**shared, "RANK": str(rank)}) for rank in range(ranks)]
+    shared = {
+        "GLOO_SOCKET_IFNAME": "lo",
+        **os.environ,
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_WORLD_SIZE": str(ranks),
+    }
+    processes = [
+        subprocess.Popen(command, env={**shared, "RANK": str(rank)}) for rank in range(ranks)
+    ]
     deadline = time.monotonic() + timeout_s
     try:
         while any(process.poll() is None for process in processes):
@@ -225,7 +267,9 @@ def lines_of(out: Path, name: str, rank: int) -> list[dict]:
 
 def batches_of(out: Path, name: str, *, ranks: int) -> dict[int, list[int]]:
     """Rows of each global batch: those of the ranks, one rank after the other."""
-    parts = [{line["step"]: line["rows"] for line in lines_of(out, name, rank)} for rank in range(ranks)]
+    parts = [
+        {line["step"]: line["rows"] for line in lines_of(out, name, rank)} for rank in range(ranks)
+    ]
     return {step: [row for part in parts for row in part.get(step, [])] for step in parts[0]}
 
 
@@ -251,7 +295,9 @@ def draw(out: Path) -> Path | None:
     }
     for name, (label, style) in styles.items():
         ranks = [lines_of(out, name, rank) for rank in range(1 if name == "resumed" else 2)]
-        losses = [sum(line["loss"] for line in lines) / len(lines) for lines in zip(*ranks, strict=False)]
+        losses = [
+            sum(line["loss"] for line in lines) / len(lines) for lines in zip(*ranks, strict=False)
+        ]
         axes.plot([line["step"] for line in ranks[0]][: len(losses)], losses, label=label, **style)
     axes.set(
         xlabel="step",
@@ -271,7 +317,8 @@ def say(what: str, text: str) -> None:
 
 def fail(problem: str) -> int:
     print(
-        f"{Path(sys.argv[0]).stem}: {problem}\nhint: this is a bug of shardmill: please report it with the output above",
+        f"{Path(sys.argv[0]).stem}: {problem}\n"
+        "hint: this is a bug of shardmill: please report it with the output above",
         file=sys.stderr,
     )
     return 1

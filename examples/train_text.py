@@ -1,12 +1,17 @@
-"""Trains a small language model from raw text on two ranks, kills it, resumes it on one rank, and checks that the result is the same.
+"""Trains a small language model from raw text, kills it, and resumes it on fewer ranks.
 
-    python examples/train_text.py                # texts of a Debian package, which apt-get downloads (37 MB)
-    python examples/train_text.py --texts DIR    # all texts below a directory
+    # Texts of a Debian package, which apt-get downloads (37 MB).
+    python examples/train_text.py
+    # All texts below a directory.
+    python examples/train_text.py --texts DIR
 
-The texts are a column of a Parquet file. The loader tokenizes them and packs the tokens while it trains; nothing is tokenized in advance. It runs three trainings
-on the same texts: an uninterrupted one on two ranks; one on two ranks that saves every few steps and is killed (SIGKILL) in the middle; and one on a
-single rank, with twice the batch size, that resumes from the last checkpoint. Each rank writes down the tokens and the loss of each step. What the
-resumed model was trained on is then compared with the uninterrupted run. The last line of stdout is the picture of the loss.
+It trains on two ranks, resumes on one rank, and checks that the result is the same. The texts are a
+column of a Parquet file. The loader tokenizes them and packs the tokens while it trains; nothing is
+tokenized in advance. It runs three trainings on the same texts: an uninterrupted one on two ranks;
+one on two ranks that saves every few steps and is killed (SIGKILL) in the middle; and one on a
+single rank, with twice the batch size, that resumes from the last checkpoint. Each rank writes down
+the tokens and the loss of each step. What the resumed model was trained on is then compared with
+the uninterrupted run. The last line of stdout is the picture of the loss.
 """
 
 from __future__ import annotations
@@ -44,9 +49,15 @@ TIMEOUT_S = 1800
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--texts", type=Path, help=f"directory of texts; by default the Debian package {PACKAGE}")
-    parser.add_argument("--kilobytes", type=int, default=600, help="train on at most this much text (default: 600)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--texts", type=Path, help=f"directory of texts; by default the Debian package {PACKAGE}"
+    )
+    parser.add_argument(
+        "--kilobytes", type=int, default=600, help="train on at most this much text (default: 600)"
+    )
     parser.add_argument("--out", type=Path, default=Path("demo_output/train_text"))
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -70,7 +81,10 @@ def main() -> int:
     size = sum(len(text.encode()) for text in texts)
     fewest = FEWEST_STEPS * 2 * BATCH_SIZE * LENGTH
     if size < fewest:
-        return stop(f"{size:,} bytes of text are too few", hint=f"give --texts and --kilobytes for {fewest:,} or more")
+        return stop(
+            f"{size:,} bytes of text are too few",
+            hint=f"give --texts and --kilobytes for {fewest:,} or more",
+        )
     write_data(out, texts)
     write_tokenizer(out / "tokenizer.json")
     say("data", f"{len(texts):,} texts of {size:,} bytes in one Parquet file")
@@ -95,31 +109,42 @@ def main() -> int:
 
 
 def check(out: Path) -> str | None:
-    """Compares the interrupted training with the uninterrupted one; returns what is wrong with it."""
+    """Compares the interrupted training with the uninterrupted one, and returns what is wrong."""
     import numpy as np
     import pyarrow.parquet as pq
 
     saved = load(out / "killed.pt")["step"]
     whole = batches_of(out, "whole", ranks=2)
     # What was trained after the last checkpoint died with the model; those steps are done again.
-    killed = {step: packs for step, packs in batches_of(out, "killed", ranks=2).items() if step < saved}
+    killed = {
+        step: packs for step, packs in batches_of(out, "killed", ranks=2).items() if step < saved
+    }
     trained = killed | batches_of(out, "resumed", ranks=1)
     for step in sorted(whole.keys() | trained.keys()):
         if whole.get(step) != trained.get(step):
             return f"the global batch of step {step} differs from that of the uninterrupted run"
     say("check", f"all {len(whole)} global batches have the same bytes as in the uninterrupted run")
 
-    tokens = np.frombuffer(bytes.fromhex("".join(pack for packs in trained.values() for pack in packs)), np.int32)
+    tokens = np.frombuffer(
+        bytes.fromhex("".join(pack for packs in trained.values() for pack in packs)), np.int32
+    )
     texts = pq.read_table(out / "texts.parquet")["text"].to_pylist()
     expected = np.bincount(np.frombuffer("".join(texts).encode(), np.uint8), minlength=VOCABULARY)
     expected[VOCABULARY - 1] = len(texts)
     # Packs are filled up with token 0, and no text has that byte.
     if (np.bincount(tokens, minlength=VOCABULARY)[1:] != expected[1:]).any():
         return "the tokens that were trained on are not those of the texts"
-    say("check", f"they hold each of the {expected.sum():,} tokens of the texts once, ends of text included")
+    say(
+        "check",
+        f"they hold each of the {expected.sum():,} tokens of the texts once, ends of text included",
+    )
 
     uninterrupted = {line["step"]: line["loss"] for line in lines_of(out, "whole", 0)}
-    losses = {line["step"]: line["loss"] for name in ("killed", "resumed") for line in lines_of(out, name, 0)}
+    losses = {
+        line["step"]: line["loss"]
+        for name in ("killed", "resumed")
+        for line in lines_of(out, name, 0)
+    }
     difference = np.abs([losses[step] - loss for step, loss in uninterrupted.items()]).max()
     if not difference <= TOLERANCE:
         return f"the loss of a step differs by {difference:.1e} from that of the uninterrupted run"
@@ -145,7 +170,9 @@ def train(out: Path, job: dict) -> None:
         )
 
     # Rank and world size come from torch.distributed, or from the environment.
-    tokenize = sm.Tokenize("text", tokenizer=out / "tokenizer.json", eos=END, counts=str(out / "counts"))
+    tokenize = sm.Tokenize(
+        "text", tokenizer=out / "tokenizer.json", eos=END, counts=str(out / "counts")
+    )
     loader = sm.Loader(
         sm.Dataset(out / "texts.parquet", tokenize=tokenize),
         packing=sm.Packing(["tokens"], length=LENGTH),
@@ -180,16 +207,23 @@ def train(out: Path, job: dict) -> None:
             loss, tokens = loss_of(model, batch, is_new)
             optimizer.zero_grad()
             loss.backward()
-            # Ranks have different numbers of tokens: sums are added up, and divided by the tokens of all ranks.
+            # Ranks have different numbers of tokens: sums are added up, and divided by the tokens
+            # of all ranks.
             gradients = [parameter.grad for parameter in model.parameters()]
-            total = torch.cat([parameters_to_vector(gradients), torch.stack([loss.detach(), tokens])])
+            total = torch.cat(
+                [parameters_to_vector(gradients), torch.stack([loss.detach(), tokens])]
+            )
             if ranks > 1:
                 distributed.all_reduce(total)
             total /= total[-1].clone()
             vector_to_parameters(total[:-2], gradients)
             optimizer.step()
             packs = [pack.numpy().tobytes().hex() for pack in batch["tokens"][is_new]]
-            print(json.dumps({"step": step, "loss": total[-2].item(), "rows": packs}), file=ledger, flush=True)
+            print(
+                json.dumps({"step": step, "loss": total[-2].item(), "rows": packs}),
+                file=ledger,
+                flush=True,
+            )
             step += 1
             if step % SAVE_EVERY == 0:
                 save()
@@ -206,13 +240,27 @@ def new_model() -> torch.nn.Module:
     class Model(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.tokens, self.positions = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(LENGTH, WIDTH)
-            options = {"dropout": 0, "activation": "gelu", "batch_first": True, "norm_first": True, "bias": False}
-            layers = [nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, **options) for _ in range(LAYERS)]
+            self.tokens, self.positions = (
+                nn.Embedding(VOCABULARY, WIDTH),
+                nn.Embedding(LENGTH, WIDTH),
+            )
+            options = {
+                "dropout": 0,
+                "activation": "gelu",
+                "batch_first": True,
+                "norm_first": True,
+                "bias": False,
+            }
+            layers = [
+                nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, **options)
+                for _ in range(LAYERS)
+            ]
             self.layers, self.norm = nn.ModuleList(layers), nn.LayerNorm(WIDTH)
             self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
 
-        def forward(self, tokens: torch.Tensor, positions: torch.Tensor, segments: torch.Tensor) -> torch.Tensor:
+        def forward(
+            self, tokens: torch.Tensor, positions: torch.Tensor, segments: torch.Tensor
+        ) -> torch.Tensor:
             hidden = self.tokens(tokens) + self.positions(positions)
             is_seen = (segments[:, :, None] == segments[:, None, :]).tril()
             for layer in self.layers:
@@ -244,21 +292,39 @@ def write_data(out: Path, texts: list[str]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    pq.write_table(pa.table({"text": texts}), out / "texts.parquet", row_group_size=16, compression="zstd")
+    pq.write_table(
+        pa.table({"text": texts}), out / "texts.parquet", row_group_size=16, compression="zstd"
+    )
 
 
 def write_tokenizer(path: Path) -> None:
     """Writes a tokenizer whose tokens are bytes: the id of a byte is its value."""
-    shown = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    shown = [
+        *range(ord("!"), ord("~") + 1),
+        *range(ord("¡"), ord("¬") + 1),
+        *range(ord("®"), ord("ÿ") + 1),
+    ]
     # Tokens are text, so a byte-level tokenizer writes other bytes as letters from U+0100 on.
     other = [byte for byte in range(256) if byte not in shown]
-    letters = {chr(byte): byte for byte in shown} | {chr(256 + place): byte for place, byte in enumerate(other)}
+    letters = {chr(byte): byte for byte in shown} | {
+        chr(256 + place): byte for place, byte in enumerate(other)
+    }
     flags = dict.fromkeys(["single_word", "lstrip", "rstrip", "normalized"], False)
     tokenizer = {
         "version": "1.0",
         "added_tokens": [{"id": VOCABULARY - 1, "content": END, "special": True, **flags}],
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
-        "decoder": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "pre_tokenizer": {
+            "type": "ByteLevel",
+            "add_prefix_space": False,
+            "trim_offsets": True,
+            "use_regex": True,
+        },
+        "decoder": {
+            "type": "ByteLevel",
+            "add_prefix_space": False,
+            "trim_offsets": True,
+            "use_regex": True,
+        },
         "model": {"type": "BPE", "vocab": letters, "merges": []},
     }
     path.write_text(json.dumps(tokenizer), encoding="utf-8")
@@ -275,7 +341,12 @@ def texts_below(directory: Path) -> Iterator[str]:
 def texts_of_package(out: Path) -> Iterator[str]:
     """Yields the English documentation of Linux, which is in a Debian package."""
     if not list(out.glob(f"{PACKAGE}_*.deb")):
-        subprocess.run(["apt-get", "download", "--quiet", PACKAGE], cwd=out, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            ["apt-get", "download", "--quiet", PACKAGE],
+            cwd=out,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
     package = next(out.glob(f"{PACKAGE}_*.deb"))
     command = ["dpkg-deb", "--fsys-tarfile", str(package)]
     with (
@@ -283,7 +354,11 @@ def texts_of_package(out: Path) -> Iterator[str]:
         tarfile.open(fileobj=unpacked.stdout, mode="r|") as archive,
     ):
         for member in archive:
-            if member.isfile() and member.name.endswith(".rst.gz") and "/translations/" not in member.name:
+            if (
+                member.isfile()
+                and member.name.endswith(".rst.gz")
+                and "/translations/" not in member.name
+            ):
                 yield from text_of(member.name, archive.extractfile(member).read())
 
 

@@ -1,4 +1,7 @@
-"""What one ArrayRecord implementation answers, from a process of its own: a crash is an end, a hang has one."""
+"""What one ArrayRecord implementation answers, from a process of its own.
+
+A crash is an end, a hang has one.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ Answer = tuple[str, Any]
 
 
 class Answers(dict[str, Answer]):
-    """By the name of the call. ``end`` is how the process came through: ``done``, ``crash -11``, ``hang``."""
+    """By the name of the call.
+
+    ``end`` is how the process came through: ``done``, ``crash -11``, ``hang``.
+    """
 
     end = "done"
 
@@ -76,7 +82,9 @@ class Implementation:
         return end or f"crash {process.exitcode}"
 
 
-def calls_of_file(make_reader: Callable[..., Any], path: str) -> Iterator[tuple[str, Callable[[], Any]]]:
+def calls_of_file(
+    make_reader: Callable[..., Any], path: str
+) -> Iterator[tuple[str, Callable[[], Any]]]:
     reader = make_reader(path)
     yield "open", lambda: [reader.ok(), reader.is_open(), reader.num_records()]
     yield "options", reader.writer_options_string
@@ -97,7 +105,9 @@ def calls_of_file(make_reader: Callable[..., Any], path: str) -> Iterator[tuple[
     yield "close", reader.close
 
 
-def calls_of_writer(make_reader: Callable[..., Any], make_writer: Callable[..., Any], path: str, options: str):
+def calls_of_writer(
+    make_reader: Callable[..., Any], make_writer: Callable[..., Any], path: str, options: str
+):
     def write() -> Any:
         writer = make_writer(path, options)
         for record in (b"a", b"", b"bc"):
@@ -118,7 +128,10 @@ def calls_of_reader(make_reader: Callable[..., Any], path: str, options: str):
 
 
 def serve(name: str, pipe: Connection) -> None:
-    """Answers jobs one after the other; None ends the answers of each, so that those before a crash count."""
+    """Answers jobs one after the other.
+
+    None ends the answers of each, so that those before a crash count.
+    """
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
@@ -133,7 +146,9 @@ def serve(name: str, pipe: Connection) -> None:
         while job := pipe.recv():
             calls = {
                 "file": lambda job=job: calls_of_file(make_reader, job["path"]),
-                "writer": lambda job=job: calls_of_writer(make_reader, make_writer, job["path"], job["options"]),
+                "writer": lambda job=job: calls_of_writer(
+                    make_reader, make_writer, job["path"], job["options"]
+                ),
                 "reader": lambda job=job: calls_of_reader(make_reader, job["path"], job["options"]),
             }[job["kind"]]()
             try:

@@ -1,5 +1,7 @@
-"""Files and option strings to hold two ArrayRecord implementations against each other: right ones, damaged ones, and ones whose hashes are right
-while their numbers lie."""
+"""Files and option strings to hold two ArrayRecord implementations against each other.
+
+Right ones, damaged ones, and ones whose hashes are right while their numbers lie.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class Case:
     how: list[str] = default(default_factory=list)
     """What was done to it."""
     records: list[bytes] | None = None
-    """What it holds, where that is known whatever was done: a record that is delivered is one of these, at its place."""
+    """What it holds, where that is known whatever was done: a record that is delivered is one of
+    these, at its place.
+    """
     lies: set[str] = default(default_factory=set)
     """Of DIFFERENCES, those that may show."""
 
@@ -72,13 +76,17 @@ class Cases:
         ]
         self.plain = [each for each in self.pool if each.codec == "uncompressed"]
 
-    def written(self, write: Callable[[list[bytes], str], bytes], codec: str, group: int, shape: str) -> Written:
+    def written(
+        self, write: Callable[[list[bytes], str], bytes], codec: str, group: int, shape: str
+    ) -> Written:
         records = [self.record(bool(shape)) for _ in range(self.random.randrange(5, 14))]
         if group == 4 and not shape:
             records[3] = self.random.randbytes(70_000)
         content = write(records, f"group_size:{group},{codec}{shape}")
         chunks = []
-        for number, found in enumerate([each for each in walk(content) if each.kind in (b"r", b"t")][:-2]):
+        for number, found in enumerate(
+            [each for each in walk(content) if each.kind in (b"r", b"t")][:-2]
+        ):
             size = struct.unpack("<Q", without_block_headers(content, found.begin, 16)[8:])[0]
             data = without_block_headers(content, found.begin, 40 + size)[40:]
             chunk = Chunk(found.kind, data, found.num_records, found.decoded_size)
@@ -89,7 +97,11 @@ class Cases:
         roll = self.random.random()
         if not is_message or roll < 0.2:
             return self.random.choice(
-                (b"", b"text " * self.random.randrange(9), self.random.randbytes(self.random.randrange(60)))
+                (
+                    b"",
+                    b"text " * self.random.randrange(9),
+                    self.random.randbytes(self.random.randrange(60)),
+                )
             )
         inner = field(1, self.random.getrandbits(self.random.choice((2, 9, 40, 64)))) + field(
             2, b"inner" * self.random.randrange(4)
@@ -102,15 +114,23 @@ class Cases:
         )
 
     def next_file(self) -> Case:
-        return self.random.choice((self.damaged, self.built, self.built, self.built, self.spliced))()
+        return self.random.choice(
+            (self.damaged, self.built, self.built, self.built, self.spliced)
+        )()
 
     def damaged(self) -> Case:
-        """Bytes are changed, and no hash with them: every record that comes out is the one that was written."""
+        """Bytes are changed, but no hash: a record that comes out is the one that was written."""
         source = self.random.choice(self.pool)
         content, how = bytearray(source.content), []
         for _ in range(self.random.choice((1, 1, 1, 2, 5))):
             area = self.random.choice(
-                ((0, 64), (64, 900), (64, 900), (len(content) - BLOCK, len(content) - BLOCK + 150), (0, len(content)))
+                (
+                    (0, 64),
+                    (64, 900),
+                    (64, 900),
+                    (len(content) - BLOCK, len(content) - BLOCK + 150),
+                    (0, len(content)),
+                )
             )
             place = min(self.random.randrange(*area), len(content) - 1)
             length = self.random.choice((1, 1, 1, 8, 40))
@@ -132,7 +152,9 @@ class Cases:
         """Whole blocks, cut and put together."""
         first, second = self.random.choice(self.plain), self.random.choice(self.pool)
         blocks = [
-            each.content[at : at + BLOCK] for each in (first, second) for at in range(0, len(each.content), BLOCK)
+            each.content[at : at + BLOCK]
+            for each in (first, second)
+            for at in range(0, len(each.content), BLOCK)
         ]
         count = self.random.choice((1, 2, 2, 3, 4))
         chosen = [self.random.choice(blocks) for _ in range(count - 1)] + [
@@ -155,7 +177,9 @@ class Cases:
             "copies": self.random.choice((3, 3, 3, 1, 2, 7)),
         }
         if self.random.random() < 0.3:
-            settings["writer_options"] = self.random.choice((None, "", "group_size:4,zstd", "größe"))
+            settings["writer_options"] = self.random.choice(
+                (None, "", "group_size:4,zstd", "größe")
+            )
         if self.random.random() < 0.35:
             settings |= self.lie_of_index(case, len(chunks))
         case.content = build(chunks, **settings)
@@ -181,10 +205,14 @@ class Cases:
         elif roll < 0.8:
             chunk = opaque_chunk(records)
         else:
-            number, text = self.random.randrange(1, 20), self.random.randbytes(self.random.randrange(5))
+            number, text = (
+                self.random.randrange(1, 20),
+                self.random.randbytes(self.random.randrange(5)),
+            )
             records = [field(number, text) + field(1, 5)]
             chunk = message_chunk(
-                [(tag(1, 0), 10 + 5, None), (tag(number, 2), None, varint(len(text)) + text)], records[0]
+                [(tag(1, 0), 10 + 5, None), (tag(number, 2), None, varint(len(text)) + text)],
+                records[0],
             )
         if case.records is not None:
             case.records += records
@@ -202,11 +230,17 @@ class Cases:
             return replace(chunk, kind=self.random.choice((b"r", b"t", b"p", b"m", b"s", b"?")))
         if what == "num_records":
             told = min(COUNT_MAX, self.near(chunk.num_records))
-            return replace(chunk, num_records=told) if told < FILLED_MAX else LyingChunk(**vars(chunk), told=told)
+            return (
+                replace(chunk, num_records=told)
+                if told < FILLED_MAX
+                else LyingChunk(**vars(chunk), told=told)
+            )
         return replace(chunk, decoded_size=self.near(chunk.decoded_size))
 
     def near(self, value: int) -> int:
-        return self.random.choice((max(0, value + self.random.choice((-1, 1, 2, 7))), self.random.choice(HUGE)))
+        return self.random.choice(
+            (max(0, value + self.random.choice((-1, 1, 2, 7))), self.random.choice(HUGE))
+        )
 
     def changed(self, data: bytes) -> bytes:
         changed = bytearray(data)
@@ -227,7 +261,18 @@ class Cases:
 
     def lie_of_index(self, case: Case, count: int) -> dict[str, Any]:
         what = self.random.choice(
-            ("entry", "entry", "order", "fewer", "more", "counts", "metadata", "postscript", "raw", "footer")
+            (
+                "entry",
+                "entry",
+                "order",
+                "fewer",
+                "more",
+                "counts",
+                "metadata",
+                "postscript",
+                "raw",
+                "footer",
+            )
         )
         case.how.append(what)
         case.records = None
@@ -236,7 +281,9 @@ class Cases:
         def changed_entry(entries: list[IndexRecord]) -> list[IndexRecord]:
             if entries:
                 which = self.random.choice(("offset", "decoded_size", "num_records"))
-                entries[place] = entries[place]._replace(**{which: self.near(getattr(entries[place], which))})
+                entries[place] = entries[place]._replace(
+                    **{which: self.near(getattr(entries[place], which))}
+                )
             return entries
 
         def raw_entry(entries: list[IndexRecord]) -> list[IndexRecord | bytes]:
@@ -268,7 +315,11 @@ class Cases:
             case "counts":
                 return {self.random.choice(("num_chunks", "num_records")): self.near(count)}
             case "metadata":
-                return {"metadata": self.changed(field(1, field(1, 1) + field(2, count) + field(3, count)))}
+                return {
+                    "metadata": self.changed(
+                        field(1, field(1, 1) + field(2, count) + field(3, count))
+                    )
+                }
             case "raw":
                 return {"index": raw_entry}
             case "footer":
@@ -288,13 +339,16 @@ class Cases:
         text = ",".join(items)
         if text and self.random.random() < 0.3:
             place = self.random.randrange(len(text))
-            text = text[:place] + self.random.choice(SCRAPS) + text[place + self.random.randrange(2) :]
+            text = (
+                text[:place] + self.random.choice(SCRAPS) + text[place + self.random.randrange(2) :]
+            )
         return kind, text
 
 
 WRITER_KEYS = (
-    "group_size", "group_size", "transpose", "transpose_bucket_size", "uncompressed", "brotli", "zstd", "snappy", "window_log", "window_log",
-    "pad_to_block_boundary", "max_parallelism", "saturation_delay_ms", "default",
+    "group_size", "group_size", "transpose", "transpose_bucket_size", "uncompressed", "brotli",
+    "zstd", "snappy", "window_log", "window_log", "pad_to_block_boundary", "max_parallelism",
+    "saturation_delay_ms", "default",
 )  # fmt: skip
 READER_KEYS = (
     "readahead_buffer_size",
@@ -304,10 +358,12 @@ READER_KEYS = (
     "footer_prefetch_bytes",
 )
 VALUES = (
-    "", "1", "2", "3", "10", "20", "0", "-1", "+4", " 5", "6 ", "007", "auto", "true", "false", "1.5", "1e2", "4K", "1.5M", "1G", "2G", "16E", ".5", "5.",
-    "0x10", "inf", "nan", "-inf", "infinity", "1e400", "1e-400", "-0", "--1", "+-1", "1_0", "1,5", "2147483647", "2147483648", "9223372036854775807",
-    "9223372036854775808", "18446744073709551615", "18446744073709551616", "in_memory", "offloaded", "K", "1KB", "1k", "1 K", "1K ", "0x1p3", "1e", "1e+3",
-    "-131072", "22", "23", "11", "12", "30", "31", "9", "\t7", "7\n", "7\x0b", "\x0c7", "\u0661",
+    "", "1", "2", "3", "10", "20", "0", "-1", "+4", " 5", "6 ", "007", "auto", "true", "false",
+    "1.5", "1e2", "4K", "1.5M", "1G", "2G", "16E", ".5", "5.", "0x10", "inf", "nan", "-inf",
+    "infinity", "1e400", "1e-400", "-0", "--1", "+-1", "1_0", "1,5", "2147483647", "2147483648",
+    "9223372036854775807", "9223372036854775808", "18446744073709551615", "18446744073709551616",
+    "in_memory", "offloaded", "K", "1KB", "1k", "1 K", "1K ", "0x1p3", "1e", "1e+3", "-131072",
+    "22", "23", "11", "12", "30", "31", "9", "\t7", "7\n", "7\x0b", "\x0c7", "\u0661",
 )  # fmt: skip
 SCRAPS = (",", ":", " ", "=", "x", "0", "\0", "é", "\n", ",,", "::", "-", "+", ".", "e", "K")
 

@@ -1,9 +1,11 @@
-"""Holds our ArrayRecord reader and option strings against array_record 0.8.6, which has to be installed.
+"""Holds our ArrayRecord reader and option strings against array_record 0.8.6.
 
 usage: python fuzz/arrayrecord_differential.py SECONDS [--seed N]
 
-Where the original answers, ours gives the same answer or an error for a documented reason (DIFFERENCES); ours never crashes, never takes longer than 5 s
-and never delivers other records. A crash of the original is a refusal. Failing inputs are kept in fuzz/artifacts/arrayrecord_differential/.
+Where the original answers, ours gives the same answer or an error for a documented reason
+(DIFFERENCES); ours never crashes, never takes longer than 5 s and never delivers other records. A
+crash of the original is a refusal. Failing inputs are
+kept in fuzz/artifacts/arrayrecord_differential/.
 """
 
 from __future__ import annotations
@@ -30,16 +32,24 @@ ARTIFACTS = FUZZ / "artifacts" / "arrayrecord_differential"
 OURS_TIMEOUT, ORIGINAL_TIMEOUT = 5, 10
 
 DIFFERENCES = {
-    "groups": "the original takes every chunk for as large as the first; ours goes by the count of each",
-    "counts": "the numbers of the metadata are not those of the entries: the original believes the metadata, ours refuses the file",
-    "order": "entries overlap, descend or lie where no chunk can be: the original reads what is there, ours refuses the file",
+    "groups": "the original takes every chunk for as large as the first; "
+    "ours goes by the count of each",
+    "counts": "the numbers of the metadata are not those of the entries: "
+    "the original believes the metadata, ours refuses the file",
+    "order": "entries overlap, descend or lie where no chunk can be: "
+    "the original reads what is there, ours refuses the file",
     "chunk": "a chunk has another number of records than its entry says: ours refuses the chunk",
-    "empty": "asked for record 0 of a file without records the original delivers an empty one; ours raises",
-    "values": "the original does not look at the values of a chunk that decodes to nothing; ours does, and may refuse them",
-    "blocks": "a compressed block has not the length that it states: the original reads what it needs, ours refuses the chunk",
-    "text": "options of a writer that are no UTF-8: the original raises UnicodeDecodeError, ours gives them with the replacement character",
+    "empty": "asked for record 0 of a file without records the original delivers an empty one; "
+    "ours raises",
+    "values": "the original does not look at the values of a chunk that decodes to nothing; "
+    "ours does, and may refuse them",
+    "blocks": "a compressed block has not the length that it states: "
+    "the original reads what it needs, ours refuses the chunk",
+    "text": "options of a writer that are no UTF-8: the original raises UnicodeDecodeError, "
+    "ours gives them with the replacement character",
     "hexadecimal": "byte sizes such as 0x1p3: C's strtod takes them, ours refuses them",
-    "spliced": "the index is that of another file, and what its entries lead to was not looked at here",
+    "spliced": "the index is that of another file, "
+    "and what its entries lead to was not looked at here",
 }
 
 ONE_WAY = {"values": ("error", "value"), "blocks": ("error", "value")}
@@ -102,11 +112,17 @@ def simple_records(content: bytes, begin: int) -> list[bytes]:
     for _ in range(count):
         length, at = number_at(data, at)
         lengths.append(length)
-    return [data[at + sum(lengths[:number]) : at + sum(lengths[: number + 1])] for number in range(count)]
+    return [
+        data[at + sum(lengths[:number]) : at + sum(lengths[: number + 1])]
+        for number in range(count)
+    ]
 
 
 def oddities(content: bytes) -> set[str]:
-    """What the index of a file says that is not so; nothing where it is compressed, for those indexes come from writers."""
+    """What the index of a file says that is not so.
+
+    Nothing where it is compressed, for those indexes come from writers.
+    """
     try:
         footer = fields(simple_records(content, len(content) - BLOCK)[0], 0)[1]
         metadata, *entries = simple_records(content, footer)
@@ -116,7 +132,9 @@ def oddities(content: bytes) -> set[str]:
         return set()
 
 
-def lies_of(content: bytes, footer: int, told: dict[int, int], index: list[dict[int, int]]) -> Iterator[str]:
+def lies_of(
+    content: bytes, footer: int, told: dict[int, int], index: list[dict[int, int]]
+) -> Iterator[str]:
     counts = [entry.get(3, 0) for entry in index]
     offsets = [entry.get(1, 0) for entry in index]
     if not sum(counts):
@@ -152,7 +170,8 @@ def compare_files(case: Case, ours: Answers, original: Answers, counts: Counter[
         del original["options"]
     is_open = original.get("open", ("", [False]))[1][0] is True
     if not is_open:
-        counts["file that the original refuses or dies of, ours " + ("opens" if ours["open"][1][0] else "refuses")] += 1
+        outcome = "opens" if ours["open"][1][0] else "refuses"
+        counts[f"file that the original refuses or dies of, ours {outcome}"] += 1
         if ours["open"][1][0] and original.end == "done" and not reasons:
             counts["opens what the original refuses"] += 1
             raise Finding("ours opens what the original refuses")
@@ -166,13 +185,17 @@ def compare_files(case: Case, ours: Answers, original: Answers, counts: Counter[
             return
 
 
-def compare(name: str, ours: Answer, original: Answer, reasons: set[str], counts: Counter[str]) -> None:
+def compare(
+    name: str, ours: Answer, original: Answer, reasons: set[str], counts: Counter[str]
+) -> None:
     if ours == original or (ours[0] == original[0] == "error" and original[1][0] in ours[1]):
         counts["same " + original[0]] += 1
         return
     if name not in ("at the end", "after", "close"):
         reasons = {
-            reason for reason in reasons if ONE_WAY.get(reason, (ours[0], original[0])) == (ours[0], original[0])
+            reason
+            for reason in reasons
+            if ONE_WAY.get(reason, (ours[0], original[0])) == (ours[0], original[0])
         }
     if reasons and (ours[0] == "value" or {"RuntimeError", "IndexError"} & set(ours[1])):
         counts[f"documented: {', '.join(sorted(reasons))}"] += 1
@@ -181,20 +204,33 @@ def compare(name: str, ours: Answer, original: Answer, reasons: set[str], counts
 
 
 def check_records(records: list[bytes], ours: Answers) -> None:
-    """Whatever the original makes of the file, what ours delivers is what is in it, by every way."""
+    """Whatever the original makes of the file, what ours delivers is in it, by every way."""
     count = len(records)
     probed = records[:PROBED]
     expected = {f"one {number}": [record] for number, record in enumerate(probed)}
-    expected |= {"last": records[-1:], "turned": probed[::-1], "part": records[count // 2 : count // 2 + PROBED]}
+    expected |= {
+        "last": records[-1:],
+        "turned": probed[::-1],
+        "part": records[count // 2 : count // 2 + PROBED],
+    }
     expected |= {"read_all": records, "in order": records}
     for name, (kind, value) in ours.items():
-        if kind == "value" and name in expected and value != expected[name] and ours["open"][1][2] > 0:
-            raise Finding(f"{name}: ours {str(value)[:300]}, written was {str(expected[name])[:300]}")
+        if (
+            kind == "value"
+            and name in expected
+            and value != expected[name]
+            and ours["open"][1][2] > 0
+        ):
+            raise Finding(
+                f"{name}: ours {str(value)[:300]}, written was {str(expected[name])[:300]}"
+            )
         if kind == "value" and name == "open" and value[0] and value[2] != count:
             raise Finding(f"{value[2]} records, written were {count}")
 
 
-def compare_options(kind: str, text: str, ours: Answers, original: Answers, counts: Counter[str]) -> None:
+def compare_options(
+    kind: str, text: str, ours: Answers, original: Answers, counts: Counter[str]
+) -> None:
     if ours.end != "done":
         raise Finding(f"ours: {ours.end}")
     if original.end != "done":
@@ -213,17 +249,25 @@ def compare_options(kind: str, text: str, ours: Answers, original: Answers, coun
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("seconds", type=float)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    ours, original = Implementation("ours", OURS_TIMEOUT), Implementation("original", ORIGINAL_TIMEOUT)
+    ours, original = (
+        Implementation("ours", OURS_TIMEOUT),
+        Implementation("original", ORIGINAL_TIMEOUT),
+    )
     counts: Counter[str] = Counter()
     findings: list[str] = []
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
         directory = Path(name)
         pool = directory / "pool"
-        cases = Cases(arguments.seed, lambda records, options: ORIGINAL.write(pool, records, options).read_bytes())
+        cases = Cases(
+            arguments.seed,
+            lambda records, options: ORIGINAL.write(pool, records, options).read_bytes(),
+        )
         good = ORIGINAL.write(directory / "good", [b"a", b"bc", b""], "group_size:2")
         end, number = time.monotonic() + arguments.seconds, 0
         while time.monotonic() < end:
@@ -232,7 +276,8 @@ def main() -> int:
             try:
                 if number % 4:
                     case = cases.next_file()
-                    # A new name each: the clock of a file system is too coarse to tell two contents of one file apart.
+                    # A new name each: the clock of a file system is too coarse to tell two contents
+                    # of one file apart.
                     file = save(directory, f"file{number}", case)
                     answers = [each.ask(kind="file", path=str(file)) for each in (ours, original)]
                     file.unlink()
@@ -240,7 +285,11 @@ def main() -> int:
                 else:
                     kind, text = cases.next_options()
                     answers = [
-                        each.ask(kind=kind, path=str(good if kind == "reader" else directory / each.name), options=text)
+                        each.ask(
+                            kind=kind,
+                            path=str(good if kind == "reader" else directory / each.name),
+                            options=text,
+                        )
                         for each in (ours, original)
                     ]
                     compare_options(kind, text, answers[0], answers[1], counts)

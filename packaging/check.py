@@ -1,4 +1,7 @@
-"""Check what ``make wheels`` built: size, platform, dependencies, and the description that a package index shows."""
+"""Check what ``make wheels`` built.
+
+The checks are of size, platform, dependencies, and the description that a package index shows.
+"""
 
 import email
 import re
@@ -21,10 +24,17 @@ def main() -> int:
     """Run all checks, and print what was measured."""
     wheels, sdists = sorted(BUILT.glob("*.whl")), sorted(BUILT.glob("*.tar.gz"))
     if len(wheels) != 1 or len(sdists) != 1:
-        return fail(f"expected one wheel and one sdist in {BUILT}, found {[path.name for path in (*wheels, *sdists)]}")
+        return fail(
+            f"expected one wheel and one sdist in {BUILT}, "
+            f"found {[path.name for path in (*wheels, *sdists)]}"
+        )
     (wheel,), (sdist,) = wheels, sdists
     metadata = metadata_of(wheel)
-    needed = {re.split(r"[^\w-]", text)[0] for text in metadata.get_all("Requires-Dist", []) if "extra ==" not in text}
+    needed = {
+        re.split(r"[^\w-]", text)[0]
+        for text in metadata.get_all("Requires-Dist", [])
+        if "extra ==" not in text
+    }
     if needed != DEPENDENCIES:
         return fail(f"the wheel requires {sorted(needed)}, not {sorted(DEPENDENCIES)}")
     if relative := LINK.search(str(metadata.get_payload())):
@@ -47,9 +57,12 @@ def metadata_of(wheel: Path) -> Message:
 
 
 def suits_old_systems(wheel: Path) -> bool:
-    """Ask auditwheel, which looks at the symbols that the module needs and not at the name of the wheel."""
+    """Ask auditwheel, which looks at the symbols that the module needs, not at the wheel's name."""
     shown = subprocess.run(
-        [sys.executable, "-m", "auditwheel", "show", wheel], check=True, capture_output=True, text=True
+        [sys.executable, "-m", "auditwheel", "show", wheel],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     print(shown.stdout.strip())
     found = re.search(r'following\s+platform\s+tag:\s+"manylinux_2_(\d+)_', shown.stdout)

@@ -1,4 +1,7 @@
-"""Prints the options by which uv installs the extras of pyproject.toml: ``extras.py --without clip``."""
+"""Prints the options by which uv installs the extras: ``extras.py --without clip``.
+
+The extras are those of pyproject.toml.
+"""
 
 import argparse
 import tomllib
@@ -7,5 +10,6 @@ from pathlib import Path
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--without", nargs="*", default=[], metavar="EXTRA")
 without = parser.parse_args().without
-project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+project = tomllib.loads(text)["project"]
 print(*(f"--extra {extra}" for extra in project["optional-dependencies"] if extra not in without))

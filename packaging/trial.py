@@ -1,7 +1,8 @@
 """Install the wheel into an empty environment and use it: ``make test-wheels``.
 
-Needs no compiler and nothing else of this checkout, except for the demo. First with the two dependencies alone, then with what the
-demo needs, and with ``--torch`` also with torch, which is a large download.
+Needs no compiler and nothing else of this checkout, except for the demo. First with the two
+dependencies alone, then with what the demo needs, and with ``--torch`` also with torch, which is a
+large download.
 """
 
 import argparse
@@ -38,12 +39,15 @@ LOAD = """
 import sys, numpy as np, shardmill as sm
 
 for format in ("parquet", "mds", "jsonl"):
-    loader = sm.Loader(f"data/{format}", batch_size=64, filter=sm.col("score") > 0.5, shuffle=True, output="numpy")
+    loader = sm.Loader(
+        f"data/{format}", batch_size=64, filter=sm.col("score") > 0.5, shuffle=True, output="numpy"
+    )
     numbers = np.concatenate([batch["number"] for batch in loader])
     assert sorted(numbers) == list(range(500, 1000)), format
 samples = sm.Loader("data/webdataset", batch_size=64, output="numpy")
 assert np.concatenate([batch["number.cls"] for batch in samples]).tolist() == list(range(1000))
-assert [row["record"] for row in sm.Dataset("data/text.array_record")] == [f"row {i}".encode() for i in range(1000)]
+records = [row["record"] for row in sm.Dataset("data/text.array_record")]
+assert records == [f"row {i}".encode() for i in range(1000)]
 assert not {"torch", "pyarrow"} & set(sys.modules)
 """
 TORCH = """
@@ -64,7 +68,9 @@ class Environment:
         self._work = directory / "work"
         self._work.mkdir()
         # Neither compilers nor this checkout.
-        self._variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        self._variables = {
+            name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
+        }
         self._variables["PATH"] = str(self.bin)
         for compiler in COMPILERS:
             assert shutil.which(compiler, path=str(self.bin)) is None
@@ -73,11 +79,18 @@ class Environment:
         """Run a program of the environment, and return what it printed."""
         command = [self.bin / program, *arguments]
         done = subprocess.run(
-            command, cwd=self._work, env=self._variables, stdout=subprocess.PIPE, text=True, check=False
+            command,
+            cwd=self._work,
+            env=self._variables,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
         )
         if done.returncode != 0:
             raise SystemExit(
-                f"{done.stdout}\nerror: {program} {' '.join(map(str, arguments))[:200]} ended with {done.returncode}"
+                f"{done.stdout}\n"
+                f"error: {program} {' '.join(map(str, arguments))[:200]} "
+                f"ended with {done.returncode}"
             )
         return done.stdout
 
@@ -95,21 +108,27 @@ class Environment:
         )
 
     def packages(self) -> set[str]:
-        """Return the names of the installed packages, apart from those that every environment has."""
-        listed = json.loads(self.run("python", "-m", "pip", "list", "--format=json", "--disable-pip-version-check"))
+        """Return the names of the installed packages, but those that every environment has."""
+        listed = json.loads(
+            self.run("python", "-m", "pip", "list", "--format=json", "--disable-pip-version-check")
+        )
         return {package["name"] for package in listed} - {"pip", "setuptools"}
 
 
 def main() -> int:
     """Try the wheel."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--wheels", type=Path, default=ROOT / "build" / "wheels", help="directory of the wheel")
+    parser.add_argument(
+        "--wheels", type=Path, default=ROOT / "build" / "wheels", help="directory of the wheel"
+    )
     parser.add_argument("--torch", action="store_true", help="try a loader of torch tensors too")
     options = parser.parse_args()
     wheels = sorted(options.wheels.resolve().glob("*.whl"))
     if len(wheels) != 1:
         print(
-            f"expected one wheel in {options.wheels}, found {len(wheels)}\nhint: run make wheels first", file=sys.stderr
+            f"expected one wheel in {options.wheels}, found {len(wheels)}\n"
+            "hint: run make wheels first",
+            file=sys.stderr,
         )
         return 1
     (wheel,) = wheels
@@ -120,7 +139,10 @@ def main() -> int:
         environment.install(wheel)
         installed = time.perf_counter()
         environment.run("shardmill", "--help")
-        say(f"pip install {installed - start:.1f} s, shardmill --help {time.perf_counter() - installed:.1f} s")
+        say(
+            f"pip install {installed - start:.1f} s, "
+            f"shardmill --help {time.perf_counter() - installed:.1f} s"
+        )
         if platform.machine() in ("x86_64", "AMD64"):
             about = environment.run("shardmill", "--version", "--verbose")
             assert "with SIMD" in about, f"the wheel was built without nasm:\n{about}"

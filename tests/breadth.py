@@ -13,7 +13,7 @@ IS_WHOLE = os.environ.get("SHARDMILL_TESTS") == "all"
 
 
 def examples(whole: int, quick: int = 10) -> int:
-    """The number of examples that are drawn, files that are damaged, or processes that are killed."""
+    """The number of examples that are drawn, files that are damaged, processes that are killed."""
     return whole if IS_WHOLE else min(quick, whole)
 
 
@@ -25,7 +25,8 @@ def sample(values: Sequence[Any], every: int) -> Sequence[Any]:
 def covering(strength: int, **axes: Sequence[Any]) -> pytest.MarkDecorator:
     """Parametrizes by a product of axes.
 
-    Each combination of values of any `strength` axes is in one of a few cases. The other cases are slow.
+    Each combination of values of any `strength` axes is in one of a few cases. The other
+    cases are slow.
     """
     names = list(axes)
     cases = list(itertools.product(*(range(len(values)) for values in axes.values())))
@@ -39,22 +40,31 @@ def covering(strength: int, **axes: Sequence[Any]) -> pytest.MarkDecorator:
         best = max(cases, key=lambda case: len(parts(case) & missing))
         quick.add(best)
         missing -= parts(best)
-    chosen = [tuple(axes[name][index] for name, index in zip(names, case, strict=True)) for case in cases]
+    chosen = [
+        tuple(axes[name][index] for name, index in zip(names, case, strict=True)) for case in cases
+    ]
     marks = [() if case in quick else (pytest.mark.slow,) for case in cases]
     return pytest.mark.parametrize(
-        names, [pytest.param(*values, marks=mark) for values, mark in zip(chosen, marks, strict=True)]
+        names,
+        [pytest.param(*values, marks=mark) for values, mark in zip(chosen, marks, strict=True)],
     )
 
 
 def beginning(number: int, values: Sequence[Any]) -> list[Any]:
     """The values of one parameter. All but the first `number` are slow."""
     return [
-        value if index < number else pytest.param(value, marks=pytest.mark.slow) for index, value in enumerate(values)
+        value if index < number else pytest.param(value, marks=pytest.mark.slow)
+        for index, value in enumerate(values)
     ]
 
 
-def in_one(names: str, values: Iterable[Any], ids: Callable[[Any], Any] = repr) -> Callable[..., Any]:
-    """Like `pytest.mark.parametrize`, but as one test, which lists the failing cases. Each case has its own directory."""
+def in_one(
+    names: str, values: Iterable[Any], ids: Callable[[Any], Any] = repr
+) -> Callable[..., Any]:
+    """Like `pytest.mark.parametrize`, but as one test, which lists the failing cases.
+
+    Each case has its own directory.
+    """
     split = [name.strip() for name in names.split(",")]
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:

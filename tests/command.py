@@ -1,6 +1,7 @@
-"""The command `shardmill`, forked from a process that has imported its modules: a call takes hundredths of a second.
+"""The command `shardmill`, forked from a process that has imported its modules.
 
-Tests of imports, of startup time, of signals and of forks start fresh processes instead.
+A call takes hundredths of a second. Tests of imports, of startup time, of signals and of forks
+start fresh processes instead.
 """
 
 import importlib
@@ -12,18 +13,28 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-MODULES = ("numpy", "pyarrow.compute", "pyarrow.parquet", "shardmill", "shardmill.curate", "shardmill.resume")
+MODULES = (
+    "numpy",
+    "pyarrow.compute",
+    "pyarrow.parquet",
+    "shardmill",
+    "shardmill.curate",
+    "shardmill.resume",
+)
 COMMANDS = Path(__file__).parents[1] / "python" / "shardmill" / "cli"
 
 
 def shardmill(
     *arguments: object, columns: int = 100, cwd: Path | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command with additional environment variables, as on a terminal with this number of columns."""
+    """Runs the command with additional variables, as on a terminal with this number of columns."""
     server = _server(os.getpid())
     assert server.stdin is not None
     assert server.stdout is not None
-    command = ["shardmill", *(os.fsdecode(part) if isinstance(part, bytes) else str(part) for part in arguments)]
+    command = [
+        "shardmill",
+        *(os.fsdecode(part) if isinstance(part, bytes) else str(part) for part in arguments),
+    ]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         request = {
             "command": command,
@@ -42,7 +53,9 @@ def shardmill(
 @cache
 def _server(_process: int) -> subprocess.Popen[str]:
     """One server for each test process. It ends when its standard input is closed."""
-    return subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 def _serve() -> None:
@@ -56,7 +69,9 @@ def _serve() -> None:
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 
-def _become(command: list[str], environment: dict[str, str], directory: str, streams: list[str]) -> None:
+def _become(
+    command: list[str], environment: dict[str, str], directory: str, streams: list[str]
+) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for number, path in enumerate(streams, 1):
         os.dup2(os.open(path, os.O_WRONLY), number)

@@ -21,7 +21,10 @@ settings.load_profile("breadth")
 
 
 def pytest_configure() -> None:
-    """Puts the files of tests into memory, where a sync takes no time. On a disk, syncs take two thirds of a job with a checkpoint."""
+    """Puts the files of tests into memory, where a sync takes no time.
+
+    On a disk, syncs take two thirds of a job with a checkpoint.
+    """
     if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and _room() >= ROOM_BYTES:
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
@@ -39,7 +42,10 @@ def _room() -> int:
 # Before that of pytest-xdist, which reads the groups.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A file stays in one process, for its fixtures. All tests of Ray share one: two clusters that start at once take each other's ports."""
+    """A file stays in one process, for its fixtures.
+
+    All tests of Ray share one: two clusters that start at once take each other's ports.
+    """
     groups = {item: "ray" if item.get_closest_marker("ray") else str(item.path) for item in items}
     for item, group in groups.items():
         item.add_marker(pytest.mark.xdist_group(group))

@@ -8,11 +8,19 @@ import shardmill as sm
 
 _OF_DATASET = ("format", "partitioning", "schema", "pickles", "max_decoded_bytes")
 _RUNTIME = ("threads", "prefetch_bytes", "device", "pin_memory", "stall_seconds", "audit")
-_ERRORS = {"on_bad_rows": "rows", "max_bad_rows": "max_rows", "bad_files": "files", "bad_lines": "lines"}
+_ERRORS = {
+    "on_bad_rows": "rows",
+    "max_bad_rows": "max_rows",
+    "bad_files": "files",
+    "bad_lines": "lines",
+}
 
 
 def flat_loader(data: Any, **options: Any) -> sm.Loader:
-    """A ``Loader`` with the fields of ``Runtime``, ``Output``, ``Shuffle``, ``Transform`` and ``ErrorPolicy`` as options of their own."""
+    """A ``Loader`` whose options are the fields of its option classes.
+
+    They are ``Runtime``, ``Output``, ``Shuffle``, ``Transform`` and ``ErrorPolicy``.
+    """
 
     def taken(names: Any) -> dict[str, Any]:
         return {name: options.pop(name) for name in names if name in options}
@@ -20,7 +28,9 @@ def flat_loader(data: Any, **options: Any) -> sm.Loader:
     if runtime := taken(_RUNTIME):
         options["runtime"] = sm.Runtime(**runtime)
     if errors := taken(_ERRORS):
-        options["errors"] = sm.ErrorPolicy(**{_ERRORS[name]: value for name, value in errors.items()})
+        options["errors"] = sm.ErrorPolicy(
+            **{_ERRORS[name]: value for name, value in errors.items()}
+        )
     if output := taken(("nulls", "fill_values")):
         options["output"] = sm.Output(options.get("output", "torch"), **output)
     if "transform_workers" in options:

@@ -13,5 +13,7 @@ def assert_prompt(limit_s: float, attempt: Callable[[], float], attempts: int = 
     """
     taken: list[float] = []
     while not any(seconds < limit_s for seconds in taken):
-        assert len(taken) < attempts, f"none took less than {limit_s} s: {[round(seconds, 3) for seconds in taken]}"
+        assert len(taken) < attempts, (
+            f"none took less than {limit_s} s: {[round(seconds, 3) for seconds in taken]}"
+        )
         taken.append(attempt())

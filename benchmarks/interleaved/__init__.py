@@ -1,1 +1,1 @@
-"""Interleaved shards from reader through aspect ratio filter to writer, and the count of what was written."""
+"""Interleaved shards from reader through aspect ratio filter to writer, and what was written."""

@@ -1,6 +1,7 @@
 """Moves interleaved shards by one system: reader, aspect ratio filter, writer.
 
-Counting happens elsewhere, so that it is in the time of neither system. The stages of NeMo Curator run as the project ships them.
+Counting happens elsewhere, so that it is in the time of neither system. The stages of NeMo Curator
+run as the project ships them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from typing import Any
 from benchmarks.measure import Metrics, Options, run_entry, start_ray
 
 _FIELDS = (
-    *("image_metadata", "url", "language_id_whole_page_fasttext", "pdf_name", "previous_word_count"),
+    *(
+        "image_metadata",
+        "url",
+        "language_id_whole_page_fasttext",
+        "pdf_name",
+        "previous_word_count",
+    ),
     "bff_contained_ngram_count_before_dedupe",
 )
 _PER_IMAGE = ("image_metadata",)
@@ -28,7 +35,10 @@ _STAGES = {
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions(Options):
-    """What is moved: ``reader`` and ``writer`` are ``wds`` or ``parquet``; ``output`` is in ``scratch`` unless given."""
+    """What is moved.
+
+    ``reader`` and ``writer`` are ``wds`` or ``parquet``; ``output`` is in ``scratch`` unless given.
+    """
 
     data: str
     reader: str
@@ -44,12 +54,18 @@ class JobOptions(Options):
 
 
 def storage_options() -> dict[str, Any]:
-    """How the object store of the paths is reached, if they are in one; from the environment, since it holds keys."""
+    """How the object store of the paths is reached, if they are in one.
+
+    The options come from the environment, since they hold keys.
+    """
     return json.loads(os.environ.get("BENCHMARK_STORAGE_OPTIONS") or "{}")
 
 
 def shardmill(options: JobOptions) -> Metrics:
-    """By the public API; Ray starts before the clock, so that both executors are compared on the work."""
+    """By the public API.
+
+    Ray starts before the clock, so that both executors are compared on the work.
+    """
     from shardmill.curate import (
         AspectRatioFilter,
         InterleavedParquetSource,
@@ -67,13 +83,25 @@ def shardmill(options: JobOptions) -> Metrics:
     start = time.perf_counter()
     if options.reader == "wds":
         source: Any = WebDatasetSource(
-            options.data, per_image_fields=_PER_IMAGE, per_text_fields=(), materialize_on_read=True, **reading
+            options.data,
+            per_image_fields=_PER_IMAGE,
+            per_text_fields=(),
+            materialize_on_read=True,
+            **reading,
         )
     else:
         source = InterleavedParquetSource(options.data, fields=_FIELDS, **reading)
-    sink: Any = (WebDatasetSink if options.writer == "wds" else ParquetSink)(options.target, **writing)
-    pipeline = Pipeline(source=source, stages=[AspectRatioFilter(min=_MIN_RATIO, max=_MAX_RATIO)], sink=sink)
-    at_once = {"executor": "ray", "workers": options.cpus} if is_ray else {"executor": "local", "threads": options.cpus}
+    sink: Any = (WebDatasetSink if options.writer == "wds" else ParquetSink)(
+        options.target, **writing
+    )
+    pipeline = Pipeline(
+        source=source, stages=[AspectRatioFilter(min=_MIN_RATIO, max=_MAX_RATIO)], sink=sink
+    )
+    at_once = (
+        {"executor": "ray", "workers": options.cpus}
+        if is_ray
+        else {"executor": "local", "threads": options.cpus}
+    )
     report = pipeline.run(**at_once, progress=False)
     return {**_told(dict(report.to_dict())), **started, "time_taken_s": time.perf_counter() - start}
 
@@ -81,16 +109,28 @@ def shardmill(options: JobOptions) -> Metrics:
 def nemo_curator(options: JobOptions) -> Metrics:
     """NeMo Curator on a Ray of its own, whose start is in its time."""
     import ray
-    from nemo_curator.backends.ray_data import RayDataExecutor  # pyright: ignore[reportMissingImports]
+    from nemo_curator.backends.ray_data import (  # pyright: ignore[reportMissingImports]
+        RayDataExecutor,
+    )
     from nemo_curator.pipeline import Pipeline  # pyright: ignore[reportMissingImports]
     from nemo_curator.stages.interleaved import io  # pyright: ignore[reportMissingImports]
-    from nemo_curator.stages.interleaved.stages import InterleavedAspectRatioFilterStage  # pyright: ignore[reportMissingImports]
+    from nemo_curator.stages.interleaved.stages import (  # pyright: ignore[reportMissingImports]
+        InterleavedAspectRatioFilterStage,
+    )
     from nemo_curator.tasks.utils import TaskPerfUtils  # pyright: ignore[reportMissingImports]
 
     # As its documentation says: the options of fsspec, among those of a reader or a writer.
     stored: dict[str, Any] = {"storage_options": storage_options()} if storage_options() else {}
-    reading: dict[str, Any] = {"file_paths": options.data, "files_per_partition": 1, "read_kwargs": stored}
-    writing: dict[str, Any] = {"path": options.target, "write_kwargs": dict(stored), "mode": options.mode}
+    reading: dict[str, Any] = {
+        "file_paths": options.data,
+        "files_per_partition": 1,
+        "read_kwargs": stored,
+    }
+    writing: dict[str, Any] = {
+        "path": options.target,
+        "write_kwargs": dict(stored),
+        "mode": options.mode,
+    }
     start = time.perf_counter()
     # The executor's own ray.init finds this one running and keeps it.
     ray.init(
@@ -114,7 +154,9 @@ def nemo_curator(options: JobOptions) -> Metrics:
     pipeline.add_stage(writer(**writing, materialize_on_write=True, on_materialize_error="error"))
     tasks = pipeline.run(executor=RayDataExecutor())
     seconds = time.perf_counter() - start
-    return _told(TaskPerfUtils.aggregate_task_metrics(tasks, prefix="task")) | {"time_taken_s": seconds}
+    return _told(TaskPerfUtils.aggregate_task_metrics(tasks, prefix="task")) | {
+        "time_taken_s": seconds
+    }
 
 
 def _object_store_bytes() -> int:
@@ -126,7 +168,11 @@ def _object_store_bytes() -> int:
 
 def _told(report: Metrics) -> Metrics:
     """Seconds by stage, summed over the tasks, and what the run counted itself."""
-    found = {key: report[key] for key in report if key.startswith(("input_num", "output_num")) or key == "is_success"}
+    found = {
+        key: report[key]
+        for key in report
+        if key.startswith(("input_num", "output_num")) or key == "is_success"
+    }
     for name, stages in _STAGES.items():
         keys = [f"task_{stage}_process_time_sum" for stage in stages]
         seconds = [float(report[key]) for key in keys if key in report]

@@ -1,4 +1,7 @@
-"""Streaming loaders that can resume, used as documented: LitData, LanceDB, Grain, Hugging Face datasets, MosaicML Streaming."""
+"""Streaming loaders that can resume, used as documented.
+
+They are LitData, LanceDB, Grain, Hugging Face datasets and MosaicML Streaming.
+"""
 
 from __future__ import annotations
 
@@ -51,16 +54,23 @@ def lancedb() -> System:
 
     def read(directory: Path, rank: int, ranks: int, states: list[Any] | None) -> Reader:
         table = lancedb.connect(str(directory)).open_table("rows")
-        rows = StreamingDataset(table, num_splits=_LANCE_SPLITS, shuffle_seed=_SEED, rank=rank, world_size=ranks)
+        rows = StreamingDataset(
+            table, num_splits=_LANCE_SPLITS, shuffle_seed=_SEED, rank=rank, world_size=ranks
+        )
         if states:
             rows.load_state_dict(StreamingDataset.merge_state_dicts(states))
-        return Reader(_texts(StreamingDataLoader(rows, batch_size=GLOBAL_BATCH // ranks)), rows.state_dict)
+        return Reader(
+            _texts(StreamingDataLoader(rows, batch_size=GLOBAL_BATCH // ranks)), rows.state_dict
+        )
 
     return System(write, read)
 
 
 def grain_arrayrecord() -> System:
-    """Grain over ArrayRecord: a shuffled map data set below its elastic iterator, whose states are equal on all ranks."""
+    """Grain over ArrayRecord: a shuffled map data set below its elastic iterator.
+
+    The states of the iterator are equal on all ranks.
+    """
     import grain
     from array_record.python.array_record_module import ArrayRecordWriter
     from grain.experimental import ElasticIterator
@@ -85,7 +95,10 @@ def grain_arrayrecord() -> System:
 
 
 def grain_parquet() -> System:
-    """Grain over Parquet: each rank reads its part of the files, shuffled in a window; the state of a rank is that of its files."""
+    """Grain over Parquet: each rank reads its part of the files, shuffled in a window.
+
+    The state of a rank is that of its files.
+    """
     from grain.experimental import ParquetIterDataset, WindowShuffleIterDataset
 
     def read(directory: Path, rank: int, ranks: int, states: list[Any] | None) -> Reader:
@@ -106,7 +119,9 @@ def _write_parquet(source: Source, out: Path) -> None:
     parts = 2 * max(1, source.table.nbytes // SHARD_BYTES // 2)
     for number in range(parts):
         part = source.part(number, parts)
-        pq.write_table(part.table, out / f"{number:05}.parquet", compression="none", row_group_size=2_500)
+        pq.write_table(
+            part.table, out / f"{number:05}.parquet", compression="none", row_group_size=2_500
+        )
 
 
 def hf_datasets() -> System:
@@ -146,7 +161,9 @@ def mosaicml() -> System:
         clean_stale_shared_memory()
         size = GLOBAL_BATCH // ranks
         given = {"num_canonical_nodes": 1, "shuffle_seed": _SEED}
-        rows = streaming.StreamingDataset(local=str(directory), shuffle=True, batch_size=size, **given)
+        rows = streaming.StreamingDataset(
+            local=str(directory), shuffle=True, batch_size=size, **given
+        )
         loader = streaming.StreamingDataLoader(rows, batch_size=size)
         if states:
             loader.load_state_dict(states[0])

@@ -1,7 +1,9 @@
-"""Tables into batches by the peers: two libraries, and what a user would write with pyarrow and torch alone.
+"""Tables into batches by the peers.
 
-``pyarrow_loop`` is the ceiling for Python: large reads with all of pyarrow's threads, sliced without a copy, filters by its
-data set scanner. ``manual_sharded`` comes from the benchmark of torch-dataloader-utils. ``arrow_rs`` is a limit.
+They are two libraries, and what a user would write with pyarrow and torch alone. ``pyarrow_loop``
+is the ceiling for Python: large reads with all of pyarrow's threads, sliced without a copy, filters
+by its data set scanner. ``manual_sharded`` comes from the benchmark of torch-dataloader-utils.
+``arrow_rs`` is a limit.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ def load(system: str) -> Build:
         "hf_datasets": ["datasets"],
         "arrow_rs": ["arro3.io"],
     }
-    for module in needed.get(system, ["torch", "pyarrow.csv", "pyarrow.dataset", "pyarrow.orc", "pyarrow.parquet"]):
+    for module in needed.get(
+        system, ["torch", "pyarrow.csv", "pyarrow.dataset", "pyarrow.orc", "pyarrow.parquet"]
+    ):
         import_module(module)
     # Arrow's buffers are read-only, which torch warns of once.
     warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
@@ -90,12 +94,18 @@ def pyarrow_loop(options: LoaderOptions, _rank: int) -> Iterator[Any]:
         if options.output == "torch":
             parts = zip(*(torch.from_numpy(array).split(size) for array in arrays), strict=True)
         else:
-            parts = ([array[start : start + size] for array in arrays] for start in range(0, block.num_rows, size))
+            parts = (
+                [array[start : start + size] for array in arrays]
+                for start in range(0, block.num_rows, size)
+            )
         yield from (dict(zip(names, columns, strict=True)) for columns in parts)
 
 
 def manual_sharded(options: LoaderOptions, rank: int) -> Iterable[Any]:
-    """Each worker reads its own files, in batches of the size that the trainer wants; ranks share files alike."""
+    """Each worker reads its own files, in batches of the size that the trainer wants.
+
+    Ranks share files in the same way.
+    """
 
     def batches(number: int, step: int) -> Iterator[pa.RecordBatch]:
         for path in options.paths()[number::step]:
@@ -143,8 +153,14 @@ def _finished(batch: pa.RecordBatch, options: LoaderOptions) -> Any:
         batch = batch.select(list(options.columns))
     if options.output == "arrow":
         return batch
-    arrays = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in batch.schema.names}
-    return arrays if options.output == "numpy" else {name: torch.from_numpy(array) for name, array in arrays.items()}
+    arrays = {
+        name: batch.column(name).to_numpy(zero_copy_only=False) for name in batch.schema.names
+    }
+    return (
+        arrays
+        if options.output == "numpy"
+        else {name: torch.from_numpy(array) for name, array in arrays.items()}
+    )
 
 
 def _large_blocks(options: LoaderOptions) -> Iterator[pa.RecordBatch]:
@@ -156,14 +172,19 @@ def _large_blocks(options: LoaderOptions) -> Iterator[pa.RecordBatch]:
     if options.label is not None:
         # The scanner skips row groups by their statistics, and filters with all threads.
         scanned = ds.dataset([str(path) for path in options.paths()], format=options.format)
-        yield from scanned.to_batches(columns=columns, filter=pc.field("label") == options.label, batch_size=_READ_ROWS)
+        yield from scanned.to_batches(
+            columns=columns, filter=pc.field("label") == options.label, batch_size=_READ_ROWS
+        )
         return
     for path in options.paths():
         if options.format == "parquet":
             file = pq.ParquetFile(path, pre_buffer=True)
             yield from file.iter_batches(_READ_ROWS, columns=columns, use_threads=True)
         else:
-            yield from (block.select(columns) if columns else block for block in _blocks_of_file(path, options))
+            yield from (
+                block.select(columns) if columns else block
+                for block in _blocks_of_file(path, options)
+            )
 
 
 def _blocks_of_file(path: Path, options: LoaderOptions) -> Iterator[pa.RecordBatch]:

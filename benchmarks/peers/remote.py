@@ -1,6 +1,8 @@
-"""The peers read a store: pyarrow with its own S3 client, torch-dataloader-utils over s3fs, MosaicML Streaming over boto3.
+"""The peers read a store.
 
-The same server, proxy, latency and clock as for shardmill; a tool with settings runs with several, and all are shown.
+They are pyarrow with its own S3 client, torch-dataloader-utils over s3fs, and MosaicML Streaming
+over boto3. Server, proxy, latency and clock are the same as for shardmill; a tool with settings
+runs with several, and all are shown.
 """
 
 from __future__ import annotations
@@ -15,7 +17,10 @@ from benchmarks.remote.store import BUCKET, Store
 
 
 def pyarrow(options: RemoteOptions) -> dict[str, Way]:
-    """The data set scanner; more threads that wait, more that it reads ahead, and its batches cut by hand."""
+    """The data set scanner, with several settings.
+
+    There are more threads that wait, more that it reads ahead, and its batches cut by hand.
+    """
     import pyarrow as pa
     import pyarrow.dataset as ds
     import pyarrow.fs as fs
@@ -59,7 +64,8 @@ def torch_dataloader_utils(options: RemoteOptions) -> dict[str, Way]:
     from torch_dataloader_utils import StructuredDataset
 
     def loader(store: Store, path: str, workers: int) -> Iterable[Any]:
-        # It reads footers without the options that it was given, and takes a file as a whole when that fails.
+        # It reads footers without the options that it was given, and takes a file as a whole when
+        # that fails.
         os.environ.update(store.environment())
         return StructuredDataset.create_dataloader(
             path=path,
@@ -72,7 +78,8 @@ def torch_dataloader_utils(options: RemoteOptions) -> dict[str, Way]:
         )[0]
 
     return {
-        f"{workers} workers": lambda store, path, workers=workers: loader(store, path, workers) for workers in (0, 2)
+        f"{workers} workers": lambda store, path, workers=workers: loader(store, path, workers)
+        for workers in (0, 2)
     }
 
 
@@ -90,9 +97,15 @@ def mosaicml(options: RemoteOptions) -> dict[str, Way]:
         shutil.rmtree(directory, ignore_errors=True)
         size, remote = options.batch_size, f"s3://{BUCKET}/{options.data.name}"
         given = {"batch_size": size, "num_canonical_nodes": 1, "predownload": 1 << 20}
-        return in_lists(streaming.StreamingDataset(remote=remote, local=str(directory), **given), size)
+        return in_lists(
+            streaming.StreamingDataset(remote=remote, local=str(directory), **given), size
+        )
 
     return {"rows": rows}
 
 
-SYSTEMS = {"pyarrow": pyarrow, "torch_dataloader_utils": torch_dataloader_utils, "mosaicml": mosaicml}
+SYSTEMS = {
+    "pyarrow": pyarrow,
+    "torch_dataloader_utils": torch_dataloader_utils,
+    "mosaicml": mosaicml,
+}

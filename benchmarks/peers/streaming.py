@@ -1,6 +1,7 @@
-"""MosaicML Streaming and ChiniDataset write and read the rows of the streaming report; the calls are those of the report.
+"""MosaicML Streaming and ChiniDataset write and read the rows of the streaming report.
 
-ChiniDataset comes from a checkout, which the environment variable ``CHINIDATASET`` names.
+The calls are those of the report. ChiniDataset comes from a checkout, which the environment
+variable ``CHINIDATASET`` names.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ def mosaicml() -> System:
 
     def write(rows: Rows, out: Path, size_limit: int | None) -> None:
         limit = {} if size_limit is None else {"size_limit": size_limit}
-        with streaming.MDSWriter(out=str(out), columns={"text": "str", "label": "int"}, **limit) as writer:
+        with streaming.MDSWriter(
+            out=str(out), columns={"text": "str", "label": "int"}, **limit
+        ) as writer:
             for row in rows:
                 writer.write({"text": row["text"], "label": row["label"]})
 
@@ -34,7 +37,9 @@ def mosaicml() -> System:
         # Ones of the same directory clash in shared memory.
         streaming.base.util.clean_stale_shared_memory()
         more = {"num_canonical_nodes": 1} if is_shuffled else {}
-        return streaming.StreamingDataset(local=str(directory), shuffle=is_shuffled, batch_size=BATCH_SIZE, **more)
+        return streaming.StreamingDataset(
+            local=str(directory), shuffle=is_shuffled, batch_size=BATCH_SIZE, **more
+        )
 
     return System(write, lambda out, _: merge_index(str(out)), rows, _loader(rows), write_again)
 
@@ -47,7 +52,9 @@ def chinidataset() -> System:
 
     def write(rows: Rows, out: Path, size_limit: int | None) -> None:
         limit = {} if size_limit is None else {"size_limit": size_limit}
-        with chinidataset.ParquetWriter(out=str(out), columns={"text": "str", "label": "int32"}, **limit) as writer:
+        with chinidataset.ParquetWriter(
+            out=str(out), columns={"text": "str", "label": "int32"}, **limit
+        ) as writer:
             for row in rows:
                 writer.write(row)
 
@@ -63,7 +70,9 @@ def _loader(rows: Callable[[Path, bool], Any]) -> Callable[[Path, int, bool], It
     def loader(directory: Path, workers: int, is_persistent: bool) -> Iterable[Any]:
         persistent = is_persistent and workers > 0
         dataset = rows(directory, False)
-        return DataLoader(dataset, batch_size=BATCH_SIZE, num_workers=workers, persistent_workers=persistent)
+        return DataLoader(
+            dataset, batch_size=BATCH_SIZE, num_workers=workers, persistent_workers=persistent
+        )
 
     return loader
 

@@ -1,5 +1,6 @@
-"""The benchmark of remote storage: an S3 server on loopback, and a proxy before it that makes it as slow as a far store.
+"""The benchmark of remote storage.
 
-``store`` starts both for one entry, ``ceiling`` is what the server gives to plain requests, ``scenarios`` are the entries but
-``curation``. Everything runs on the cores of one machine.
+An S3 server runs on loopback, and a proxy before it makes it as slow as a far store. ``store``
+starts both for one entry, ``ceiling`` is what the server gives to plain requests, ``scenarios`` are
+the entries but ``curation``. Everything runs on the cores of one machine.
 """

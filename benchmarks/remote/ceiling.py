@@ -1,6 +1,7 @@
-"""What the server itself gives through the proxy: plain ranged GETs by clients that throw the bytes away.
+"""What the server itself gives through the proxy.
 
-The clock runs from the first request to the last byte, and clients have started before it.
+Clients send plain ranged GETs and throw the bytes away. The clock runs from the first request to
+the last byte, and clients have started before it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _SETTINGS = ((1, 4), (1, 8), (2, 2), (2, 4), (2, 8))
 
 
 def server_rate(store: Store, name: str, *, least_bytes: int) -> float:
-    """Bytes a second of all objects under a name, at best, each setting once over ``least_bytes`` or more."""
+    """Bytes a second of all objects under a name, at best.
+
+    Each setting runs once, over ``least_bytes`` or more.
+    """
     objects = store.objects(name)
     once = [
         (key, first, min(first + _RANGE_BYTES, size) - 1)
@@ -34,16 +38,25 @@ def server_rate(store: Store, name: str, *, least_bytes: int) -> float:
 
 
 def seconds_of_tails(store: Store, name: str) -> float:
-    """Seconds of one request for the end of every object under a name: what opening them costs at least."""
+    """Seconds of one request for the end of every object under a name.
+
+    This is what opening them costs at least.
+    """
     ranges = [(key, max(0, size - _TAIL_BYTES), size - 1) for key, size in store.objects(name)]
     return min(_run(store, ranges, 1, connections)[0] for connections in (16, 32, 64))
 
 
-def _run(store: Store, ranges: list[tuple[str, int, int]], processes: int, connections: int) -> tuple[float, int]:
+def _run(
+    store: Store, ranges: list[tuple[str, int, int]], processes: int, connections: int
+) -> tuple[float, int]:
     """Seconds and bytes of all ranges."""
     signer = Client(store.proxy.endpoint, store.server.access_key, store.server.secret_key)
     spans = at_once(
-        "spawn", [partial(_fetch, signer, connections, ranges[number::processes]) for number in range(processes)]
+        "spawn",
+        [
+            partial(_fetch, signer, connections, ranges[number::processes])
+            for number in range(processes)
+        ],
     )
     # The clock is one for all processes of a machine.
     seconds = max(end for _, end, _ in spans) - min(start for start, _, _ in spans)
@@ -51,13 +64,21 @@ def _run(store: Store, ranges: list[tuple[str, int, int]], processes: int, conne
 
 
 def _fetch(
-    signer: Client, connections: int, ranges: list[tuple[str, int, int]], ready: Callable[[], object]
+    signer: Client,
+    connections: int,
+    ranges: list[tuple[str, int, int]],
+    ready: Callable[[], object],
 ) -> tuple[float, float, int]:
-    """Fetches ranges of objects; returns when the first request started, when the last one ended, and the bytes."""
+    """Fetches ranges of objects.
+
+    Returns when the first request started, when the last one ended, and the bytes.
+    """
     # Signed and connected before the clock.
     waiting = [
         (path, signer.sign("GET", path, "", {"Range": f"bytes={first}-{last}"}, b""))
-        for path, first, last in ((f"/{BUCKET}/{key}", first, last) for key, first, last in reversed(ranges))
+        for path, first, last in (
+            (f"/{BUCKET}/{key}", first, last) for key, first, last in reversed(ranges)
+        )
     ]
     links = [HTTPConnection(signer.endpoint.removeprefix("http://")) for _ in range(connections)]
     for link in links:

@@ -1,6 +1,7 @@
-"""Interleaved shards from bucket to bucket: starts a store, then the job of the local benchmark, and checks what it wrote.
+"""Interleaved shards from bucket to bucket.
 
-Shards are objects before the clock starts; ``job_s`` is the time of the job's process.
+Starts a store, then the job of the local benchmark, and checks what it wrote. Shards are objects
+before the clock starts; ``job_s`` is the time of the job's process.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def measure(options: CurationOptions) -> Metrics:
     with started() as store:
         path = store.publish(options.data)
         store.away(options.round_trip_s)
-        # Overwriting what is not there is what both can do, but shardmill gives only new names in a store.
+        # Overwriting what is not there is what both can do, but shardmill gives only new names
+        # in a store.
         given = {
             "out": job,
             "data": path,
@@ -44,7 +46,8 @@ def measure(options: CurationOptions) -> Metrics:
         }
         words = [f"--{key}={text}" for key, text in given.items()]
         command = [sys.executable, "-m", "benchmarks.interleaved.job", *words]
-        # Parts of NeMo Curator do not pass on the options that they were given, so it finds them in the environment too.
+        # Parts of NeMo Curator do not pass on the options that they were given, so it finds them in
+        # the environment too.
         environment = {**os.environ, **({} if is_ours else store.environment())}
         known = store.options() if is_ours else store.fsspec_options()
         environment["BENCHMARK_STORAGE_OPTIONS"] = json.dumps(known)

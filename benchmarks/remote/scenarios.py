@@ -1,6 +1,8 @@
-"""Tables from a store into batches: against local files and the server, many files, the cache, ranks, peers, faults.
+"""Tables from a store into batches.
 
-Every pass is by a fresh reader; requests are those that the proxy has seen, opening included.
+The scenarios are: against local files and the server, many files, the cache, ranks, peers, and
+faults. Every pass is by a fresh reader; requests are those that the proxy has
+seen, opening included.
 """
 
 from __future__ import annotations
@@ -68,11 +70,17 @@ class RemoteOptions(Options):
     def job(self, source: str, output: str, **more: Any) -> dict[str, Any]:
         """A loader of a fresh process."""
         warm_up = str(next(self.data.glob("*.parquet")))
-        return {**self.loader(output), "source": source, "warm_up": warm_up, "batches": None, **more}
+        return {
+            **self.loader(output),
+            "source": source,
+            "warm_up": warm_up,
+            "batches": None,
+            **more,
+        }
 
 
 def reading(options: RemoteOptions) -> Metrics:
-    """A table from the store against the same files on the disk, and against what the server gives."""
+    """A table from the store against the same files on the disk and what the server gives."""
     import shardmill as sm
 
     prepare_caches("warm", [options.data])
@@ -105,7 +113,9 @@ def reading(options: RemoteOptions) -> Metrics:
     for name, one in figures.items():
         one["bytes_per_s"] = size / one["seconds"]
         one["server_share"] = one["bytes_per_s"] / max(rates)
-        one["local_share"] = figures[f"{name.partition(',')[0]}, {_LOCAL}"]["seconds"] / one["seconds"]
+        one["local_share"] = (
+            figures[f"{name.partition(',')[0]}, {_LOCAL}"]["seconds"] / one["seconds"]
+        )
     row_groups = sum(-(-rows // options.set.row_group) for rows in options.set.rows)
     return {
         "figures": figures,
@@ -117,7 +127,10 @@ def reading(options: RemoteOptions) -> Metrics:
 
 
 def opening(options: RemoteOptions) -> Metrics:
-    """The first batch of many files; each run is a process of its own, and the requests of the last one are counted."""
+    """The first batch of many files.
+
+    Each run is a process of its own, and the requests of the last one are counted.
+    """
     with started() as store:
         path = store.publish(options.data)
         job = options.job(path, "arrow", storage_options=store.options())
@@ -145,7 +158,10 @@ def opening(options: RemoteOptions) -> Metrics:
 
 
 def cached(options: RemoteOptions) -> Metrics:
-    """The second epoch of what the cache holds, against local files; the store is far away all the time."""
+    """The second epoch of what the cache holds, against local files.
+
+    The store is far away all the time.
+    """
     import shardmill as sm
 
     directory, figures, later = options.scratch / "cache", {}, 0
@@ -159,7 +175,10 @@ def cached(options: RemoteOptions) -> Metrics:
             remote = sm.Loader(path, **options.loader(output, storage_options=given))
             in_turn(options.set.expected, {"cache": lambda remote=remote: remote}, 0)
             store.away(options.round_trip_s)
-            kinds = {"local files": lambda local=local: local, "cache": lambda remote=remote: remote}
+            kinds = {
+                "local files": lambda local=local: local,
+                "cache": lambda remote=remote: remote,
+            }
             for name, passes in in_turn(options.set.expected, kinds, options.runs).items():
                 figures[f"{output}, {name}"] = figure_of(passes)
             later += store.asked()["requests"]
@@ -169,7 +188,10 @@ def cached(options: RemoteOptions) -> Metrics:
 
 
 def ranks(options: RemoteOptions) -> Metrics:
-    """Ranks of one machine at the same time, with one cache that is empty at the start: what they fetch together."""
+    """What ranks of one machine fetch together.
+
+    They run at the same time, with one cache that is empty at the start.
+    """
     figures: Metrics = {}
     with started() as store:
         path = store.publish(options.data)
@@ -179,20 +201,29 @@ def ranks(options: RemoteOptions) -> Metrics:
             shutil.rmtree(directory, ignore_errors=True)
             store.away(options.round_trip_s)
             given = store.options(cache_dir=str(directory), cache_bytes=_CACHE_BYTES)
-            shared = options.job(path, "arrow", storage_options=given, world_size=_RANKS, tail="uneven", **more)
+            shared = options.job(
+                path, "arrow", storage_options=given, world_size=_RANKS, tail="uneven", **more
+            )
             found = run_alone([shared | {"rank": rank} for rank in range(_RANKS)])
             check(options.set.expected, *found)
             asked = store.asked()
-            figures[words] = figure(options.set.total_rows, max(one.seconds for one in found), **asked)
+            figures[words] = figure(
+                options.set.total_rows, max(one.seconds for one in found), **asked
+            )
             figures[words]["fetched"] = asked["bytes_sent"] / size
     return {"figures": figures, "worst": max(one["fetched"] for one in figures.values())}
 
 
 def beside(options: RemoteOptions) -> Metrics:
-    """Each way of a system: a warm-up, then passes; what the last pass asked of the store is counted."""
+    """Each way of a system: a warm-up, then passes.
+
+    What the last pass asked of the store is counted.
+    """
     is_ours = options.system == "shardmill"
     peers = None if is_ours else import_module("benchmarks.peers.remote")
-    ways: Mapping[str, Way] = our_ways(options) if peers is None else peers.SYSTEMS[options.system](options)
+    ways: Mapping[str, Way] = (
+        our_ways(options) if peers is None else peers.SYSTEMS[options.system](options)
+    )
     figures: Metrics = {}
     with started() as store:
         path = store.publish(options.data)
@@ -233,12 +264,17 @@ def in_lists(rows: Iterable[Any], size: int) -> Iterator[list[Any]]:
 
 
 def faults(options: RemoteOptions) -> Metrics:
-    """A store that fails in all the ways that it can, until the proxy has given all faults: rows lost, doubled, hangs."""
+    """A store that fails in all the ways that it can, until the proxy has given all faults.
+
+    Rows that are lost or doubled are counted, and hangs.
+    """
     run = {"loader": _epochs, "job": _job}[options.kind]
     with started() as store:
         path = store.publish(options.data)
         seed = {"loader": 7, "job": 11}[options.kind]
-        store.away(options.round_trip_s, mix(probability=_PROBABILITY, count=options.faults, seed=seed))
+        store.away(
+            options.round_trip_s, mix(probability=_PROBABILITY, count=options.faults, seed=seed)
+        )
         found = run(options, store, path)
         counters = store.proxy.counters()["faults"]
         return {**found, "faults": store.proxy.given()[-1], "kinds": counters, **store.asked()}
@@ -252,7 +288,9 @@ def _epochs(options: RemoteOptions, store: Store, path: str) -> Metrics:
     rows, longest, epochs = options.set.total_rows, 0.0, 0
     lost = doubled = 0
     start = time.perf_counter()
-    loader = sm.Loader(path, **options.loader("arrow", shuffle=True, seed=7, storage_options=store.options()))
+    loader = sm.Loader(
+        path, **options.loader("arrow", shuffle=True, seed=7, storage_options=store.options())
+    )
     while epochs < _MOST_EPOCHS and store.proxy.given()[-1] < options.faults:
         counts, last = np.zeros(rows, np.int64), time.perf_counter()
         for batch in loader:
@@ -264,11 +302,20 @@ def _epochs(options: RemoteOptions, store: Store, path: str) -> Metrics:
         doubled += int((counts > 1).sum())
     done = figure(rows * epochs, time.perf_counter() - start)
     hangs = int(longest > _HANG_S)
-    return {"figures": {"rows": done}, "lost": lost, "doubled": doubled, "hangs": hangs, "longest_wait_s": longest}
+    return {
+        "figures": {"rows": done},
+        "lost": lost,
+        "doubled": doubled,
+        "hangs": hangs,
+        "longest_wait_s": longest,
+    }
 
 
 def _job(options: RemoteOptions, store: Store, path: str) -> Metrics:
-    """Copies the rows of all files with a checkpoint; the output is read from the server's own directory."""
+    """Copies the rows of all files with a checkpoint.
+
+    The output is read from the server's own directory.
+    """
     import numpy as np
     import pyarrow.dataset as ds
     from shardmill.curate import ParquetSink, Pipeline, TableSource
@@ -282,7 +329,9 @@ def _job(options: RemoteOptions, store: Store, path: str) -> Metrics:
     ).run(progress=False)
     seconds, rows = time.perf_counter() - start, options.set.total_rows
     files = sorted((store.server.directory / BUCKET / "out").rglob("*.parquet"))
-    ids = ds.dataset([str(file) for file in files]).to_table(columns=["row_id"]).column(0).to_numpy()
+    ids = (
+        ds.dataset([str(file) for file in files]).to_table(columns=["row_id"]).column(0).to_numpy()
+    )
     counts = np.bincount(ids, minlength=rows)
     return {
         "figures": {"rows": figure(rows, seconds)},

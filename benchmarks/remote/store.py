@@ -1,4 +1,7 @@
-"""The store of one entry: an S3 server of its own over a temporary directory, and the proxy that every system talks to."""
+"""The store of one entry.
+
+It is an S3 server of its own over a temporary directory, and the proxy that every system talks to.
+"""
 
 from __future__ import annotations
 

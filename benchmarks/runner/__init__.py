@@ -1,1 +1,1 @@
-"""Runs the entries of a YAML file, each in a process group of its own that is measured from outside."""
+"""Runs the entries of a YAML file, each in a process group that is measured from outside."""

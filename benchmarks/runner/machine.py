@@ -1,4 +1,7 @@
-"""Describes the machine, the versions and the commit; nothing here names the host or holds a credential."""
+"""Describes the machine, the versions and the commit.
+
+Nothing here names the host or holds a credential.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,15 @@ from typing import Any
 from benchmarks.measure import timed
 
 _PACKAGES = (
-    "shardmill", "ray", "nemo-curator", "cosmos-xenna", "pyarrow", "pandas", "numpy", "pillow", "torch",
-    "torch-dataloader-utils", "datasets", "array_record", "grain", "lorem-text", "mosaicml-streaming", "s3fs",
+    "shardmill", "ray", "nemo-curator", "cosmos-xenna", "pyarrow", "pandas", "numpy", "pillow",
+    "torch", "torch-dataloader-utils", "datasets", "array_record", "grain", "lorem-text",
+    "mosaicml-streaming", "s3fs",
 )  # fmt: skip
 _PROGRAM = """
 import importlib.metadata as m, json, platform, sys
-found = {d.metadata["Name"].lower().replace("_", "-"): d.version for d in m.distributions() if d.metadata["Name"]}
-named = {name: found[key] for name in sys.argv[1:] if (key := name.lower().replace("_", "-")) in found}
+normal = lambda name: name.lower().replace("_", "-")
+found = {normal(d.metadata["Name"]): d.version for d in m.distributions() if d.metadata["Name"]}
+named = {name: found[key] for name in sys.argv[1:] if (key := normal(name)) in found}
 print(json.dumps({"python": platform.python_version(), **named}))
 """
 _BLOCK, _BLOCKS = 8 << 20, 128
@@ -69,17 +74,24 @@ def _disk_rates(path: Path) -> tuple[float, float]:
 def versions_of(python: str) -> dict[str, str]:
     """The Python version of an interpreter and the packages in it that matter here."""
     try:
-        done = subprocess.run([python, "-c", _PROGRAM, *_PACKAGES], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [python, "-c", _PROGRAM, *_PACKAGES], capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return {}
     return json.loads(done.stdout)
 
 
 def git_commit(repository: Path) -> str:
-    """The commit that is checked out, and whether files differ from it. The pages that a run writes do not count."""
+    """The commit that is checked out, and whether files differ from it.
+
+    The pages that a run writes do not count.
+    """
 
     def git(*arguments: str) -> str:
-        return subprocess.run(["git", *arguments], cwd=repository, capture_output=True, text=True).stdout.strip()
+        return subprocess.run(
+            ["git", *arguments], cwd=repository, capture_output=True, text=True
+        ).stdout.strip()
 
     changes = git("status", "--porcelain", "--", ".", ":!docs/benchmarks")
     return git("rev-parse", "HEAD") + (WITH_CHANGES if changes else "")

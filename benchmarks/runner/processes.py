@@ -15,7 +15,8 @@ from pathlib import Path
 
 import psutil
 
-# One pass over /proc takes about two milliseconds. Short runs are sampled more often, or their peak would be missed.
+# One pass over /proc takes about two milliseconds. Short runs are sampled more often, or their peak
+# would be missed.
 _FIRST_INTERVAL_S, _LAST_INTERVAL_S = 0.01, 0.25
 
 
@@ -33,8 +34,8 @@ class ProcessTree:
     """The processes that belong to one session or descend from its leader.
 
     Attributes:
-        peak_bytes: Largest memory at any sample: private pages summed, and the shared pages of the process
-            that maps most of them.
+        peak_bytes: Largest memory at any sample: private pages summed, and the shared pages of the
+            process that maps most of them.
         seconds: Processor time of each process when it was last seen.
     """
 
@@ -63,12 +64,15 @@ class ProcessTree:
         # The leader first: a short run ends before all processes are looked at.
         yield self._leader
         known = {self._leader.pid}
-        # A child's id is nearly always above its parent's; a second pass catches ids that wrapped around.
+        # A child's id is nearly always above its parent's; a second pass catches ids
+        # that wrapped around.
         for process in [*psutil.process_iter()] * 2:
             with contextlib.suppress(psutil.Error, ProcessLookupError):
                 # Once seen is enough: a daemon leaves both its parent and its session.
                 is_member = process in self.seconds or process.ppid() in known
-                if process.pid not in known and (is_member or os.getsid(process.pid) == self._leader.pid):
+                if process.pid not in known and (
+                    is_member or os.getsid(process.pid) == self._leader.pid
+                ):
                     known.add(process.pid)
                     yield process
 
@@ -109,18 +113,24 @@ def run_process(
             os.killpg(process.pid, signal.SIGTERM)
             _wait(process.pid, tree, time.perf_counter() + grace_s)
     finally:
-        # Also after Ctrl-C: a benchmark that goes on in the background spoils the next one.
-        # The leader is not reaped yet, so the group is still its own; its members cannot start others while it is killed.
+        # Also after Ctrl-C: a benchmark that goes on in the background spoils the next one. The
+        # leader is not reaped yet, so the group is still its own; its members cannot start others
+        # while it is killed.
         os.killpg(process.pid, signal.SIGKILL)
         tree.kill()
         _, status, usage = os.wait4(process.pid, 0)
         # Popen must know, or it would wait for an id that may belong to another process by then.
         process.returncode = os.waitstatus_to_exitcode(status)
-    # The kernel knows the peak of a single process without sampling, but a child inherits the peak of its parent.
+    # The kernel knows the peak of a single process without sampling, but a child inherits the peak
+    # of its parent.
     own_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     exact_peak = usage.ru_maxrss << 10 if usage.ru_maxrss > own_peak else 0
     return Outcome(
-        "timed out" if not has_ended else f"exit code {process.returncode}" if process.returncode else "",
+        "timed out"
+        if not has_ended
+        else f"exit code {process.returncode}"
+        if process.returncode
+        else "",
         seconds,
         max(sum(tree.seconds.values()), usage.ru_utime + usage.ru_stime),
         max(tree.peak_bytes, exact_peak),

@@ -17,7 +17,8 @@ class Series:
 
     Attributes:
         run: Commit and start of the session; empty for a number that was not measured.
-        choice: System, setting and figure; for a best one, only those in which it differs from the others.
+        choice: System, setting and figure; for a best one, only those in which it differs
+            from the others.
     """
 
     values: list[float]
@@ -43,37 +44,50 @@ class Series:
         return (self.quartiles[1] - self.quartiles[0]) / abs(self.median or 1)
 
     def with_other(self, action: Callable[[float, float], float], other: Series) -> Series:
-        """Applies an operation round by round; to the medians if the two are of different sessions."""
+        """Applies an operation round by round, or to the medians of two different sessions."""
         left, right, run = self.values, other.values, self.run or other.run
         if self.run and other.run and self.run != other.run:
             left, right, run = [self.median], [other.median], _SEVERAL
         elif not (self.run and other.run):
             # A number that was not measured is the same in all rounds.
-            left, right = (left if self.run else left * len(right)), (right if other.run else right * len(left))
+            left, right = (
+                (left if self.run else left * len(right)),
+                (right if other.run else right * len(left)),
+            )
         values = [action(*pair) for pair in zip(left, right, strict=False)]
         return Series(values, run, self.choice or other.choice)
 
 
 def flat(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float | str]]:
-    """Numbers by their path, and those of lists by their place. Texts are included only below ``told``."""
+    """Numbers by their path, and those of lists by their place.
+
+    Texts are included only below ``told``.
+    """
     for name, value in metrics.items():
         if isinstance(value, list):
             value = {str(place): one for place, one in enumerate(value)}
         if isinstance(value, dict):
             # Only the level of the figures has no name.
             yield from flat(value, prefix if name == "figures" else f"{prefix}{name}/")
-        elif (isinstance(value, int | float) and not isinstance(value, bool)) or prefix.startswith("told/"):
+        elif (isinstance(value, int | float) and not isinstance(value, bool)) or prefix.startswith(
+            "told/"
+        ):
             yield f"{prefix}{name}", value
 
 
 def by_figure(rounds: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """The values of each figure, round by round."""
     flats = [dict(flat(one)) for one in rounds]
-    return {name: [one[name] for one in flats if name in one] for name in (flats[0] if flats else ())}
+    return {
+        name: [one[name] for one in flats if name in one] for name in (flats[0] if flats else ())
+    }
 
 
 def entry_spread(rounds: Sequence[Mapping[str, Any]]) -> float:
-    """The spread of an entry: the median over its rates, or that of the whole process if it has none."""
+    """The spread of an entry.
+
+    It is the median over its rates, or the spread of the whole process if it has none.
+    """
     found = by_figure(rounds)
     rates = [name for name in found if name.endswith("per_s")] or ["process_seconds"]
     return statistics.median(Series(found[name]).spread for name in rates) if found else 0.0

@@ -1,4 +1,7 @@
-"""Runs the entries of a scenario in turn, round by round. ``results.json`` is written after each, so a session can continue after a crash."""
+"""Runs the entries of a scenario in turn, round by round.
+
+``results.json`` is written after each, so a session can continue after a crash.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ from benchmarks.runner.settings import ConfigurationError, Settings, Step
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-#: Limits in seconds for the first round of an entry, with the number of rounds; one round if it takes longer.
+#: Limits in seconds for the first round of an entry, with the number of rounds; one round if it
+#: takes longer.
 _ROUNDS = ((5.0, 5), (10.0, 3), (20.0, 2))
 #: An entry with a larger spread is measured once more.
 _STEADY = 0.20
@@ -35,8 +39,8 @@ class Session:
     Attributes:
         directory: Where logs and results go; it must not exist yet.
         rounds: Runs of each entry, and none is repeated; by default as many as its duration allows.
-        resume: Continue a session of the same commit in ``directory``: only what is missing or failed is run. A session of another commit or
-            of files with changes is replaced.
+        resume: Continue a session of the same commit in ``directory``: only what is missing or
+            failed is run. A session of another commit or of files with changes is replaced.
         replace: As ``resume``, but the chosen entries are measured again.
     """
 
@@ -56,9 +60,13 @@ class Session:
             self._make(name, made)
         chosen = {entry.name for entry in entries} if self.replace else set()
         kept = {name: done for name, done in found.get("entries", {}).items() if name not in chosen}
-        sets = found.get("datasets", {}) | {name: record_of(self.settings.paths[name]) for name in names}
+        sets = found.get("datasets", {}) | {
+            name: record_of(self.settings.paths[name]) for name in names
+        }
         results: dict[str, Any] = {
-            "started_utc": f"{datetime.now(UTC):%Y-%m-%d %H:%M}" if self.replace or not found else found["started_utc"],
+            "started_utc": f"{datetime.now(UTC):%Y-%m-%d %H:%M}"
+            if self.replace or not found
+            else found["started_utc"],
             "command": command,
             "commit": git_commit(REPOSITORY),
             "machine": found.get("machine") or describe_machine(self.directory),
@@ -74,10 +82,11 @@ class Session:
         return results
 
     def _measure(self, entries: Sequence[Step], results: dict[str, Any]) -> None:
-        """Runs what is missing, round by round, so that a slow minute of the machine affects all systems.
+        """Runs what is missing, round by round.
 
-        Every second round is in reverse order: a process is slower directly after one that used much memory, and without this it would
-        always be the same process.
+        A slow minute of the machine affects all systems. Every second round is in reverse order: a
+        process is slower directly after one that used much memory, and without this it would always
+        be the same process.
         """
         number, running = 1, list(entries)
         while running:
@@ -120,11 +129,18 @@ class Session:
         return sum(done["seconds"] for done in results["entries"].values()) > self.settings.budget_s
 
     def _unsteady(self, entries: Sequence[Step], results: dict[str, Any]) -> list[Step]:
-        """The entries to repeat, with their rounds removed: whole cases, so that the rounds of a ratio are of the same time."""
+        """The entries to repeat, with their rounds removed.
+
+        They are whole cases, so that the rounds of a ratio are of the same time.
+        """
         done = results["entries"]
         cases = set()
         for entry in entries:
-            is_first = not done[entry.name].get("is_repeated") and not self.rounds and not self._is_spent(results)
+            is_first = (
+                not done[entry.name].get("is_repeated")
+                and not self.rounds
+                and not self._is_spent(results)
+            )
             if is_first and entry_spread(done[entry.name]["rounds"]) > _STEADY:
                 done[entry.name]["is_repeated"] = True
                 cases.add(entry.name.rpartition("__")[0])
@@ -178,14 +194,29 @@ class Session:
         return failures, metrics | measured
 
     def _process(self, step: Step, args: Any, log: Path) -> Any:
-        command = [_interpreter(step.python), "-m", step.module, *(f"--{key}={value}" for key, value in args.items())]
+        command = [
+            _interpreter(step.python),
+            "-m",
+            step.module,
+            *(f"--{key}={value}" for key, value in args.items()),
+        ]
         # The interpreters of the peers import the package of this checkout.
-        environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'python'}"}
-        return run_process(command, environment=environment, directory=REPOSITORY, log=log, timeout_s=step.timeout_s)
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'python'}",
+        }
+        return run_process(
+            command,
+            environment=environment,
+            directory=REPOSITORY,
+            log=log,
+            timeout_s=step.timeout_s,
+        )
 
 
 def _interpreter(python: str | None) -> str:
-    # Absolute, because modules run in the root of the repository; not resolved, because an environment is a link.
+    # Absolute, because modules run in the root of the repository; not resolved, because an
+    # environment is a link.
     return str(Path(python).absolute()) if python else sys.executable
 
 

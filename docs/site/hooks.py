@@ -1,6 +1,7 @@
-"""Hooks of mkdocs: the home page is the README; the commands, the tables of options and the index of errors follow from the code.
+"""Hooks of mkdocs.
 
-Links that leave ``docs`` lead to the repository, whose address is in ``pyproject.toml``.
+The home page is the README; the commands, the tables of options and the index of errors follow from
+the code. Links that leave ``docs`` lead to the repository, whose address is in ``pyproject.toml``.
 """
 
 import ast
@@ -41,12 +42,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Point links out of ``docs`` to the repository, and drop the mark of code that the tests do not run."""
+    """Point links out of ``docs`` to the repository, and drop marks of code that no test runs."""
     directory = posixpath.dirname(page.file.src_uri)
 
     def target(match: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join("docs", directory, match[2]))
-        return match[0] if path.startswith("docs/") else f"{match[1]}{URLS['Repository']}/blob/main/{path}{match[3]}"
+        return (
+            match[0]
+            if path.startswith("docs/")
+            else f"{match[1]}{URLS['Repository']}/blob/main/{path}{match[3]}"
+        )
 
     return LINK.sub(target, with_tables(markdown.replace("```python no-run", "```python")))
 
@@ -61,9 +66,18 @@ def error_index() -> str:
     lines = [
         "# Errors",
         "",
-        "Every exception class of shardmill derives from `shardmill.Error` and from a builtin exception.",
-        "The message says what failed, where, and after `hint:` what to do. It never contains a secret.",
-        "Wrong calls, such as an unknown keyword argument, raise a plain `TypeError`, and a missing package raises an `ImportError`.",
+        (
+            "Every exception class of shardmill derives from `shardmill.Error` "
+            "and from a builtin exception."
+        ),
+        (
+            "The message says what failed, where, and after `hint:` what to do. "
+            "It never contains a secret."
+        ),
+        (
+            "Wrong calls, such as an unknown keyword argument, raise a plain `TypeError`, "
+            "and a missing package raises an `ImportError`."
+        ),
     ]
     module = ast.parse((ROOT / "python/shardmill/errors.py").read_text(encoding="utf-8"))
     for node in module.body:
@@ -89,7 +103,10 @@ def command_reference() -> str:
         "# Command line",
         "",
         "Data is written to stdout, messages to stderr.",
-        "Exit codes: 0 success; 1 an error, or problems were found; 2 wrong usage; 130 interrupted.",
+        (
+            "Exit codes: 0 success; 1 an error, or problems were found; "
+            "2 wrong usage; 130 interrupted."
+        ),
     ]
     settings = shardmill.context_settings | {"max_content_width": 110}
     for context in _contexts(click.Context(shardmill, info_name="shardmill", **settings)):

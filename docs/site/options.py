@@ -1,4 +1,7 @@
-"""Tables of options, from signatures and docstrings: a line ``{{ options shardmill.Loader }}`` of a page becomes a table."""
+"""Tables of options, from signatures and docstrings.
+
+A line ``{{ options shardmill.Loader }}`` of a page becomes a table.
+"""
 
 import inspect
 import re
@@ -36,7 +39,10 @@ def option_table(path: str) -> str:
             continue
         if name not in described:
             raise ValueError(f"the docstring of {path} does not describe {name}")
-        lines.append(f"| `{name}` | `{parameter.annotation}` | {_default(parameter)} | {_line(described[name])} |")
+        lines.append(
+            f"| `{name}` | `{parameter.annotation}` | {_default(parameter)} | "
+            f"{_line(described[name])} |"
+        )
     return "\n".join(lines)
 
 
@@ -44,7 +50,12 @@ def _described(target: Any) -> dict[str, str]:
     docstring = griffe.Docstring(inspect.cleandoc(target.__doc__ or ""))
     kinds = (griffe.DocstringSectionKind.parameters, griffe.DocstringSectionKind.attributes)
     sections = docstring.parse("google", warnings=False)
-    return {item.name: item.description for section in sections if section.kind in kinds for item in section.value}
+    return {
+        item.name: item.description
+        for section in sections
+        if section.kind in kinds
+        for item in section.value
+    }
 
 
 def _default(parameter: inspect.Parameter) -> str:

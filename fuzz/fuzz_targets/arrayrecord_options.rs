@@ -1,4 +1,5 @@
-//! Any text as the options of a reader or writer: it is refused, or what a file keeps of it says the same once more.
+//! Any text as the options of a reader or writer: it is refused, or what a file keeps of it says
+//! the same once more.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

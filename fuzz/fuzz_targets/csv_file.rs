@@ -1,4 +1,5 @@
-//! Any bytes as a CSV file: types are found, and every block has as many rows as it states, or an error says where it does not.
+//! Any bytes as a CSV file: types are found, and every block has as many rows as it states, or an
+//! error says where it does not.
 #![no_main]
 
 mod memory;
@@ -13,9 +14,20 @@ use std::sync::Arc;
 fuzz_target!(|bytes: &[u8]| {
     let object: Arc<dyn RangeRead> = memory::file(bytes);
     for bad_lines in [BadLines::Error, BadLines::Skip, BadLines::Null] {
-        let options = CsvOptions { bad_lines, limit: DecodeLimit::new(memory::LIMIT), declared: Declared::nothing(), ..CsvOptions::default() };
-        let Ok(inferred) = infer(&[Arc::clone(&object)], &Unpacker::new(Encoding::Utf8, options.limit), &options) else { continue };
-        let Ok(file) = CsvFile::open_inferred(Arc::clone(&object), &inferred, options) else { continue };
+        let options = CsvOptions {
+            bad_lines,
+            limit: DecodeLimit::new(memory::LIMIT),
+            declared: Declared::nothing(),
+            ..CsvOptions::default()
+        };
+        let Ok(inferred) =
+            infer(&[Arc::clone(&object)], &Unpacker::new(Encoding::Utf8, options.limit), &options)
+        else {
+            continue;
+        };
+        let Ok(file) = CsvFile::open_inferred(Arc::clone(&object), &inferred, options) else {
+            continue;
+        };
         memory::read_blocks(&file, &memory::all_columns(&file), bad_lines == BadLines::Error);
     }
 });

@@ -1,10 +1,12 @@
-//! Any JSON as a filter: it is refused or evaluated to one truth a row, over columns of every kind that a filter may meet.
+//! Any JSON as a filter: it is refused or evaluated to one truth a row, over columns of every kind
+//! that a filter may meet.
 #![no_main]
 
 use arrow_array::types::Int8Type;
 use arrow_array::{
-    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, DictionaryArray, Float16Array, Float32Array, Float64Array, Int8Array,
-    Int64Array, NullArray, RecordBatch, StringArray, StringViewArray, TimestampMicrosecondArray, UInt64Array,
+    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, DictionaryArray,
+    Float16Array, Float32Array, Float64Array, Int8Array, Int64Array, NullArray, RecordBatch,
+    StringArray, StringViewArray, TimestampMicrosecondArray, UInt64Array,
 };
 use libfuzzer_sys::fuzz_target;
 use shardmill_plan::Expression;
@@ -19,13 +21,31 @@ static ROWS: LazyLock<RecordBatch> = LazyLock::new(|| {
         ("d", Arc::new(Float64Array::from(vec![Some(f64::NAN), None, Some(-0.0)]))),
         ("e", Arc::new(Float32Array::from(vec![Some(f32::INFINITY), None, Some(0.1)]))),
         ("f", Arc::new(StringArray::from(vec![Some(""), None, Some("ü")]))),
-        ("g", Arc::new(StringViewArray::from(vec![Some("a view that is longer than twelve bytes"), None, Some("x")]))),
+        (
+            "g",
+            Arc::new(StringViewArray::from(vec![
+                Some("a view that is longer than twelve bytes"),
+                None,
+                Some("x"),
+            ])),
+        ),
         ("h", Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)]))),
         ("i", Arc::new(NullArray::new(3))),
-        ("j", Arc::new(TimestampMicrosecondArray::from(vec![Some(i64::MAX), None, Some(0)]).with_timezone("UTC"))),
+        (
+            "j",
+            Arc::new(
+                TimestampMicrosecondArray::from(vec![Some(i64::MAX), None, Some(0)])
+                    .with_timezone("UTC"),
+            ),
+        ),
         ("k", Arc::new(Date32Array::from(vec![Some(i32::MIN), None, Some(0)]))),
         ("l", Arc::new(BinaryArray::from(vec![Some(b"x".as_slice()), None, Some(b"")]))),
-        ("m", Arc::new([Some("p"), None, Some("q")].into_iter().collect::<DictionaryArray<Int8Type>>())),
+        (
+            "m",
+            Arc::new(
+                [Some("p"), None, Some("q")].into_iter().collect::<DictionaryArray<Int8Type>>(),
+            ),
+        ),
         ("n", Arc::new(Float16Array::from(vec![None, None, None]))),
         ("o", Arc::new(Decimal128Array::from(vec![Some(i128::MAX), None, Some(1)]))),
     ];

@@ -1,6 +1,8 @@
-//! Any bytes as an index of ids: it is refused, or it answers without a panic and without leaving its file.
+//! Any bytes as an index of ids: it is refused, or it answers without a panic and without leaving
+//! its file.
 //!
-//! The checksums are put right, or no input would get past them: the last two bytes say how long the footer is, all before it is content.
+//! The checksums are put right, or no input would get past them: the last two bytes say how long
+//! the footer is, all before it is content.
 #![no_main]
 
 use arrow_array::{ArrayRef, Int64Array, StringArray};
@@ -13,11 +15,18 @@ use xxhash_rust::xxh3::xxh3_64;
 
 fn with_checksums(bytes: &[u8]) -> Option<Vec<u8>> {
     let (front, len) = bytes.split_last_chunk::<2>()?;
-    let (content, json) = front.split_at_checked(front.len().checked_sub(usize::from(u16::from_le_bytes(*len)))?)?;
+    let (content, json) =
+        front.split_at_checked(front.len().checked_sub(usize::from(u16::from_le_bytes(*len)))?)?;
     let mut footer: Value = serde_json::from_slice(json).ok()?;
     footer.as_object_mut()?.insert("checksum".to_owned(), xxh3_64(content).into());
     let json = serde_json::to_vec(&footer).ok()?;
-    let tail = [(json.len() as u64).to_le_bytes(), xxh3_64(&json).to_le_bytes(), 1u64.to_le_bytes(), *b"SMIDIDX1"].concat();
+    let tail = [
+        (json.len() as u64).to_le_bytes(),
+        xxh3_64(&json).to_le_bytes(),
+        1u64.to_le_bytes(),
+        *b"SMIDIDX1",
+    ]
+    .concat();
     Some([content, &json, &tail].concat())
 }
 
@@ -28,7 +37,13 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     }
     let Ok(index) = IdIndex::open(&path.display().to_string()) else { return };
-    let texts: ArrayRef = Arc::new(StringArray::from(vec!["7", "007", "", "ffffffffffffffffffffffffffffffff", "a long text that is hashed"]));
+    let texts: ArrayRef = Arc::new(StringArray::from(vec![
+        "7",
+        "007",
+        "",
+        "ffffffffffffffffffffffffffffffff",
+        "a long text that is hashed",
+    ]));
     let numbers: ArrayRef = Arc::new(Int64Array::from(vec![0, -1, 7, i64::MAX, i64::MIN]));
     for ids in [texts, numbers] {
         let _refused = index.contains(&[Arc::clone(&ids)]);

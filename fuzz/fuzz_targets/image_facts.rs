@@ -1,4 +1,5 @@
-//! Any payload: facts are found or refused, agree with the probe of sizes, and an orientation only exchanges the sides.
+//! Any payload: facts are found or refused, agree with the probe of sizes, and an orientation only
+//! exchanges the sides.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -24,7 +25,10 @@ fuzz_target!(|payload: &[u8]| {
     assert!((1..=8).contains(&facts.orientation));
     let turned = facts.orientation > 4;
     let (width, height) = (facts.stored.width, facts.stored.height);
-    assert_eq!((facts.oriented.width, facts.oriented.height), if turned { (height, width) } else { (width, height) });
+    assert_eq!(
+        (facts.oriented.width, facts.oriented.height),
+        if turned { (height, width) } else { (width, height) }
+    );
     if !matches!(facts.format, ImageFormat::Tiff | ImageFormat::Gif) {
         assert_eq!(image_size(payload), Ok(facts.stored));
     }

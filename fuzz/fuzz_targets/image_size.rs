@@ -1,4 +1,5 @@
-//! Any payload: the probe asks only for what is inside, ends, and agrees with the walk of TIFF pages.
+//! Any payload: the probe asks only for what is inside, ends, and agrees
+//! with the walk of TIFF pages.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

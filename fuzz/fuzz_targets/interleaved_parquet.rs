@@ -1,7 +1,7 @@
 //! Any bytes as an interleaved Parquet file: it is refused, or its rows become whole documents.
 //!
-//! The decoder has panics of its own, which `formats::parquet` catches; so a panic counts here only when it gets through to the top. Hangs and
-//! allocations beyond the limit count always.
+//! The decoder has panics of its own, which `formats::parquet` catches; so a panic counts here only
+//! when it gets through to the top. Hangs and allocations beyond the limit count always.
 #![no_main]
 
 mod memory;
@@ -44,7 +44,11 @@ fn read_rows(bytes: &[u8]) {
 
 fuzz_target!(init: memory::silence_panics(), |bytes: &[u8]| {
     read_rows(bytes);
-    let options = ParquetOptions { fields: None, max_batch_bytes: Some(BATCH_BYTES), max_decoded_bytes: None };
+    let options = ParquetOptions {
+        fields: None,
+        max_batch_bytes: Some(BATCH_BYTES),
+        max_decoded_bytes: None,
+    };
     let mut emit = |mut chunk: Chunk, _: &mut SplitContext<'_>| {
         check(&mut chunk);
         Ok(())
@@ -53,6 +57,12 @@ fuzz_target!(init: memory::silence_panics(), |bytes: &[u8]| {
     source::read(bytes, false, BATCH_BYTES, |split, context| {
         let Ok(file) = ParquetFile::open(memory::file(bytes)) else { return };
         let (agreed, choice) = (reconciled(file.schema()), SchemaChoice::default());
-        let _refused_or_read = read_parquet(split, &options, JobSchema { agreed: &agreed, choice: &choice }, context, &mut emit);
+        let _refused_or_read = read_parquet(
+            split,
+            &options,
+            JobSchema { agreed: &agreed, choice: &choice },
+            context,
+            &mut emit,
+        );
     });
 });

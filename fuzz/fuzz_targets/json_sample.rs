@@ -1,4 +1,5 @@
-//! Any members in any order as a WebDataset shard: every JSON member becomes a document or is quarantined, and no row holds a wrong image.
+//! Any members in any order as a WebDataset shard: every JSON member becomes a document or is
+//! quarantined, and no row holds a wrong image.
 #![no_main]
 
 mod source;
@@ -54,7 +55,11 @@ enum Token<'a> {
 
 impl Sample<'_> {
     fn member(&self) -> String {
-        format!("s{}.{}", self.stem % 8, self.image.map_or("tiff", |(number, _)| EXTENSIONS[usize::from(number % 4)]))
+        format!(
+            "s{}.{}",
+            self.stem % 8,
+            self.image.map_or("tiff", |(number, _)| EXTENSIONS[usize::from(number % 4)])
+        )
     }
 
     fn json(&self) -> Vec<u8> {
@@ -72,7 +77,11 @@ impl Sample<'_> {
             Token::List(items) => json!(items),
         };
         let list = |tokens: &[Token<'_>]| Value::Array(tokens.iter().map(value).collect());
-        let mut object = json!({"texts": list(&self.texts), "images": list(&self.images), "image_metadata": list(&self.images)});
+        let mut object = json!({
+            "texts": list(&self.texts),
+            "images": list(&self.images),
+            "image_metadata": list(&self.images),
+        });
         for (name, token) in &self.extra {
             object[format!("k{}", name % 4)] = value(token);
         }
@@ -136,10 +145,17 @@ fn check(chunk: &mut Chunk, tar: &[u8]) {
     }
     let bodies = Bodies::read(chunk, Vec::new()).expect("the archive is in memory");
     for (index, row) in chunk.rows.iter().enumerate() {
-        assert!(row.error.is_none() || bodies.get(index).is_none(), "an error goes with null bytes");
+        assert!(
+            row.error.is_none() || bodies.get(index).is_none(),
+            "an error goes with null bytes"
+        );
         let is_verbatim = row.content_type.as_deref() != Some("image/tiff");
         if let Some(body) = bodies.get(index).filter(|body| is_verbatim && !body.is_empty()) {
-            assert!(tar.windows(body.len()).any(|window| window == body), "the bytes are in the shard");
+            assert!(
+                tar.windows(body.len()).any(|window| window == body),
+                "the bytes are in the \
+                shard"
+            );
         }
     }
     let table = to_table(chunk, &bodies.into_column()).expect("types were made to fit");
@@ -158,7 +174,8 @@ fuzz_target!(|shard: Shard<'_>| {
         // Every passthrough value is rescued.
         let (agreed, choice) = (canonical_schema([]), SchemaChoice::default());
         let job = JobSchema { agreed: &agreed, choice: &choice };
-        read_webdataset(split, &options(&shard), job, context, &mut emit).expect("bad samples are quarantined");
+        read_webdataset(split, &options(&shard), job, context, &mut emit)
+            .expect("bad samples are quarantined");
     });
     let quarantined = report.quarantined.iter().filter(|item| !item.is_shard).count();
     assert!(documents + quarantined <= shard.samples.len());

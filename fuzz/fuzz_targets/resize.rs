@@ -5,7 +5,14 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use shardmill_pixels::{Filter, Raster, Region, Resizer, Sides};
 
-const FILTERS: [Filter; 6] = [Filter::Nearest, Filter::Box, Filter::Bilinear, Filter::Hamming, Filter::Bicubic, Filter::Lanczos];
+const FILTERS: [Filter; 6] = [
+    Filter::Nearest,
+    Filter::Box,
+    Filter::Bilinear,
+    Filter::Hamming,
+    Filter::Bicubic,
+    Filter::Lanczos,
+];
 
 #[derive(Debug, Arbitrary)]
 struct Input<'a> {
@@ -25,11 +32,14 @@ fuzz_target!(|input: Input<'_>| {
     let margin = usize::from(input.flags >> 1 & 1);
     let outer = Sides { height: side(input.height) + margin, width: side(input.width) + margin };
     let source = if input.pixels.is_empty() { &[128] } else { input.pixels };
-    let pixels: Vec<u8> = source.iter().copied().cycle().take(outer.height * outer.width * channels).collect();
-    let part = Region { top: margin, left: 0, height: side(input.height), width: side(input.width) };
+    let pixels: Vec<u8> =
+        source.iter().copied().cycle().take(outer.height * outer.width * channels).collect();
+    let part =
+        Region { top: margin, left: 0, height: side(input.height), width: side(input.width) };
     let image = Raster::new(&pixels, outer, channels).unwrap().crop(part).unwrap();
     let target = Sides { height: side(input.to_height), width: side(input.to_width) };
-    let (top, left) = (usize::from(input.corner.0) % target.height, usize::from(input.corner.1) % target.width);
+    let (top, left) =
+        (usize::from(input.corner.0) % target.height, usize::from(input.corner.1) % target.width);
     let window = Region { top, left, height: target.height - top, width: target.width - left };
     let filter = FILTERS[usize::from(input.flags >> 2) % FILTERS.len()];
     let (mut kernel, mut scalar) = (Resizer::new(), Resizer::scalar());

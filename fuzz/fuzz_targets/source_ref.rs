@@ -1,4 +1,5 @@
-//! Any text as a locator: it parses or is refused; what it parses to survives its own spelling, and its range never overflows.
+//! Any text as a locator: it parses or is refused; what it parses to survives its own spelling, and
+//! its range never overflows.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

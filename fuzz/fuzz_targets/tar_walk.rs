@@ -1,4 +1,5 @@
-//! Any bytes as an archive: the walk ends, asks only for ranges inside it, and its members and links lie inside it.
+//! Any bytes as an archive: the walk ends, asks only for ranges inside it, and its members and
+//! links lie inside it.
 
 #![no_main]
 

@@ -1,10 +1,12 @@
-//! Any payload: every page that can be copied is a TIFF of one page and of the announced length, which copies to itself.
+//! Any payload: every page that can be copied is a TIFF of one page and of the announced length,
+//! which copies to itself.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use shardmill_images::{PageCopy, PageExtraction, TiffWalk, extract_page, tiff_index};
 
-/// Overlapping directories make many pages of few bytes; a handful of them shows what there is to see.
+/// Overlapping directories make many pages of few bytes; a handful of them
+/// shows what there is to see.
 const PAGES: usize = 8;
 
 fuzz_target!(|payload: &[u8]| {

@@ -11,5 +11,8 @@ fuzz_target!(|bytes: &[u8]| {
     if tokenizer.encode_into("It's 12 \u{1f600} x\r\n", SpecialInText::Id, &mut ids).is_ok() {
         assert!(tokenizer.decode(&ids).is_ok());
     }
-    assert_eq!(Tokenizer::new(&sources, &Options::default()).expect("as before").fingerprint(), tokenizer.fingerprint());
+    assert_eq!(
+        Tokenizer::new(&sources, &Options::default()).expect("as before").fingerprint(),
+        tokenizer.fingerprint()
+    );
 });

@@ -16,11 +16,15 @@ def check_choice(name: str, value: object, choices: Any) -> None:
         ValueError: If it is not.
     """
     if not isinstance(value, str) or value not in get_args(choices):
-        raise OptionError(f"{name} must be one of {', '.join(map(repr, get_args(choices)))}, not {value!r}")
+        raise OptionError(
+            f"{name} must be one of {', '.join(map(repr, get_args(choices)))}, not {value!r}"
+        )
 
 
 def check_fields(kind: type[Any], values: Mapping[str, Any], *, prefix: str = "") -> None:
-    """Check the values of those fields of a dataclass whose type is ``bool``, or a ``Literal``, or that and ``None``.
+    """Check the values of the fields of a dataclass with the type ``bool`` or a ``Literal``.
+
+    The type may also be a union of one of these and ``None``.
 
     Raises:
         ValueError: If one is not of its type. The message names it after ``prefix``.

@@ -11,7 +11,9 @@ _ENTRY = re.compile(r"^    (\w+): (.+(?:\n     .+)*)", re.MULTILINE)
 
 
 def first_sentences(documented: Any) -> dict[str, str]:
-    """Return the first sentence about each argument or attribute; none if Python runs without docstrings.
+    """Return the first sentence about each argument or attribute.
+
+    There are none if Python runs without docstrings.
 
     Examples:
         >>> import shardmill as sm
@@ -20,5 +22,10 @@ def first_sentences(documented: Any) -> dict[str, str]:
     """
     section = _SECTION.search(inspect.cleandoc(documented.__doc__ or "") + "\n")
     texts = _ENTRY.findall("" if section is None else section[1])
-    sentences = {name: re.split(r"(?<=\.)\s", text.replace("``", ""))[0].split() for name, text in texts}
-    return {name: " ".join([words[0][0].upper() + words[0][1:], *words[1:]]) for name, words in sentences.items()}
+    sentences = {
+        name: re.split(r"(?<=\.)\s", text.replace("``", ""))[0].split() for name, text in texts
+    }
+    return {
+        name: " ".join([words[0][0].upper() + words[0][1:], *words[1:]])
+        for name, words in sentences.items()
+    }

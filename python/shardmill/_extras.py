@@ -15,7 +15,9 @@ def package_for(what: str, module: str, *, extra: str, name: str | None = None) 
     try:
         return import_module(module)
     except ImportError as error:
-        raise ImportError(f"{what} requires {name or module}\nhint: pip install 'shardmill[{extra}]'") from error
+        raise ImportError(
+            f"{what} requires {name or module}\nhint: pip install 'shardmill[{extra}]'"
+        ) from error
 
 
 def pyarrow_for(what: str, *, extra: str = "arrow") -> Any:

@@ -20,7 +20,11 @@ def literal_of(value: Any) -> Any:
     """
     if type(value).__module__ == "numpy":
         value = _of_numpy(value)
-    elif type(value).__module__.startswith("pyarrow") and hasattr(value, "as_py") and value.as_py() is not None:
+    elif (
+        type(value).__module__.startswith("pyarrow")
+        and hasattr(value, "as_py")
+        and value.as_py() is not None
+    ):
         return scalar_literal(value)
     match value:
         case str():
@@ -35,7 +39,12 @@ def literal_of(value: Any) -> Any:
         case decimal.Decimal() if value.is_finite():
             sign, digits, exponent = value.as_tuple()
             unscaled = "".join(map(str, digits))
-            return {"decimal": {"unscaled": f"-{unscaled}" if sign else unscaled, "scale": -int(exponent)}}
+            return {
+                "decimal": {
+                    "unscaled": f"-{unscaled}" if sign else unscaled,
+                    "scale": -int(exponent),
+                }
+            }
         case datetime.datetime():
             return _timestamp(value)
         case datetime.date():
@@ -49,8 +58,8 @@ def literal_of(value: Any) -> Any:
             return value
     hint = "; use .is_null()" if value is None else ""
     raise TypeError(
-        "a column is compared with a bool, int, float, str, bytes, Decimal, date, datetime, time or timedelta, "
-        f"not {value!r}{hint}"
+        "a column is compared with a bool, int, float, str, bytes, Decimal, "
+        f"date, datetime, time or timedelta, not {value!r}{hint}"
     )
 
 
@@ -63,7 +72,9 @@ def _timestamp(value: datetime.datetime) -> dict[str, Any]:
     nanoseconds = getattr(value, "nanosecond", 0)
     value = datetime.datetime.combine(value.date(), value.timetz())
     if value.utcoffset() is None:
-        return _counted("timestamp", (value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND, nanoseconds)
+        return _counted(
+            "timestamp", (value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND, nanoseconds
+        )
     microseconds = (value - _EPOCH.replace(tzinfo=datetime.UTC)) // _MICROSECOND
     return _counted("timestamp", microseconds, nanoseconds, zone="UTC")
 
@@ -93,7 +104,9 @@ def _of_numpy(value: Any) -> Any:
     if kind not in "mM":
         plain = value.item()
         if kind == "f" and not isinstance(plain, float):
-            raise TypeError(f"a column is compared with floats of at most 64 bits, not {value.dtype}")
+            raise TypeError(
+                f"a column is compared with floats of at most 64 bits, not {value.dtype}"
+            )
         return plain
     import numpy
 

@@ -9,7 +9,10 @@ except ImportError:  # Windows
 
 
 def peak_rss_bytes() -> int:
-    """Return the largest resident size of this process so far; 0 where the system does not report it."""
+    """Return the largest resident size of this process so far.
+
+    It is 0 where the system does not report it.
+    """
     if resource is None:
         return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

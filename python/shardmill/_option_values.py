@@ -43,7 +43,10 @@ def whole(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
 
 
 def keep_iterated(options: Any) -> None:
-    """Replace the iterators among the fields of a frozen dataclass by tuples, because options are read more than once."""
+    """Replace the iterators among the fields of a frozen dataclass by tuples.
+
+    Options are read more than once.
+    """
     for field in fields(options):
         if isinstance(value := getattr(options, field.name), Iterator):
             object.__setattr__(options, field.name, tuple(value))
@@ -57,7 +60,10 @@ def check_kind(name: str, options: Any, kind: type[Any], example: str) -> None:
     """
     if not isinstance(options, kind | None):
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
-        raise OptionError(f"{name} must be {article} {kind.__name__}, not {options!r}\nhint: write {name}={example}")
+        raise OptionError(
+            f"{name} must be {article} {kind.__name__}, not {options!r}\n"
+            f"hint: write {name}={example}"
+        )
 
 
 def check_filled(name: str, value: Any, *, is_optional: bool = False) -> None:
@@ -101,7 +107,8 @@ def checked_schema(name: str, schema: Any) -> Any:
     """
     if schema is not None and not hasattr(schema, "__arrow_c_schema__"):
         raise OptionError(
-            f"{name} must be an Arrow schema, not {schema!r}\nhint: write {name}=pyarrow.schema({{'x': pyarrow.int64()}})"
+            f"{name} must be an Arrow schema, not {schema!r}\n"
+            f"hint: write {name}=pyarrow.schema({{'x': pyarrow.int64()}})"
         )
     return schema
 
@@ -110,11 +117,13 @@ def listed(name: str, values: Any) -> list[str]:
     """Return a sequence of strings as a list.
 
     Raises:
-        ValueError: If it is a single string, which would be split into characters, or anything else.
+        ValueError: If it is a single string, which would be split into characters, or anything
+            else.
     """
     if isinstance(values, str | bytes):
         raise OptionError(
-            f"{name} must be a list of names, not {values!r}\nhint: write {name.split('.')[-1]}=[{values!r}]"
+            f"{name} must be a list of names, not {values!r}\n"
+            f"hint: write {name.split('.')[-1]}=[{values!r}]"
         )
     names: list[Any] = list(values) if isinstance(values, Iterable) else [values]
     if not isinstance(values, Iterable) or not all(isinstance(value, str) for value in names):
@@ -138,7 +147,8 @@ def checked_unicode(what: str, text: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise OptionError(
-            f"{what} is not valid Unicode\nhint: remove the surrogates, which are \\ud800 to \\udfff"
+            f"{what} is not valid Unicode\n"
+            "hint: remove the surrogates, which are \\ud800 to \\udfff"
         ) from error
     return text
 

@@ -1,4 +1,7 @@
-"""What a run does, on the terminal, if it takes longer than two seconds. It writes only to stderr."""
+"""What a run does, on the terminal, if it takes longer than two seconds.
+
+It writes only to stderr.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,9 @@ class Progress:
         content: what a split or file consists of.
     """
 
-    def __init__(self, *, total: int, is_shown: bool, noun: str = "splits", content: str = "samples") -> None:
+    def __init__(
+        self, *, total: int, is_shown: bool, noun: str = "splits", content: str = "samples"
+    ) -> None:
         self._total = total
         self._noun, self._content = noun, content
         self._is_shown = is_shown and sys.stderr.isatty()
@@ -68,7 +73,8 @@ class Progress:
         left = elapsed / self._done * (self._total - self._done)
         line = (
             f"[{'#' * filled}{'.' * (30 - filled)}] {self._done}/{self._total} {self._noun}  "
-            f"{self._samples:,} {self._content}  {self._bytes / 1e6 / elapsed:,.0f} MB/s  {left:.0f} s left"
+            f"{self._samples:,} {self._content}  {self._bytes / 1e6 / elapsed:,.0f} MB/s  "
+            f"{left:.0f} s left"
         )
         text = line.ljust(self._width)
         if isinstance(sys.stderr, Escaping):

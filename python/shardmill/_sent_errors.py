@@ -38,7 +38,10 @@ def packed_error(
 
 
 def unpacked_error(packed: bytes) -> tuple[Exception, str]:
-    """Return the exception of ``packed_error`` with its cause, and its frames for a note; an empty string without frames."""
+    """Return the exception of ``packed_error`` with its cause, and its frames for a note.
+
+    Without frames, the note is an empty string.
+    """
     error, cause, frames = pickle.loads(packed)
     error.__cause__ = cause
     return error, f"On the worker:\n{frames}" if frames else ""

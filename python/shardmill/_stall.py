@@ -32,17 +32,23 @@ def checked_stall_seconds(seconds: float | None) -> float:
     if seconds is None:
         return float("inf")
     if isinstance(seconds, bool) or not isinstance(seconds, Real) or not seconds > 0:
-        raise OptionError(f"stall_seconds must be a positive number of seconds or None, not {seconds!r}")
+        raise OptionError(
+            f"stall_seconds must be a positive number of seconds or None, not {seconds!r}"
+        )
     # A longer time is refused by the locks of Python, and no program runs as long.
     return float("inf") if seconds > TIMEOUT_MAX else float(seconds)
 
 
-def warn_of_stall(seconds: float, activities: Sequence[tuple[str, float, str | None, int | None]]) -> None:
+def warn_of_stall(
+    seconds: float, activities: Sequence[tuple[str, float, str | None, int | None]]
+) -> None:
     """Warn with the activity of each thread, given as (stage, seconds, path, block)."""
     shown = [_described(*activity) for activity in activities[:_SHOWN]]
     more = len(activities) - len(shown)
     stages = "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
-    waited = stages or "no thread is running: the machine may be overloaded, or the process was stopped"
+    waited = (
+        stages or "no thread is running: the machine may be overloaded, or the process was stopped"
+    )
     warnings.warn(f"no batch for {_rounded(seconds)} s: {waited}", StallWarning, stacklevel=2)
 
 
@@ -52,19 +58,28 @@ def result_of(future: Future[Any], stall_seconds: float) -> Any:
 
     waited, patience = 0.0, stall_seconds
     while patience != float("inf"):
-        # Do not rely on the timeout exception: a transform may raise the same class, or return at that moment.
+        # Do not rely on the timeout exception: a transform may raise the same class, or return just
+        # at that moment.
         if wait([future], timeout=patience).done:
             break
         waited += patience
         patience = waited
-        warnings.warn(f"no batch for {_rounded(waited)} s: the transform has not returned", StallWarning, stacklevel=2)
+        warnings.warn(
+            f"no batch for {_rounded(waited)} s: the transform has not returned",
+            StallWarning,
+            stacklevel=2,
+        )
     return future.result()
 
 
 def warn_of_slow_call(seconds: float, stall_seconds: float) -> None:
     """Warn that a transform in the calling thread was late. Nothing can warn while it runs."""
     if seconds >= stall_seconds:
-        warnings.warn(f"no batch for {_rounded(seconds)} s: the transform was running", StallWarning, stacklevel=2)
+        warnings.warn(
+            f"no batch for {_rounded(seconds)} s: the transform was running",
+            StallWarning,
+            stacklevel=2,
+        )
 
 
 def _rounded(seconds: float) -> str:

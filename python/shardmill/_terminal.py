@@ -1,8 +1,9 @@
 r"""Escape data that is shown on a terminal.
 
-File names and file contents are untrusted. A control character in them could move the cursor, set the window title or reverse the reading
-direction, so the terminal would not show the actual data. Invariant: such characters are printed as JSON escapes, ``\u001b``,
-so printed JSON stays valid. Commands print no control characters except their own newlines and tabs.
+File names and file contents are untrusted. A control character in them could move the cursor, set
+the window title or reverse the reading direction, so the terminal would not show the actual data.
+Invariant: such characters are printed as JSON escapes, ``\u001b``, so printed JSON stays valid.
+Commands print no control characters except their own newlines and tabs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
-#: Control characters, invisible characters (bidi, zero width), lone surrogates, and line and paragraph separators.
+#: Control characters, invisible characters (bidi, zero width), lone surrogates, and line and
+#: paragraph separators.
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
@@ -90,7 +92,9 @@ def size_text(count: float) -> str:
 
 
 class Escaping:
-    """A text stream that escapes all control characters except newlines and tabs, and characters that its encoding lacks.
+    """A text stream that escapes control characters, and characters that its encoding lacks.
+
+    Newlines and tabs are the only control characters that are not escaped.
 
     Args:
         stream: the stream to write to; ``None`` if it is closed.

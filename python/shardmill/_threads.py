@@ -13,7 +13,10 @@ _MOST = 1024
 
 
 class OwnLock:
-    """A lock of this process: after a fork, a thread that the child does not have may hold that of the parent."""
+    """A lock of this process.
+
+    After a fork, a thread that the child does not have may hold the lock of the parent.
+    """
 
     def __init__(self) -> None:
         self._process, self._lock = os.getpid(), threading.RLock()
@@ -26,12 +29,18 @@ class OwnLock:
 
 
 def available_cores() -> int:
-    """Return the number of cores available to this process, which may be lower than that of the machine."""
+    """Return the number of cores available to this process.
+
+    It may be lower than that of the machine.
+    """
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def default_threads() -> int:
-    """Return the number of cores available to this process, divided among the ranks on this machine; at least 1."""
+    """Return the number of cores available to this process, divided among the ranks.
+
+    The ranks are those on this machine. The result is at least 1.
+    """
     try:
         ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     except ValueError:
@@ -40,7 +49,9 @@ def default_threads() -> int:
 
 
 def checked_threads(threads: Any) -> int:
-    """Return the validated ``threads`` option: the default for ``None``; 0 means that only the calling thread is used.
+    """Return the validated ``threads`` option: the default for ``None``.
+
+    0 means that only the calling thread is used.
 
     Raises:
         ValueError: If it is not a valid number of threads.

@@ -19,7 +19,9 @@ _REPLACEMENTS = {
     "prefetch_factor predownload": "prefetch_bytes: prefetching is limited by size in bytes",
     "timeout": "stall_seconds, which warns about late batches",
     "drop_last": 'tail="drop"',
-    "collate_fn": 'use output="rows", transform=…: the function gets a list of samples, each a dict',
+    "collate_fn": (
+        'use output="rows", transform=…: the function gets a list of samples, each a dict'
+    ),
     "sampler batch_sampler": "use shuffle=, filter= or sm.Mixture, and rank= and world_size=",
     "generator shuffle_seed": "seed",
     "buffer_size": "window_bytes",
@@ -28,7 +30,9 @@ _REPLACEMENTS = {
     "epoch_size": "epoch_rows",
     "probabilities": "weights",
     "epochs": "write a loop around the loader: each pass over it is one epoch",
-    "max_steps": "iterate over loader.steps(n), which returns the next n batches, also across epochs",
+    "max_steps": (
+        "iterate over loader.steps(n), which returns the next n batches, also across epochs"
+    ),
     "split": 'name its files, such as "data/train-*.parquet"',
     "data_files local remote": "pass the path first, local or remote",
     "filesystem token cache_dir": "storage_options",
@@ -37,7 +41,10 @@ _REPLACEMENTS = {
     "max_length truncation": "use packing=sm.Packing(…, length=…), or output=sm.Output(pad=…)",
     "size_limit": 'shard_bytes, such as "64MiB": a new file begins at this size',
     "exist_ok overwrite": 'mode="overwrite", which replaces the existing output',
-    "decoder": "remove it: libjpeg-turbo decodes every JPEG, because decoders in Rust give other pixels than Pillow",
+    "decoder": (
+        "remove it: libjpeg-turbo decodes every JPEG, "
+        "because decoders in Rust give other pixels than Pillow"
+    ),
     "row_group_size": "remove it: the size of row groups is limited in bytes",
     "map": "transform: a function that is called with each batch",
     "batch": "batch_size",

@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 
 _function: Callable[..., Any]
 
-#: In a forked child: pools of its parent. Their collection would take a lock that a thread of the parent may have held at the fork.
+#: In a forked child: pools of its parent. Their collection would take a lock that a thread of the
+#: parent may have held at the fork.
 _inherited: list[Any] = []
 
 
 class WorkerPool:
-    """Processes that each receive a function once. Ctrl-C does not reach them: the caller handles it and closes the pool.
+    """Processes that each receive a function once.
+
+    Ctrl-C does not reach them: the caller handles it and closes the pool.
 
     Args:
         function: the function of the user.
@@ -44,10 +47,15 @@ class WorkerPool:
                 f"transform cannot be sent to other processes: {error}\n"
                 "hint: define it at the top level of a module, or use workers=0"
             ) from error
-        # This process already runs threads: a forked child could inherit a lock that is never released.
-        method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+        # This process already runs threads: a forked child could inherit a lock that stays held.
+        method = (
+            "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+        )
         self._executor: ProcessPoolExecutor = ProcessPoolExecutor(
-            workers, mp_context=multiprocessing.get_context(method), initializer=_start, initargs=(pickled,)
+            workers,
+            mp_context=multiprocessing.get_context(method),
+            initializer=_start,
+            initargs=(pickled,),
         )
         self._process = os.getpid()
 
@@ -66,7 +74,9 @@ class WorkerPool:
         return self._executor.submit(_called_whole, call, bytes(ForkingPickler.dumps(arguments)))
 
     def check_process(self) -> None:
-        """Check that this process started the workers: a forked child would wait for their results without end.
+        """Check that this process started the workers.
+
+        A forked child would wait for their results without end.
 
         Raises:
             RuntimeError: If it was forked from the one that did.
@@ -78,9 +88,10 @@ class WorkerPool:
             )
 
     def close(self, *, is_done: bool) -> None:
-        """End the workers. Unless all results have arrived, running calls are stopped and not waited for.
+        """End the workers.
 
-        A forked child leaves them to its parent.
+        Unless all results have arrived, running calls are stopped and not waited for. A forked
+        child leaves the workers to its parent.
         """
         if self._process != os.getpid():
             _inherited.append(self._executor)
@@ -92,7 +103,8 @@ class WorkerPool:
     def _terminate(self) -> None:
         for process in list((getattr(self._executor, "_processes", None) or {}).values()):
             process.terminate()
-        # A worker that is stopped while it sends a result leaves a part of it in the pipe. Once no writer is left, the reader stops waiting.
+        # A worker that is stopped while it sends a result leaves a part of it in the pipe. Once no
+        # writer is left, the reader stops waiting.
         if (results := getattr(self._executor, "_result_queue", None)) is not None:
             results._writer.close()
 
@@ -101,14 +113,19 @@ def worker_died(owner: str) -> EngineError:
     """Return the error for a worker process of ``owner`` that ended without a result."""
     return EngineError(
         f"a worker of {owner} died, or could not start\n"
-        'hint: it may have had too little memory; a script that starts workers needs `if __name__ == "__main__":`'
+        "hint: it may have had too little memory; "
+        'a script that starts workers needs `if __name__ == "__main__":`'
     )
 
 
 def packed_failure(error: Exception) -> bytes:
-    """Pickle, in a worker, the exception of the function. One that cannot be unpickled would end the pool."""
+    """Pickle, in a worker, the exception of the function.
+
+    One that cannot be unpickled would end the pool.
+    """
     generic = EngineError(
-        f"transform raised {type(error).__name__}, which cannot be sent to another process: {error}\n"
+        f"transform raised {type(error).__name__}, "
+        f"which cannot be sent to another process: {error}\n"
         "hint: use workers=0 to get the exception itself, or make it picklable"
     )
     return packed_error(error, generic, traced=error)
@@ -134,7 +151,8 @@ def _called(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _called_whole(call: Callable[..., Any], packed: bytes) -> Any:
-    # A thread of the parent hands over the memory of tensors. It prints a traceback if this process is stopped meanwhile.
+    # A thread of the parent hands over the memory of tensors. It prints a traceback if this process
+    # is stopped meanwhile.
     stops: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stops.append(number))
     try:

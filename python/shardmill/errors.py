@@ -1,4 +1,7 @@
-"""Exceptions raised by shardmill. Each class also derives from the builtin exception that a caller would catch."""
+"""Exceptions raised by shardmill.
+
+Each class also derives from the builtin exception that a caller would catch.
+"""
 
 from shardmill._native.storage import redacted
 
@@ -33,7 +36,7 @@ __all__ = [
 
 
 class Error(Exception):
-    """Base class of all shardmill errors. The message says what failed and where, and never contains a secret.
+    """Base class of all errors. Messages say what failed and where, and never contain a secret.
 
     The hint at the end of the message says what to do.
     """
@@ -76,12 +79,13 @@ class LiteralTypeError(PlanError, TypeError):
 class FormatError(Error, ValueError):
     """Data does not conform to its format.
 
-    Run ``shardmill verify`` on the file. Repair or replace it, or leave it out with ``ErrorPolicy(files="skip")``.
+    Run ``shardmill verify`` on the file. Repair or replace it, or leave it out with
+    ``ErrorPolicy(files="skip")``.
     """
 
 
 class IdTypeError(FormatError, TypeError):
-    """Ids have an unsupported type, or a type that differs from that of the ids they are compared with.
+    """Ids have an unsupported type, or another type than the ids they are compared with.
 
     Use an id column of a type that the message lists, with the same type in all files.
     """
@@ -130,14 +134,15 @@ class RecordKeyError(RowIndexError, ValueError):
 
 
 class ClosedError(Error, RuntimeError):
-    """A reader or writer is closed, or belongs to another process, as the workers of a ``Transform`` do after a fork.
+    """A reader or writer is closed, or belongs to another process.
 
-    Open the file, or start the iteration, again in the process that uses it.
+    Open the file, or start the iteration, again in the process that uses it. After a fork, the
+    workers of a ``Transform`` still belong to the parent process.
     """
 
 
 class SupersededError(Error, RuntimeError):
-    """An iterator of a loader was continued after a newer one was created, steps were skipped, or a state was loaded.
+    """An iterator of a loader was continued after a newer one, ``skip`` or ``load_state_dict``.
 
     Its batches would not be counted in the state. Use the newest iterator, or a second ``Loader``.
     """
@@ -167,14 +172,16 @@ class CheckpointDamagedError(FormatError):
 class StorageError(Error, OSError):
     """Data cannot be read or written.
 
-    Check the path, the disk and the network. The message contains the response of the operating system or of the store.
+    Check the path, the disk and the network. The message contains the response of the operating
+    system or of the store.
     """
 
 
 class NotFoundError(StorageError, FileNotFoundError):
     """A path does not exist, or a glob matches no file.
 
-    Check the path or the glob. In a store, check the credentials too: some stores hide objects that you may not read.
+    Check the path or the glob. In a store, check the credentials too: some stores hide objects that
+    you may not read.
     """
 
 
@@ -209,8 +216,8 @@ class AppendModeError(CurateError, NotImplementedError):
 class EngineError(Error, RuntimeError):
     """A native thread failed, or the system did not provide what it needs.
 
-    If the message names a resource, such as threads or page-locked memory, use less of it. Otherwise this is a bug in
-    shardmill: report it with the message.
+    If the message names a resource, such as threads or page-locked memory, use less of it.
+    Otherwise this is a bug in shardmill: report it with the message.
     """
 
 

@@ -1,7 +1,9 @@
-//! Python code called from native threads: it can be interrupted, and the interpreter waits for it on exit.
+//! Python code called from native threads: it can be interrupted, and the interpreter waits for it
+//! on exit.
 //!
-//! A native thread that runs Python code while the interpreter is finalized crashes the process (python/cpython#87135). So a run that is stopped
-//! raises `KeyboardInterrupt` in the calls of its stages, and the exit waits for calls that do not react, as it does for Python's own threads. The
+//! A native thread that runs Python code while the interpreter is finalized crashes the process
+//! (python/cpython#87135). So a run that is stopped raises `KeyboardInterrupt` in the calls of its
+//! stages, and the exit waits for calls that do not react, as it does for Python's own threads. The
 //! threads of a pass may live on at the exit: they begin no further call.
 
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
@@ -40,14 +42,19 @@ impl Calls {
         Self(next_id())
     }
 
-    /// Must be held, attached to the interpreter, while the call lasts. Refused when the interpreter ends, but on the thread that ends it.
+    /// Must be held, attached to the interpreter, while the call lasts. Refused when the
+    /// interpreter ends, but on the thread that ends it.
     pub(crate) fn enter(self, py: Python<'_>) -> PyResult<Entered> {
         let thread = this_thread(py)?;
         let call = Call { id: next_id(), process: std::process::id(), owner: self.0, thread };
         running().push(call);
         let entered = Entered(call.id);
         // It is listed before: either the end of the interpreter waits for it, or it is refused.
-        if [0, thread].contains(&ENDING.load(Ordering::SeqCst)) { Ok(entered) } else { Err(PyRuntimeError::new_err("the interpreter exits")) }
+        if [0, thread].contains(&ENDING.load(Ordering::SeqCst)) {
+            Ok(entered)
+        } else {
+            Err(PyRuntimeError::new_err("the interpreter exits"))
+        }
     }
 
     /// Raises `KeyboardInterrupt` in every call in progress, at its next bytecode.
@@ -58,7 +65,8 @@ impl Calls {
         }
         let ctypes = py.import("ctypes")?;
         let raise = ctypes.getattr("pythonapi")?.getattr("PyThreadState_SetAsyncExc")?;
-        let interrupt = ctypes.getattr("py_object")?.call1((py.get_type::<PyKeyboardInterrupt>(),))?;
+        let interrupt =
+            ctypes.getattr("py_object")?.call1((py.get_type::<PyKeyboardInterrupt>(),))?;
         for call in calls {
             raise.call1((ctypes.getattr("c_ulong")?.call1((call.thread,))?, &interrupt))?;
         }
@@ -90,7 +98,8 @@ fn ours() -> Vec<Call> {
     running().iter().filter(|call| call.process == process).copied().collect()
 }
 
-/// Waits until no native thread runs Python code, and lets none begin; another Ctrl-C ends the wait.
+/// Waits until no native thread runs Python code, and lets none begin;
+/// another Ctrl-C ends the wait.
 #[pyfunction]
 fn wait_for_calls(py: Python<'_>) -> PyResult<()> {
     ENDING.store(this_thread(py)?, Ordering::SeqCst);

@@ -30,13 +30,25 @@ fn data_formats(py: Python<'_>, paths: Vec<String>) -> PyResult<Vec<String>> {
 
 /// Checks the files on threads; `on_file` receives the result of each, in order.
 #[pyfunction]
-fn verify_files(py: Python<'_>, files: Vec<String>, options: Plain<CheckOptions>, workers: usize, on_file: &Bound<'_, PyAny>) -> PyResult<()> {
+fn verify_files(
+    py: Python<'_>,
+    files: Vec<String>,
+    options: Plain<CheckOptions>,
+    workers: usize,
+    on_file: &Bound<'_, PyAny>,
+) -> PyResult<()> {
     check_files(py, files, (options, workers), on_file, verify_file)
 }
 
 /// Inspects the files on threads; `on_file` receives the summary of each, in order.
 #[pyfunction]
-fn inspect_files(py: Python<'_>, files: Vec<String>, options: Plain<CheckOptions>, workers: usize, on_file: &Bound<'_, PyAny>) -> PyResult<()> {
+fn inspect_files(
+    py: Python<'_>,
+    files: Vec<String>,
+    options: Plain<CheckOptions>,
+    workers: usize,
+    on_file: &Bound<'_, PyAny>,
+) -> PyResult<()> {
     check_files(py, files, (options, workers), on_file, inspect_file)
 }
 
@@ -47,7 +59,8 @@ fn check_files<T: Serialize + Send + 'static>(
     on_file: &Bound<'_, PyAny>,
     check: fn(&str, &CheckOptions, &Cancel) -> Result<T>,
 ) -> PyResult<()> {
-    let run = shardmill_check::check_files(files, options, workers, &Cancel::default(), check).map_err(PyShardmillError::from)?;
+    let run = shardmill_check::check_files(files, options, workers, &Cancel::default(), check)
+        .map_err(PyShardmillError::from)?;
     deliver(py, run, |file| on_file.call1((Plain(file),)).map(drop), &())
 }
 

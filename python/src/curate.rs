@@ -28,10 +28,14 @@ pub(crate) struct PyPipeline {
 
 #[pymethods]
 impl PyPipeline {
-    /// `source` and `sink` are the columns that the user fixes there: all of them, and types of some.
+    /// `source` and `sink` are the columns that the user fixes there: all of them,
+    /// and types of some.
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    #[pyo3(signature = (spec, user_stages, *, source=(None, None), sink=(None, None), checkpoint=None, schema=None, results=None))]
+    #[pyo3(signature = (
+        spec, user_stages, *,
+        source=(None, None), sink=(None, None), checkpoint=None, schema=None, results=None,
+    ))]
     fn new(
         spec: Plain<Spec>,
         user_stages: Vec<Bound<'_, PyAny>>,
@@ -42,20 +46,27 @@ impl PyPipeline {
         results: Option<Vec<String>>,
     ) -> PyResult<Self> {
         let calls = Calls::new();
-        let stages = user_stages.iter().map(|stage| stage_of(stage, calls)).collect::<PyResult<Vec<_>>>()?;
+        let stages =
+            user_stages.iter().map(|stage| stage_of(stage, calls)).collect::<PyResult<Vec<_>>>()?;
         let choice = |(schema, overrides): (Option<PySchema>, Option<PySchema>)| SchemaChoice {
             schema: schema.map(PySchema::into_inner),
             overrides: overrides.map(PySchema::into_inner),
         };
         let choices = Choices { source: choice(source), sink: choice(sink) };
-        let mut pipeline = Pipeline::new(spec.0, &stages, choices).map_err(PyShardmillError::from)?;
+        let mut pipeline =
+            Pipeline::new(spec.0, &stages, choices).map_err(PyShardmillError::from)?;
         if let Some(Plain(options)) = checkpoint {
-            pipeline = pipeline.with_checkpoint(Checkpointing::open(options).map_err(PyShardmillError::from)?);
+            pipeline = pipeline
+                .with_checkpoint(Checkpointing::open(options).map_err(PyShardmillError::from)?);
         }
         if let Some(text) = schema {
             pipeline = pipeline.with_schema(parsed_schema(text)?);
         }
-        let results = results.unwrap_or_default().iter().map(|text| parsed_schema(text)).collect::<PyResult<_>>()?;
+        let results = results
+            .unwrap_or_default()
+            .iter()
+            .map(|text| parsed_schema(text))
+            .collect::<PyResult<_>>()?;
         pipeline = pipeline.with_results(results);
         Ok(Self { pipeline: Arc::new(pipeline), calls })
     }
@@ -63,24 +74,33 @@ impl PyPipeline {
     /// The splits, and the files below the paths that are skipped because of their format.
     fn splits(&self, py: Python<'_>, threads: usize) -> PyResult<(Vec<PySplit>, Vec<String>)> {
         let pipeline = Arc::clone(&self.pipeline);
-        let (splits, left_out) = interruptible(py, move |cancel| pipeline.splits(threads, cancel).map_err(PyShardmillError::from))?;
+        let (splits, left_out) = interruptible(py, move |cancel| {
+            pipeline.splits(threads, cancel).map_err(PyShardmillError::from)
+        })?;
         Ok((splits.into_iter().map(PySplit).collect(), left_out))
     }
 
-    /// The schema on which the files of a job have agreed, for other machines; `None` before it is planned.
+    /// The schema on which the files of a job have agreed, for other machines;
+    /// `None` before it is planned.
     fn schema(&self) -> Option<String> {
         self.pipeline.schema().map(|schema| schema_text(schema))
     }
 
-    /// The columns of the results of functions, for other machines; `None` for those that are not decided yet.
+    /// The columns of the results of functions, for other machines; `None` for those that are not
+    /// decided yet.
     fn results(&self) -> Vec<Option<String>> {
-        self.pipeline.results().iter().map(|schema| schema.as_ref().map(|schema| schema_text(schema))).collect()
+        self.pipeline
+            .results()
+            .iter()
+            .map(|schema| schema.as_ref().map(|schema| schema_text(schema)))
+            .collect()
     }
 
     /// The columns that the user fixes at the source and at the sink: their names and types.
     fn declared(&self) -> [Option<Vec<(String, String)>>; 4] {
         let Choices { source, sink } = self.pipeline.choices();
-        [&source.schema, &source.overrides, &sink.schema, &sink.overrides].map(|schema| schema.as_ref().map(|schema| described(schema)))
+        [&source.schema, &source.overrides, &sink.schema, &sink.overrides]
+            .map(|schema| schema.as_ref().map(|schema| described(schema)))
     }
 
     /// The columns of that schema, and their types.
@@ -93,20 +113,36 @@ impl PyPipeline {
     fn check_names(&self, py: Python<'_>, splits: Vec<PyRef<'_, PySplit>>) -> PyResult<()> {
         let splits = cloned(&splits);
         let pipeline = Arc::clone(&self.pipeline);
-        interruptible(py, move |cancel| pipeline.check_names(&splits, cancel).map_err(PyShardmillError::from))
+        interruptible(py, move |cancel| {
+            pipeline.check_names(&splits, cancel).map_err(PyShardmillError::from)
+        })
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     #[pyo3(signature = (splits, *, is_resumed))]
-    fn prepare(&self, py: Python<'_>, splits: Vec<PyRef<'_, PySplit>>, is_resumed: bool) -> PyResult<()> {
+    fn prepare(
+        &self,
+        py: Python<'_>,
+        splits: Vec<PyRef<'_, PySplit>>,
+        is_resumed: bool,
+    ) -> PyResult<()> {
         let splits = cloned(&splits);
-        Ok(listening(py, || self.pipeline.prepare(&splits, is_resumed))?.map_err(PyShardmillError::from)?)
+        Ok(listening(py, || self.pipeline.prepare(&splits, is_resumed))?
+            .map_err(PyShardmillError::from)?)
     }
 
     /// Runs the splits on threads; `on_report` receives each split's report, in order.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn run(&self, py: Python<'_>, splits: Vec<PyRef<'_, PySplit>>, workers: usize, on_report: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.drive(py, cloned(&splits), workers, |report| on_report.call1((Plain(report),)).map(drop))
+    fn run(
+        &self,
+        py: Python<'_>,
+        splits: Vec<PyRef<'_, PySplit>>,
+        workers: usize,
+        on_report: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.drive(py, cloned(&splits), workers, |report| {
+            on_report.call1((Plain(report),)).map(drop)
+        })
     }
 
     /// Runs one split and returns its report. The calling thread waits, so that Ctrl-C and a
@@ -127,10 +163,21 @@ impl PyPipeline {
         &self.pipeline
     }
 
-    fn drive(&self, py: Python<'_>, splits: Vec<Split>, workers: usize, on_report: impl FnMut(SplitReport) -> PyResult<()>) -> PyResult<()> {
+    fn drive(
+        &self,
+        py: Python<'_>,
+        splits: Vec<Split>,
+        workers: usize,
+        on_report: impl FnMut(SplitReport) -> PyResult<()>,
+    ) -> PyResult<()> {
         let cancel = Cancel::default();
         let run = self.pipeline.run(splits, workers, &cancel).map_err(PyShardmillError::from)?;
-        deliver(py, run, on_report, &StopPipeline { py, pipeline: &self.pipeline, calls: self.calls, cancel })
+        deliver(
+            py,
+            run,
+            on_report,
+            &StopPipeline { py, pipeline: &self.pipeline, calls: self.calls, cancel },
+        )
     }
 }
 
@@ -154,7 +201,9 @@ impl Stop for StopPipeline<'_> {
 }
 
 fn parsed_schema(text: &str) -> PyResult<SchemaRef> {
-    Ok(Arc::new(schema_of_text(text).map_err(|error| PyShardmillError::option(&error.to_string()))?))
+    Ok(Arc::new(
+        schema_of_text(text).map_err(|error| PyShardmillError::option(&error.to_string()))?,
+    ))
 }
 
 fn described(schema: &Schema) -> Vec<(String, String)> {

@@ -19,7 +19,12 @@ pub(crate) trait Stop {
 impl Stop for () {}
 
 /// Calls `on_result` with each result. A signal or an exception stops the run.
-pub(crate) fn deliver<T: Send>(py: Python<'_>, mut run: Run<Result<T>>, on_result: impl FnMut(T) -> PyResult<()>, stop: &impl Stop) -> PyResult<()> {
+pub(crate) fn deliver<T: Send>(
+    py: Python<'_>,
+    mut run: Run<Result<T>>,
+    on_result: impl FnMut(T) -> PyResult<()>,
+    stop: &impl Stop,
+) -> PyResult<()> {
     let outcome = deliver_all(py, &mut run, on_result);
     if outcome.is_err() {
         shardmill_storage::hurry();
@@ -33,12 +38,18 @@ pub(crate) fn deliver<T: Send>(py: Python<'_>, mut run: Run<Result<T>>, on_resul
     outcome
 }
 
-fn deliver_all<T: Send>(py: Python<'_>, run: &mut Run<Result<T>>, mut on_result: impl FnMut(T) -> PyResult<()>) -> PyResult<()> {
+fn deliver_all<T: Send>(
+    py: Python<'_>,
+    run: &mut Run<Result<T>>,
+    mut on_result: impl FnMut(T) -> PyResult<()>,
+) -> PyResult<()> {
     loop {
         match py.detach(|| run.poll(SIGNAL_POLL)) {
             Poll::Finished => return Ok(()),
             Poll::Ready(result) => {
-                on_result(result.map_err(PyShardmillError::from)?.map_err(PyShardmillError::from)?)?;
+                on_result(
+                    result.map_err(PyShardmillError::from)?.map_err(PyShardmillError::from)?,
+                )?;
             }
             Poll::Pending => {}
         }

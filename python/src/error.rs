@@ -1,4 +1,5 @@
-//! Maps Rust errors to Python exceptions. The classes are in `shardmill.errors`, because each has two bases.
+//! Maps Rust errors to Python exceptions. The classes are in `shardmill.errors`, because each has
+//! two bases.
 
 use crate::user_stages::Raised;
 use pyo3::prelude::*;
@@ -22,7 +23,10 @@ impl From<PyShardmillError> for PyErr {
     fn from(error: PyShardmillError) -> Self {
         let name = class(error.kind);
         Python::attach(|py| {
-            let class = py.import("shardmill.errors").and_then(|module| module.getattr(name)).and_then(|class| Ok(class.cast_into::<PyType>()?));
+            let class = py
+                .import("shardmill.errors")
+                .and_then(|module| module.getattr(name))
+                .and_then(|class| Ok(class.cast_into::<PyType>()?));
             match class {
                 Ok(class) => {
                     let exception = Self::from_type(class, (error.message,));
@@ -73,7 +77,11 @@ impl PyShardmillError {
 
 impl From<PixelsError> for PyShardmillError {
     fn from(error: PixelsError) -> Self {
-        Self { kind: ErrorKind::Format, message: format!("{}: {error}", error.cause()), cause: None }
+        Self {
+            kind: ErrorKind::Format,
+            message: format!("{}: {error}", error.cause()),
+            cause: None,
+        }
     }
 }
 
@@ -81,7 +89,9 @@ impl From<CurateError> for PyShardmillError {
     fn from(error: CurateError) -> Self {
         let (kind, message) = (error.kind(), message(&error, error.hint()));
         let cause = match error {
-            CurateError::Stage { source, .. } => source.downcast::<Raised>().ok().map(|raised| raised.into_inner()),
+            CurateError::Stage { source, .. } => {
+                source.downcast::<Raised>().ok().map(|raised| raised.into_inner())
+            }
             _ => None,
         };
         Self { kind, message, cause }
@@ -112,8 +122,8 @@ from_error! {
     shardmill_formats::tar::TarError => |error| ErrorKind::Format, None::<&str>;
 }
 
-/// What happened, why, and what to do about it; without secrets, even in quoted texts of other libraries, and without control characters, because
-/// names come from data.
+/// What happened, why, and what to do about it; without secrets, even in quoted texts of other
+/// libraries, and without control characters, because names come from data.
 fn message(error: &dyn StdError, hint: Option<&str>) -> String {
     let mut message = shardmill_curate::reason(error);
     if let Some(hint) = hint {
@@ -123,10 +133,15 @@ fn message(error: &dyn StdError, hint: Option<&str>) -> String {
     visible(&redacted(&message))
 }
 
-/// Escapes control characters and invisible ones as JSON does, except for line ends. `shardmill._terminal` does the same for the output of commands.
+/// Escapes control characters and invisible ones as JSON does, except for line ends.
+/// `shardmill._terminal` does the same for the output of commands.
 fn visible(text: &str) -> String {
     let is_hidden = |mark: char| {
-        let is_invisible = matches!(mark, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+        let is_invisible = matches!(
+            mark,
+            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
+                | '\u{feff}'
+        );
         is_invisible || (mark.is_control() && !matches!(mark, '\n' | '\t'))
     };
     if !text.contains(is_hidden) {

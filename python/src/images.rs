@@ -20,7 +20,11 @@ fn tiff_pages(payload: &[u8]) -> PyShardmillResult<usize> {
 
 /// One page as a separate TIFF, without decoding.
 #[pyfunction]
-fn extract_page<'py>(py: Python<'py>, payload: &[u8], page: usize) -> PyShardmillResult<Bound<'py, PyBytes>> {
+fn extract_page<'py>(
+    py: Python<'py>,
+    payload: &[u8],
+    page: usize,
+) -> PyShardmillResult<Bound<'py, PyBytes>> {
     Ok(PyBytes::new(py, &shardmill_images::extract_page(payload, page)?))
 }
 

@@ -13,7 +13,10 @@ use std::time::Duration;
 pub(crate) const SIGNAL_POLL: Duration = Duration::from_millis(50);
 
 /// Runs `work` on another thread while this one checks for signals.
-pub(crate) fn interruptible<T, E>(py: Python<'_>, work: impl FnOnce(&Cancel) -> Result<T, E> + Send + 'static) -> PyResult<T>
+pub(crate) fn interruptible<T, E>(
+    py: Python<'_>,
+    work: impl FnOnce(&Cancel) -> Result<T, E> + Send + 'static,
+) -> PyResult<T>
 where
     T: Send + 'static,
     E: Into<PyErr> + Send + 'static,
@@ -32,7 +35,9 @@ where
         match received {
             Ok(Ok(outcome)) => return outcome.map_err(Into::into),
             Ok(Err(_panic)) => return Err(PyRuntimeError::new_err("a native thread failed")),
-            Err(RecvTimeoutError::Disconnected) => return Err(PyRuntimeError::new_err("a native thread was lost")),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(PyRuntimeError::new_err("a native thread was lost"));
+            }
             Err(RecvTimeoutError::Timeout) => {}
         }
         if let Err(signal) = py.check_signals() {
@@ -43,8 +48,8 @@ where
     }
 }
 
-/// The text of an error of a function of the user. If it ends the program, as `KeyboardInterrupt` does, [`listening`] raises it once its work on this
-/// thread has returned.
+/// The text of an error of a function of the user. If it ends the program, as `KeyboardInterrupt`
+/// does, [`listening`] raises it once its work on this thread has returned.
 pub(crate) fn reason_of(py: Python<'_>, error: PyErr) -> String {
     let reason = error.to_string();
     if !error.is_instance_of::<PyException>(py) {
@@ -65,7 +70,10 @@ pub(crate) fn listening<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send
 }
 
 /// As [`listening`], for work that may fail.
-pub(crate) fn answered<T: Send>(py: Python<'_>, work: impl FnOnce() -> PyShardmillResult<T> + Send) -> PyResult<T> {
+pub(crate) fn answered<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> PyShardmillResult<T> + Send,
+) -> PyResult<T> {
     Ok(listening(py, work)??)
 }
 

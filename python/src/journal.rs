@@ -9,7 +9,9 @@ use pyo3::prelude::*;
 use shardmill_curate::Agreed;
 use shardmill_plan::InputFile;
 use shardmill_resume::Error;
-use shardmill_resume::journal::{self, CommitTarget, Journal, JournalOptions, Repair, Repaired, Snapshot, probe};
+use shardmill_resume::journal::{
+    self, CommitTarget, Journal, JournalOptions, Repair, Repaired, Snapshot, probe,
+};
 use shardmill_resume::keys::IdSchema;
 use shardmill_storage::{AnyDisk, RealNames};
 use std::collections::BTreeSet;
@@ -62,7 +64,11 @@ impl PyJournal {
 
     /// The files that no earlier run has planned, and those that are skipped because of their
     /// format. Files that have changed since are rejected, or are among the new ones.
-    fn new_files(&self, py: Python<'_>, pipeline: &PyPipeline) -> PyResult<(Vec<PyInputFile>, Vec<String>)> {
+    fn new_files(
+        &self,
+        py: Python<'_>,
+        pipeline: &PyPipeline,
+    ) -> PyResult<(Vec<PyInputFile>, Vec<String>)> {
         answered(py, || {
             let (mut files, left_out) = pipeline.pipeline().files()?;
             let mut names = RealNames::default();
@@ -88,8 +94,14 @@ impl PyJournal {
         let files: Vec<InputFile> = new_files.iter().map(|file| file.0.clone()).collect();
         let planner = Arc::clone(pipeline.pipeline());
         let (schema, pending) = self.with(|journal| journal.agreed_types(!files.is_empty()))?;
-        let agreed = Agreed { schema, id_types: id_types.map(|(Plain(types), place)| (types, place)), pending };
-        let splits = interruptible(py, move |cancel| planner.plan(files, &agreed, threads, cancel).map_err(PyShardmillError::from))?;
+        let agreed = Agreed {
+            schema,
+            id_types: id_types.map(|(Plain(types), place)| (types, place)),
+            pending,
+        };
+        let splits = interruptible(py, move |cancel| {
+            planner.plan(files, &agreed, threads, cancel).map_err(PyShardmillError::from)
+        })?;
         answered(py, || {
             let pending = self.with(|journal| {
                 journal.extend(&splits, pipeline.pipeline().schema().map(AsRef::as_ref))?;
@@ -99,7 +111,8 @@ impl PyJournal {
         })
     }
 
-    /// Files with ids that were done before a segment of the plan was created: paths, and hashes for [`check_content`].
+    /// Files with ids that were done before a segment of the plan was created: paths, and hashes
+    /// for [`check_content`].
     fn done_ids(&self, segment: usize) -> PyShardmillResult<Vec<(String, String)>> {
         self.with(|journal| Ok(journal.done_ids(segment)))
     }
@@ -176,7 +189,12 @@ fn compact(py: Python<'_>, path: &str) -> PyResult<()> {
 /// Reopens splits with missing or damaged results. Returns the problems found, and these splits.
 #[pyfunction]
 #[pyo3(signature = (path, *, output, names))]
-fn repair(py: Python<'_>, path: &str, output: Option<String>, names: BTreeSet<String>) -> PyResult<Plain<Repaired>> {
+fn repair(
+    py: Python<'_>,
+    path: &str,
+    output: Option<String>,
+    names: BTreeSet<String>,
+) -> PyResult<Plain<Repaired>> {
     answered(py, || {
         let request = Repair { path, output, names, is_there: &InputFile::is_current };
         Ok(Plain(journal::repair(&request, Arc::new(AnyDisk::default()))?))
@@ -186,7 +204,12 @@ fn repair(py: Python<'_>, path: &str, output: Option<String>, names: BTreeSet<St
 /// Sets the current inputs and output of a job.
 #[pyfunction]
 #[pyo3(signature = (path, *, inputs, output))]
-fn relocate(py: Python<'_>, path: &str, inputs: Option<Vec<String>>, output: Option<String>) -> PyResult<()> {
+fn relocate(
+    py: Python<'_>,
+    path: &str,
+    inputs: Option<Vec<String>>,
+    output: Option<String>,
+) -> PyResult<()> {
     answered(py, || Ok(journal::relocate(path, inputs, output, Arc::new(AnyDisk::default()))?))
 }
 

@@ -1,4 +1,5 @@
-//! `shardmill._native`: one file per Python module, one error mapping. The code here only converts and calls.
+//! `shardmill._native`: one file per Python module, one error mapping. The code here only converts
+//! and calls.
 
 mod arrayrecord;
 mod arrow_data;
@@ -29,8 +30,9 @@ mod write;
 use mimalloc::MiMalloc;
 use pyo3::prelude::*;
 
-/// Decoded columns are allocated on one thread and freed on another, megabytes at a time. glibc returns such memory to the system and faults it in
-/// again, which takes a fifth of the time of a pass (docs/decisions/0003-allocator.md). Python and other libraries keep their own allocators.
+/// Decoded columns are allocated on one thread and freed on another, megabytes at a time. glibc
+/// returns such memory to the system and faults it in again, which takes a fifth of the time of a
+/// pass (docs/decisions/0003-allocator.md). Python and other libraries keep their own allocators.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

@@ -1,7 +1,8 @@
 //! Events of native code become records of Python's `logging`.
 //!
-//! Native threads never wait for the interpreter. They leave their events here, and the thread that called native code passes them on while it checks for
-//! signals, and when its call ends. The invariant: at most [`MOST`] events wait; of more, the oldest are dropped.
+//! Native threads never wait for the interpreter. They leave their events here, and the thread that
+//! called native code passes them on while it checks for signals, and when its call ends. The
+//! invariant: at most [`MOST`] events wait; of more, the oldest are dropped.
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use pyo3::prelude::*;
@@ -12,7 +13,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const MOST: usize = 1000;
 
-/// A thread of the parent may have held the lock when this process was forked, so a child has its own.
+/// A thread of the parent may have held the lock when this process was forked,
+/// so a child has its own.
 static WAITING: PerProcess<Mutex<VecDeque<Event>>> = PerProcess::new();
 static ARE_WAITING: AtomicBool = AtomicBool::new(false);
 
@@ -40,7 +42,11 @@ impl Log for Collector {
         if waiting.len() >= MOST {
             waiting.pop_front();
         }
-        waiting.push_back(Event { level: record.level(), target: record.target().to_owned(), message });
+        waiting.push_back(Event {
+            level: record.level(),
+            target: record.target().to_owned(),
+            message,
+        });
         ARE_WAITING.store(true, Ordering::Release);
     }
 

@@ -5,7 +5,10 @@ use crate::interrupt::interruptible;
 use crate::load::{PyPackColumns, PyRowPlan};
 use pyo3::prelude::*;
 use shardmill_load::RowPlan;
-use shardmill_load::packing::{AheadEpoch, AheadPacks, Lengths, LengthsSource, PACK_WINDOW_ROWS, PackColumns, PackSource, Packs};
+use shardmill_load::packing::{
+    AheadEpoch, AheadPacks, Lengths, LengthsSource, PACK_WINDOW_ROWS, PackColumns, PackSource,
+    Packs,
+};
 use shardmill_plan::packing::{Choice, Long, Packing, Strategy};
 use std::sync::Arc;
 
@@ -18,9 +21,19 @@ impl PyLengths {
     #[new]
     #[pyo3(signature = (rows, *, column, is_stated, nulls_are_empty, threads))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn new(py: Python<'_>, rows: PyRef<'_, PyRowPlan>, column: usize, is_stated: bool, nulls_are_empty: bool, threads: usize) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        rows: PyRef<'_, PyRowPlan>,
+        column: usize,
+        is_stated: bool,
+        nulls_are_empty: bool,
+        threads: usize,
+    ) -> PyResult<Self> {
         let (plan, counted) = (Arc::clone(&rows.0), counted(column, is_stated, nulls_are_empty));
-        let find = move |cancel: &_| Lengths::find(plan.dataset(), plan.rows(), counted, threads, cancel).map_err(PyShardmillError::from);
+        let find = move |cancel: &_| {
+            Lengths::find(plan.dataset(), plan.rows(), counted, threads, cancel)
+                .map_err(PyShardmillError::from)
+        };
         Ok(Self(Arc::new(interruptible(py, find)?)))
     }
 
@@ -60,10 +73,12 @@ fn packed(
     threads: usize,
 ) -> PyResult<PyRowPlan> {
     let packing = Packing { length, strategy: strategy_of(strategy, open_packs, long)? };
-    let (unpacked, lengths, columns) = (Arc::clone(&rows.0), Arc::clone(&lengths.0), Arc::clone(&columns.0));
+    let (unpacked, lengths, columns) =
+        (Arc::clone(&rows.0), Arc::clone(&lengths.0), Arc::clone(&columns.0));
     let packed = move |cancel: &_| -> PyShardmillResult<RowPlan> {
         let plan = Arc::new(unpacked.pack(epoch, packing, &lengths, threads, cancel)?);
-        Ok(unpacked.with_packs(epoch, Packs { source: PackSource::Epoch { plan, lengths }, columns }))
+        Ok(unpacked
+            .with_packs(epoch, Packs { source: PackSource::Epoch { plan, lengths }, columns }))
     };
     Ok(PyRowPlan(Arc::new(interruptible(py, packed)?)))
 }
@@ -75,7 +90,10 @@ struct PyAheadPacks(Arc<AheadPacks>, Arc<PackColumns>);
 #[pymethods]
 impl PyAheadPacks {
     #[new]
-    #[pyo3(signature = (rows, columns, *, column, is_stated, nulls_are_empty, length, strategy, open_packs, long, threads))]
+    #[pyo3(signature = (
+        rows, columns, *,
+        column, is_stated, nulls_are_empty, length, strategy, open_packs, long, threads,
+    ))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     fn new(
@@ -93,8 +111,12 @@ impl PyAheadPacks {
     ) -> PyResult<Self> {
         let packing = Packing { length, strategy: strategy_of(strategy, open_packs, long)? };
         let counted = counted(column, is_stated, nulls_are_empty);
-        let (plan, columns, packed) = (Arc::clone(&rows.0), Arc::clone(&columns.0), Arc::clone(&columns.0));
-        let ahead = move |cancel: &_| plan.pack_ahead(packing, counted, packed.columns(), threads, cancel).map_err(PyShardmillError::from);
+        let (plan, columns, packed) =
+            (Arc::clone(&rows.0), Arc::clone(&columns.0), Arc::clone(&columns.0));
+        let ahead = move |cancel: &_| {
+            plan.pack_ahead(packing, counted, packed.columns(), threads, cancel)
+                .map_err(PyShardmillError::from)
+        };
         Ok(Self(Arc::new(interruptible(py, ahead)?), columns))
     }
 
@@ -107,14 +129,27 @@ impl PyAheadPacks {
     /// The plan of an epoch of `epoch_packs` places.
     #[pyo3(signature = (rows, *, epoch, epoch_packs))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn of_epoch(&self, rows: PyRef<'_, PyRowPlan>, epoch: u64, epoch_packs: u64) -> PyResult<PyRowPlan> {
-        let source = PackSource::Ahead(AheadEpoch::new(&self.0, epoch, epoch_packs).map_err(PyShardmillError::from)?);
-        Ok(PyRowPlan(Arc::new(rows.0.with_packs(epoch, Packs { source, columns: Arc::clone(&self.1) }))))
+    fn of_epoch(
+        &self,
+        rows: PyRef<'_, PyRowPlan>,
+        epoch: u64,
+        epoch_packs: u64,
+    ) -> PyResult<PyRowPlan> {
+        let source = PackSource::Ahead(
+            AheadEpoch::new(&self.0, epoch, epoch_packs).map_err(PyShardmillError::from)?,
+        );
+        Ok(PyRowPlan(Arc::new(
+            rows.0.with_packs(epoch, Packs { source, columns: Arc::clone(&self.1) }),
+        )))
     }
 }
 
 fn counted(column: usize, is_stated: bool, nulls_are_empty: bool) -> LengthsSource {
-    if is_stated { LengthsSource::Stated { column } } else { LengthsSource::Lists { column, nulls_are_empty } }
+    if is_stated {
+        LengthsSource::Stated { column }
+    } else {
+        LengthsSource::Lists { column, nulls_are_empty }
+    }
 }
 
 fn strategy_of(name: &str, open_packs: usize, long: &str) -> PyResult<Strategy> {
@@ -123,13 +158,21 @@ fn strategy_of(name: &str, open_packs: usize, long: &str) -> PyResult<Strategy> 
         "truncate" => Long::Truncate,
         "drop" => Long::Drop,
         "raise" => Long::Error,
-        other => return Err(PyShardmillError::option(&format!("long is 'split', 'truncate', 'drop' or 'raise', not {other:?}")).into()),
+        other => {
+            return Err(PyShardmillError::option(&format!(
+                "long is 'split', 'truncate', 'drop' or 'raise', not {other:?}"
+            ))
+            .into());
+        }
     };
     match name {
         "concat" => Ok(Strategy::Concat),
         "best_fit" => Ok(Strategy::Fit { choice: Choice::Best, open_packs, long }),
         "first_fit" => Ok(Strategy::Fit { choice: Choice::First, open_packs, long }),
-        other => Err(PyShardmillError::option(&format!("strategy is 'concat', 'best_fit' or 'first_fit', not {other:?}")).into()),
+        other => Err(PyShardmillError::option(&format!(
+            "strategy is 'concat', 'best_fit' or 'first_fit', not {other:?}"
+        ))
+        .into()),
     }
 }
 

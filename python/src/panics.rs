@@ -1,6 +1,7 @@
 //! Controls what a panic prints.
 //!
-//! This library links its own copy of the standard library, so its hook does not affect other Rust extensions.
+//! This library links its own copy of the standard library, so its hook does
+//! not affect other Rust extensions.
 
 use shardmill_formats::caught::is_caught;
 use std::panic::{set_hook, take_hook};

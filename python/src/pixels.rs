@@ -9,7 +9,9 @@ use serde::Deserialize;
 use shardmill_images::{ImageFormat, sniff};
 use shardmill_load::images::{ImageOptions, ImageSource, Images};
 use shardmill_pixels::decode::{Damaged, DecodeOptions, Decoder, Mode, Part};
-use shardmill_pixels::{AUGMENT_VERSION, Channels, Dtype, Filter, Fit, Layout, Normalize, Raster, Resizer, Sides, Spec};
+use shardmill_pixels::{
+    AUGMENT_VERSION, Channels, Dtype, Filter, Fit, Layout, Normalize, Raster, Resizer, Sides, Spec,
+};
 use std::sync::Arc;
 
 /// The options of `shardmill.Images`.
@@ -59,19 +61,42 @@ impl PyImages {
     }
 
     #[pyo3(signature = (height, width, *, seed, epoch, row, item))]
-    fn geometry(&self, height: usize, width: usize, seed: i64, epoch: u64, row: u64, item: u64) -> PyResult<PyGeometry> {
+    fn geometry(
+        &self,
+        height: usize,
+        width: usize,
+        seed: i64,
+        epoch: u64,
+        row: u64,
+        item: u64,
+    ) -> PyResult<PyGeometry> {
         // Without a mixture, all rows are drawn once an epoch.
         let draw = self.0.draw_of(seed, 0, row, epoch, epoch).of_item(item);
-        let geometry = self.0.transform().geometry(Sides { height, width }, draw).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let geometry = self
+            .0
+            .transform()
+            .geometry(Sides { height, width }, draw)
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
         let region = geometry.region;
-        Ok(((region.top, region.left, region.height, region.width), (geometry.canvas.height, geometry.canvas.width), geometry.flip))
+        Ok((
+            (region.top, region.left, region.height, region.width),
+            (geometry.canvas.height, geometry.canvas.width),
+            geometry.flip,
+        ))
     }
 }
 
 impl Settings {
     fn options(self) -> PyResult<ImageOptions> {
-        let channels = named("channels", &self.channels, &[("RGB", Channels::Rgb), ("L", Channels::Gray)])?;
-        let names = [("crop", Fit::Crop), ("stretch", Fit::Stretch), ("pad", Fit::Pad), ("longest", Fit::Longest), ("keep", Fit::Keep)];
+        let channels =
+            named("channels", &self.channels, &[("RGB", Channels::Rgb), ("L", Channels::Gray)])?;
+        let names = [
+            ("crop", Fit::Crop),
+            ("stretch", Fit::Stretch),
+            ("pad", Fit::Pad),
+            ("longest", Fit::Longest),
+            ("keep", Fit::Keep),
+        ];
         let fit = match (self.scale, self.ratio) {
             (Some(scale), Some(ratio)) => Fit::RandomCrop { scale, ratio },
             _ => named("fit", &self.fit, &names)?,
@@ -80,9 +105,19 @@ impl Settings {
             size: self.size.map(|(height, width)| Sides { height, width }),
             fit,
             filter: filter(&self.resample)?,
-            dtype: named("dtype", &self.dtype, &[("uint8", Dtype::U8), ("float32", Dtype::F32), ("bfloat16", Dtype::Bf16)])?,
-            normalize: self.normalize.map(|(mean, std)| Normalize { mean: three(&mean), std: three(&std) }),
-            layout: named("layout", &self.layout, &[("CHW", Layout::Chw), ("HWC", Layout::Hwc), ("bytes", Layout::Hwc)])?,
+            dtype: named(
+                "dtype",
+                &self.dtype,
+                &[("uint8", Dtype::U8), ("float32", Dtype::F32), ("bfloat16", Dtype::Bf16)],
+            )?,
+            normalize: self
+                .normalize
+                .map(|(mean, std)| Normalize { mean: three(&mean), std: three(&std) }),
+            layout: named(
+                "layout",
+                &self.layout,
+                &[("CHW", Layout::Chw), ("HWC", Layout::Hwc), ("bytes", Layout::Hwc)],
+            )?,
             channels,
             background: self.background.unwrap_or([255; 3]),
             flip: self.flip,
@@ -95,14 +130,26 @@ impl Settings {
             damaged: damaged(&self.damaged)?,
             page: 0,
         };
-        let mode = named("mode", &self.mode, &[("exact", Mode::Exact), ("fast", Mode::Fast), ("draft", Mode::Draft)])?;
+        let mode = named(
+            "mode",
+            &self.mode,
+            &[("exact", Mode::Exact), ("fast", Mode::Fast), ("draft", Mode::Draft)],
+        )?;
         let source = match self.source.as_str() {
             "path" => ImageSource::Path { root: self.root },
             "url" => ImageSource::Url,
             _ => ImageSource::Bytes,
         };
         let is_encoded = self.layout == "bytes";
-        Ok(ImageOptions { column: self.column, source, is_encoded, decode, mode, spec, fills_bad: self.on_error.as_deref() == Some("null") })
+        Ok(ImageOptions {
+            column: self.column,
+            source,
+            is_encoded,
+            decode,
+            mode,
+            spec,
+            fills_bad: self.on_error.as_deref() == Some("null"),
+        })
     }
 }
 
@@ -135,7 +182,11 @@ fn damaged(name: &str) -> PyResult<Damaged> {
 
 /// The pixels of an image: height, width, and one or three channels.
 #[pyfunction]
-#[pyo3(signature = (payload, *, channels="RGB", background=Some([255; 3]), orientation=true, max_pixels=89_478_485, damaged="raise", page=0))]
+#[pyo3(signature = (
+    payload, *,
+    channels="RGB", background=Some([255; 3]), orientation=true, max_pixels=89_478_485,
+    damaged="raise", page=0,
+))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 fn decode<'py>(
     py: Python<'py>,
@@ -158,7 +209,10 @@ fn decode<'py>(
     let decoded = py.detach(|| {
         let mut decoder = Decoder::new();
         let decoded = decoder.decode(payload, &options, |_, _| Part::WHOLE)?;
-        Ok::<_, shardmill_pixels::Error>((decoded.pixels.to_vec(), [decoded.height as usize, decoded.width as usize, decoded.channels]))
+        Ok::<_, shardmill_pixels::Error>((
+            decoded.pixels.to_vec(),
+            [decoded.height as usize, decoded.width as usize, decoded.channels],
+        ))
     });
     let (pixels, shape) = decoded.map_err(PyShardmillError::from)?;
     numpy::PyArray1::from_vec(py, pixels).reshape(shape)
@@ -167,14 +221,23 @@ fn decode<'py>(
 /// An image of another size.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-fn resize<'py>(py: Python<'py>, image: PyReadonlyArray3<'py, u8>, height: usize, width: usize, filter: &str) -> PyResult<Bound<'py, PyArray3<u8>>> {
+fn resize<'py>(
+    py: Python<'py>,
+    image: PyReadonlyArray3<'py, u8>,
+    height: usize,
+    width: usize,
+    filter: &str,
+) -> PyResult<Bound<'py, PyArray3<u8>>> {
     let filter = self::filter(filter)?;
     let [rows, columns, channels] = sides_of(&image);
     let pixels = raster(&image);
     let (target, mut resizer) = (Sides { height, width }, Resizer::new());
-    let resized = Raster::new(&pixels, Sides { height: rows, width: columns }, channels).and_then(|source| {
-        resizer.resize(source, target, target.whole(), filter).map(|raster| raster.rows().flatten().copied().collect::<Vec<u8>>())
-    });
+    let resized =
+        Raster::new(&pixels, Sides { height: rows, width: columns }, channels).and_then(|source| {
+            resizer
+                .resize(source, target, target.whole(), filter)
+                .map(|raster| raster.rows().flatten().copied().collect::<Vec<u8>>())
+        });
     let resized = resized.map_err(|error| PyValueError::new_err(error.to_string()))?;
     numpy::PyArray1::from_vec(py, resized).reshape([height, width, channels])
 }
@@ -189,7 +252,8 @@ fn raster(image: &PyReadonlyArray3<'_, u8>) -> Vec<u8> {
 fn laplacian_variance(image: PyReadonlyArray3<'_, u8>) -> PyResult<f64> {
     let [height, width, channels] = sides_of(&image);
     let pixels = raster(&image);
-    let raster = Raster::new(&pixels, Sides { height, width }, channels).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let raster = Raster::new(&pixels, Sides { height, width }, channels)
+        .map_err(|error| PyValueError::new_err(error.to_string()))?;
     Ok(shardmill_pixels::laplacian_variance(raster))
 }
 
@@ -199,7 +263,12 @@ fn phash(py: Python<'_>, payload: &[u8]) -> PyShardmillResult<u64> {
     let hash = py.detach(|| {
         // Pillow turns a TIFF upright when it loads it, and no other format.
         let orientation = sniff(payload) == Some(ImageFormat::Tiff);
-        let options = DecodeOptions { channels: Channels::Gray, background: None, orientation, ..DecodeOptions::default() };
+        let options = DecodeOptions {
+            channels: Channels::Gray,
+            background: None,
+            orientation,
+            ..DecodeOptions::default()
+        };
         let mut decoder = Decoder::new();
         let decoded = decoder.decode(payload, &options, |_, _| Part::WHOLE)?;
         let sides = Sides { height: decoded.height as usize, width: decoded.width as usize };
@@ -221,26 +290,45 @@ fn sides_of(image: &PyReadonlyArray3<'_, u8>) -> [usize; 3] {
     std::array::from_fn(|axis| image.shape().get(axis).copied().unwrap_or_default())
 }
 
-/// Decodes all images, JPEG at one part of `denominator` of its size, and keeps none: the limit of a benchmark.
+/// Decodes all images, JPEG at one part of `denominator` of its size, and keeps none: the limit of
+/// a benchmark.
 #[pyfunction]
 #[pyo3(signature = (payloads, *, threads, denominator = 1))]
 #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-fn decode_all(py: Python<'_>, payloads: Vec<pyo3::pybacked::PyBackedBytes>, threads: usize, denominator: u32) -> PyShardmillResult<u64> {
+fn decode_all(
+    py: Python<'_>,
+    payloads: Vec<pyo3::pybacked::PyBackedBytes>,
+    threads: usize,
+    denominator: u32,
+) -> PyShardmillResult<u64> {
     let share = payloads.len().div_ceil(threads.max(1)).max(1);
     let pixels = py.detach(|| {
         std::thread::scope(|scope| {
-            let workers: Vec<_> = payloads.chunks(share).map(|part| scope.spawn(move || decode_part(part, denominator))).collect();
-            workers.into_iter().map(|worker| worker.join().unwrap_or(Ok(0))).sum::<shardmill_pixels::Result<u64>>()
+            let workers: Vec<_> = payloads
+                .chunks(share)
+                .map(|part| scope.spawn(move || decode_part(part, denominator)))
+                .collect();
+            workers
+                .into_iter()
+                .map(|worker| worker.join().unwrap_or(Ok(0)))
+                .sum::<shardmill_pixels::Result<u64>>()
         })
     })?;
     Ok(pixels)
 }
 
-fn decode_part(payloads: &[pyo3::pybacked::PyBackedBytes], denominator: u32) -> shardmill_pixels::Result<u64> {
+fn decode_part(
+    payloads: &[pyo3::pybacked::PyBackedBytes],
+    denominator: u32,
+) -> shardmill_pixels::Result<u64> {
     let (mut decoder, options) = (Decoder::new(), DecodeOptions::default());
     payloads
         .iter()
-        .map(|payload| decoder.decode(payload, &options, |_, _| Part { denominator, ..Part::WHOLE }).map(|decoded| decoded.pixels.len() as u64))
+        .map(|payload| {
+            decoder
+                .decode(payload, &options, |_, _| Part { denominator, ..Part::WHOLE })
+                .map(|decoded| decoded.pixels.len() as u64)
+        })
         .sum()
 }
 

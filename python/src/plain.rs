@@ -14,7 +14,9 @@ impl<T: DeserializeOwned> FromPyObject<'_, '_> for Plain<T> {
 
     fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
         let read = depythonize(&object.to_owned());
-        Ok(Self(read.map_err(|error| PyShardmillError::option(&format!("an option cannot be read: {error}")))?))
+        Ok(Self(read.map_err(|error| {
+            PyShardmillError::option(&format!("an option cannot be read: {error}"))
+        })?))
     }
 }
 

@@ -11,7 +11,11 @@ use std::sync::Arc;
 /// Three-valued truth of each row, as a boolean Arrow array.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-fn evaluate(py: Python<'_>, expression: Plain<Expression>, rows: ArrowBatch) -> PyShardmillResult<PyArray> {
+fn evaluate(
+    py: Python<'_>,
+    expression: Plain<Expression>,
+    rows: ArrowBatch,
+) -> PyShardmillResult<PyArray> {
     let truth = py.detach(|| expression.0.evaluate(&rows.0))?;
     Ok(PyArray::from_array_ref(Arc::new(truth)))
 }
@@ -43,12 +47,14 @@ pub(crate) struct PySplit(pub(crate) Split);
 impl PySplit {
     #[new]
     fn new(text: &str) -> PyShardmillResult<Self> {
-        let split = serde_json::from_str(text).map_err(|error| PyShardmillError::option(&format!("split: {error}")))?;
+        let split = serde_json::from_str(text)
+            .map_err(|error| PyShardmillError::option(&format!("split: {error}")))?;
         Ok(Self(split))
     }
 
     fn __getnewargs__(&self) -> PyShardmillResult<(String,)> {
-        Ok((serde_json::to_string(&self.0).map_err(|error| PyShardmillError::option(&format!("split: {error}")))?,))
+        Ok((serde_json::to_string(&self.0)
+            .map_err(|error| PyShardmillError::option(&format!("split: {error}")))?,))
     }
 
     /// Index of its segment of the plan, in a job that has a journal.

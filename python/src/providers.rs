@@ -17,11 +17,15 @@ pub(crate) struct PyProvider {
 
 impl PyProvider {
     pub(crate) fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Ok(Self { identity: object.getattr("identity")?.extract()?, object: object.clone().unbind() })
+        Ok(Self {
+            identity: object.getattr("identity")?.extract()?,
+            object: object.clone().unbind(),
+        })
     }
 
     fn called<T>(&self, call: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>) -> io::Result<T> {
-        let called = Python::try_attach(|py| call(self.object.bind(py)).map_err(|error| raised(py, &error)));
+        let called =
+            Python::try_attach(|py| call(self.object.bind(py)).map_err(|error| raised(py, &error)));
         called.unwrap_or_else(|| Err(io::Error::other("the interpreter is ending")))
     }
 }
@@ -48,11 +52,16 @@ impl CredentialSource for PyProvider {
     }
 
     fn fetch(&self) -> io::Result<Credentials> {
-        let (keys, ends): (_, Option<f64>) = self.called(|object| object.call_method0("fetch")?.extract())?;
+        let (keys, ends): (_, Option<f64>) =
+            self.called(|object| object.call_method0("fetch")?.extract())?;
         let keys: std::collections::BTreeMap<String, String> = keys;
         keys.values().for_each(|key| shardmill_storage::hide(key));
-        let since = ends.map(|ends| Duration::try_from_secs_f64(ends.max(0.0)).unwrap_or(Duration::MAX));
-        Ok(Credentials { keys, expires: since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)) })
+        let since =
+            ends.map(|ends| Duration::try_from_secs_f64(ends.max(0.0)).unwrap_or(Duration::MAX));
+        Ok(Credentials {
+            keys,
+            expires: since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)),
+        })
     }
 }
 
@@ -68,12 +77,14 @@ impl FsspecFiles for PyProvider {
     }
 
     fn info(&self, path: &str) -> io::Result<Option<FsspecFile>> {
-        let found: Option<File> = self.called(|object| object.call_method1("info", (path,))?.extract())?;
+        let found: Option<File> =
+            self.called(|object| object.call_method1("info", (path,))?.extract())?;
         Ok(found.map(file))
     }
 
     fn find(&self, path: &str) -> io::Result<Vec<FsspecFile>> {
-        let found: Vec<File> = self.called(|object| object.call_method1("find", (path,))?.extract())?;
+        let found: Vec<File> =
+            self.called(|object| object.call_method1("find", (path,))?.extract())?;
         Ok(found.into_iter().map(file).collect())
     }
 

@@ -11,7 +11,9 @@ use pyo3::types::PyDict;
 use pyo3_arrow::{PyChunkedArray, PySchema};
 use shardmill_load::Format;
 use shardmill_plan::InputFile;
-use shardmill_resume::index::{BuildProgress, INDEX_VERSION, IdIndex, IndexBuilder, IndexOptions, IndexSource, contains_on};
+use shardmill_resume::index::{
+    BuildProgress, INDEX_VERSION, IdIndex, IndexBuilder, IndexOptions, IndexSource, contains_on,
+};
 use shardmill_resume::keys::IdSchema;
 use shardmill_resume::{DoneIds, Error, FooterCheck};
 use shardmill_storage::RealNames;
@@ -65,7 +67,8 @@ impl PyIdIndex {
         let source = IndexSource { paths, format, columns };
         let progress = Arc::clone(&progress.0);
         let index = interruptible(py, move |cancel| {
-            let options = IndexOptions { memory_bytes, threads: threads.max(1), cancel: cancel.clone() };
+            let options =
+                IndexOptions { memory_bytes, threads: threads.max(1), cancel: cancel.clone() };
             IdIndex::build(&source, &path, options, &progress).map_err(PyShardmillError::from)
         })?;
         Ok(Self(Arc::new(index)))
@@ -76,9 +79,16 @@ impl PyIdIndex {
     }
 
     /// One array per column, of one or several chunks.
-    fn contains(&self, py: Python<'_>, ids: Vec<ArrowArrays>, threads: usize) -> PyResult<PyChunkedArray> {
+    fn contains(
+        &self,
+        py: Python<'_>,
+        ids: Vec<ArrowArrays>,
+        threads: usize,
+    ) -> PyResult<PyChunkedArray> {
         let columns = ids.into_iter().map(chunks).collect::<PyResult<Vec<_>>>()?;
-        let found = py.detach(|| contains(&self.0, &columns, threads)).map_err(|error| PyShardmillError::from(error.in_file(self.0.path())))?;
+        let found = py
+            .detach(|| contains(&self.0, &columns, threads))
+            .map_err(|error| PyShardmillError::from(error.in_file(self.0.path())))?;
         Ok(PyChunkedArray::from_array_refs(found)?)
     }
 
@@ -128,8 +138,14 @@ impl PyIdIndex {
 }
 
 /// Looks up columns whose chunks may end at different rows.
-fn contains(index: &Arc<IdIndex>, columns: &[Vec<ArrayRef>], threads: usize) -> Result<Vec<ArrayRef>, Error> {
-    let answer = |ids: &[ArrayRef]| -> Result<ArrayRef, Error> { Ok(Arc::new(BooleanArray::new(contains_on(index, ids, threads)?, None))) };
+fn contains(
+    index: &Arc<IdIndex>,
+    columns: &[Vec<ArrayRef>],
+    threads: usize,
+) -> Result<Vec<ArrayRef>, Error> {
+    let answer = |ids: &[ArrayRef]| -> Result<ArrayRef, Error> {
+        Ok(Arc::new(BooleanArray::new(contains_on(index, ids, threads)?, None)))
+    };
     if let [only] = columns {
         return only.iter().map(|chunk| answer(std::slice::from_ref(chunk))).collect();
     }
@@ -142,7 +158,9 @@ fn contains(index: &Arc<IdIndex>, columns: &[Vec<ArrayRef>], threads: usize) -> 
 
 fn chunks(arrays: ArrowArrays) -> PyResult<Vec<ArrayRef>> {
     let empty = arrow_array::new_empty_array(arrays.field().data_type());
-    let chunks = arrays.collect::<Result<Vec<_>, _>>().map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let chunks = arrays
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| PyValueError::new_err(error.to_string()))?;
     Ok(if chunks.is_empty() { vec![empty] } else { chunks })
 }
 
@@ -160,7 +178,8 @@ impl PyIndexBuilder {
     #[new]
     #[pyo3(signature = (path, columns, *, memory_bytes, threads))]
     fn new(path: String, columns: Vec<String>, memory_bytes: u64, threads: usize) -> Self {
-        let options = IndexOptions { memory_bytes, threads: threads.max(1), ..IndexOptions::default() };
+        let options =
+            IndexOptions { memory_bytes, threads: threads.max(1), ..IndexOptions::default() };
         Self { path, columns, options, builder: Mutex::new(None) }
     }
 
@@ -180,9 +199,13 @@ impl PyIndexBuilder {
     fn finish(&self, py: Python<'_>) -> PyResult<PyIdIndex> {
         let builder = self.builder.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(builder) = builder else {
-            return Err(PyShardmillError::option("no ids were given, so their type is not known").into());
+            return Err(
+                PyShardmillError::option("no ids were given, so their type is not known").into()
+            );
         };
-        let index = interruptible(py, move |cancel| builder.finish(cancel).map_err(PyShardmillError::from))?;
+        let index = interruptible(py, move |cancel| {
+            builder.finish(cancel).map_err(PyShardmillError::from)
+        })?;
         Ok(PyIdIndex(Arc::new(index)))
     }
 }
@@ -193,7 +216,11 @@ impl PyIndexBuilder {
         if let Some(builder) = builder.as_ref() {
             return Ok(Arc::clone(builder));
         }
-        let made = Arc::new(IndexBuilder::new(&self.path, IdSchema::of(schema, &self.columns)?, self.options.clone())?);
+        let made = Arc::new(IndexBuilder::new(
+            &self.path,
+            IdSchema::of(schema, &self.columns)?,
+            self.options.clone(),
+        )?);
         Ok(Arc::clone(builder.insert(made)))
     }
 
@@ -208,7 +235,11 @@ impl PyIndexBuilder {
 /// The data files at and below paths, with canonical name, size and modification time.
 #[pyfunction]
 #[pyo3(signature = (paths, *, format))]
-fn versions_of(py: Python<'_>, paths: Vec<String>, format: Option<&str>) -> PyResult<Vec<(String, u64, i64)>> {
+fn versions_of(
+    py: Python<'_>,
+    paths: Vec<String>,
+    format: Option<&str>,
+) -> PyResult<Vec<(String, u64, i64)>> {
     let format = format.map(Format::parse).transpose().map_err(PyShardmillError::from)?;
     let source = IndexSource { paths, format, columns: Vec::new() };
     answered(py, || {
@@ -223,10 +254,17 @@ fn versions_of(py: Python<'_>, paths: Vec<String>, format: Option<&str>) -> PyRe
 
 /// The id types of files by their footers; files without an id pass.
 #[pyfunction]
-fn id_types(py: Python<'_>, paths: Vec<String>, columns: Vec<String>, threads: usize) -> PyResult<Option<Plain<IdSchema>>> {
+fn id_types(
+    py: Python<'_>,
+    paths: Vec<String>,
+    columns: Vec<String>,
+    threads: usize,
+) -> PyResult<Option<Plain<IdSchema>>> {
     let check = FooterCheck { columns: columns.clone(), allows_nulls: true };
     let source = IndexSource { paths, format: None, columns };
-    let found = interruptible(py, move |cancel| check.of_files(&source, threads, cancel).map_err(PyShardmillError::from))?;
+    let found = interruptible(py, move |cancel| {
+        check.of_files(&source, threads, cancel).map_err(PyShardmillError::from)
+    })?;
     Ok(found.map(|(types, _place)| Plain(types)))
 }
 

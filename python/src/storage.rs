@@ -130,7 +130,12 @@ fn remove(py: Python<'_>, path: &str) -> PyResult<()> {
 
 /// Replaces an object whose content is known; false if it has another content.
 #[pyfunction]
-fn replace_object(py: Python<'_>, path: &str, known: Option<&[u8]>, content: &[u8]) -> PyResult<bool> {
+fn replace_object(
+    py: Python<'_>,
+    path: &str,
+    known: Option<&[u8]>,
+    content: &[u8],
+) -> PyResult<bool> {
     Ok(listening(py, || RemoteDisk::default().replace(path, known, content))??)
 }
 
@@ -140,7 +145,8 @@ fn names(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
     Ok(listening(py, || RemoteDisk::default().list(path))??)
 }
 
-/// The objects directly below a path of a store, each with its name, its size and the mark of its version.
+/// The objects directly below a path of a store, each with its name, its size
+/// and the mark of its version.
 #[pyfunction]
 fn versions(py: Python<'_>, path: &str) -> PyResult<Vec<(String, u64, String)>> {
     Ok(listening(py, || RemoteDisk::default().versions(path))??)
@@ -152,12 +158,21 @@ fn size(py: Python<'_>, path: &str) -> PyResult<Option<u64>> {
     Ok(listening(py, || AnyDisk::default().size(path))??)
 }
 
-/// Path, bytes on disk, size of the whole object and seconds since 1970 of the last use, most recent first.
+/// Path, bytes on disk, size of the whole object and seconds since 1970 of the last use, most
+/// recent first.
 #[pyfunction]
-fn cache_entries(py: Python<'_>, directory: &str) -> PyShardmillResult<Vec<(String, u64, u64, f64)>> {
+fn cache_entries(
+    py: Python<'_>,
+    directory: &str,
+) -> PyShardmillResult<Vec<(String, u64, u64, f64)>> {
     let entries = py.detach(|| shardmill_storage::cache_entries(directory))?;
-    let used = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
-    Ok(entries.into_iter().map(|entry| (entry.path, entry.bytes, entry.size, used(entry.used))).collect())
+    let used = |time: SystemTime| {
+        time.duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+    };
+    Ok(entries
+        .into_iter()
+        .map(|entry| (entry.path, entry.bytes, entry.size, used(entry.used)))
+        .collect())
 }
 
 /// Empties a cache directory, and returns the number of bytes removed.

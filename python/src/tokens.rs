@@ -26,7 +26,11 @@ pub(crate) struct PyTokenizer {
 }
 
 impl PyTokenizer {
-    fn make(py: Python<'_>, read: impl FnOnce() -> PyShardmillResult<Sources> + Send, options: &Options) -> PyShardmillResult<Self> {
+    fn make(
+        py: Python<'_>,
+        read: impl FnOnce() -> PyShardmillResult<Sources> + Send,
+        options: &Options,
+    ) -> PyShardmillResult<Self> {
         py.detach(|| {
             let sources = read()?;
             let tokenizer = Arc::new(Tokenizer::new(&sources, options)?);
@@ -49,7 +53,12 @@ impl PyTokenizer {
     /// Of a file or a directory.
     #[staticmethod]
     #[pyo3(signature = (path, pattern=None, special_tokens=None))]
-    fn open(py: Python<'_>, path: &str, pattern: Option<String>, special_tokens: Option<BTreeMap<String, u32>>) -> PyShardmillResult<Self> {
+    fn open(
+        py: Python<'_>,
+        path: &str,
+        pattern: Option<String>,
+        special_tokens: Option<BTreeMap<String, u32>>,
+    ) -> PyShardmillResult<Self> {
         Self::make(py, || read(path), &Options { pattern, special_tokens })
     }
 
@@ -73,11 +82,21 @@ impl PyTokenizer {
 
     /// The files that the tokenizer was made from.
     fn files<'py>(&self, py: Python<'py>) -> Files<'py> {
-        let files = self.sources.files().iter().map(|(name, bytes)| (name.clone(), PyBytes::new(py, bytes)));
+        let files = self
+            .sources
+            .files()
+            .iter()
+            .map(|(name, bytes)| (name.clone(), PyBytes::new(py, bytes)));
         (self.sources.path().to_owned(), self.sources.is_directory(), files.collect())
     }
 
-    fn encode<'py>(&self, py: Python<'py>, text: PyBackedStr, special_in_text: &str, threads: usize) -> PyResult<Bound<'py, PyList>> {
+    fn encode<'py>(
+        &self,
+        py: Python<'py>,
+        text: PyBackedStr,
+        special_in_text: &str,
+        threads: usize,
+    ) -> PyResult<Bound<'py, PyList>> {
         let special = self.special(special_in_text)?;
         let tokenizer = Arc::clone(&self.tokenizer);
         let ids = stoppable(py, text.len(), move |is_stopped| {
@@ -88,11 +107,19 @@ impl PyTokenizer {
         list_of(py, &ids)
     }
 
-    fn encode_batch<'py>(&self, py: Python<'py>, texts: Vec<PyBackedStr>, special_in_text: &str, threads: usize) -> PyResult<Bound<'py, PyList>> {
+    fn encode_batch<'py>(
+        &self,
+        py: Python<'py>,
+        texts: Vec<PyBackedStr>,
+        special_in_text: &str,
+        threads: usize,
+    ) -> PyResult<Bound<'py, PyList>> {
         let special = self.special(special_in_text)?;
         let tokenizer = Arc::clone(&self.tokenizer);
         let bytes = texts.iter().map(|text| text.len()).sum();
-        let encoded = stoppable(py, bytes, move |is_stopped| Ok(tokenizer.encode_batch(&texts, special, threads, is_stopped)?))?;
+        let encoded = stoppable(py, bytes, move |is_stopped| {
+            Ok(tokenizer.encode_batch(&texts, special, threads, is_stopped)?)
+        })?;
         let lists = PyList::empty(py);
         let mut unchecked = 0;
         for ids in encoded {
@@ -184,7 +211,8 @@ impl PyTokenizer {
     }
 }
 
-/// Runs `work` on texts with this many bytes in total. With long texts, Ctrl-C takes effect immediately, and the work ends on its own soon after.
+/// Runs `work` on texts with this many bytes in total. With long texts, Ctrl-C takes effect
+/// immediately, and the work ends on its own soon after.
 fn stoppable<T: Send + 'static>(
     py: Python<'_>,
     bytes: usize,
@@ -213,7 +241,8 @@ pub(crate) fn parse_special(name: &str) -> PyShardmillResult<SpecialInText> {
         "id" => Ok(SpecialInText::Id),
         "raise" => Ok(SpecialInText::Error),
         other => {
-            let message = format!("special_in_text is \"text\", \"id\" or \"raise\", not {}", quoted(other));
+            let message =
+                format!("special_in_text is \"text\", \"id\" or \"raise\", not {}", quoted(other));
             Err(PyShardmillError::option(&message))
         }
     }
@@ -231,7 +260,8 @@ fn read(path: &str) -> PyShardmillResult<Sources> {
     let root = format!("{}/", path.trim_end_matches('/'));
     let names: Vec<&str> = found.iter().filter_map(|file| file.strip_prefix(&root)).collect();
     let wanted = Sources::wanted(path, &names)?;
-    let files = wanted.into_iter().map(|name| Ok((name.to_owned(), contents(&format!("{root}{name}"))?)));
+    let files =
+        wanted.into_iter().map(|name| Ok((name.to_owned(), contents(&format!("{root}{name}"))?)));
     Ok(Sources::directory(path, files.collect::<PyShardmillResult<_>>()?))
 }
 
@@ -248,19 +278,31 @@ fn contents(path: &str) -> PyShardmillResult<Vec<u8>> {
 #[pyfunction]
 #[pyo3(signature = (tokenizer, texts, *, threads))]
 #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-fn count_all(py: Python<'_>, tokenizer: &PyTokenizer, texts: Vec<PyBackedStr>, threads: usize) -> PyShardmillResult<usize> {
+fn count_all(
+    py: Python<'_>,
+    tokenizer: &PyTokenizer,
+    texts: Vec<PyBackedStr>,
+    threads: usize,
+) -> PyShardmillResult<usize> {
     let share = texts.len().div_ceil(threads.max(1)).max(1);
     let count = |texts: &[PyBackedStr]| {
         let mut ids = Vec::new();
         texts.iter().try_fold(0, |total, text| {
             ids.clear();
-            tokenizer.tokenizer.encode_into(text, SpecialInText::Text, &mut ids).map(|_spelled| total + ids.len())
+            tokenizer
+                .tokenizer
+                .encode_into(text, SpecialInText::Text, &mut ids)
+                .map(|_spelled| total + ids.len())
         })
     };
     let total = py.detach(|| {
         std::thread::scope(|scope| {
-            let workers: Vec<_> = texts.chunks(share).map(|part| scope.spawn(|| count(part))).collect();
-            workers.into_iter().map(|worker| worker.join().unwrap_or(Ok(0))).sum::<shardmill_tokens::Result<usize>>()
+            let workers: Vec<_> =
+                texts.chunks(share).map(|part| scope.spawn(|| count(part))).collect();
+            workers
+                .into_iter()
+                .map(|worker| worker.join().unwrap_or(Ok(0)))
+                .sum::<shardmill_tokens::Result<usize>>()
         })
     })?;
     Ok(total)

@@ -31,15 +31,31 @@ pub(crate) fn stage_of(object: &Bound<'_, PyAny>, calls: Calls) -> PyResult<Stag
     let name: String = object.getattr("name")?.extract()?;
     let kind: String = object.getattr("kind")?.extract()?;
     if kind == "table" {
-        let needs_bytes = object.getattr_opt("needs_bytes")?.map_or(Ok(false), |flag| flag.extract())?;
-        let decodes_images = object.getattr_opt("decodes_images")?.map_or(Ok(false), |flag| flag.extract())?;
-        let batch_rows = object.getattr_opt("batch_size")?.map_or(Ok(None), |size| size.extract())?;
+        let needs_bytes =
+            object.getattr_opt("needs_bytes")?.map_or(Ok(false), |flag| flag.extract())?;
+        let decodes_images =
+            object.getattr_opt("decodes_images")?.map_or(Ok(false), |flag| flag.extract())?;
+        let batch_rows =
+            object.getattr_opt("batch_size")?.map_or(Ok(None), |size| size.extract())?;
         let map_rows = object.getattr_opt("map_rows")?.map(Bound::unbind);
         let map = object.getattr("map_table")?.unbind();
-        return Ok(Stage::Table(Arc::new(PyTableMap { name, calls, needs_bytes, decodes_images, batch_rows, map, map_rows })));
+        return Ok(Stage::Table(Arc::new(PyTableMap {
+            name,
+            calls,
+            needs_bytes,
+            decodes_images,
+            batch_rows,
+            map,
+            map_rows,
+        })));
     }
     let drops_invalid_rows = object.getattr("drop_invalid_rows")?.extract()?;
-    Ok(Stage::Images(Arc::new(PyImageJudge { name, calls, drops_invalid_rows, keep: object.getattr("keep_images")?.unbind() })))
+    Ok(Stage::Images(Arc::new(PyImageJudge {
+        name,
+        calls,
+        drops_invalid_rows,
+        keep: object.getattr("keep_images")?.unbind(),
+    })))
 }
 
 struct PyImageJudge {
@@ -58,12 +74,18 @@ impl ImageJudge for PyImageJudge {
         self.drops_invalid_rows
     }
 
-    fn judge(&self, images: &[JudgedImage], texts: &[Vec<String>]) -> Result<Vec<Verdict>, StageFailure> {
+    fn judge(
+        &self,
+        images: &[JudgedImage],
+        texts: &[Vec<String>],
+    ) -> Result<Vec<Verdict>, StageFailure> {
         let call = |py: Python<'_>| -> PyResult<Vec<bool>> {
             let _entered = self.calls.enter(py)?;
-            let bodies = PyList::new(py, images.iter().map(|image| PyBytes::new(py, &image.bytes)))?;
+            let bodies =
+                PyList::new(py, images.iter().map(|image| PyBytes::new(py, &image.bytes)))?;
             // The images of a document share one list, to avoid a copy per image.
-            let documents = texts.iter().map(|lines| PyList::new(py, lines)).collect::<PyResult<Vec<_>>>()?;
+            let documents =
+                texts.iter().map(|lines| PyList::new(py, lines)).collect::<PyResult<Vec<_>>>()?;
             let texts = PyList::new(py, images.iter().map(|image| documents.get(image.document)))?;
             self.keep.call1(py, (bodies, texts))?.extract(py)
         };
@@ -79,7 +101,8 @@ struct PyTableMap {
     decodes_images: bool,
     batch_rows: Option<usize>,
     map: Py<PyAny>,
-    /// Makes all calls for a piece of a table, so that the piece crosses the language boundary once.
+    /// Makes all calls for a piece of a table, so that the piece crosses
+    /// the language boundary once.
     map_rows: Option<Py<PyAny>>,
 }
 
@@ -112,7 +135,12 @@ impl TableMap for PyTableMap {
         let Some(map_rows) = &self.map_rows else { return Ok(vec![self.map(rows)?]) };
         let call = |py: Python<'_>| -> PyResult<Vec<RecordBatch>> {
             let _entered = self.calls.enter(py)?;
-            map_rows.bind(py).call1((PyRecordBatch::new(rows),))?.try_iter()?.map(|result| Ok(result?.extract::<ArrowBatch>()?.0)).collect()
+            map_rows
+                .bind(py)
+                .call1((PyRecordBatch::new(rows),))?
+                .try_iter()?
+                .map(|result| Ok(result?.extract::<ArrowBatch>()?.0))
+                .collect()
         };
         Python::attach(call).map_err(raised)
     }

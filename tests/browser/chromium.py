@@ -18,7 +18,9 @@ def browser_path():
     """Of the browser; skips the test where there is none, with the way to get it."""
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None or shutil.which("chromedriver") is None:
-        pytest.skip("no Chromium with its chromedriver here; `make browser` installs them from Debian")
+        pytest.skip(
+            "no Chromium with its chromedriver here; `make browser` installs them from Debian"
+        )
     return found
 
 
@@ -30,7 +32,9 @@ def chromium():
 
     options = webdriver.ChromeOptions()
     options.binary_location = browser_path()
-    with tempfile.TemporaryDirectory(prefix="shardmill-chromium-", ignore_cleanup_errors=True) as profile:
+    with tempfile.TemporaryDirectory(
+        prefix="shardmill-chromium-", ignore_cleanup_errors=True
+    ) as profile:
         for argument in (
             "--headless=new",
             "--disable-gpu",
@@ -71,7 +75,9 @@ class Window:
 
     def settle(self):
         """Waits until nothing is loading."""
-        self.until("return document.getElementById('content')?.getAttribute('aria-busy') === 'false'")
+        self.until(
+            "return document.getElementById('content')?.getAttribute('aria-busy') === 'false'"
+        )
 
     def until(self, script):
         """Waits until a script gives something true."""
@@ -112,6 +118,12 @@ class Window:
 
     def requested(self):
         """Addresses that were asked for since the last time."""
-        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        sent = [message["params"] for message in messages if message["method"] == "Network.requestWillBeSent"]
+        messages = [
+            json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")
+        ]
+        sent = [
+            message["params"]
+            for message in messages
+            if message["method"] == "Network.requestWillBeSent"
+        ]
         return [parameters["request"]["url"] for parameters in sent]

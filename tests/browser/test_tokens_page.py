@@ -1,4 +1,7 @@
-"""Tokens and packs of `shardmill view` in a real browser. With SHARDMILL_SCREENSHOTS=DIRECTORY the pictures of the guide are written there."""
+"""Tokens and packs of `shardmill view` in a real browser.
+
+With SHARDMILL_SCREENSHOTS=DIRECTORY the pictures of the guide are written there.
+"""
 
 import os
 import sys
@@ -14,7 +17,10 @@ sys.path.append(str(Path(__file__).parents[1] / "python"))
 from byte_tokenizer import END, TEMPLATE, write_tokenizer
 from view_client import serving
 
-ATTACK = "<script>window.taken = 1</script><img src=x onerror='window.taken = 2'>\"'><svg onload=window.taken=3>"
+ATTACK = (
+    "<script>window.taken = 1</script><img src=x onerror='window.taken = 2'>"
+    "\"'><svg onload=window.taken=3>"
+)
 TEXTS = [
     "Shards are read in order,\n\tone after the other.  Two spaces.",
     "日本 and 🙂 are several tokens each.",
@@ -22,13 +28,18 @@ TEXTS = [
     "z" * 5_000,
     *[f"Document {number} is packed with its neighbors." for number in range(20)],
 ]
-WORDS = """Shards are read in order one after the other Two spaces and several tokens each Document is packed with its neighbors user assistant What
-It Packs hold"""
+WORDS = """Shards are read in order one after the other Two spaces and several tokens each Document
+is packed with its neighbors user assistant What It Packs hold"""
 
 
 def merges():
-    """Pairs that make the words letter by letter, also after a space. The long words come first, so that no other pair breaks them."""
-    words = sorted({word for plain in WORDS.split() for word in (plain, f" {plain}")}, key=len, reverse=True)
+    """Pairs that make the words letter by letter, also after a space.
+
+    The long words come first, so that no other pair breaks them.
+    """
+    words = sorted(
+        {word for plain in WORDS.split() for word in (plain, f" {plain}")}, key=len, reverse=True
+    )
     made = {
         (word[: end - 1].encode(), word[end - 1 : end].encode()): None
         for word in words
@@ -39,7 +50,9 @@ def merges():
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
-    return write_tokenizer(tmp_path_factory.mktemp("tokens") / "model", merges=merges(), template=TEMPLATE)
+    return write_tokenizer(
+        tmp_path_factory.mktemp("tokens") / "model", merges=merges(), template=TEMPLATE
+    )
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +71,9 @@ def own_directory(tmp_path, monkeypatch):
 def window(driver, tmp_path, tokenizer):
     pq.write_table(pa.table({"text": TEXTS}), tmp_path / "texts.parquet")
     tokenize = sm.Tokenize("text", tokenizer=tokenizer, eos=True)
-    with serving("texts.parquet", tokenize=tokenize, packing=sm.Packing("tokens", length=256)) as client:
+    with serving(
+        "texts.parquet", tokenize=tokenize, packing=sm.Packing("tokens", length=256)
+    ) as client:
         yield Window(driver, client.server.address)
 
 
@@ -83,23 +98,37 @@ def test_tokens_are_boxes_whose_tooltips_have_the_ids(window, tokenizer):
     assert text_of(window, 0) == TEXTS[0] + END
     spans = window.find("[data-row='0'] .tokens > span")
     ids = [*tokenizer.encode(TEXTS[0]), tokenizer.token_id(END)]
-    assert [span.get_attribute("title").split()[1].rstrip(",") for span in spans] == [str(number) for number in ids]
+    assert [span.get_attribute("title").split()[1].rstrip(",") for span in spans] == [
+        str(number) for number in ids
+    ]
     colors = [span.value_of_css_property("background-color") for span in spans[:4]]
     assert colors[0] == colors[2] != colors[1] == colors[3]
     assert spans[-1].get_attribute("class") == "special"
     # White space is marked, and a line break breaks the line.
     assert (
-        window.run("return getComputedStyle(document.querySelector('main .card .newline'), '::before').content")
+        window.run(
+            "return getComputedStyle("
+            "document.querySelector('main .card .newline'), '::before').content"
+        )
         == '"↵"'
     )
-    assert "radial-gradient" in window.find("main .card .space")[0].value_of_css_property("background-image")
+    assert "radial-gradient" in window.find("main .card .space")[0].value_of_css_property(
+        "background-image"
+    )
     tops = window.run(
-        "return [...document.querySelectorAll('[data-row=\"0\"] .tokens > span')].map((span) => span.getBoundingClientRect().top)"
+        "return [...document.querySelectorAll('[data-row=\"0\"] .tokens > span')]"
+        ".map((span) => span.getBoundingClientRect().top)"
     )
     assert tops[0] < tops[-1]
-    assert [found.text for found in window.find("[data-row='1'] .byte")][:2] == ["<0xE6><0x97>", "<0xA5>"]
+    assert [found.text for found in window.find("[data-row='1'] .byte")][:2] == [
+        "<0xE6><0x97>",
+        "<0xA5>",
+    ]
     assert (
-        window.find("[data-row='1'] .byte")[0].find_element("xpath", "..").get_attribute("title").endswith("part of 日")
+        window.find("[data-row='1'] .byte")[0]
+        .find_element("xpath", "..")
+        .get_attribute("title")
+        .endswith("part of 日")
     )
 
 
@@ -126,15 +155,22 @@ def test_rest_of_a_row_whose_file_changed_is_refused_on_the_page(window, tmp_pat
     pq.write_table(pa.table({"text": ["new"]}), tmp_path / "texts.parquet")
     click(window, "[data-row='3'] [data-tokens]")
     window.until(
-        "return document.querySelector('[data-row=\"3\"] .note:last-child')?.textContent.includes('Reload the page')"
+        "return document.querySelector('[data-row=\"3\"] .note:last-child')"
+        "?.textContent.includes('Reload the page')"
     )
 
 
 def test_packs_show_their_documents_as_runs(window):
     window.open()
     assert window.text("h2").startswith("Pack 0")
-    assert [found.get_attribute("data-document") for found in window.find(".piece")][:3] == ["0", "1", "2"]
-    widths = [int(found.get_attribute("width")) for found in window.find("svg.pack rect:not(.track)")]
+    assert [found.get_attribute("data-document") for found in window.find(".piece")][:3] == [
+        "0",
+        "1",
+        "2",
+    ]
+    widths = [
+        int(found.get_attribute("width")) for found in window.find("svg.pack rect:not(.track)")
+    ]
     assert sum(widths) == 256
     fills = [found.value_of_css_property("fill") for found in window.find("svg.pack rect")]
     assert len(set(fills)) == len(fills)
@@ -153,9 +189,12 @@ def test_packs_show_their_documents_as_runs(window):
 
 def test_labels_are_coloured_and_other_tokens_are_pale(driver, tmp_path, tokenizer):
     chats = [
-        [{"role": "user", "content": f"What is {number} + {number}?"}, {"role": "assistant", "content": f"It is {2 * number}."}]
+        [
+            {"role": "user", "content": f"What is {number} + {number}?"},
+            {"role": "assistant", "content": f"It is {2 * number}."},
+        ]
         for number in range(8)
-    ]  # fmt: skip
+    ]
     pq.write_table(pa.table({"messages": chats}), tmp_path / "chats.parquet")
     tokenize = sm.Tokenize(messages="messages", tokenizer=tokenizer, labels="assistant")
     with serving("chats.parquet", tokenize=tokenize) as client:

@@ -1,4 +1,7 @@
-"""`shardmill view` in a real browser. With SHARDMILL_SCREENSHOTS=DIRECTORY the pictures of the guide are written there."""
+"""`shardmill view` in a real browser.
+
+With SHARDMILL_SCREENSHOTS=DIRECTORY the pictures of the guide are written there.
+"""
 
 import io
 import os
@@ -19,7 +22,10 @@ from view_client import serving
 
 ROWS = 240
 KINDS = ["JPEG", "PNG", "WEBP", "GIF", "TIFF"]
-ATTACK = "<script>window.taken = 1</script><img src=x onerror='window.taken = 2'>\"'><svg onload=window.taken=3>"
+ATTACK = (
+    "<script>window.taken = 1</script><img src=x onerror='window.taken = 2'>"
+    "\"'><svg onload=window.taken=3>"
+)
 SHAPES = {"circle": "ellipse", "square": "rectangle", "line": "line"}
 
 
@@ -30,7 +36,9 @@ def drawn(row, shape):
     for _ in range(5):
         left, top = chance.randrange(0, 190), chance.randrange(0, 100)
         box = [left, top, left + 45, top + 45]
-        getattr(pen, SHAPES[shape])(box, fill=tuple(chance.randrange(40, 220) for _ in range(3)), width=4)
+        getattr(pen, SHAPES[shape])(
+            box, fill=tuple(chance.randrange(40, 220) for _ in range(3)), width=4
+        )
     target = io.BytesIO()
     image.save(target, format=KINDS[row % len(KINDS)])
     return target.getvalue()
@@ -46,15 +54,27 @@ def pictures(tmp_path_factory):
     table = pa.table(
         {
             "key": [f"shape-{row:04d}" for row in range(ROWS)],
-            "image": [drawn(row, shape)[: 40 if row == 9 else None] for row, shape in enumerate(shapes)],
-            "caption": [ATTACK if row == 7 else f"Five times a {shape} on a light ground, drawn as number {row}." for row, shape in enumerate(shapes)],
+            "image": [
+                drawn(row, shape)[: 40 if row == 9 else None] for row, shape in enumerate(shapes)
+            ],
+            "caption": [
+                ATTACK
+                if row == 7
+                else f"Five times a {shape} on a light ground, drawn as number {row}."
+                for row, shape in enumerate(shapes)
+            ],
             "label": shapes,
             "score": [chance.gauss(0.5, 0.15) for _ in range(ROWS)],
-            "words": pa.array([None if row % 9 == 4 else 9 + row % 7 for row in range(ROWS)], pa.int32()),
-            "tokens": [[chance.randrange(50_000) for _ in range(8 + chance.randrange(30))] for _ in range(ROWS)],
+            "words": pa.array(
+                [None if row % 9 == 4 else 9 + row % 7 for row in range(ROWS)], pa.int32()
+            ),
+            "tokens": [
+                [chance.randrange(50_000) for _ in range(8 + chance.randrange(30))]
+                for _ in range(ROWS)
+            ],
             "made": [datetime(2026, 1, 1) + timedelta(hours=row) for row in range(ROWS)],
         }
-    )  # fmt: skip
+    )
     pq.write_table(table.slice(0, 150), directory / "a.parquet", row_group_size=50)
     pq.write_table(table.slice(150), directory / "b.parquet", row_group_size=50)
     return directory
@@ -69,7 +89,11 @@ def documents(tmp_path_factory):
 
     directory = tmp_path_factory.mktemp("documents")
     write_dataset(directory / "shards", shards=1)
-    Pipeline(source=WebDatasetSource(directory / "shards"), stages=[], sink=ParquetSink(directory / "curated")).run()
+    Pipeline(
+        source=WebDatasetSource(directory / "shards"),
+        stages=[],
+        sink=ParquetSink(directory / "curated"),
+    ).run()
     return directory / "curated"
 
 
@@ -92,7 +116,8 @@ def screenshot(window, name):
     if directory:
         # Those that are further down are not loaded until they are scrolled into view.
         window.until(
-            "return [...document.images].every((image) => image.complete || image.getBoundingClientRect().top > innerHeight)"
+            "return [...document.images].every((image) => "
+            "image.complete || image.getBoundingClientRect().top > innerHeight)"
         )
         window.driver.save_screenshot(str(Path(directory) / f"view-{name}.png"))
 
@@ -118,17 +143,23 @@ def test_pages_are_turned_by_keys_and_buttons(window):
     window.until("return document.querySelector('[data-row]')?.dataset.row === '200'")
 
 
-def test_pixels_of_four_epochs_are_displayed_and_a_form_shows_later_ones(driver, pictures, monkeypatch):
+def test_pixels_of_four_epochs_are_displayed_and_a_form_shows_later_ones(
+    driver, pictures, monkeypatch
+):
     monkeypatch.chdir(pictures.parent)
     images = sm.Images("image", size=96, fit=sm.RandomCrop(), flip=0.5)
     with serving(pictures.name, images=images, seed=7) as client:
         window = Window(driver, client.server.address)
         window.open()
         window.until("return document.images[3]?.naturalWidth === 96")
-        captions = "return [...document.querySelectorAll('[data-row=\"0\"] figcaption')].map((one) => one.textContent)"
+        captions = (
+            "return [...document.querySelectorAll('[data-row=\"0\"] figcaption')]"
+            ".map((one) => one.textContent)"
+        )
         # The caption of an image gets its size once it is loaded.
         window.until(
-            "return [...document.querySelectorAll('[data-row=\"0\"] figcaption')].every((one) => one.textContent.includes('×'))"
+            "return [...document.querySelectorAll('[data-row=\"0\"] figcaption')]"
+            ".every((one) => one.textContent.includes('×'))"
         )
         assert window.run(captions) == [f"96 × 96 · epoch {epoch}" for epoch in range(4)]
         screenshot(window, "pixels")
@@ -139,15 +170,22 @@ def test_pixels_of_four_epochs_are_displayed_and_a_form_shows_later_ones(driver,
 
 def test_images_are_displayed_beside_their_texts(window):
     window.open()
-    shown = "return [...document.querySelectorAll('[data-row] img')].filter((image) => image.naturalWidth > 0).length"
+    shown = (
+        "return [...document.querySelectorAll('[data-row] img')]"
+        ".filter((image) => image.naturalWidth > 0).length"
+    )
     window.run("for (const image of document.images) image.loading = 'eager'")
     # All but the broken one; the TIFFs were converted.
     window.until(f"{shown} === 19")
     window.until("return document.querySelector('[data-row=\"9\"] .unseen') !== null")
-    sizes = window.run("return [...document.images].map((image) => [image.naturalWidth, image.naturalHeight])")
+    sizes = window.run(
+        "return [...document.images].map((image) => [image.naturalWidth, image.naturalHeight])"
+    )
     assert sizes == [[240, 150]] * 19
     first = window.run(
-        "const at = (name) => document.querySelector(`[data-row='0'] ${name}`).getBoundingClientRect(); return [at('.text').left, at('img').left, at('.text').top, at('img').bottom]"
+        "const at = (name) => "
+        "document.querySelector(`[data-row='0'] ${name}`).getBoundingClientRect(); "
+        "return [at('.text').left, at('img').left, at('.text').top, at('img').bottom]"
     )
     assert first[0] < first[1] and first[2] < first[3]
     screenshot(window, "samples")
@@ -158,7 +196,10 @@ def test_script_in_the_data_is_text_and_does_not_run(window):
     assert ATTACK in window.text("[data-row='7']")
     assert window.run("return window.taken") is None
     assert window.find("main script, main svg") == []
-    blocked = "try { document.body.insertAdjacentHTML('beforeend', '<b>x</b>'); return 'made' } catch (error) { return error.name }"
+    blocked = (
+        "try { document.body.insertAdjacentHTML('beforeend', '<b>x</b>'); return 'made' } "
+        "catch (error) { return error.name }"
+    )
     assert window.run(blocked) == "TypeError"
     window.open("view=columns")
     assert window.run("return window.taken") is None
@@ -183,7 +224,9 @@ def test_filter_shows_what_it_keeps_beside_what_it_drops(window):
     kept = [row for row in range(ROWS) if row % 3 == 0 and row % 9 != 4 and 9 + row % 7 > 11]
     assert window.text("#kept").startswith(f"{len(kept)} of 240 rows kept")
     assert window.rows("[data-half=kept]") == kept[:10]
-    assert window.rows("[data-half=dropped]") == [row for row in range(ROWS) if row not in kept][:10]
+    assert (
+        window.rows("[data-half=dropped]") == [row for row in range(ROWS) if row not in kept][:10]
+    )
     screenshot(window, "filter")
     next(button for button in window.find("#verdict button") if button.text == "Kept").click()
     window.settle()
@@ -209,7 +252,11 @@ def test_columns_show_histograms_and_frequent_values(window):
     window.open("view=columns")
     assert window.text("#sample-note").startswith("Figures are of all 240 rows.")
     assert len(window.find(".column")) == 8
-    assert [found.text for found in window.find(".column .label")][:3] == ["circle", "square", "line"]
+    assert [found.text for found in window.find(".column .label")][:3] == [
+        "circle",
+        "square",
+        "line",
+    ]
     assert len(window.find(".histogram rect")) > 60
     assert "11 % null" in window.text("main")
     screenshot(window, "columns")
@@ -220,7 +267,11 @@ def test_table_shows_the_same_rows_densely(window):
     window.press("t")
     window.until("return document.querySelector('table') !== null")
     assert window.rows() == list(range(20))
-    assert [found.text.split("\n")[0] for found in window.find("thead th")][:3] == ["row", "key", "image"]
+    assert [found.text.split("\n")[0] for found in window.find("thead th")][:3] == [
+        "row",
+        "key",
+        "image",
+    ]
 
 
 def test_dark_is_as_readable_as_light(window):
@@ -249,7 +300,9 @@ def test_documents_show_images_beside_their_texts(driver, documents, monkeypatch
             assert len(starts) == 10 and starts[0] == 0
             screenshot(window, "documents")
             window.press("\ue014")
-            window.until(f"return Number(document.querySelector('[data-row]')?.dataset.row) > {starts[-1]}")
+            window.until(
+                f"return Number(document.querySelector('[data-row]')?.dataset.row) > {starts[-1]}"
+            )
             window.press("\ue012")
             window.until("return document.querySelector('[data-row]')?.dataset.row === '0'")
         finally:
@@ -264,8 +317,14 @@ def test_long_text_is_shown_whole_and_a_change_of_the_files_is_told(driver, tmp_
         window = Window(driver, client.server.address)
         window.open()
         window.find("[data-row='0'] .more")[0].click()
-        window.until(f"return document.querySelector('[data-row=\"0\"] .text').textContent.length === {len(text)}")
-        assert window.run("return document.querySelector('[data-row=\"0\"] .text').textContent") == text
+        window.until(
+            "return document.querySelector('[data-row=\"0\"] .text').textContent.length "
+            f"=== {len(text)}"
+        )
+        assert (
+            window.run("return document.querySelector('[data-row=\"0\"] .text').textContent")
+            == text
+        )
         pq.write_table(pa.table({"text": ["new"] * 40}), path)
         window.press("\ue014")
         window.until("return !document.getElementById('problem').hidden")
@@ -288,10 +347,15 @@ def test_nothing_is_fetched_from_elsewhere_and_the_console_is_silent(window):
     own = [url for url in asked if url.startswith(origin)]
     assert own and all(url.startswith(window.address) for url in own), own
     # The image that is broken on purpose is told there by the browser itself.
-    assert [entry for entry in window.driver.get_log("browser") if "data/image" not in entry["message"]] == []
+    assert [
+        entry for entry in window.driver.get_log("browser") if "data/image" not in entry["message"]
+    ] == []
 
 
 def test_page_of_another_origin_reads_nothing(window):
     window.driver.get("data:text/html,<title>elsewhere</title>")
-    script = "const done = arguments[1]; fetch(arguments[0]).then((answer) => done('read'), () => done('refused'))"
+    script = (
+        "const done = arguments[1]; "
+        "fetch(arguments[0]).then((answer) => done('read'), () => done('refused'))"
+    )
     assert window.driver.execute_async_script(script, f"{window.address}data/files") == "refused"

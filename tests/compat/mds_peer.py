@@ -1,4 +1,6 @@
-"""What MosaicML Streaming does, in a process with the interpreter of its own environment: writes data sets, merges them, reads them.
+"""What MosaicML Streaming does: writes data sets, merges them, reads them.
+
+It runs with the interpreter of its own environment.
 
 usage: mds_peer.py write DIRECTORY ROWS COMPRESSION HASHES SIZE_LIMIT
        mds_peer.py read DIRECTORY
@@ -70,7 +72,17 @@ SCALARS = {
     "array_of_one": np.array(3),
 }
 SCALAR_ENCODINGS = [
-    *("bytes", "str", "int", "json", "str_int", "str_float", "str_decimal", "ndarray", "ndarray:int16"),
+    *(
+        "bytes",
+        "str",
+        "int",
+        "json",
+        "str_int",
+        "str_float",
+        "str_decimal",
+        "ndarray",
+        "ndarray:int16",
+    ),
     *("uint8", "int16", "uint64", "float16", "float32", "float64"),
 ]
 
@@ -161,7 +173,10 @@ def plain(value):
 
 
 def read(directory: str) -> None:
-    """All rows as one JSON line each. Images stay bytes: what is compared is the shard, not a decoder of images."""
+    """All rows as one JSON line each.
+
+    Images stay bytes: what is compared is the shard, not a decoder of images.
+    """
     from streaming.base.format import reader_from_json
 
     index = json.loads(Path(directory, "index.json").read_text())
@@ -186,7 +201,10 @@ def merge(directory: str) -> None:
 
 
 def scalars(directory: str) -> None:
-    """Write two equal rows of each value to ``DIRECTORY/ENCODING-VALUE``, unless the writer refuses the value."""
+    """Write two equal rows of each value to ``DIRECTORY/ENCODING-VALUE``.
+
+    Skips a value that the writer refuses.
+    """
     from streaming import MDSWriter
 
     for encoding in SCALAR_ENCODINGS:

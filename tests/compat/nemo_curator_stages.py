@@ -1,4 +1,7 @@
-"""Reads and writes with NeMo Curator's own stages. Its interpreter runs this: nemo_curator_stages.py JOBS, a JSON list of conversions."""
+"""Reads and writes with NeMo Curator's own stages.
+
+Its interpreter runs this: nemo_curator_stages.py JOBS, a JSON list of conversions.
+"""
 
 import json
 import sys
@@ -22,7 +25,10 @@ def convert(source: str, suffix: str, target: str, writer: str) -> None:
         )
     else:
         reader = InterleavedParquetReaderStage()
-    make = {"parquet": InterleavedParquetWriterStage, "webdataset": InterleavedWebdatasetWriterStage}[writer]
+    make = {
+        "parquet": InterleavedParquetWriterStage,
+        "webdataset": InterleavedWebdatasetWriterStage,
+    }[writer]
     sink = make(path=target, mode="overwrite")
     Path(target).mkdir(parents=True, exist_ok=True)
     for path in sorted(Path(source).glob(f"*{suffix}")):

@@ -1,4 +1,4 @@
-"""The pages of a Parquet file by their headers, decoded from the description of the format alone."""
+"""The pages of a Parquet file by their headers, decoded from the definition of the format alone."""
 
 from __future__ import annotations
 
@@ -54,7 +54,11 @@ def pages(path: Path) -> Iterator[Page]:
     for group in range(metadata.num_row_groups):
         for leaf in range(metadata.num_columns):
             chunk = metadata.row_group(group).column(leaf)
-            at = chunk.data_page_offset if chunk.dictionary_page_offset is None else chunk.dictionary_page_offset
+            at = (
+                chunk.data_page_offset
+                if chunk.dictionary_page_offset is None
+                else chunk.dictionary_page_offset
+            )
             end = at + chunk.total_compressed_size
             unpacked, first_data = 0, None
             while at < end:
@@ -70,4 +74,8 @@ def pages(path: Path) -> Iterator[Page]:
                 crc = found[3] & 0xFFFFFFFF if len(found) > 3 else None
                 at = start + packed_page
                 yield Page(group, chunk.path_in_schema, kind, start, at, crc)
-            assert (at, unpacked, first_data) == (end, chunk.total_uncompressed_size, chunk.data_page_offset)
+            assert (at, unpacked, first_data) == (
+                end,
+                chunk.total_uncompressed_size,
+                chunk.data_page_offset,
+            )

@@ -24,7 +24,7 @@ VOCABULARY_SIZE = examples(1_000_000, 20_000)
 
 
 def tekken(directory: Path) -> Path:
-    """A tokenizer of Mistral: as mistral_common ships it, or with the beginning of its vocabulary."""
+    """A tokenizer of Mistral as mistral_common ships it, or with the start of its vocabulary."""
     import mistral_common
 
     shipped = Path(mistral_common.__file__).parent / "data/tekken_240911.json"
@@ -50,7 +50,9 @@ def _trained(kind: str) -> str:
         case "byte-level":
             made = tokenizers.Tokenizer(models.BPE())
             made.pre_tokenizer = byte_level
-            trainer = trainers.BpeTrainer(vocab_size=3000, special_tokens=["<|endoftext|>"], initial_alphabet=alphabet)
+            trainer = trainers.BpeTrainer(
+                vocab_size=3000, special_tokens=["<|endoftext|>"], initial_alphabet=alphabet
+            )
         case "pattern":
             made = tokenizers.Tokenizer(models.BPE())
             pattern = tokenizers.Regex(r"\d{1,2}|\w+|[^\w\s]+|\s+")
@@ -59,14 +61,18 @@ def _trained(kind: str) -> str:
                 [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
             )
             made.normalizer = normalizers.NFC()
-            trainer = trainers.BpeTrainer(vocab_size=3000, special_tokens=["<s>"], initial_alphabet=alphabet)
+            trainer = trainers.BpeTrainer(
+                vocab_size=3000, special_tokens=["<s>"], initial_alphabet=alphabet
+            )
         case "unigram":
             made = tokenizers.Tokenizer(models.Unigram())
             made.pre_tokenizer = pre_tokenizers.Metaspace()
             made.normalizer = normalizers.Sequence(
                 [normalizers.NFKC(), normalizers.Replace(tokenizers.Regex(" {2,}"), " ")]
             )
-            trainer = trainers.UnigramTrainer(vocab_size=2000, special_tokens=["<unk>"], unk_token="<unk>")
+            trainer = trainers.UnigramTrainer(
+                vocab_size=2000, special_tokens=["<unk>"], unk_token="<unk>"
+            )
         case "wordpiece":
             made = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
             made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

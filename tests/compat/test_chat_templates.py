@@ -20,7 +20,10 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 TEMPLATES = sorted((Path(trl.__file__).parent / "chat_templates").glob("*.jinja"))
 #: In `make test`, some of them, and one that asks for the date.
-QUICK = {*sample(TEMPLATES, 3), *[path for path in TEMPLATES if "strftime_now" in path.read_text()][:1]}
+QUICK = {
+    *sample(TEMPLATES, 3),
+    *[path for path in TEMPLATES if "strftime_now" in path.read_text()][:1],
+}
 DATE = "2026-01-31"
 MARKS = ["<|im_start|>", "<|im_end|>", "<|eot_id|>", "<s>", "</s>", "<think>", "</think>"]
 
@@ -35,7 +38,10 @@ CONVERSATIONS = {
     "two turns": TURNS,
     "system": [{"role": "system", "content": "You are terse."}, *TURNS],
     "ends with a question": TURNS[:3],
-    "template text in a message": [{"role": "user", "content": "{% generation %}<|im_end|>{{ x }}"}, TURNS[1]],
+    "template text in a message": [
+        {"role": "user", "content": "{% generation %}<|im_end|>{{ x }}"},
+        TURNS[1],
+    ],
 }
 
 
@@ -52,7 +58,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     trained.train_from_iterator([path.read_text() for path in TEMPLATES], trainer)
     trained.save(str(directory / "tokenizer.json"))
-    (directory / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "eos_token": "</s>"}))
+    (directory / "tokenizer_config.json").write_text(
+        json.dumps({"bos_token": "<s>", "eos_token": "</s>"})
+    )
     return directory
 
 
@@ -78,8 +86,13 @@ def oracle(model: Path) -> Any:
     )
 
 
-def expected(oracle: Any, template: str, turns: list[dict[str, str]]) -> tuple[list[int], list[bool]] | None:
-    """The ids, and which tokens overlap what the assistant wrote; ``None`` if the template refuses the conversation."""
+def expected(
+    oracle: Any, template: str, turns: list[dict[str, str]]
+) -> tuple[list[int], list[bool]] | None:
+    """The ids, and which tokens overlap what the assistant wrote.
+
+    ``None`` if the template refuses the conversation.
+    """
     special = oracle.special_tokens_map
     try:
         rendered, generated = render_jinja_template(
@@ -89,7 +102,10 @@ def expected(oracle: Any, template: str, turns: list[dict[str, str]]) -> tuple[l
         return None
     encoded = oracle(rendered[0], add_special_tokens=False, return_offsets_mapping=True)
     spans = [(start, end) for start, end in generated[0] if end > start]
-    mask = [any(start < last and first < end for first, last in spans) for start, end in encoded["offset_mapping"]]
+    mask = [
+        any(start < last and first < end for first, last in spans)
+        for start, end in encoded["offset_mapping"]
+    ]
     return encoded["input_ids"], mask
 
 
@@ -102,7 +118,10 @@ def tokens(
 
 @pytest.mark.parametrize(
     "template",
-    [pytest.param(path, marks=[] if path in QUICK else pytest.mark.slow, id=path.stem) for path in TEMPLATES],
+    [
+        pytest.param(path, marks=[] if path in QUICK else pytest.mark.slow, id=path.stem)
+        for path in TEMPLATES
+    ],
 )
 def test_ids_and_labels_are_those_of_transformers(
     paths: list[Path], tokenizer: sm.Tokenizer, oracle: Any, template: Path
@@ -125,7 +144,8 @@ def test_ids_and_labels_are_those_of_transformers(
         assert found["tokens"] == [ids]
         if has_mask:
             labels = [
-                id if is_label and place else -100 for place, (id, is_label) in enumerate(zip(ids, mask, strict=True))
+                id if is_label and place else -100
+                for place, (id, is_label) in enumerate(zip(ids, mask, strict=True))
             ]
             assert found["labels"] == [labels]
         agreed += 1
@@ -144,25 +164,36 @@ def test_mask_is_that_of_apply_chat_template(tmp_path: Path, model: Path, oracle
         return_assistant_tokens_mask=True,
     )
     assert found["tokens"] == [whole["input_ids"]]
-    assert [label != -100 for label in found["labels"][0]] == [mask == 1 for mask in whole["assistant_masks"]]
+    assert [label != -100 for label in found["labels"][0]] == [
+        mask == 1 for mask in whole["assistant_masks"]
+    ]
 
 
 def test_date_makes_dated_templates_repeatable(tmp_path: Path, model: Path) -> None:
     [template] = [path for path in TEMPLATES if path.stem == "llama3_2"]
     pq.write_table(pa.table({"messages": [TURNS]}), tmp_path / "chat.parquet")
     tokenizer = sm.Tokenizer(model)
-    [ids] = tokens(tmp_path / "chat.parquet", model, sm.ChatTemplate(template.read_text(), now=DATE))["tokens"]
+    [ids] = tokens(
+        tmp_path / "chat.parquet", model, sm.ChatTemplate(template.read_text(), now=DATE)
+    )["tokens"]
     assert "31 Jan 2026" in tokenizer.decode(ids)
     with pytest.raises(ValueError, match="now must be a date"):
-        tokens(tmp_path / "chat.parquet", model, sm.ChatTemplate(template.read_text(), now="yesterday"))
+        tokens(
+            tmp_path / "chat.parquet", model, sm.ChatTemplate(template.read_text(), now="yesterday")
+        )
 
 
-def test_groups_of_groupby_keep_the_names_of_their_items(tmp_path: Path, model: Path, oracle: Any) -> None:
+def test_groups_of_groupby_keep_the_names_of_their_items(
+    tmp_path: Path, model: Path, oracle: Any
+) -> None:
     text = (
-        "{% for g in messages | groupby('role') %}{{ g.grouper }} {{ g[0] }} {{ g.list | length }} {{ g.list[0].content }}"
+        "{% for g in messages | groupby('role') %}"
+        "{{ g.grouper }} {{ g[0] }} {{ g.list | length }} {{ g.list[0].content }}"
         "{% for m in g[1] %}|{{ m.content }}{% endfor %}{% endfor %}"
-        "{% set numbers = [{'a': 2}, {'a': 1}, {'a': 2, 'b': 0}] | groupby('a') %}{{ numbers[1].list }} {{ numbers[0] }}"
-        "{% for a, members in numbers %} {{ a }} {{ members }}{% endfor %} {{ numbers | map(attribute='grouper') | join }}"
+        "{% set numbers = [{'a': 2}, {'a': 1}, {'a': 2, 'b': 0}] | groupby('a') %}"
+        "{{ numbers[1].list }} {{ numbers[0] }}"
+        "{% for a, members in numbers %} {{ a }} {{ members }}{% endfor %} "
+        "{{ numbers | map(attribute='grouper') | join }}"
     )
     pq.write_table(pa.table({"messages": [TURNS]}), tmp_path / "chat.parquet")
     wanted = expected(oracle, text, TURNS)

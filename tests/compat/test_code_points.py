@@ -1,4 +1,7 @@
-"""Every code point that Unicode 14 has, in three places of a text: the ids of the original libraries, but for pinned exceptions."""
+"""Every code point that Unicode 14 has, in three places of a text.
+
+The ids are those of the original libraries, but for pinned exceptions.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,9 @@ pytestmark = pytest.mark.skipif(
 NFKC = "a7f2-a7f4 107a5 1f16c 1fbf0-1fbf9"
 #: Characters, most of them punctuation, that are newer than the tables of tokenizers.
 BERT = """
-61d 9fd a76 c77 c84 166d 1b7d-1b7e 2e43-2e4f 2e52-2e5d 10ead 10f55-10f59 10f86-10f89 111c9 1144b-1144f 1145a-1145b 1145d 11660-1166c 116b9 1183b
-11944-11946 119e2 11a3f-11a46 11a9a-11a9c 11a9e-11aa2 11c41-11c45 11c70-11c71 11ef7-11ef8 11fff 12ff1-12ff2 16e97-16e9a 16fe2 1e95e-1e95f
+61d 9fd a76 c77 c84 166d 1b7d-1b7e 2e43-2e4f 2e52-2e5d 10ead 10f55-10f59 10f86-10f89 111c9
+1144b-1144f 1145a-1145b 1145d 11660-1166c 116b9 1183b 11944-11946 119e2 11a3f-11a46 11a9a-11a9c
+11a9e-11aa2 11c41-11c45 11c70-11c71 11ef7-11ef8 11fff 12ff1-12ff2 16e97-16e9a 16fe2 1e95e-1e95f
 """
 
 
@@ -32,7 +36,9 @@ def listed(ranges: str) -> list[str]:
     """The code points of ranges in hexadecimal digits."""
     ends = (part.partition("-") for part in ranges.split())
     return list(
-        chain.from_iterable(map(chr, range(int(first, 16), int(last or first, 16) + 1)) for first, _, last in ends)
+        chain.from_iterable(
+            map(chr, range(int(first, 16), int(last or first, 16) + 1)) for first, _, last in ends
+        )
     )
 
 
@@ -43,7 +49,9 @@ def assigned() -> list[str]:
 
 
 def different(
-    tokenizer: sm.Tokenizer, oracle: Callable[[list[str]], Sequence[Sequence[int]]], exceptions: Sequence[str] = ()
+    tokenizer: sm.Tokenizer,
+    oracle: Callable[[list[str]], Sequence[Sequence[int]]],
+    exceptions: Sequence[str] = (),
 ) -> list[str]:
     """The code points around which the ids are not those of the oracle."""
     chosen = sorted({*sample(assigned(), 41), *exceptions})
@@ -54,15 +62,25 @@ def different(
 
 @pytest.mark.parametrize(
     ("kind", "exceptions"),
-    [("byte-level", ""), ("pattern", ""), ("unigram", NFKC), ("wordpiece", BERT), ("wordlevel", "")],
+    [
+        ("byte-level", ""),
+        ("pattern", ""),
+        ("unigram", NFKC),
+        ("wordpiece", BERT),
+        ("wordlevel", ""),
+    ],
     ids=["byte-level", "pattern", "unigram", "wordpiece", "wordlevel"],
 )
-def test_ids_around_each_code_point_are_those_of_tokenizers(kind: str, exceptions: str, tmp_path: Path) -> None:
+def test_ids_around_each_code_point_are_those_of_tokenizers(
+    kind: str, exceptions: str, tmp_path: Path
+) -> None:
     path = trained(kind, tmp_path / "tokenizer.json")
     original = tokenizers.Tokenizer.from_file(str(path))
 
     def oracle(texts: list[str]) -> list[list[int]]:
-        return [encoding.ids for encoding in original.encode_batch_fast(texts, add_special_tokens=False)]
+        return [
+            encoding.ids for encoding in original.encode_batch_fast(texts, add_special_tokens=False)
+        ]
 
     assert different(sm.Tokenizer(tmp_path), oracle, listed(exceptions)) == listed(exceptions)
 
@@ -74,4 +92,9 @@ def test_ids_around_each_code_point_are_those_of_mistral_common(tmp_path: Path) 
     path = tekken(tmp_path)
     original = Tekkenizer.from_file(path)
     tokenizer = sm.Tokenizer(path)
-    assert different(tokenizer, lambda texts: [original.encode(text, bos=False, eos=False) for text in texts]) == []
+    assert (
+        different(
+            tokenizer, lambda texts: [original.encode(text, bos=False, eos=False) for text in texts]
+        )
+        == []
+    )

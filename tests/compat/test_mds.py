@@ -1,7 +1,8 @@
 """Data sets of MosaicML Streaming: what its writer makes is read row for row, and damage is named.
 
-Golden directories that its 0.13.0 wrote lie beside the Rust tests, so most of this runs without it. The rest runs it in a process with the interpreter of its
-own environment, which `SHARDMILL_PEERS` names the directory of.
+Golden directories that its 0.13.0 wrote lie beside the Rust tests, so most of this runs without it.
+The rest runs it in a process with the interpreter of its own environment, which `SHARDMILL_PEERS`
+names the directory of.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ GOLDEN = HERE.parents[1] / "crates/formats/src/mds/tests/golden"
 PEER = Path(os.environ.get("SHARDMILL_PEERS", "")) / "streaming" / "bin" / "python"
 needs_peer = pytest.mark.skipif(
     "SHARDMILL_PEERS" not in os.environ or not PEER.exists(),
-    reason="SHARDMILL_PEERS names no directory with streaming/bin/python, an environment with mosaicml-streaming 0.13",
+    reason="SHARDMILL_PEERS names no directory with streaming/bin/python, "
+    "an environment with mosaicml-streaming 0.13",
 )
 FAMILIES = ["br", "bz2", "gz", "snappy", "zstd"]
 BLOBS = {"jpeg", "jpegs", "list_jpeg", "list_png", "list_pil", "pil", "png"}
@@ -34,13 +36,18 @@ EDGES = [0, 1, -1, 127, -128]
 
 def peer(*arguments):
     command = [PEER, HERE / "mds_peer.py", *arguments]
-    return subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        [str(part) for part in command], check=True, capture_output=True, text=True
+    ).stdout
 
 
 def expected(number):
     """The row that `mds_peer.py` writes, without its images."""
     edge = EDGES[number % len(EDGES)]
-    float16, float32 = 0.5 * number, float("nan") if number == 3 else float(np.float32(0.1 * number))
+    float16, float32 = (
+        0.5 * number,
+        float("nan") if number == 3 else float(np.float32(0.1 * number)),
+    )
     return {
         "a_bytes": bytes(range(number % 40)),
         "a_str": "hé\u0000\U0001f600" * (number % 3) + str(number),
@@ -75,7 +82,9 @@ def check(row, number):
     known = {name: value for name, value in row.items() if name not in BLOBS}
     assert repr(known) == repr(expected(number))
     blob = row["pil"]
-    assert struct.unpack("<3I", blob[:12]) == (2, 1, 3) and blob[12:] == b"RGB" + bytes([number % 256, 1, 2] * 2)
+    assert struct.unpack("<3I", blob[:12]) == (2, 1, 3) and blob[12:] == b"RGB" + bytes(
+        [number % 256, 1, 2] * 2
+    )
     assert row["list_pil"] == [blob] * (number % 3 + 1)
     assert len(row["list_png"]) == number % 2 + 1 and set(row["list_png"]) == {row["png"]}
     assert len(row["jpegs"]) == number % 3 + 1 and set(row["jpegs"]) == {row["jpeg"]}
@@ -91,7 +100,11 @@ def test_golden_directory_is_read_row_for_row(name):
     for number, row in enumerate(rows):
         check(row, number)
         check(dataset[number], number)
-    batches = list(sm.Loader(GOLDEN / name, batch_size=1, output="dict", columns=["json", "str_int", "a_bytes"]))
+    batches = list(
+        sm.Loader(
+            GOLDEN / name, batch_size=1, output="dict", columns=["json", "str_int", "a_bytes"]
+        )
+    )
     assert [batch["json"][0]["n"] for batch in batches] == list(range(len(rows)))
     assert [batch["str_int"][0] for batch in batches] == [10**number for number in range(len(rows))]
 
@@ -214,7 +227,9 @@ def test_wrong_hash_is_named_and_no_row_of_its_shard_is_served(tmp_path):
     first = json.loads((directory / "index.json").read_text())["shards"][0]["samples"]
     check(dataset[0], 0)
     for _ in range(2):
-        with pytest.raises(sm.FormatError, match=r"Hash `md5` of shard .*shard\.00001\.mds.* the index says `0000"):
+        with pytest.raises(
+            sm.FormatError, match=r"Hash `md5` of shard .*shard\.00001\.mds.* the index says `0000"
+        ):
             dataset[first]
     served = []
     with pytest.raises(sm.FormatError, match="Hash `md5`"):
@@ -260,12 +275,19 @@ def by_hand(directory, columns, rows):
     offsets = [offset]
     for sample in samples:
         offsets.append(offsets[-1] + len(sample))
-    content = struct.pack(f"<{len(rows) + 2}I", len(rows), *offsets) + config.encode() + b"".join(samples)
+    content = (
+        struct.pack(f"<{len(rows) + 2}I", len(rows), *offsets) + config.encode() + b"".join(samples)
+    )
     directory.mkdir()
     (directory / "shard.00000.mds").write_bytes(content)
-    files = {"raw_data": {"basename": "shard.00000.mds", "bytes": len(content), "hashes": {}}, "zip_data": None}
+    files = {
+        "raw_data": {"basename": "shard.00000.mds", "bytes": len(content), "hashes": {}},
+        "zip_data": None,
+    }
     entry = json.loads(config) | files | {"samples": len(rows)}
-    (directory / "index.json").write_text(json.dumps({"shards": [entry], "version": 2}, sort_keys=True))
+    (directory / "index.json").write_text(
+        json.dumps({"shards": [entry], "version": 2}, sort_keys=True)
+    )
     return directory
 
 
@@ -276,10 +298,12 @@ def test_pickles_are_refused_by_name_unless_they_are_left_out_or_wanted_as_bytes
             refused(directory)
     assert list(sm.Dataset(directory, columns=["s"])) == [{"s": "text"}]
     assert list(sm.Dataset(directory, pickles="bytes")) == [{"p": b"\x80\x04N.", "s": "text"}]
-    assert [batch["s"] for batch in sm.Loader(directory, columns=["s"], output="dict")] == [["text"]]
-    assert [batch["p"] for batch in sm.Loader(sm.Dataset(directory, pickles="bytes"), output="dict")] == [
-        [b"\x80\x04N."]
+    assert [batch["s"] for batch in sm.Loader(directory, columns=["s"], output="dict")] == [
+        ["text"]
     ]
+    assert [
+        batch["p"] for batch in sm.Loader(sm.Dataset(directory, pickles="bytes"), output="dict")
+    ] == [[b"\x80\x04N."]]
     with pytest.raises(sm.OptionError, match="pickles"):
         sm.Dataset(directory, pickles="load")
 
@@ -289,7 +313,9 @@ def test_array_of_another_shape_than_the_first_is_named_by_shard_and_sample(tmp_
     directory = by_hand(tmp_path / "x", {"a": "ndarray"}, [[array] for array in arrays])
     dataset = sm.Dataset(directory)
     assert [dataset[row]["a"] for row in (0, 1)] == [[1, 2], [3]]
-    with pytest.raises(sm.FormatError, match=r"Column `a` of sample `2` in shard .*shard\.00000\.mds"):
+    with pytest.raises(
+        sm.FormatError, match=r"Column `a` of sample `2` in shard .*shard\.00000\.mds"
+    ):
         dataset[2]
 
 
@@ -299,7 +325,10 @@ def test_rebuilt_index_is_the_one_that_was_lost(tmp_path):
         lost = (directory / "index.json").read_bytes()
         (directory / "index.json").unlink()
         shards = json.loads(lost)["shards"]
-        assert sm.rebuild_index(directory) == (len(shards), sum(shard["samples"] for shard in shards))
+        assert sm.rebuild_index(directory) == (
+            len(shards),
+            sum(shard["samples"] for shard in shards),
+        )
         assert (directory / "index.json").read_bytes() == lost
 
 
@@ -349,7 +378,9 @@ def test_many_shards_of_the_peer_are_read_row_for_row(tmp_path, compression):
 
 @needs_peer
 def test_every_hash_of_the_peer_is_checked(tmp_path):
-    names = "blake2b,blake2s,md5,sha1,sha224,sha256,sha384,sha3_224,sha3_256,sha3_384,sha3_512,sha512"
+    names = (
+        "blake2b,blake2s,md5,sha1,sha224,sha256,sha384,sha3_224,sha3_256,sha3_384,sha3_512,sha512"
+    )
     names += ",xxh128,xxh32,xxh3_128,xxh3_64,xxh64"
     peer("write", tmp_path / "x", 2, "zstd", names, 0)
     assert len(list(sm.Dataset(tmp_path / "x"))) == 2
@@ -377,7 +408,8 @@ def test_merged_partitions_of_the_peer_are_one_data_set(tmp_path):
         check(row, number)
 
 
-#: What MosaicML's writer stores although the column cannot hold it: fractions are cut, texts are parsed, null floats become NaN.
+#: What MosaicML's writer stores although the column cannot hold it: fractions are cut, texts are
+#: parsed, null floats become NaN.
 LOSSY = {"float", "float32", "float64", "decimal", "str", "numpy_str", "bytes", "none"}
 
 
@@ -398,7 +430,11 @@ def test_scalars_of_python_and_numpy_give_the_bytes_of_mosaicml(tmp_path):
             else:
                 for file in (theirs / directory.name).glob("*"):
                     assert (directory / file.name).read_bytes() == file.read_bytes(), file
-    numbers = {encoding for encoding in mds_peer.SCALAR_ENCODINGS if encoding.startswith(("int", "uint", "float"))}
+    numbers = {
+        encoding
+        for encoding in mds_peer.SCALAR_ENCODINGS
+        if encoding.startswith(("int", "uint", "float"))
+    }
     written = {tuple(path.name.split("-", 1)) for path in theirs.iterdir()}
     lossy = {(encoding, name) for encoding in numbers for name in LOSSY} | {("str_int", "true")}
     assert written & refused <= lossy
@@ -411,7 +447,9 @@ def test_numbers_of_mds_take_bools_and_scalars_of_numpy_also_after_the_first_row
     rows = [dict.fromkeys(columns, 1)] * 2_000 + [dict.fromkeys(columns, value)] * 2
     with sm.Writer(tmp_path, format="mds", columns=columns) as writer:
         writer.write_rows(rows)
-    assert [sm.Dataset(tmp_path)[number] for number in (0, 2_000, 2_001)] == [dict.fromkeys(columns, 1)] * 3
+    assert [sm.Dataset(tmp_path)[number] for number in (0, 2_000, 2_001)] == [
+        dict.fromkeys(columns, 1)
+    ] * 3
 
 
 def test_null_in_a_json_column_of_mds_is_the_null_of_json(tmp_path):
@@ -421,6 +459,8 @@ def test_null_in_a_json_column_of_mds_is_the_null_of_json(tmp_path):
 
 
 def test_bool_is_still_refused_in_a_column_of_numbers_of_parquet(tmp_path):
-    refused = pytest.raises(sm.FormatError, match="row 0 has the value True in column 'x', which is not of type int64")
+    refused = pytest.raises(
+        sm.FormatError, match="row 0 has the value True in column 'x', which is not of type int64"
+    )
     with refused, sm.Writer(tmp_path, columns={"x": "int64"}) as writer:
         writer.write({"x": True})

@@ -1,6 +1,7 @@
 """NeMo Curator reads what we write, and we read what it writes: equal rows, equal pixels.
 
-Its stages run in a process with the interpreter of its own environment, which `SHARDMILL_PEERS` names the directory of.
+Its stages run in a process with the interpreter of its own environment, which `SHARDMILL_PEERS`
+names the directory of.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from shardmill.curate import (
 PEER = Path(os.environ.get("SHARDMILL_PEERS", "")) / "nemo_curator" / "bin" / "python"
 pytestmark = pytest.mark.skipif(
     "SHARDMILL_PEERS" not in os.environ or not PEER.exists(),
-    reason="SHARDMILL_PEERS names no directory with nemo_curator/bin/python; benchmarks/peers/build.sh makes one",
+    reason="SHARDMILL_PEERS names no directory with nemo_curator/bin/python; "
+    "benchmarks/peers/build.sh makes one",
 )
 
 # NeMo Curator encodes each TIFF page again, so only codecs without loss keep their pixels there.
@@ -55,7 +57,9 @@ def documents():
     for index, (name, codec) in enumerate(zip(IDS, CODECS, strict=True)):
         pages = [picture(index * 10 + page, height=40 + page) for page in range(3)]
         options = {} if codec is None else {"compression": codec}
-        members[f"{index}.tiff"] = encoded(pages[0], "TIFF", save_all=True, append_images=pages[1:], **options)
+        members[f"{index}.tiff"] = encoded(
+            pages[0], "TIFF", save_all=True, append_images=pages[1:], **options
+        )
         body = {
             "sample_id": name,
             "texts": ["first", None, None, "zweiter: ü", None],
@@ -68,11 +72,18 @@ def documents():
         }
         members[f"{index}.json"] = json.dumps(body).encode()
         pictures[name] = pages
-    for index, (format, extension) in enumerate([("PNG", "png"), ("JPEG", "jpg"), ("WEBP", "webp")], start=len(IDS)):
+    for index, (format, extension) in enumerate(
+        [("PNG", "png"), ("JPEG", "jpg"), ("WEBP", "webp")], start=len(IDS)
+    ):
         name = f"member-{extension}"
         image = picture(index)
         members[f"{index}.{extension}"] = encoded(image, format)
-        body = {"sample_id": name, "texts": [None, "text"], "images": [f"{index}.{extension}", None], "words": index}
+        body = {
+            "sample_id": name,
+            "texts": [None, "text"],
+            "images": [f"{index}.{extension}", None],
+            "words": index,
+        }
         members[f"{index}.json"] = json.dumps(body).encode()
         pictures[name] = [Image.open(io.BytesIO(members[f"{index}.{extension}"]))]
     return members, pictures
@@ -80,7 +91,7 @@ def documents():
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    """`in`: the source. `ours`, `theirs`: outputs for it. `back`: our outputs, read and written by NeMo Curator."""
+    """`in`: the source. `ours`, `theirs`: outputs for it. `back`: ours by way of NeMo Curator."""
     import tarfile
 
     directory = tmp_path_factory.mktemp("peer")
@@ -95,12 +106,24 @@ def directory(tmp_path_factory):
     jobs = [
         {"source": "in", "suffix": ".tar", "target": "theirs/parquet", "writer": "parquet"},
         {"source": "in", "suffix": ".tar", "target": "theirs/webdataset", "writer": "webdataset"},
-        {"source": "ours/parquet", "suffix": ".parquet", "target": "back/parquet", "writer": "parquet"},
-        {"source": "ours/webdataset", "suffix": ".tar", "target": "back/webdataset", "writer": "parquet"},
+        {
+            "source": "ours/parquet",
+            "suffix": ".parquet",
+            "target": "back/parquet",
+            "writer": "parquet",
+        },
+        {
+            "source": "ours/webdataset",
+            "suffix": ".tar",
+            "target": "back/webdataset",
+            "writer": "parquet",
+        },
     ]
     command = [PEER, Path(__file__).with_name("nemo_curator_stages.py"), json.dumps(jobs)]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return directory
 
@@ -132,7 +155,9 @@ def check_pictures(found):
         assert [row["materialize_error"] for row in images] == [None] * len(pictures)
         for row, expected in zip(images, pictures, strict=True):
             shown = Image.open(io.BytesIO(row["binary_content"]))
-            np.testing.assert_array_equal(np.asarray(shown.convert("RGB")), np.asarray(expected.convert("RGB")))
+            np.testing.assert_array_equal(
+                np.asarray(shown.convert("RGB")), np.asarray(expected.convert("RGB"))
+            )
 
 
 def without_bytes(found):
@@ -166,6 +191,9 @@ def test_we_read_the_output_of_nemo_curator(directory, format, tmp_path):
 
 
 def test_bytes_survive_parquet_on_both_sides(directory):
-    bodies = [[row["binary_content"] for row in rows(directory / side / "parquet")] for side in ("ours", "back")]
+    bodies = [
+        [row["binary_content"] for row in rows(directory / side / "parquet")]
+        for side in ("ours", "back")
+    ]
 
     assert bodies[0] == bodies[1]

@@ -1,4 +1,7 @@
-"""Values of ORC files: times, decimals and unions as other writers store them, compared with ORC C++."""
+"""Values of ORC files as other writers store them, compared with ORC C++.
+
+Times, decimals and unions.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ import pytest
 import shardmill as sm
 from shardmill.errors import FormatError
 
-#: Writes unions with ORC C++, in a process of its own: pyorc and pyarrow bring two builds of that library.
+#: Writes unions with ORC C++, in a process of its own: pyorc and pyarrow bring two builds
+#: of that library.
 WRITER = """
 import sys, pyorc
 values = {
@@ -36,7 +40,8 @@ for number, (column, value) in enumerate(values.items()):
 
 
 def test_unions_with_nulls_are_those_of_orc(tmp_path: Path) -> None:
-    # ORC C++ writes memory that it has not set for a union below a null struct. With this, glibc returns zeros.
+    # ORC C++ writes memory that it has not set for a union below a null struct. With this, glibc
+    # returns zeros.
     environment = {**os.environ, "MALLOC_PERTURB_": "255"}
     subprocess.run([sys.executable, "-c", WRITER, str(tmp_path)], check=True, env=environment)
     failures = []
@@ -44,9 +49,13 @@ def test_unions_with_nulls_are_those_of_orc(tmp_path: Path) -> None:
         paths = [tmp_path / f"{number}{name}.orc" for name in "ab"]
         expected = [row for path in paths for row in orc.read_table(path).to_pylist()]
         assert any(row["u"] is None or "None" in str(row["u"]) for row in expected)
-        kept = pa.table(sm.Dataset(paths, filter=sm.col("i").is_in([1, 2, 4, 160, 279]))).to_pylist()
+        kept = pa.table(
+            sm.Dataset(paths, filter=sm.col("i").is_in([1, 2, 4, 160, 279]))
+        ).to_pylist()
         shuffled = [
-            row for batch in sm.Loader(paths, batch_size=7, output="arrow", shuffle=True) for row in batch.to_pylist()
+            row
+            for batch in sm.Loader(paths, batch_size=7, output="arrow", shuffle=True)
+            for row in batch.to_pylist()
         ]
         found = {
             "all": pa.table(sm.Dataset(paths)).to_pylist() == expected,
@@ -57,8 +66,13 @@ def test_unions_with_nulls_are_those_of_orc(tmp_path: Path) -> None:
     assert failures == []
 
 
-def hive_decimals(path: Path, values: list[Decimal | None], scale: int, stated: int | None = None) -> Path:
-    """Decimals of a type without precision, as Hive 0.11 writes them; ``stated`` replaces the scale of the values."""
+def hive_decimals(
+    path: Path, values: list[Decimal | None], scale: int, stated: int | None = None
+) -> Path:
+    """Decimals of a type without precision, as Hive 0.11 writes them.
+
+    ``stated`` replaces the scale of the values.
+    """
     orc.write_table(
         pa.table({"i": range(len(values)), "d": pa.array(values, pa.decimal128(20, scale))}),
         path,
@@ -89,7 +103,9 @@ def test_decimal_that_loses_digits_is_an_error_that_names_it(tmp_path: Path) -> 
     values = [Decimal("1.50000"), None, Decimal("1.00000"), Decimal("0.00001"), Decimal(0)]
     path = hive_decimals(tmp_path / "a.orc", values, 5, stated=8)
     with pytest.raises(
-        FormatError, match=r"Column `d` of .*a\.orc` has a value in row 3 that decimal128\(38, 6\) cannot hold: 1e-8"
+        FormatError,
+        match=r"Column `d` of .*a\.orc` has a value in row 3 "
+        r"that decimal128\(38, 6\) cannot hold: 1e-8",
     ):
         list(sm.Dataset(path))
     assert [row["i"] for row in sm.Dataset(path, columns=["i"])] == [0, 1, 2, 3, 4]
@@ -99,10 +115,13 @@ def test_time_that_nanoseconds_cannot_hold_names_its_row(tmp_path: Path) -> None
     times = pa.array([0, None, 10**6, 16_725_225_600 * 10**6], pa.int64()).cast(pa.timestamp("us"))
     structs = pa.StructArray.from_arrays([times], names=["at"])
     lists = pa.ListArray.from_arrays(pa.array([0, 1, 1, 1, 4], pa.int32()), times)
-    orc.write_table(pa.table({"t": times, "s": structs, "l": lists, "i": range(4)}), tmp_path / "a.orc")
+    orc.write_table(
+        pa.table({"t": times, "s": structs, "l": lists, "i": range(4)}), tmp_path / "a.orc"
+    )
     for column, name in (("t", "t"), ("s", "s"), ("s.at", r"s\.at"), ("l", "l")):
         with pytest.raises(
-            FormatError, match=rf"Column `{name}` of .* in row 3 .*timestamp\[ns\] cannot hold: 2500-01-01"
+            FormatError,
+            match=rf"Column `{name}` of .* in row 3 .*timestamp\[ns\] cannot hold: 2500-01-01",
         ):
             list(sm.Dataset(tmp_path / "a.orc", columns=[column]))
     kept = sm.Dataset(tmp_path / "a.orc", filter=sm.col("i") < 3, columns=["t"])

@@ -33,7 +33,7 @@ TABLE = pa.table(
 
 
 def check(path: Path) -> int:
-    """Every page has the checksum of its bytes, and the footer describes the bytes that are there."""
+    """Every page has the checksum of its bytes, and the footer describes what is there."""
     data, count = path.read_bytes(), 0
     for page in pages(path):
         assert page.crc == zlib.crc32(data[page.start : page.end]), page
@@ -47,7 +47,9 @@ def verified(path: Path) -> pa.Table:
 
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("compression", ["zstd", "snappy", "none"])
-def test_pages_have_checksums_and_other_readers_agree(tmp_path: Path, compression: str, threads: int) -> None:
+def test_pages_have_checksums_and_other_readers_agree(
+    tmp_path: Path, compression: str, threads: int
+) -> None:
     path = tmp_path / "rows.parquet"
     with sm.Writer(path, compression=compression, threads=threads) as writer:
         for batch in TABLE.to_batches(max_chunksize=7_000):
@@ -55,19 +57,25 @@ def test_pages_have_checksums_and_other_readers_agree(tmp_path: Path, compressio
     assert check(path) > 14
     assert verified(path).equals(TABLE)
     assert polars.read_parquet(path).equals(polars.from_arrow(TABLE))
-    assert pa.Table.from_batches(list(sm.Loader(path, output="arrow", batch_size=1000))).equals(TABLE)
+    assert pa.Table.from_batches(list(sm.Loader(path, output="arrow", batch_size=1000))).equals(
+        TABLE
+    )
 
 
 def test_page_index_leads_to_the_rows(tmp_path: Path) -> None:
     """Rows that the page index chooses, of columns with a dictionary and without, in many pages."""
     path = tmp_path / "rows.parquet"
-    rows = pa.table({"id": pa.array(range(200_000)), "few": [str(row // 5000) for row in range(200_000)]})
+    rows = pa.table(
+        {"id": pa.array(range(200_000)), "few": [str(row // 5000) for row in range(200_000)]}
+    )
     with sm.Writer(path) as writer:
         writer.write_batch(rows)
     assert check(path) > 20
     assert pq.read_metadata(path).row_group(0).column(0).has_offset_index
     wanted = (sm.col("id") >= 123_456) & (sm.col("id") < 123_470)
-    found = pa.Table.from_batches(list(sm.Loader(path, filter=wanted, output="arrow", batch_size=5)))
+    found = pa.Table.from_batches(
+        list(sm.Loader(path, filter=wanted, output="arrow", batch_size=5))
+    )
     assert found.equals(rows.slice(123_456, 14))
     lazy = polars.scan_parquet(path).filter(polars.col("id").is_between(123_456, 123_469)).collect()
     assert lazy.equals(polars.from_arrow(rows.slice(123_456, 14)))
@@ -77,8 +85,14 @@ def test_every_way_to_write_parquet_makes_checksums(tmp_path: Path) -> None:
     sm_file = tmp_path / "in" / "rows.parquet"
     sm_file.parent.mkdir()
     pq.write_table(TABLE, sm_file)
-    write_tar(tmp_path / "tars" / "0.tar", [*source_sample("a", words=3), *source_sample("b", words=4)])
-    Pipeline(source=WebDatasetSource(tmp_path / "tars"), stages=[], sink=ParquetSink(tmp_path / "curated")).run()
+    write_tar(
+        tmp_path / "tars" / "0.tar", [*source_sample("a", words=3), *source_sample("b", words=4)]
+    )
+    Pipeline(
+        source=WebDatasetSource(tmp_path / "tars"),
+        stages=[],
+        sink=ParquetSink(tmp_path / "curated"),
+    ).run()
     Pipeline(
         source=TableSource(sm_file.parent),
         stages=[Map(lambda rows: rows)],
@@ -122,4 +136,7 @@ def test_checksums_can_be_left_out_of_parquet_alone(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="page_checksums"):
         sm.Writer(tmp_path / "rows.jsonl", page_checksums=False)
     with pytest.raises(OptionError, match="page_checksums"):
-        sm.Writer(tmp_path / "b.parquet", page_checksums="no")  # pyright: ignore[reportArgumentType]
+        sm.Writer(
+            tmp_path / "b.parquet",
+            page_checksums="no",  # pyright: ignore[reportArgumentType]
+        )

@@ -1,4 +1,7 @@
-"""Footers that other readers accept, and footers that are refused for their content, not because the file ends early."""
+"""Footers that other readers accept, and footers that are refused.
+
+They are refused for their content, not because the file ends early.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,9 @@ def with_footer(content: bytes, old: bytes, new: bytes) -> bytes:
 
 @pytest.mark.parametrize("stated", ["zero", "absent", "equal", "after"])
 @pytest.mark.parametrize("data_page", ["1.0", "2.0"])
-def test_position_of_the_dictionary_may_be_that_of_the_data(tmp_path: Path, stated: str, data_page: str) -> None:
+def test_position_of_the_dictionary_may_be_that_of_the_data(
+    tmp_path: Path, stated: str, data_page: str
+) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(WORDS, path, data_page_version=data_page)
     chunk = pq.read_metadata(path).row_group(0).column(0)
@@ -52,7 +57,9 @@ def test_position_of_the_dictionary_may_be_that_of_the_data(tmp_path: Path, stat
     path.write_bytes(with_footer(path.read_bytes(), old, new))
     assert pq.read_table(path).equals(WORDS)
     if stated != "after":
-        assert duckdb.sql(f"select count(*), count(distinct x) from '{path}'").fetchall() == [(3000, 3)]
+        assert duckdb.sql(f"select count(*), count(distinct x) from '{path}'").fetchall() == [
+            (3000, 3)
+        ]
     assert pa.table(sm.Dataset(path)).equals(WORDS)
     assert len(sm.Dataset(path, filter=sm.col("x") == "b")) == 1000
 
@@ -64,7 +71,10 @@ def test_more_row_groups_than_16_bits_count(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": range(rows)}), path, row_group_size=1)
     assert pq.read_metadata(path).num_row_groups == pl.read_parquet(path).height == rows
     assert pa.table(sm.Dataset(path))["x"].to_pylist() == list(range(rows))
-    assert [row["x"] for row in sm.Dataset(path, filter=sm.col("x") >= rows - 2)] == [rows - 2, rows - 1]
+    assert [row["x"] for row in sm.Dataset(path, filter=sm.col("x") >= rows - 2)] == [
+        rows - 2,
+        rows - 1,
+    ]
 
 
 class Keys(pe.KmsClient):
@@ -82,15 +92,21 @@ class Keys(pe.KmsClient):
 
 def encrypted(path: Path, *, has_plain_footer: bool) -> Path:
     """A file whose column ``b`` is encrypted."""
-    options = pe.EncryptionConfiguration(footer_key="f", column_keys={"c": ["b"]}, plaintext_footer=has_plain_footer)
-    properties = pe.CryptoFactory(Keys).file_encryption_properties(pe.KmsConnectionConfig(), options)
+    options = pe.EncryptionConfiguration(
+        footer_key="f", column_keys={"c": ["b"]}, plaintext_footer=has_plain_footer
+    )
+    properties = pe.CryptoFactory(Keys).file_encryption_properties(
+        pe.KmsConnectionConfig(), options
+    )
     pq.write_table(pa.table({"a": [1, 2], "b": ["x", "y"]}), path, encryption_properties=properties)
     return path
 
 
 def test_encrypted_file_is_called_encrypted(tmp_path: Path) -> None:
     path = encrypted(tmp_path / "a.parquet", has_plain_footer=False)
-    with pytest.raises(FormatError, match=r"`.*a\.parquet` is encrypted, which is not supported\nhint: decrypt"):
+    with pytest.raises(
+        FormatError, match=r"`.*a\.parquet` is encrypted, which is not supported\nhint: decrypt"
+    ):
         sm.Dataset(path)
 
 
@@ -102,7 +118,10 @@ def test_encrypted_column_is_named_and_the_others_are_read(tmp_path: Path) -> No
         lambda: list(sm.Loader(path, batch_size=2, output="numpy")),
         lambda: len(sm.Dataset(path, filter=sm.col("b") == "x")),
     ):
-        with pytest.raises(FormatError, match=r"Column `b` of `.*a\.parquet` is encrypted, .*\nhint: read the other"):
+        with pytest.raises(
+            FormatError,
+            match=r"Column `b` of `.*a\.parquet` is encrypted, .*\nhint: read the other",
+        ):
             read()
 
 
@@ -121,6 +140,7 @@ def test_damaged_footer_is_not_blamed_on_the_writer(tmp_path: Path) -> None:
     damaged = content[: -8 - length] + b"\xff" * length + content[-8:]
     (tmp_path / "a.parquet").write_bytes(damaged)
     with pytest.raises(
-        FormatError, match=r"Footer of `.*a\.parquet` is damaged: .*\nhint: the file is damaged; fetch it"
+        FormatError,
+        match=r"Footer of `.*a\.parquet` is damaged: .*\nhint: the file is damaged; fetch it",
     ):
         sm.Dataset(tmp_path / "a.parquet")

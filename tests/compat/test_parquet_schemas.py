@@ -1,4 +1,7 @@
-"""Files that look alike: what is known of one schema is used for the next file with the same bytes, and for no other."""
+"""Files that look alike.
+
+What is known of one schema is used for the next file with the same bytes, and for no other.
+"""
 
 from pathlib import Path
 
@@ -22,7 +25,9 @@ TABLES = {
 def write_all(directory: Path) -> dict[Path, pa.Table]:
     """Each table twice, with other rows the second time."""
     tables = {}
-    for number, table in enumerate([*TABLES.values(), *(table.slice(1) for table in TABLES.values())]):
+    for number, table in enumerate(
+        [*TABLES.values(), *(table.slice(1) for table in TABLES.values())]
+    ):
         path = directory / f"{number}.parquet"
         pq.write_table(table, path, row_group_size=1 + number % 3)
         tables[path] = table
@@ -42,14 +47,25 @@ def test_each_file_has_the_types_and_rows_that_pyarrow_finds(tmp_path: Path) -> 
 def test_zone_is_that_of_pyarrow_though_the_file_has_another_unit(
     unit: str, coerced: str | None, tmp_path: Path
 ) -> None:
-    berlin, utc, plain = pa.timestamp(unit, "Europe/Berlin"), pa.timestamp(unit, "UTC"), pa.timestamp(unit)
+    berlin, utc, plain = (
+        pa.timestamp(unit, "Europe/Berlin"),
+        pa.timestamp(unit, "UTC"),
+        pa.timestamp(unit),
+    )
     at = pa.array([10**9, None], pa.int64()).cast(pa.timestamp("s")).cast(plain).cast(berlin)
     nested = pa.StructArray.from_arrays(
         [pa.array([1, 2]), pa.ListArray.from_arrays(pa.array([0, 1, 2]), at)], names=["n", "at"]
     )
     entries = pa.MapArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pa.array(["a", "b"]), at)
     table = pa.table(
-        {"at": at, "utc": at.cast(utc), "plain": at.cast(plain), "s": nested, "m": entries, "text": ["a", "b"]}
+        {
+            "at": at,
+            "utc": at.cast(utc),
+            "plain": at.cast(plain),
+            "s": nested,
+            "m": entries,
+            "text": ["a", "b"],
+        }
     )
     path = tmp_path / "a.parquet"
     pq.write_table(table, path, coerce_timestamps=coerced)
@@ -69,7 +85,9 @@ def test_damaged_file_is_an_error_though_its_schema_is_known(keep: float, tmp_pa
     length = int.from_bytes(content[-8:-4], "little")
     footer = content[-8 - length : -8]
     cut = footer[: int(length * keep)]
-    (tmp_path / "cut.parquet").write_bytes(content[: -8 - length] + cut + len(cut).to_bytes(4, "little") + b"PAR1")
+    (tmp_path / "cut.parquet").write_bytes(
+        content[: -8 - length] + cut + len(cut).to_bytes(4, "little") + b"PAR1"
+    )
     with pytest.raises(ValueError, match=r"cut\.parquet"):
         sm.Dataset(tmp_path / "cut.parquet")
 
@@ -82,10 +100,13 @@ def test_row_group_with_fewer_columns_than_the_schema_is_an_error(tmp_path: Path
     def footer(content: bytes) -> bytes:
         return content[-8 - int.from_bytes(content[-8:-4], "little") : -8]
 
-    # Version and schema of one file, the row groups of the other: a schema ends before the field of the rows' count.
+    # Version and schema of one file, the row groups of the other: a schema ends before the field of
+    # the rows' count.
     schema_end = footer(two).index(b"\x16\x02\x19\x1c")
     mixed = footer(two)[:schema_end] + footer(one)[footer(one).index(b"\x16\x02\x19\x1c") :]
-    (tmp_path / "mixed.parquet").write_bytes(one[:4] + mixed + len(mixed).to_bytes(4, "little") + b"PAR1")
+    (tmp_path / "mixed.parquet").write_bytes(
+        one[:4] + mixed + len(mixed).to_bytes(4, "little") + b"PAR1"
+    )
     assert len(sm.Dataset(tmp_path / "two.parquet")) == 1
     with pytest.raises(ValueError, match=r"mixed\.parquet"):
         sm.Dataset(tmp_path / "mixed.parquet")

@@ -1,4 +1,7 @@
-"""Parquet of pyarrow in many shapes: what our look at footers and page headers lets pass, and what it must not."""
+"""Parquet of pyarrow in many shapes.
+
+What our look at footers and page headers lets pass, and what it must not.
+"""
 
 import itertools
 import random
@@ -15,7 +18,9 @@ SEEDS = Path(__file__).parents[2] / "fuzz" / "seeds" / "interleaved_parquet"
 
 
 def through(path: Path, out: Path) -> pa.Table:
-    report = Pipeline(source=InterleavedParquetSource(path), sink=ParquetSink(out, mode="overwrite")).run()
+    report = Pipeline(
+        source=InterleavedParquetSource(path), sink=ParquetSink(out, mode="overwrite")
+    ).run()
     assert report.quarantined == []
     return pq.read_table(report.outputs[0]["path"])
 
@@ -48,7 +53,11 @@ OPTIONS = {
 def test_every_way_to_write_is_read(seed, tmp_path) -> None:
     choices = random.Random(seed).sample(list(itertools.product(*OPTIONS.values())), 1)[0]
     rows = table(
-        3, text=["a", None, "x" * 100_000], number=[1.5, None, -0.0], flag=[True, None, False], bytes=[b"", None, b"y"]
+        3,
+        text=["a", None, "x" * 100_000],
+        number=[1.5, None, -0.0],
+        flag=[True, None, False],
+        bytes=[b"", None, b"y"],
     )
     pq.write_table(rows, tmp_path / "a.parquet", **dict(zip(OPTIONS, choices, strict=True)))
     assert_same(through(tmp_path / "a.parquet", tmp_path / "out"), rows)
@@ -57,7 +66,7 @@ def test_every_way_to_write_is_read(seed, tmp_path) -> None:
 @pytest.mark.parametrize("use_dictionary", [True, False])
 @pytest.mark.parametrize("data_page_version", ["1.0", "2.0"])
 def test_small_pages_of_nested_columns(use_dictionary, data_page_version, tmp_path) -> None:
-    """The decoder looks at the headers of such pages ahead, and comes back for their content alone."""
+    """The decoder looks at the headers of such pages ahead, and returns for their content alone."""
     rng = random.Random(7)
     lists = [[rng.getrandbits(62) for _ in range(rng.randrange(9))] for _ in range(5_000)]
     rows = table(5_000, lists=lists, deep=[[{"bytes": [rng.randbytes(7)]}] for _ in lists])
@@ -75,15 +84,19 @@ def test_small_pages_of_nested_columns(use_dictionary, data_page_version, tmp_pa
 def test_dictionaries_that_compress_well(compression, tmp_path) -> None:
     count = examples(100_000, 30_000)
     rows = table(
-        count, steps=[row * 1_000 for row in range(count)], texts=["0" * 300 + str(row) for row in range(count)]
+        count,
+        steps=[row * 1_000 for row in range(count)],
+        texts=["0" * 300 + str(row) for row in range(count)],
     )
-    pq.write_table(rows, tmp_path / "a.parquet", compression=compression, dictionary_pagesize_limit=1 << 26)
+    pq.write_table(
+        rows, tmp_path / "a.parquet", compression=compression, dictionary_pagesize_limit=1 << 26
+    )
     assert_same(through(tmp_path / "a.parquet", tmp_path / "out"), rows)
 
 
 @pytest.mark.parametrize("name", ["footer_of_booleans", "dictionary_of_gigabytes"])
 def test_hostile_file_is_quarantined_at_once(name, tmp_path) -> None:
-    """Found by fuzzing: one kept the decoder counting, the other made it ask for eight gigabytes."""
+    """Found by fuzzing: one kept the decoder counting, the other made it ask for 8 GB."""
     (tmp_path / "a.parquet").write_bytes((SEEDS / name).read_bytes())
 
     def quarantined() -> float:

@@ -90,15 +90,27 @@ def png(width, height, depth, colour, interlaced, trns=None):
     samples = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
     passes = [(0, 0, 1, 1)]
     if interlaced:
-        passes = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
+        passes = [
+            (0, 0, 8, 8),
+            (4, 0, 8, 8),
+            (0, 4, 4, 8),
+            (2, 0, 4, 4),
+            (0, 2, 2, 4),
+            (1, 0, 2, 2),
+            (0, 1, 1, 2),
+        ]
     rows = b""
     for left, top, across, down in passes:
         columns = -(-(width - left) // across)
         for _ in range(top, height, down) if columns > 0 else ():
             row_len = -(-columns * samples * depth // 8)
-            rows += bytes([rng.integers(5)]) + rng.integers(0, 256, row_len, dtype=np.uint8).tobytes()
+            rows += (
+                bytes([rng.integers(5)]) + rng.integers(0, 256, row_len, dtype=np.uint8).tobytes()
+            )
     payload = b"\x89PNG\r\n\x1a\n"
-    payload += png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced))
+    payload += png_chunk(
+        b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced)
+    )
     if colour == 3:
         payload += png_chunk(b"PLTE", rng.integers(0, 256, 3 << depth, dtype=np.uint8).tobytes())
     if trns is not None:
@@ -109,7 +121,22 @@ def png(width, height, depth, colour, interlaced, trns=None):
 @pytest.mark.parametrize("interlaced", [0, 1])
 @pytest.mark.parametrize(
     ("depth", "colour"),
-    [(1, 0), (2, 0), (4, 0), (8, 0), (8, 2), (16, 2), (1, 3), (2, 3), (4, 3), (8, 3), (8, 4), (16, 4), (8, 6), (16, 6)],
+    [
+        (1, 0),
+        (2, 0),
+        (4, 0),
+        (8, 0),
+        (8, 2),
+        (16, 2),
+        (1, 3),
+        (2, 3),
+        (4, 3),
+        (8, 3),
+        (8, 4),
+        (16, 4),
+        (8, 6),
+        (16, 6),
+    ],
 )
 def test_png_of_each_depth_equals_pillow(depth, colour, interlaced):
     for width, height in QUICK_SIZES:
@@ -130,7 +157,9 @@ def test_webp_equals_pillow(mode, options):
     for size in SIZES:
         image = picture(*size, mode)
         assert_equal(encoded(image, "WEBP", **options))
-        assert_equal(encoded(image, "WEBP", save_all=True, append_images=[image.rotate(180)], **options))
+        assert_equal(
+            encoded(image, "WEBP", save_all=True, append_images=[image.rotate(180)], **options)
+        )
 
 
 def riff_chunk(name, data):
@@ -140,7 +169,9 @@ def riff_chunk(name, data):
 @pytest.mark.parametrize("options", [{"lossless": True, "exact": True}, {"quality": 80}])
 @pytest.mark.parametrize(("canvas", "place"), [((33, 31), (0, 0)), ((40, 38), (6, 4))])
 @pytest.mark.parametrize("flags", [0, 2])
-def test_first_frame_of_a_webp_animation_equals_pillow_blended_or_not(options, canvas, place, flags):
+def test_first_frame_of_a_webp_animation_equals_pillow_blended_or_not(
+    options, canvas, place, flags
+):
     still = encoded(picture(33, 31, "RGBA"), "WEBP", **options)
     # The chunks of the pixels, after those of the file and of the canvas.
     pixels = still[12:] if still[12:16] == b"VP8L" else still[30:]
@@ -150,7 +181,9 @@ def test_first_frame_of_a_webp_animation_equals_pillow_blended_or_not(options, c
 
     frame = numbers(place[0] // 2, place[1] // 2, 32, 30, 100) + bytes([flags]) + pixels
     header = bytes([0x12, 0, 0, 0]) + numbers(canvas[0] - 1, canvas[1] - 1)
-    chunks = riff_chunk(b"VP8X", header) + riff_chunk(b"ANIM", bytes(6)) + riff_chunk(b"ANMF", frame) * 2
+    chunks = (
+        riff_chunk(b"VP8X", header) + riff_chunk(b"ANIM", bytes(6)) + riff_chunk(b"ANMF", frame) * 2
+    )
     assert_equal(riff_chunk(b"RIFF", b"WEBP" + chunks))
 
 
@@ -171,24 +204,34 @@ def test_gif_frame_beyond_its_screen_enlarges_it():
     assert_equal(bytes(payload))
 
 
-@pytest.mark.parametrize("compression", [None, "tiff_lzw", "tiff_adobe_deflate", "packbits", "zstd"])
+@pytest.mark.parametrize(
+    "compression", [None, "tiff_lzw", "tiff_adobe_deflate", "packbits", "zstd"]
+)
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "CMYK"])
 def test_tiff_equals_pillow(compression, mode):
     for size in QUICK_SIZES:
         for strips in ({}, {278: 4}):
-            assert_equal(encoded(picture(*size, mode), "TIFF", compression=compression, tiffinfo=strips))
+            assert_equal(
+                encoded(picture(*size, mode), "TIFF", compression=compression, tiffinfo=strips)
+            )
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "YCbCr", "CMYK"])
 def test_jpeg_in_tiff_equals_pillow(mode):
     for size in QUICK_SIZES:
         for strips in ({}, {278: 8}):
-            assert_equal(encoded(picture(*size, mode), "TIFF", compression="jpeg", quality=80, tiffinfo=strips))
+            assert_equal(
+                encoded(
+                    picture(*size, mode), "TIFF", compression="jpeg", quality=80, tiffinfo=strips
+                )
+            )
 
 
 def test_tiff_fax_and_pages_equal_pillow():
     assert_equal(encoded(picture(67, 45, "1"), "TIFF", compression="group4"))
-    pages = encoded(picture(40, 30), "TIFF", save_all=True, append_images=[picture(20, 50), picture(9, 9)])
+    pages = encoded(
+        picture(40, 30), "TIFF", save_all=True, append_images=[picture(20, 50), picture(9, 9)]
+    )
     for page in range(3):
         assert_equal(pages, page=page)
     with pytest.raises(ValueError, match="damaged|Page"):
@@ -229,7 +272,9 @@ def test_orientation_equals_pillow(orientation):
         (encoded(picture(67, 45), "JPEG")[:400], "truncated"),
         (encoded(picture(67, 45), "PNG")[:200], "truncated"),
         (
-            encoded(picture(67, 45), "AVIF") if "AVIF" in Image.SAVE else b"\0\0\0\x18ftypavif\0\0\0\0avifmif1",
+            encoded(picture(67, 45), "AVIF")
+            if "AVIF" in Image.SAVE
+            else b"\0\0\0\x18ftypavif\0\0\0\0avifmif1",
             "unsupported|damaged",
         ),
     ],

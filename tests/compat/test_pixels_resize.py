@@ -1,6 +1,7 @@
 """Resized pixels, sharpness and perceptual hashes are those of Pillow 13, OpenCV and imagehash.
 
-Each library computes what it is the reference for; nothing is allowed to differ but the last digits of a variance.
+Each library computes what it is the reference for; nothing is allowed to differ but the last digits
+of a variance.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ FILTERS = {
     "bicubic": Image.Resampling.BICUBIC,
     "lanczos": Image.Resampling.LANCZOS,
 }
-# (height, width) before and after: down, up, near identity, one axis alone, extreme ratios, single pixels, and tall images,
-# whose rows Pillow 13 resizes before their columns.
+# (height, width) before and after: down, up, near identity, one axis alone, extreme ratios, single
+# pixels, and tall images, whose rows Pillow 13 resizes before their columns.
 SIZES = [
     ((375, 500), (224, 298)),
     ((375, 500), (364, 504)),
@@ -48,7 +49,12 @@ def picture(height, width, channels, kind, seed=0):
     if kind == "extremes":
         return (random.integers(0, 2, (height, width, channels)) * 255).astype(np.uint8)
     y, x, channel = np.mgrid[0:height, 0:width, 0:channels]
-    smooth = 127 + 90 * np.sin(x / 17 + channel) + 30 * np.cos(y / 11 - channel) + random.normal(0, 3, x.shape)
+    smooth = (
+        127
+        + 90 * np.sin(x / 17 + channel)
+        + 30 * np.cos(y / 11 - channel)
+        + random.normal(0, 3, x.shape)
+    )
     return np.clip(smooth, 0, 255).astype(np.uint8)
 
 
@@ -72,14 +78,20 @@ def test_resize_is_that_of_pillow(name, channels):
             array = picture(*before, channels, kind)
             ours = pixels.resize(array, *after, name)
             assert ours.dtype == np.uint8
-            assert np.array_equal(ours, resized_by_pillow(array, *after, name)), (before, after, kind)
+            assert np.array_equal(ours, resized_by_pillow(array, *after, name)), (
+                before,
+                after,
+                kind,
+            )
 
 
 @pytest.mark.skipif(PILLOW < (13,), reason="the order of the passes is that of Pillow 13")
 def test_resize_of_random_sizes_is_that_of_pillow():
     random = np.random.default_rng(7)
     for seed in range(examples(150, 40)):
-        height, width, to_height, to_width = (int(random.integers(1, random.choice([8, 70, 400]))) for _ in range(4))
+        height, width, to_height, to_width = (
+            int(random.integers(1, random.choice([8, 70, 400]))) for _ in range(4)
+        )
         array = picture(height, width, int(random.choice([1, 3])), "noise", seed)
         name = str(random.choice(list(FILTERS)))
         ours = pixels.resize(array, to_height, to_width, name)
@@ -98,7 +110,9 @@ def test_variance_of_the_laplacian_is_that_of_opencv():
             for kind in ("noise", "smooth"):
                 array = picture(*shape, channels, kind)
                 expected = cv2.Laplacian(array, cv2.CV_64F).var()
-                assert pixels.laplacian_variance(array) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+                assert pixels.laplacian_variance(array) == pytest.approx(
+                    expected, rel=1e-9, abs=1e-12
+                )
 
 
 def as_png(array):
@@ -116,9 +130,12 @@ def test_perceptual_hash_is_that_of_imagehash():
         for channels in (1, 3)
         for kind in ("noise", "smooth")
     ]
-    # In flat and symmetric images most frequencies are rounding errors, and their signs are bits of the hash.
+    # In flat and symmetric images most frequencies are rounding errors, and their signs are bits of
+    # the hash.
     arrays += [np.full((50, 60, 3), value, np.uint8) for value in (0, 77, 255)]
     half = picture(40, 30, 3, "noise")
     arrays += [np.concatenate([half, half[::-1]]), np.concatenate([half, half[:, ::-1]], axis=1)]
     for array in arrays:
-        assert pixels.phash(as_png(array)) == int(str(imagehash.phash(as_image(array))), 16), array.shape
+        assert pixels.phash(as_png(array)) == int(str(imagehash.phash(as_image(array))), 16), (
+            array.shape
+        )

@@ -1,4 +1,4 @@
-"""Archives of Python's `tarfile` and of GNU tar, walked by shardmill; `tarfile` says what is in them."""
+"""Archives of Python's `tarfile` and of GNU tar, walked by shardmill; the oracle is `tarfile`."""
 
 import io
 import os
@@ -17,7 +17,8 @@ GIB = 1 << 30
 
 needs_gnu_tar = pytest.mark.skipif(
     shutil.which("tar") is None
-    or b"GNU tar" not in subprocess.run(["tar", "--version"], capture_output=True, check=False).stdout,
+    or b"GNU tar"
+    not in subprocess.run(["tar", "--version"], capture_output=True, check=False).stdout,
     reason="GNU tar is not installed",
 )
 
@@ -51,7 +52,11 @@ def test_random_archive_has_the_members_of_tarfile(tmp_path: Path, format: str, 
     path = tmp_path / "a.tar"
     with tarfile.open(path, "w", format=FORMATS[format]) as archive:
         for _ in range(rng.randrange(12)):
-            add(archive, random_name(rng, format), rng.randbytes(rng.choice([0, 1, 511, 512, 513, 5000])))
+            add(
+                archive,
+                random_name(rng, format),
+                rng.randbytes(rng.choice([0, 1, 511, 512, 513, 5000])),
+            )
 
     members = tar_members(str(path))
 
@@ -75,7 +80,14 @@ def test_empty_archive_has_no_members(tmp_path: Path) -> None:
 def test_links_devices_and_directories_are_no_members(tmp_path: Path, format: str) -> None:
     path = tmp_path / "a.tar"
     long_target = "t" * (100 if format == "ustar" else 300)
-    types = [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE]
+    types = [
+        tarfile.SYMTYPE,
+        tarfile.LNKTYPE,
+        tarfile.DIRTYPE,
+        tarfile.FIFOTYPE,
+        tarfile.CHRTYPE,
+        tarfile.BLKTYPE,
+    ]
     with tarfile.open(path, "w", format=FORMATS[format]) as archive:
         for index, kind in enumerate(types):
             linkname = long_target if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE) else ""
@@ -87,7 +99,10 @@ def test_links_devices_and_directories_are_no_members(tmp_path: Path, format: st
     members = tar_members(str(path))
 
     assert members == oracle(path)
-    assert [name for name, _, _ in members] == [f"file{i}" for i in range(6)] + ["contiguous", "old"]
+    assert [name for name, _, _ in members] == [f"file{i}" for i in range(6)] + [
+        "contiguous",
+        "old",
+    ]
 
 
 def test_leading_dot_slash_is_kept(tmp_path: Path) -> None:
@@ -99,8 +114,17 @@ def test_leading_dot_slash_is_kept(tmp_path: Path) -> None:
 
 def test_global_and_other_pax_records_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
-    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT, pax_headers={"comment": "0123abc"}) as archive:
-        add(archive, "a", b"body", mtime=1.5, uname="nütze", pax_headers={"SCHILY.xattr.user.x": "1\n2=3"})
+    with tarfile.open(
+        path, "w", format=tarfile.PAX_FORMAT, pax_headers={"comment": "0123abc"}
+    ) as archive:
+        add(
+            archive,
+            "a",
+            b"body",
+            mtime=1.5,
+            uname="nütze",
+            pax_headers={"SCHILY.xattr.user.x": "1\n2=3"},
+        )
         add(archive, "b", b"body")
     assert tar_members(str(path)) == oracle(path)
 
@@ -185,7 +209,11 @@ def test_archive_of_gnu_tar_has_the_members_of_tarfile(tmp_path: Path, format: s
 @needs_gnu_tar
 @pytest.mark.parametrize("sparse_version", [None, "0.0", "0.1", "1.0"])
 def test_sparse_file_is_refused_by_name(tmp_path: Path, sparse_version: str | None) -> None:
-    form = ["--format=posix", f"--sparse-version={sparse_version}"] if sparse_version else ["--format=gnu"]
+    form = (
+        ["--format=posix", f"--sparse-version={sparse_version}"]
+        if sparse_version
+        else ["--format=gnu"]
+    )
     sparse = tmp_path / "sparse"
     with sparse.open("wb") as out:
         # More extents than the header holds, so that the GNU format adds map blocks.

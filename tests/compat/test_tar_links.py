@@ -1,4 +1,7 @@
-"""Links and macOS metadata in the tars of a data set. The oracles are `tarfile` for links, and `webdataset` for samples."""
+"""Links and macOS metadata in the tars of a data set.
+
+The oracles are `tarfile` for links, and `webdataset` for samples.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +36,14 @@ def written(path, members, mode="w", **options):
 
 
 def expected_rows(path):
-    """The rows of an archive whose members `key.extension` are adjacent, with the bytes that tarfile finds."""
+    """The rows of an archive whose members `key.extension` are adjacent, by tarfile."""
     samples = {}
     with tarfile.open(path) as archive:
         for member in archive:
             key, _, extension = member.name.rpartition(".")
-            samples.setdefault(key, {"__key__": key})[extension] = archive.extractfile(member).read()
+            samples.setdefault(key, {"__key__": key})[extension] = archive.extractfile(
+                member
+            ).read()
     return list(samples.values())
 
 
@@ -76,7 +81,9 @@ def test_links_are_the_files_of_tarfile_in_any_order_and_selection(tmp_path, kin
     dataset = sm.Dataset(packed(plain, kind))
     assert list(dataset) == expected
     assert dataset.take([5, 0, 3]).to_pylist() == [expected[5], expected[0], expected[3]]
-    assert list(sm.Dataset(packed(plain, kind), columns=["jpg"])) == [{"jpg": row["jpg"]} for row in expected]
+    assert list(sm.Dataset(packed(plain, kind), columns=["jpg"])) == [
+        {"jpg": row["jpg"]} for row in expected
+    ]
 
 
 def test_tar_of_files_with_several_names_has_all_rows(tmp_path):
@@ -104,12 +111,21 @@ def test_tar_of_files_with_several_names_has_all_rows(tmp_path):
     ]
     assert sm.Dataset(path).columns == ["__key__", "cls", "jpg"]
     for command in (["verify", path], ["convert", path, tmp_path / "a.parquet"]):
-        subprocess.run([sys.executable, "-m", "shardmill", *map(str, command)], check=True, capture_output=True)
+        subprocess.run(
+            [sys.executable, "-m", "shardmill", *map(str, command)], check=True, capture_output=True
+        )
     assert list(sm.Dataset(tmp_path / "a.parquet")) == rows
 
 
 @pytest.mark.parametrize(
-    "link", [(HARD, "later.jpg"), (SOFT, "../0.jpg"), (SOFT, "/etc/hostname"), (SOFT, "1.jpg"), (SOFT, "no")]
+    "link",
+    [
+        (HARD, "later.jpg"),
+        (SOFT, "../0.jpg"),
+        (SOFT, "/etc/hostname"),
+        (SOFT, "1.jpg"),
+        (SOFT, "no"),
+    ],
 )
 def test_link_that_leads_nowhere_is_an_error_of_its_row(tmp_path, link):
     members = [
@@ -125,7 +141,8 @@ def test_link_that_leads_nowhere_is_an_error_of_its_row(tmp_path, link):
     assert len(dataset) == 3
     assert dataset[0] == {"__key__": "0", "cls": 0, "jpg": b"0"}
     with pytest.raises(
-        sm.FormatError, match=r"Member `1.jpg` of `.*a.tar`, at byte \d+, cannot be read: it is a .* link to `"
+        sm.FormatError,
+        match=r"Member `1.jpg` of `.*a.tar`, at byte \d+, cannot be read: it is a .* link to `",
     ):
         dataset[1]
     assert [row["cls"] for row in sm.Dataset(path, columns=["cls"])] == [0, 1, 2]
@@ -136,7 +153,8 @@ def test_link_that_leads_nowhere_is_an_error_of_its_row(tmp_path, link):
 def test_blocks_of_links_are_bounded_by_what_they_lead_to(tmp_path):
     body = os.urandom(1 << 20)
     path = written(
-        tmp_path / "a.tar", [("0.bin", body), *[(f"{number}.bin", (HARD, "0.bin")) for number in range(1, 40)]]
+        tmp_path / "a.tar",
+        [("0.bin", body), *[(f"{number}.bin", (HARD, "0.bin")) for number in range(1, 40)]],
     )
     loader = sm.Loader(path, batch_size=1, output="rows", shuffle=True)
     assert all(row["bin"] == body for batch in loader for row in batch)
@@ -144,7 +162,13 @@ def test_blocks_of_links_are_bounded_by_what_they_lead_to(tmp_path):
 
 
 def test_members_of_macos_are_neither_rows_nor_columns(tmp_path):
-    files = [("d/0.jpg", b"i"), ("d/0.txt", b"t"), ("d/1.jpg", b"i"), ("d/1.txt", b"t"), ("d/.hidden.bin", b"h")]
+    files = [
+        ("d/0.jpg", b"i"),
+        ("d/0.txt", b"t"),
+        ("d/1.jpg", b"i"),
+        ("d/1.txt", b"t"),
+        ("d/.hidden.bin", b"h"),
+    ]
     path = written(tmp_path / "plain.tar", files)
     expected = list(sm.Dataset(path))
     assert {row["__key__"] for row in expected} == {"d/0", "d/1", "d/"}

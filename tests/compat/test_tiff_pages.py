@@ -1,6 +1,9 @@
-"""Pages copied out of TIFFs by other writers decode to the same pixels, and image sizes agree with Pillow.
+"""Pages that are copied out of TIFFs decode to the same pixels, and image sizes are Pillow's.
 
-Pillow (libtiff) and tifffile write and read; our side only moves bytes. Nothing here decodes with our own code.
+The TIFFs are by other writers.
+
+Pillow (libtiff) and tifffile write and read; our side only moves bytes. Nothing here decodes with
+our own code.
 """
 
 from __future__ import annotations
@@ -67,7 +70,11 @@ def icc_and_exif():
     exif = Image.Exif()
     exif[271] = "Maker"
     exif.get_ifd(34665).update(
-        {33434: 0.5, 37510: b"ASCII\0\0\0a comment that is out of line", 40965: {1: "R98", 2: b"0100"}}
+        {
+            33434: 0.5,
+            37510: b"ASCII\0\0\0a comment that is out of line",
+            40965: {1: "R98", 2: b"0100"},
+        }
     )
     exif.get_ifd(34853).update({1: "N", 2: (48.0, 8.0, 14.5)})
     # Pillow writes the directories above only when their tags are there, whatever the offset.
@@ -77,17 +84,34 @@ def icc_and_exif():
 
 def pillow_cases():
     rgb, grey, bilevel = pillow_pages("RGB"), pillow_pages("L"), pillow_pages("1")
-    for compression in ["raw", "tiff_lzw", "tiff_deflate", "tiff_adobe_deflate", "packbits", "zstd", "lzma"]:
+    for compression in [
+        "raw",
+        "tiff_lzw",
+        "tiff_deflate",
+        "tiff_adobe_deflate",
+        "packbits",
+        "zstd",
+        "lzma",
+    ]:
         yield f"pillow_{compression}", lambda c=compression: with_pillow(rgb, compression=c)
     for compression in ["group3", "group4", "tiff_ccitt", "packbits", "raw"]:
-        yield f"pillow_bilevel_{compression}", lambda c=compression: with_pillow(bilevel, compression=c)
+        yield (
+            f"pillow_bilevel_{compression}",
+            lambda c=compression: with_pillow(bilevel, compression=c),
+        )
     yield "pillow_jpeg_ycbcr", lambda: with_pillow(rgb, compression="jpeg", quality=85)
     yield "pillow_jpeg_grey", lambda: with_pillow(grey, compression="jpeg")
     yield "pillow_jpeg_cmyk", lambda: with_pillow(pillow_pages("CMYK"), compression="jpeg")
     yield "pillow_predictor", lambda: with_pillow(rgb, compression="tiff_lzw", tiffinfo={317: 2})
     for mode in ["P", "CMYK", "I;16", "F", "I", "RGBA", "LA", "LAB"]:
-        yield f"pillow_mode_{mode}", lambda m=mode: with_pillow(pillow_mode(m), compression="tiff_deflate")
-    yield "pillow_mixed", lambda: with_pillow(rgb[:1] + bilevel[:1] + pillow_pages("P")[:1] + grey[:1])
+        yield (
+            f"pillow_mode_{mode}",
+            lambda m=mode: with_pillow(pillow_mode(m), compression="tiff_deflate"),
+        )
+    yield (
+        "pillow_mixed",
+        lambda: with_pillow(rgb[:1] + bilevel[:1] + pillow_pages("P")[:1] + grey[:1]),
+    )
     yield "pillow_icc_exif", lambda: with_pillow(rgb, compression="raw", **icc_and_exif())
     # Pillow cannot write EXIF through libtiff.
     profile = icc_and_exif()["icc_profile"]
@@ -116,7 +140,11 @@ def tifffile_cases():
             yield (
                 name,
                 lambda c=codec, t=tile: with_tifffile(
-                    pages(), photometric="rgb", compression=c, tile=t, rowsperstrip=None if t else 16
+                    pages(),
+                    photometric="rgb",
+                    compression=c,
+                    tile=t,
+                    rowsperstrip=None if t else 16,
                 ),
             )
     for order in "<>":
@@ -198,8 +226,14 @@ def tifffile_cases():
                 ),
             )
     palette = np.arange(768, dtype="uint16").reshape(3, 256) * 85
-    yield "tifffile_palette", lambda: with_tifffile(pages(channels=1), photometric="palette", colormap=palette)
-    yield "tifffile_bilevel", lambda: with_tifffile([p > 100 for p in pages(channels=1)], photometric="minisblack")
+    yield (
+        "tifffile_palette",
+        lambda: with_tifffile(pages(channels=1), photometric="palette", colormap=palette),
+    )
+    yield (
+        "tifffile_bilevel",
+        lambda: with_tifffile([p > 100 for p in pages(channels=1)], photometric="minisblack"),
+    )
     yield "tifffile_subifds", with_subifds
 
 
@@ -221,7 +255,8 @@ def decode_with_pillow(payload, page):
         with Image.open(io.BytesIO(payload)) as image:
             if page:
                 image.seek(page)
-            # A sought page keeps the mode of the first one once it was loaded, so nothing is loaded before.
+            # A sought page keeps the mode of the first one once it was loaded,
+            # so nothing is loaded before.
             return image.mode, image.size, image.tobytes(), image.getpalette()
     except (OSError, KeyError, ValueError, SyntaxError):
         return None
@@ -232,7 +267,11 @@ def tags_of(page):
     for tag in page.tags.values():
         if tag.code not in MOVED | DROPPED:
             value = tag.value
-            found[tag.code] = (tag.dtype, tag.count, value.tolist() if isinstance(value, np.ndarray) else value)
+            found[tag.code] = (
+                tag.dtype,
+                tag.count,
+                value.tolist() if isinstance(value, np.ndarray) else value,
+            )
     return found
 
 
@@ -246,14 +285,19 @@ def test_extracted_page_has_the_pixels_and_tags_of_the_source_page(name):
             with tifffile.TiffFile(io.BytesIO(copy)) as extracted:
                 assert len(extracted.pages) == 1
                 (only,) = extracted.pages
-                assert (extracted.byteorder, extracted.is_bigtiff) == (source.byteorder, source.is_bigtiff)
+                assert (extracted.byteorder, extracted.is_bigtiff) == (
+                    source.byteorder,
+                    source.is_bigtiff,
+                )
                 assert tags_of(only) == tags_of(page)
                 assert read_segments(extracted, only) == read_segments(source, page)
                 if "group" not in name and "ccitt" not in name:
                     np.testing.assert_array_equal(only.asarray(), page.asarray())
             expected = decode_with_pillow(payload, k)
             assert decode_with_pillow(copy, 0) == expected
-            assert expected is not None or any(part in name for part in PILLOW_CANNOT), "the oracle saw nothing"
+            assert expected is not None or any(part in name for part in PILLOW_CANNOT), (
+                "the oracle saw nothing"
+            )
             assert images.image_size(copy) == (page.imagewidth, page.imagelength)
             assert len(copy) <= sum(page.databytecounts) + 8192
             assert images.extract_page(copy, 0) == copy
@@ -274,13 +318,22 @@ def read_segments(file, page):
 def test_icc_and_exif_travel_with_the_page():
     payload = CASES["pillow_icc_exif"]()
     for k in range(3):
-        with Image.open(io.BytesIO(payload)) as source, Image.open(io.BytesIO(images.extract_page(payload, k))) as copy:
+        with (
+            Image.open(io.BytesIO(payload)) as source,
+            Image.open(io.BytesIO(images.extract_page(payload, k))) as copy,
+        ):
             source.seek(k)
             assert copy.info.get("icc_profile") == source.info.get("icc_profile")
             theirs, ours = source.getexif(), copy.getexif()
             for directory in (34665, 34853, 40965):
-                found = {tag: value for tag, value in ours.get_ifd(directory).items() if tag not in MOVED}
-                wanted = {tag: value for tag, value in theirs.get_ifd(directory).items() if tag not in MOVED}
+                found = {
+                    tag: value for tag, value in ours.get_ifd(directory).items() if tag not in MOVED
+                }
+                wanted = {
+                    tag: value
+                    for tag, value in theirs.get_ifd(directory).items()
+                    if tag not in MOVED
+                }
                 assert found == wanted
                 assert found or k > 0
 
@@ -297,7 +350,7 @@ def test_payload_that_is_no_tiff_is_a_value_error():
 
 
 def old_jpeg_tiff():
-    """Two pages of compression 6: an interchange stream that holds the strip, and separate tables."""
+    """Two pages of compression 6: an interchange stream with the strip in it, separate tables."""
     pages = []
     for seed in range(2):
         buffer = io.BytesIO()
@@ -314,8 +367,9 @@ def old_jpeg_tiff():
         out += struct.pack("<3H", 8, 8, 8) + bytes(2)
         entries = [
             (256, 3, 1, 80), (257, 3, 1, 64), (258, 3, 3, bits_at), (259, 3, 1, 6), (262, 3, 1, 6),
-            (273, 4, 1, jpeg_at + scan_at), (277, 3, 1, 3), (278, 3, 1, 64), (279, 4, 1, len(stream) - scan_at),
-            (284, 3, 1, 1), (512, 3, 1, 1), (513, 4, 1, jpeg_at), (514, 4, 1, len(stream)), (530, 3, 2, 1 | 1 << 16),
+            (273, 4, 1, jpeg_at + scan_at), (277, 3, 1, 3), (278, 3, 1, 64),
+            (279, 4, 1, len(stream) - scan_at), (284, 3, 1, 1), (512, 3, 1, 1),
+            (513, 4, 1, jpeg_at), (514, 4, 1, len(stream)), (530, 3, 2, 1 | 1 << 16),
         ]  # fmt: skip
         struct.pack_into("<I", out, link, len(out))
         out += struct.pack("<H", len(entries))

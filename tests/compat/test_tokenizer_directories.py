@@ -1,4 +1,4 @@
-"""Tokenizer directories, compared with ``AutoTokenizer``: each setting is applied as there, or refused by name."""
+"""Tokenizer directories: each setting is applied as by ``AutoTokenizer``, or refused by name."""
 
 from __future__ import annotations
 
@@ -47,7 +47,19 @@ PARTS = [
 def texts() -> list[str]:
     chance = random.Random(5)
     mixed = ["".join(chance.choice(PARTS) for _ in range(chance.randint(1, 9))) for _ in range(60)]
-    return ["<x>a", " <x> a", "a <x>a", "a<y> b", "<end>", "<s>a", " a", "  a", "cab<x>", "_<x>_", *mixed]
+    return [
+        "<x>a",
+        " <x> a",
+        "a <x>a",
+        "a<y> b",
+        "<end>",
+        "<s>a",
+        " a",
+        "  a",
+        "cab<x>",
+        "_<x>_",
+        *mixed,
+    ]
 
 
 TEXTS = texts()
@@ -55,7 +67,9 @@ TEXTS = texts()
 
 def byte_level(directory: Path) -> None:
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {character: number for number, character in enumerate([*alphabet, "Ġa", "bc", "<s>"])}
+    vocabulary = {
+        character: number for number, character in enumerate([*alphabet, "Ġa", "bc", "<s>"])
+    }
     made = Tokenizer(models.BPE(vocabulary, [("Ġ", "a"), ("b", "c")]))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.add_special_tokens(["</s>"])
@@ -63,7 +77,24 @@ def byte_level(directory: Path) -> None:
 
 
 def metaspace(directory: Path) -> None:
-    tokens = ["<unk>", "<s>", "▁", "a", "b", "c", "é", "1", "!", "_", "▁a", "bc", "<", ">", "x", "y"]
+    tokens = [
+        "<unk>",
+        "<s>",
+        "▁",
+        "a",
+        "b",
+        "c",
+        "é",
+        "1",
+        "!",
+        "_",
+        "▁a",
+        "bc",
+        "<",
+        ">",
+        "x",
+        "y",
+    ]
     vocabulary = {token: number for number, token in enumerate(tokens)}
     made = Tokenizer(models.BPE(vocabulary, [("▁", "a"), ("b", "c")], unk_token="<unk>"))
     made.normalizer = normalizers.NFC()
@@ -74,7 +105,9 @@ def metaspace(directory: Path) -> None:
 def unigram(directory: Path) -> None:
     letters = ["a", "b", "c", "é", "1", "!", "_", "▁", "▁a", "bc", "<", ">", "x", "<s>"]
     made = Tokenizer(
-        models.Unigram([("<unk>", 0.0), *((text, -1.5 - number) for number, text in enumerate(letters))], 0)
+        models.Unigram(
+            [("<unk>", 0.0), *((text, -1.5 - number) for number, text in enumerate(letters))], 0
+        )
     )
     made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     made.save(str(directory / "tokenizer.json"))
@@ -85,7 +118,9 @@ def piece_model(directory: Path, kind: str, **options: Any) -> None:
     if not corpus.exists():
         chance = random.Random(1)
         words = ["a", "ab", "abc", "bca", "cab", "é", "1", "!", "_x_", "<x>"]
-        corpus.write_text("\n".join(" ".join(chance.choice(words) for _ in range(8)) for _ in range(200)))
+        corpus.write_text(
+            "\n".join(" ".join(chance.choice(words) for _ in range(8)) for _ in range(200))
+        )
     sentencepiece.SentencePieceTrainer.train(
         input=str(corpus),
         model_prefix=str(directory / "tokenizer"),
@@ -107,22 +142,37 @@ def ranks(directory: Path) -> None:
     (directory / "tokenizer.model").write_text("".join(lines))
 
 
-#: For each format: what writes it, the options of its class, and the classes that a directory may name.
+#: For each format: what writes it, the options of its class, and the classes that a
+#: directory may name.
 FORMATS: dict[str, tuple[Callable[[Path], None], dict[str, Any], list[str | None]]] = {
     "byte-level": (byte_level, {}, [None, "PreTrainedTokenizerFast"]),
     "metaspace": (metaspace, {}, [None, "PreTrainedTokenizerFast"]),
     "unigram": (unigram, {}, [None, "TokenizersBackend"]),
-    "bpe.model": (lambda directory: piece_model(directory, "bpe"), {}, ["LlamaTokenizer", "PreTrainedTokenizerFast"]),
+    "bpe.model": (
+        lambda directory: piece_model(directory, "bpe"),
+        {},
+        ["LlamaTokenizer", "PreTrainedTokenizerFast"],
+    ),
     "symbols.model": (
         lambda directory: piece_model(directory, "bpe", user_defined_symbols=["<y>"]),
         {},
         ["LlamaTokenizer", "LlamaTokenizerFast"],
     ),
-    "unigram.model": (lambda directory: piece_model(directory, "unigram"), {}, ["TokenizersBackend"]),
+    "unigram.model": (
+        lambda directory: piece_model(directory, "unigram"),
+        {},
+        ["TokenizersBackend"],
+    ),
     "tiktoken": (ranks, {"pattern": "cl100k", "special_tokens": {}}, [None]),
 }
 
-FLAGS = [{}, {"lstrip": True}, {"rstrip": True}, {"lstrip": True, "rstrip": True}, {"single_word": True}]
+FLAGS = [
+    {},
+    {"lstrip": True},
+    {"rstrip": True},
+    {"lstrip": True, "rstrip": True},
+    {"single_word": True},
+]
 
 SETTINGS: dict[str, list[Any]] = {
     "tokens": [None, "added_tokens.json", "added_tokens_decoder"],
@@ -162,12 +212,19 @@ def pairwise(dimensions: dict[str, list[Any]], chance: random.Random) -> Iterato
         one, left, other, right = min(open_pairs)
         for trial in trials:
             trial[one], trial[other] = left, right
-        best = max(trials, key=lambda trial: sum(trial[a] == x and trial[b] == y for a, x, b, y in open_pairs))
-        open_pairs = {pair for pair in open_pairs if (best[pair[0]], best[pair[2]]) != (pair[1], pair[3])}
+        best = max(
+            trials,
+            key=lambda trial: sum(trial[a] == x and trial[b] == y for a, x, b, y in open_pairs),
+        )
+        open_pairs = {
+            pair for pair in open_pairs if (best[pair[0]], best[pair[2]]) != (pair[1], pair[3])
+        }
         yield {name: dimensions[name][place] for name, place in zip(names, best, strict=True)}
 
 
-def write_settings(directory: Path, chosen: dict[str, Any], classes: list[str | None], size: int) -> None:
+def write_settings(
+    directory: Path, chosen: dict[str, Any], classes: list[str | None], size: int
+) -> None:
     config: dict[str, Any] = {}
     special_map: dict[str, Any] = {}
     flags = {"lstrip": False, "rstrip": False, "single_word": False} | chosen["flags"]
@@ -177,7 +234,8 @@ def write_settings(directory: Path, chosen: dict[str, Any], classes: list[str | 
         case "added_tokens_decoder":
             token = flags | {"normalized": chosen["normalized"], "special": chosen["special"]}
             config["added_tokens_decoder"] = {
-                str(size + place): token | {"content": content} for place, content in enumerate(["<x>", "ab"])
+                str(size + place): token | {"content": content}
+                for place, content in enumerate(["<x>", "ab"])
             }
     match chosen["eos"]:
         case "config":
@@ -185,7 +243,10 @@ def write_settings(directory: Path, chosen: dict[str, Any], classes: list[str | 
         case "map":
             special_map["eos_token"] = "<end>"
         case "map with flags":
-            special_map["eos_token"] = flags | {"content": "<end>", "normalized": chosen["normalized"]}
+            special_map["eos_token"] = flags | {
+                "content": "<end>",
+                "normalized": chosen["normalized"],
+            }
         case "known":
             config["eos_token"] = "<s>"
     match chosen["extra"]:
@@ -227,15 +288,35 @@ def difference(directory: Path, rows: Path, options: dict[str, Any]) -> str | No
         return "refused"
     try:
         ours = sm.Tokenizer(directory, **options)
-        chat = rows_of(rows, sm.Tokenize(messages="m", tokenizer=ours, chat_template="{{ messages[0].content }}"))
-        with_ids = None if directory.name.endswith(".model") else ours.encode_batch(TEXTS, special_in_text="id")
+        chat = rows_of(
+            rows,
+            sm.Tokenize(messages="m", tokenizer=ours, chat_template="{{ messages[0].content }}"),
+        )
+        with_ids = (
+            None
+            if directory.name.endswith(".model")
+            else ours.encode_batch(TEXTS, special_in_text="id")
+        )
     except ValueError as error:
-        named = ["add_prefix_space", "split_special_tokens", "tokenizer_class", "`lstrip` or `rstrip`"]
-        return "refused" if any(name in str(error) for name in named) else f"{type(error).__name__}: {error}"
-    found = {"chat": chat, "text": ours.encode_batch(TEXTS)} | ({} if with_ids is None else {"id": with_ids})
+        named = [
+            "add_prefix_space",
+            "split_special_tokens",
+            "tokenizer_class",
+            "`lstrip` or `rstrip`",
+        ]
+        return (
+            "refused"
+            if any(name in str(error) for name in named)
+            else f"{type(error).__name__}: {error}"
+        )
+    found = {"chat": chat, "text": ours.encode_batch(TEXTS)} | (
+        {} if with_ids is None else {"id": with_ids}
+    )
     for mode, encoded in found.items():
         for text, ids in zip(TEXTS, encoded, strict=True):
-            expected = original.encode(text, add_special_tokens=False, split_special_tokens=mode == "text")
+            expected = original.encode(
+                text, add_special_tokens=False, split_special_tokens=mode == "text"
+            )
             if ids != expected:
                 return f"{mode} {text!r}: {ids}, expected {expected}"
     return None
@@ -243,7 +324,9 @@ def difference(directory: Path, rows: Path, options: dict[str, Any]) -> str | No
 
 def assert_equal(directory: Path, combinations: Iterable[tuple[str, dict[str, Any]]]) -> None:
     rows = directory / "rows.jsonl"
-    rows.write_text("".join(json.dumps({"m": [{"role": "user", "content": text}]}) + "\n" for text in TEXTS))
+    rows.write_text(
+        "".join(json.dumps({"m": [{"role": "user", "content": text}]}) + "\n" for text in TEXTS)
+    )
     failures, compared = [], 0
     sizes: dict[str, int] = {}
     for name, chosen in combinations:
@@ -267,14 +350,18 @@ def assert_equal(directory: Path, combinations: Iterable[tuple[str, dict[str, An
                 pass
             case str(found):
                 failures.append(f"{name} {chosen}: {found}")
-    assert not failures, f"{len(failures)} of {len(failures) + compared} differ:\n" + "\n".join(failures[:20])
+    assert not failures, f"{len(failures)} of {len(failures) + compared} differ:\n" + "\n".join(
+        failures[:20]
+    )
     assert compared > 0
 
 
 def test_settings_in_pairs_give_the_ids_of_transformers_or_are_refused(tmp_path: Path) -> None:
     chance = random.Random(0)
     if IS_WHOLE:
-        assert_equal(tmp_path, ((name, chosen) for name in FORMATS for chosen in pairwise(SETTINGS, chance)))
+        assert_equal(
+            tmp_path, ((name, chosen) for name in FORMATS for chosen in pairwise(SETTINGS, chance))
+        )
     else:
         # Each setting with each format, and the pairs of settings in one format or another.
         every = pairwise({"format": list(FORMATS)} | SETTINGS, chance)
@@ -283,7 +370,9 @@ def test_settings_in_pairs_give_the_ids_of_transformers_or_are_refused(tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
-def test_random_settings_give_the_ids_of_transformers_or_are_refused(name: str, tmp_path: Path) -> None:
+def test_random_settings_give_the_ids_of_transformers_or_are_refused(
+    name: str, tmp_path: Path
+) -> None:
     chance = random.Random(name)
     pick = ({key: chance.choice(values) for key, values in SETTINGS.items()} for _ in range(400))
     assert_equal(tmp_path, ((name, chosen) for chosen in pick))

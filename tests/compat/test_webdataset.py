@@ -52,7 +52,10 @@ def check(rows):
         assert [row["position"] for row in own] == [-1, 0, 1, 2, 3]
         assert [row["number"] for row in own] == [index, None, None, None, None]
         assert [own[1]["text_content"], own[4]["text_content"]] == [f"text {index}", "ü"]
-        assert [own[2]["binary_content"], own[3]["binary_content"]] == [sample["first.png"], sample["second.jpg"]]
+        assert [own[2]["binary_content"], own[3]["binary_content"]] == [
+            sample["first.png"],
+            sample["second.jpg"],
+        ]
 
 
 def curated(source, out, sink=ParquetSink):
@@ -62,7 +65,11 @@ def curated(source, out, sink=ParquetSink):
 
 
 def rows(directory):
-    return [row for path in sorted(directory.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+    return [
+        row
+        for path in sorted(directory.glob("*.parquet"))
+        for row in pq.read_table(path).to_pylist()
+    ]
 
 
 @pytest.fixture
@@ -108,7 +115,12 @@ def test_webdataset_reads_our_archive(archive, tmp_path):
         body = json.loads(sample["json"])
         assert body["texts"] == source["json"]["texts"]
         assert body["number"] == source["json"]["number"]
-        assert body["images"] == [None, f"{sample['__key__']}.1.png", f"{sample['__key__']}.2.jpg", None]
+        assert body["images"] == [
+            None,
+            f"{sample['__key__']}.1.png",
+            f"{sample['__key__']}.2.jpg",
+            None,
+        ]
         assert sample["1.png"] == source["first.png"]
         assert sample["2.jpg"] == source["second.jpg"]
 
@@ -126,7 +138,13 @@ def test_ids_with_dots_stay_one_sample_for_webdataset(tmp_path):
     (tmp_path / "in").mkdir()
     body = {"texts": ["x", None], "images": [None, "a.b.c.png"]}
     with wds.TarWriter(str(tmp_path / "in" / "a.tar")) as writer:
-        writer.write({"__key__": "a", "b.c.png": encoded(picture(1), "PNG"), "b.c.json": json.dumps(body).encode()})
+        writer.write(
+            {
+                "__key__": "a",
+                "b.c.png": encoded(picture(1), "PNG"),
+                "b.c.json": json.dumps(body).encode(),
+            }
+        )
     [written] = curated(tmp_path / "in", tmp_path / "out", WebDatasetSink).iterdir()
 
     [sample] = wds.WebDataset(str(written), shardshuffle=False)

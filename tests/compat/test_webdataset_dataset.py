@@ -1,4 +1,7 @@
-"""Samples of WebDataset tars as rows: those of the `webdataset` package, of archives by its writer, GNU tar and Python."""
+"""Samples of WebDataset tars as rows are those of the `webdataset` package.
+
+The archives are by its writer, GNU tar and Python.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,11 @@ def expected_rows(*paths):
     for path in paths:
         dataset = wds.WebDataset(str(path), shardshuffle=False, empty_check=False)
         samples += [
-            {name: value for name, value in sample.items() if name not in ("__url__", "__local_path__")}
+            {
+                name: value
+                for name, value in sample.items()
+                if name not in ("__url__", "__local_path__")
+            }
             for sample in dataset
         ]
     names = sorted({name for sample in samples for name in sample if name != "__key__"})
@@ -83,7 +90,9 @@ def expected_rows(*paths):
     ]
 
 
-@pytest.mark.parametrize("tar_format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@pytest.mark.parametrize(
+    "tar_format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
+)
 def test_tricky_names_make_the_samples_of_the_webdataset_package(tmp_path, tar_format):
     path = written(tmp_path / "a.tar", [*TRICKY.items(), AGAIN], tar_format=tar_format)
     rows = list(sm.Dataset(path))
@@ -93,7 +102,17 @@ def test_tricky_names_make_the_samples_of_the_webdataset_package(tmp_path, tar_f
 def test_tricky_names_make_these_samples(tmp_path):
     dataset = sm.Dataset(written(tmp_path / "a.tar", [*TRICKY.items(), AGAIN]))
     rows = [{name: value for name, value in row.items() if value is not None} for row in dataset]
-    assert dataset.columns == ["__key__", "", "cls", "hidden.bin", "json", "pyd", "seg.png", "txt", "x.y.z"]
+    assert dataset.columns == [
+        "__key__",
+        "",
+        "cls",
+        "hidden.bin",
+        "json",
+        "pyd",
+        "seg.png",
+        "txt",
+        "x.y.z",
+    ]
     assert rows == [
         {"__key__": "./a/b", "seg.png": b"png", "cls": 3, "x.y.z": b"two dots more"},
         {"__key__": "dir.with.dots/c", "txt": "ü"},
@@ -129,8 +148,12 @@ def random_members(seed, samples=200):
         (tarfile.PAX_FORMAT, {"mtime": "1795213521.259755", "comment": "in front of each member"}),
     ],
 )
-def test_random_samples_with_long_names_are_those_of_the_webdataset_package(tmp_path, tar_format, pax_headers):
-    path = written(tmp_path / "a.tar", random_members(1), tar_format=tar_format, pax_headers=pax_headers)
+def test_random_samples_with_long_names_are_those_of_the_webdataset_package(
+    tmp_path, tar_format, pax_headers
+):
+    path = written(
+        tmp_path / "a.tar", random_members(1), tar_format=tar_format, pax_headers=pax_headers
+    )
     rows = list(sm.Dataset(path))
     assert len(rows) == 200
     assert rows == expected_rows(path)
@@ -140,7 +163,12 @@ def test_shards_of_the_webdataset_writer_are_read_in_order(tmp_path):
     wds = pytest.importorskip("webdataset")
     with wds.ShardWriter(str(tmp_path / "shard-%03d.tar"), maxcount=30, verbose=False) as writer:
         for number in range(100):
-            sample = {"__key__": f"{number:04}", "cls": number, "txt": f"text {number}", "json": {"n": number}}
+            sample = {
+                "__key__": f"{number:04}",
+                "cls": number,
+                "txt": f"text {number}",
+                "json": {"n": number},
+            }
             # An extension that only one shard has.
             writer.write({**sample, **({"npy": b"raw"} if number == 70 else {})})
     shards = sorted(tmp_path.glob("*.tar"))
@@ -161,7 +189,16 @@ def test_gnu_tar_and_python_write_the_same_samples(tmp_path):
     names = "\n".join(name for name, _ in members)
     for tar_format in ("gnu", "posix"):
         path = tmp_path / f"{tar_format}.tar"
-        command = ["tar", f"--format={tar_format}", "-C", tmp_path / "files", "-T", "-", "-cf", path]
+        command = [
+            "tar",
+            f"--format={tar_format}",
+            "-C",
+            tmp_path / "files",
+            "-T",
+            "-",
+            "-cf",
+            path,
+        ]
         subprocess.run(command, input=names, text=True, check=True)
         assert list(sm.Dataset(path)) == list(sm.Dataset(written(tmp_path / "python.tar", members)))
 
@@ -181,13 +218,19 @@ def test_compressed_tar_has_the_rows_of_the_plain_one(tmp_path, extension):
 
 
 def test_row_by_number_equals_the_sequential_one_and_reads_its_members_alone(tmp_path):
-    members = [(f"{number:03}.{extension}", bytes([number]) * 50_000) for number in range(60) for extension in "ab"]
+    members = [
+        (f"{number:03}.{extension}", bytes([number]) * 50_000)
+        for number in range(60)
+        for extension in "ab"
+    ]
     dataset = sm.Dataset(written(tmp_path / "a.tar", members))
     rows = list(dataset)
     before = opened_files(dataset).native.bytes_read
     assert [dataset[number] for number in (59, 0, 31)] == [rows[number] for number in (59, 0, 31)]
     assert opened_files(dataset).native.bytes_read - before < 3 * 101_000 + 4096
-    assert dataset.take([5, 5, 2]).column("a").to_pylist() == [rows[number]["a"] for number in (5, 5, 2)]
+    assert dataset.take([5, 5, 2]).column("a").to_pylist() == [
+        rows[number]["a"] for number in (5, 5, 2)
+    ]
     # Columns that are not selected are not read.
     before = opened_files(dataset).native.bytes_read
     assert sum(1 for _ in sm.Dataset(tmp_path / "a.tar", columns=["__key__"])) == 60
@@ -196,10 +239,14 @@ def test_row_by_number_equals_the_sequential_one_and_reads_its_members_alone(tmp
 
 def test_shuffle_ranks_and_states_work_on_tars(tmp_path):
     for shard in range(3):
-        members = [(f"{shard}/{number:04}.cls", str(shard * 500 + number).encode()) for number in range(500)]
+        members = [
+            (f"{shard}/{number:04}.cls", str(shard * 500 + number).encode())
+            for number in range(500)
+        ]
         written(tmp_path / f"{shard}.tar", members)
     ranks = [
-        sm.Loader(tmp_path, batch_size=50, shuffle=True, rank=rank, world_size=2, output="numpy") for rank in (0, 1)
+        sm.Loader(tmp_path, batch_size=50, shuffle=True, rank=rank, world_size=2, output="numpy")
+        for rank in (0, 1)
     ]
     seen = sorted(int(value) for loader in ranks for batch in loader for value in batch["cls"])
     assert seen == list(range(1500))
@@ -208,7 +255,9 @@ def test_shuffle_ranks_and_states_work_on_tars(tmp_path):
     first = [next(batches) for _ in range(4)]
     resumed = sm.Loader(tmp_path, batch_size=100, shuffle=True, output="dict", rank=0, world_size=1)
     resumed.load_state_dict(loader.state_dict())
-    whole = list(sm.Loader(tmp_path, batch_size=100, shuffle=True, output="dict", rank=0, world_size=1))
+    whole = list(
+        sm.Loader(tmp_path, batch_size=100, shuffle=True, output="dict", rank=0, world_size=1)
+    )
     assert first + list(resumed) == whole
 
 
@@ -227,9 +276,15 @@ def test_arrow_keeps_json_as_text_and_dicts_have_its_value(tmp_path):
     ("members", "message"),
     [
         ([("a.txt", b"\xff")], r"Member `a.txt` of `.*a.tar`, at byte \d+, is not valid UTF-8"),
-        ([("a.cls", b"seven")], r"Member `a.cls` of `.*a.tar`, at byte \d+, is not a whole number of 64 bits: seven"),
+        (
+            [("a.cls", b"seven")],
+            r"Member `a.cls` of `.*a.tar`, at byte \d+, is not a whole number of 64 bits: seven",
+        ),
         ([("a.json", b"{")], r"Member `a.json` of `.*a.tar`, at byte \d+, is not valid JSON: EOF"),
-        ([("a.txt", b"1"), ("a.TXT", b"2")], r"Member `a.TXT` of `.*a.tar`, at byte \d+, repeats the extension `txt`"),
+        (
+            [("a.txt", b"1"), ("a.TXT", b"2")],
+            r"Member `a.TXT` of `.*a.tar`, at byte \d+, repeats the extension `txt`",
+        ),
     ],
 )
 def test_member_that_is_not_what_it_is_called_is_an_error_that_names_it(tmp_path, members, message):
@@ -248,7 +303,9 @@ def test_cut_and_flipped_archives_are_an_error_or_rows(tmp_path):
             del damaged[random_numbers.randrange(len(damaged)) :]
         else:
             damaged[random_numbers.randrange(len(damaged))] = random_numbers.randrange(256)
-        path.write_bytes(gzip.compress(damaged, 1) if random_numbers.random() < 0.3 else bytes(damaged))
+        path.write_bytes(
+            gzip.compress(damaged, 1) if random_numbers.random() < 0.3 else bytes(damaged)
+        )
         try:
             rows = list(sm.Dataset(path))
         except sm.FormatError as error:

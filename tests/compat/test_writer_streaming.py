@@ -54,16 +54,25 @@ def assert_same(found: dict, expected: dict) -> None:
 
 
 @pytest.mark.parametrize("compression", [None, "zstd", "gz:6", "br:5", "bz2", "snappy"])
-def test_mosaicml_reads_rows_and_writes_the_same_bytes(tmp_path: Path, compression: str | None) -> None:
+def test_mosaicml_reads_rows_and_writes_the_same_bytes(
+    tmp_path: Path, compression: str | None
+) -> None:
     streaming = pytest.importorskip("streaming")
-    options = {"columns": COLUMNS, "compression": compression, "hashes": ["sha1", "xxh64"], "shard_bytes": 20_000}
+    options = {
+        "columns": COLUMNS,
+        "compression": compression,
+        "hashes": ["sha1", "xxh64"],
+        "shard_bytes": 20_000,
+    }
     with sm.Writer(tmp_path / "ours", format="mds", **options) as writer:
         writer.write_rows(rows())
     with streaming.MDSWriter(out=str(tmp_path / "theirs"), **options) as other:
         for row in rows():
             other.write(row)
     assert len(writer.files) > 5
-    found = list(streaming.StreamingDataset(local=str(tmp_path / "ours"), batch_size=1, shuffle=False))
+    found = list(
+        streaming.StreamingDataset(local=str(tmp_path / "ours"), batch_size=1, shuffle=False)
+    )
     for one, expected in zip(found, rows(), strict=True):
         assert_same(one, expected)
     if compression is None:
@@ -74,7 +83,9 @@ def test_mosaicml_reads_rows_and_writes_the_same_bytes(tmp_path: Path, compressi
 def test_mosaicml_reads_a_merged_directory(tmp_path: Path) -> None:
     streaming = pytest.importorskip("streaming")
     for part in range(4):
-        with sm.Writer(tmp_path / f"{part:05}", format="mds", columns=COLUMNS, shard_bytes=30_000) as writer:
+        with sm.Writer(
+            tmp_path / f"{part:05}", format="mds", columns=COLUMNS, shard_bytes=30_000
+        ) as writer:
             writer.write_rows(rows()[part * 125 : part * 125 + 125])
     sm.merge(tmp_path)
     found = streaming.StreamingDataset(local=str(tmp_path), batch_size=1, shuffle=False)
@@ -104,7 +115,9 @@ def test_webdataset_reads_the_samples(tmp_path_factory, samples) -> None:
         )
     found = list(webdataset.WebDataset(str(path), shardshuffle=False).decode())
     assert [(one["txt"], one["cls"], one["bin"]) for one in found] == samples
-    assert [one["json"] for one in found] == [{"n": number, "t": text} for text, number, _ in samples]
+    assert [one["json"] for one in found] == [
+        {"n": number, "t": text} for text, number, _ in samples
+    ]
     assert [one["__key__"] for one in found] == [f"{number:09}" for number in range(len(samples))]
 
 
@@ -117,7 +130,8 @@ def test_webdataset_reads_directories_of_shards_in_order(tmp_path: Path, suffix:
     np.save(array, np.arange(3))
     with sm.Writer(tmp_path, **options) as writer:
         writer.write_rows(
-            {"__key__": f"dir/{number}", "txt": "x" * 900, "seg.npy": np.arange(3)} for number in range(200)
+            {"__key__": f"dir/{number}", "txt": "x" * 900, "seg.npy": np.arange(3)}
+            for number in range(200)
         )
     assert len(writer.files) > 3
     found = list(webdataset.WebDataset(writer.files, shardshuffle=False))

@@ -1,6 +1,7 @@
-"""What our reader makes of a damaged file: every record as it was written, or an error of the right class.
+"""What our reader makes of a damaged file.
 
-Runs in a process of its own, where a crash is an exit code.
+Every record as it was written, or an error of the right class. Runs in a process of its own, where
+a crash is an exit code.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def judge(path: Path, records: list[bytes]) -> str:
     answers.append(answer(lambda: list(ArrayRecordDataSource(path)), records))
     if records:
         answers.append(answer(lambda: reader.read(0, len(records)), records))
-        answers.append(answer(lambda: ArrayRecordDataSource(path).__getitems__(range(len(records))), records))
+        answers.append(
+            answer(lambda: ArrayRecordDataSource(path).__getitems__(range(len(records))), records)
+        )
     for number, record in enumerate(records):
         if not answer(lambda: [reader.read()], [record]):
             answers.append(False)
@@ -87,11 +90,14 @@ def must(holds: bool, message: str) -> None:
         raise WrongRecordError(message)
 
 
-def judge_all(directory: Path, records: list[bytes], files: Iterable[tuple[str, bytes]]) -> Counter[str]:
+def judge_all(
+    directory: Path, records: list[bytes], files: Iterable[tuple[str, bytes]]
+) -> Counter[str]:
     """``files`` with a word for where they are damaged. The counts are of 'word: outcome'."""
     counts: Counter[str] = Counter()
     for number, (word, content) in enumerate(files):
-        # A new name each: the clock of a file system is too coarse to tell two contents of one file apart.
+        # A new name each: the clock of a file system is too coarse to tell two contents of
+        # one file apart.
         path = directory / f"damaged{number}"
         path.write_bytes(content)
         try:

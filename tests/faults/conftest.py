@@ -25,7 +25,7 @@ def work() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def shards(work: Path) -> dict[str, Path]:
-    """Eight shards of 6 MB, as WebDataset and as Parquet. Images are noise: nothing decodes them."""
+    """Eight shards of 6 MB, as WebDataset and as Parquet. Images are noise, and never decoded."""
     rng = random.Random(7)
     directory = work / "wds"
     directory.mkdir()
@@ -65,7 +65,12 @@ def raw_shards(work: Path) -> dict[str, Path]:
     directory = work / "raw-wds"
     directory.mkdir()
     for number in range(4):
-        write_shard(directory / f"raw{number}.tar", 10, lambda _: ("tiff", body.getvalue()), pages=len(pages))
+        write_shard(
+            directory / f"raw{number}.tar",
+            10,
+            lambda _: ("tiff", body.getvalue()),
+            pages=len(pages),
+        )
     run_job("wds-parquet", directory, work / "raw-parquet")
     return {"wds": directory, "parquet": work / "raw-parquet"}
 
@@ -87,7 +92,9 @@ def immutable(tmp_path: Path) -> Iterator[Path]:
     directory = tmp_path / "immutable"
     directory.mkdir()
     try:
-        refused = subprocess.run(["chattr", "+i", str(directory)], capture_output=True, text=True, check=False)
+        refused = subprocess.run(
+            ["chattr", "+i", str(directory)], capture_output=True, text=True, check=False
+        )
     except FileNotFoundError:
         pytest.skip("there is no chattr command")
     if refused.returncode:

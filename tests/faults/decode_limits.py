@@ -12,7 +12,11 @@ from shardmill import Dataset, Loader, Runtime
 
 def peak_bytes() -> int:
     """Of this process since it began."""
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
+    line = next(
+        line
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("VmHWM:")
+    )
     return int(line.split()[1]) * 1024
 
 
@@ -23,7 +27,9 @@ def read(path: str, options: dict[str, Any]) -> None:
     before = peak_bytes()
     answer = {"rows": 0, "error": None, "message": ""}
     try:
-        for batch in Loader(Dataset(path, **options), output="arrow", batch_size=1 << 16, runtime=Runtime(threads=1)):
+        for batch in Loader(
+            Dataset(path, **options), output="arrow", batch_size=1 << 16, runtime=Runtime(threads=1)
+        ):
             answer["rows"] += batch.num_rows
     except Exception as error:
         answer |= {"error": type(error).__name__, "message": str(error)}

@@ -23,7 +23,11 @@ def main() -> None:
                 damaged[source.randrange(len(damaged))] = source.randrange(256)
             copy.write_bytes(damaged)
             try:
-                for _ in sm.Loader(sm.Dataset(copy), output="arrow", runtime=sm.Runtime(threads=source.randint(0, 1))):
+                for _ in sm.Loader(
+                    sm.Dataset(copy),
+                    output="arrow",
+                    runtime=sm.Runtime(threads=source.randint(0, 1)),
+                ):
                     pass
             except sm.Error as error:
                 refused += 1

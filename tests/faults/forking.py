@@ -1,7 +1,7 @@
-"""Functions in children of one process that has imported what they need, so that each costs a fork only.
+"""Functions in children of one process that has imported what they need, so each costs a fork.
 
-``python forking.py MODULE ...``. A line of its input is JSON: module, function, arguments, a file for what the child prints, and its limit
-in seconds. It answers with the exit code of the child.
+``python forking.py MODULE ...``. A line of its input is JSON: module, function, arguments, a file
+for what the child prints, and its limit in seconds. It answers with the exit code of the child.
 """
 
 import gc
@@ -34,13 +34,22 @@ class Forking:
     def __enter__(self) -> "Forking":
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.process.communicate()
 
-    def call(self, module: str, function: str, *arguments: object, log: Path, timeout: int = 3600) -> tuple[int, str]:
-        """The exit code of a child, which is negative when a signal ended it, and what it printed, its errors among that."""
+    def call(
+        self, module: str, function: str, *arguments: object, log: Path, timeout: int = 3600
+    ) -> tuple[int, str]:
+        """The exit code of a child, and what it printed, its errors among that.
+
+        The code is negative when a signal ended it.
+        """
         assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.write(json.dumps([module, function, arguments, str(log), timeout]) + "\n")
+        self.process.stdin.write(
+            json.dumps([module, function, arguments, str(log), timeout]) + "\n"
+        )
         self.process.stdin.flush()
         code = self.process.stdout.readline()
         assert code, "the process that forks has ended"

@@ -1,6 +1,9 @@
-"""One curation job in a process of its own, so that it can be killed: ``python job.py KIND INPUT OUTPUT [NAME=VALUE ...]``.
+"""One curation job in a process of its own, so that it can be killed.
 
-KIND is ``wds-parquet``, ``wds-wds``, ``parquet-parquet`` or ``parquet-wds``. Prints ``go`` before the run, then one line of JSON with its outcome.
+    python job.py KIND INPUT OUTPUT [NAME=VALUE ...]
+
+KIND is ``wds-parquet``, ``wds-wds``, ``parquet-parquet`` or ``parquet-wds``. Prints ``go`` before
+the run, then one line of JSON with its outcome.
 """
 
 import json
@@ -27,7 +30,10 @@ def slow_map(table):
 
 
 class Held:
-    """Lets one table of each thread pass, so that a file is begun; the next ones wait in small steps until there is a file with the name of the gate."""
+    """Lets one table of each thread pass, so that a file is begun.
+
+    The next ones wait in small steps until there is a file with the name of the gate.
+    """
 
     def __init__(self, gate: str) -> None:
         self.gate, self.seen = gate, set()
@@ -43,16 +49,33 @@ class Held:
         return table
 
 
-def pipeline_of(kind: str, source: str, out: str, *, map: str = "", memory_bytes: str = str(32 << 20), **options: str):
+def pipeline_of(
+    kind: str,
+    source: str,
+    out: str,
+    *,
+    map: str = "",
+    memory_bytes: str = str(32 << 20),
+    **options: str,
+):
     """``map`` is ``slow``, or ``held:`` and a path."""
-    from shardmill.curate import InterleavedParquetSource, Map, ParquetSink, Pipeline, WebDatasetSink, WebDatasetSource
+    from shardmill.curate import (
+        InterleavedParquetSource,
+        Map,
+        ParquetSink,
+        Pipeline,
+        WebDatasetSink,
+        WebDatasetSource,
+    )
 
     reader, writer = kind.split("-")
     sources = {"wds": WebDatasetSource, "parquet": InterleavedParquetSource}
     sinks = {"wds": WebDatasetSink, "parquet": ParquetSink}
     return Pipeline(
         source=sources[reader](source),
-        stages=[Map(slow_map if map == "slow" else Held(map.removeprefix("held:")), name="map")] if map else [],
+        stages=[Map(slow_map if map == "slow" else Held(map.removeprefix("held:")), name="map")]
+        if map
+        else [],
         sink=sinks[writer](out, **{"mode": "resume", **options}),
         memory_bytes=int(memory_bytes),
     )
@@ -62,7 +85,11 @@ def peak_memory_bytes() -> int:
     """Of this program alone; ``ru_maxrss`` starts with what the parent had at the fork."""
     status = Path("/proc/self/status")
     if status.exists():
-        return next(int(line.split()[1]) << 10 for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return next(
+            int(line.split()[1]) << 10
+            for line in status.read_text().splitlines()
+            if line.startswith("VmHWM")
+        )
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
@@ -74,11 +101,20 @@ def main(kind: str, source: str, out: str, *options: str) -> None:
     try:
         report = job.run(threads=workers, progress=False)
     except BaseException as error:
-        outcome = {"error": type(error).__name__, "message": str(error), "seen_at": time.monotonic()}
+        outcome = {
+            "error": type(error).__name__,
+            "message": str(error),
+            "seen_at": time.monotonic(),
+        }
         print(json.dumps(outcome), flush=True)
         raise
     outputs = {Path(output["path"]).name: output["rows"] for output in report.outputs}
-    print(json.dumps({"outputs": outputs, "quarantined": report.quarantined, "peak": peak_memory_bytes()}), flush=True)
+    print(
+        json.dumps(
+            {"outputs": outputs, "quarantined": report.quarantined, "peak": peak_memory_bytes()}
+        ),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -88,16 +88,29 @@ def contents(out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(out.iterdir())}
 
 
-def write_shard(path: Path, samples: int, image: Callable[[int], tuple[str, bytes]], pages: int = 1) -> None:
+def write_shard(
+    path: Path, samples: int, image: Callable[[int], tuple[str, bytes]], pages: int = 1
+) -> None:
     """A shard with this number of samples, their images as ``image`` gives them."""
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
         for number in range(samples):
             stem = f"{path.stem}-{number:04}"
             extension, body = image(number)
-            images = [f"{stem}.{extension}"] if pages == 1 else [f"page_{page}_image_{page}" for page in range(pages)]
+            images = (
+                [f"{stem}.{extension}"]
+                if pages == 1
+                else [f"page_{page}_image_{page}" for page in range(pages)]
+            )
             texts = [f"text of {stem}", *[None] * len(images)]
-            document = {"texts": texts, "images": [None, *images], "url": f"https://example.com/{stem}"}
-            for name, data in ((f"{stem}.json", json.dumps(document).encode()), (f"{stem}.{extension}", body)):
+            document = {
+                "texts": texts,
+                "images": [None, *images],
+                "url": f"https://example.com/{stem}",
+            }
+            for name, data in (
+                (f"{stem}.json", json.dumps(document).encode()),
+                (f"{stem}.{extension}", body),
+            ):
                 member = tarfile.TarInfo(name)
                 member.size = len(data)
                 archive.addfile(member, io.BytesIO(data))

@@ -14,15 +14,28 @@ from flat_options import flat_loader
 def numbered(start: int, rows: int) -> pa.Table:
     """``id`` counts through all files; the other columns follow from it."""
     ids = np.arange(start, start + rows)
-    return pa.table({"id": ids, "half": (ids / 2).astype(np.float32), "text": [f"row {number}" for number in ids]})
+    return pa.table(
+        {
+            "id": ids,
+            "half": (ids / 2).astype(np.float32),
+            "text": [f"row {number}" for number in ids],
+        }
+    )
 
 
-def write_files(directory: Path, sizes: Sequence[int], *, row_group: int = 1000, **options: Any) -> Path:
+def write_files(
+    directory: Path, sizes: Sequence[int], *, row_group: int = 1000, **options: Any
+) -> Path:
     """One file for each of ``sizes``."""
     directory.mkdir(parents=True)
     start = 0
     for number, rows in enumerate(sizes):
-        pq.write_table(numbered(start, rows), directory / f"{number:03}.parquet", row_group_size=row_group, **options)
+        pq.write_table(
+            numbered(start, rows),
+            directory / f"{number:03}.parquet",
+            row_group_size=row_group,
+            **options,
+        )
         start += rows
     return directory
 

@@ -1,4 +1,7 @@
-"""Small files of every format, by the writers that others use where there are any, and how those others read them."""
+"""Small files of every format, and how others read them.
+
+They are by the writers that others use, where there are any.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ from shard_files import document, source_sample, write_parquet, write_tar
 Rows = list[dict[str, Any]]
 COUNT = 120
 ROWS: Rows = [
-    {"id": number, "text": f"text é {number}", "real": number / 8, "tag": "abc"[number % 3]} for number in range(COUNT)
+    {"id": number, "text": f"text é {number}", "real": number / 8, "tag": "abc"[number % 3]}
+    for number in range(COUNT)
 ]
 TABLE = pa.Table.from_pylist(ROWS)
 
@@ -73,7 +77,9 @@ def lines(text: str) -> Rows:
     def refused(word: str) -> None:
         raise ValueError(word)
 
-    rows = [json.loads(line, parse_constant=refused) for line in text.split("\n") if line.strip(" \t\r")]
+    rows = [
+        json.loads(line, parse_constant=refused) for line in text.split("\n") if line.strip(" \t\r")
+    ]
     if not all(isinstance(row, dict) for row in rows):
         raise ValueError("not an object")
     return rows
@@ -103,7 +109,10 @@ def write_records(path: Path, options: str) -> None:
 def samples() -> list[tuple[str, bytes]]:
     members = []
     for row in ROWS[:40]:
-        members += [(f"s{row['id']:04}.txt", row["text"].encode()), (f"s{row['id']:04}.bin", bytes([row["id"]]) * 700)]
+        members += [
+            (f"s{row['id']:04}.txt", row["text"].encode()),
+            (f"s{row['id']:04}.bin", bytes([row["id"]]) * 700),
+        ]
     return members
 
 
@@ -126,11 +135,17 @@ def tar_rows(path: Path) -> Rows:
 
 
 def write_mds(directory: Path, compression: str | None, hashes: list[str]) -> None:
-    write_ours(directory / "mds", format="mds", compression=compression, hashes=hashes, shard_bytes=1500)
+    write_ours(
+        directory / "mds", format="mds", compression=compression, hashes=hashes, shard_bytes=1500
+    )
 
 
 def mds(
-    file: str, compression: str | None = None, hashes: tuple[str, ...] = ("sha1", "xxh64"), *, guarded: bool = True
+    file: str,
+    compression: str | None = None,
+    hashes: tuple[str, ...] = ("sha1", "xxh64"),
+    *,
+    guarded: bool = True,
 ) -> Kind:
     return Kind(
         lambda directory: write_mds(directory, compression, list(hashes)),
@@ -141,15 +156,24 @@ def mds(
     )
 
 
-def one(name: str, write: Callable[[Path], object], read: Callable[[Path], Rows] | None = None, **options: Any) -> Kind:
+def one(
+    name: str,
+    write: Callable[[Path], object],
+    read: Callable[[Path], Rows] | None = None,
+    **options: Any,
+) -> Kind:
     return Kind(lambda directory: write(directory / name), name, name, read, **options)
 
 
 PARQUET = {"row_group_size": 50, "write_page_checksum": True}
 KINDS: dict[str, Kind] = {
-    "parquet of shardmill": one("a.parquet", lambda path: write_ours(path, compression="zstd"), parquet_rows),
+    "parquet of shardmill": one(
+        "a.parquet", lambda path: write_ours(path, compression="zstd"), parquet_rows
+    ),
     "parquet of pyarrow": one(
-        "a.parquet", lambda path: pq.write_table(TABLE, path, data_page_version="2.0", **PARQUET), parquet_rows
+        "a.parquet",
+        lambda path: pq.write_table(TABLE, path, data_page_version="2.0", **PARQUET),
+        parquet_rows,
     ),
     "parquet of documents": one(
         "a.parquet",
@@ -162,7 +186,11 @@ KINDS: dict[str, Kind] = {
         lambda path: orc.ORCFile(path).read().to_pylist(),
     ),
     "csv": one("a.csv", write_csv, None),
-    "jsonl": one("a.jsonl", lambda path: write_lines(path, open), lambda path: lines(path.read_bytes().decode())),
+    "jsonl": one(
+        "a.jsonl",
+        lambda path: write_lines(path, open),
+        lambda path: lines(path.read_bytes().decode()),
+    ),
     "jsonl.gz": one(
         "a.jsonl.gz",
         lambda path: write_lines(path, gzip.open),
@@ -170,12 +198,16 @@ KINDS: dict[str, Kind] = {
         guarded=True,
     ),
     "jsonl.zst": one("a.jsonl.zst", write_zstd_lines, lambda path: lines(zstd_text(path))),
-    "arrayrecord": one("a.array_record", lambda path: write_records(path, "group_size:1"), guarded=True),
+    "arrayrecord": one(
+        "a.array_record", lambda path: write_records(path, "group_size:1"), guarded=True
+    ),
     "arrayrecord in groups": one(
         "a.array_record", lambda path: write_records(path, "group_size:9,brotli"), guarded=True
     ),
     "arrayrecord plain": one(
-        "a.array_record", lambda path: write_records(path, "group_size:1,uncompressed"), guarded=True
+        "a.array_record",
+        lambda path: write_records(path, "group_size:1,uncompressed"),
+        guarded=True,
     ),
     "mds shard": mds("shard.00001.mds"),
     "mds shard in zstd": mds("shard.00001.mds.zstd", "zstd"),
@@ -183,6 +215,10 @@ KINDS: dict[str, Kind] = {
     "mds shard without hashes": mds("shard.00001.mds", hashes=(), guarded=False),
     "mds index": mds("index.json", guarded=False),
     "tar": one("a.tar", lambda path: write_tar(path, samples()), tar_rows),
-    "tar.gz": one("a.tar.gz", lambda path: write_tar(path, samples(), "w:gz"), tar_rows, guarded=True),
-    "tar of documents": one("a.tar", lambda path: write_tar(path, documents()), source="WebDatasetSource"),
+    "tar.gz": one(
+        "a.tar.gz", lambda path: write_tar(path, samples(), "w:gz"), tar_rows, guarded=True
+    ),
+    "tar of documents": one(
+        "a.tar", lambda path: write_tar(path, documents()), source="WebDatasetSource"
+    ),
 }

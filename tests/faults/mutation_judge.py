@@ -1,6 +1,7 @@
 """Reads damaged files of one kind by every way, in one process, and says which rule was broken.
 
-A line tells which mutation begins, and one its outcome: so a process that dies names what killed it.
+A line tells which mutation begins, and one its outcome: so a process that dies names
+what killed it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def loaded(path: Path) -> Rows | Error:
 
 
 def plain(rows: Rows) -> Rows:
-    """Without what is null: readers differ in the columns that they give to rows which have no value."""
+    """Without what is null: readers give different columns to rows which have no value."""
 
     def value(cell: Any) -> Any:
         return cell.encode() if isinstance(cell, str) else cell
@@ -75,12 +76,16 @@ def judge(name: str, kind: Kind, path: Path, expected: Rows, out: Path) -> tuple
     if not is_valid and not checks[0].problems:
         problems.append("verify does not say why")
     if any(entry.damage for entry in inspections) and is_valid and not is_document:
-        problems.append(f"inspect finds damage where verify finds none: {inspections[0].damage[:1]}")
+        problems.append(
+            f"inspect finds damage where verify finds none: {inspections[0].damage[:1]}"
+        )
     problems += curated(kind, path, found, is_document=is_document, out=out)
     return outcome, problems
 
 
-def curated(kind: Kind, path: Path, found: Rows | Error, *, is_document: bool, out: Path) -> list[str]:
+def curated(
+    kind: Kind, path: Path, found: Rows | Error, *, is_document: bool, out: Path
+) -> list[str]:
     shutil.rmtree(out, ignore_errors=True)
     if kind.source is None:
         return []
@@ -88,7 +93,11 @@ def curated(kind: Kind, path: Path, found: Rows | Error, *, is_document: bool, o
     try:
         Pipeline(source=source, stages=[], sink=ParquetSink(out)).run()
     except Error as error:
-        return [] if is_document or isinstance(found, Error) else [f"curate refuses what the Loader reads: {error}"]
+        return (
+            []
+            if is_document or isinstance(found, Error)
+            else [f"curate refuses what the Loader reads: {error}"]
+        )
     if is_document:
         return []
     if isinstance(found, Error):
@@ -121,7 +130,8 @@ def main(name: str, first: int, count: int, below: str) -> None:
     for number in range(first, first + count):
         how, changed = mutation(content, f"{name} {number}")
         print(f"begin {number} {how}", flush=True)
-        # A new name each: the clock of a file system is too coarse to tell two contents of one file apart.
+        # A new name each: the clock of a file system is too coarse to tell two contents of
+        # one file apart.
         own = case / str(number)
         shutil.copytree(whole, own)
         (own / kind.file).write_bytes(changed)
@@ -129,5 +139,9 @@ def main(name: str, first: int, count: int, below: str) -> None:
             outcome, problems = judge(name, kind, own / kind.path, expected, out)
         except Exception as error:
             outcome, problems = "raised", [f"{type(error).__name__}: {error}"]
-        print("end " + json.dumps({"number": number, "how": how, "outcome": outcome, "problems": problems}), flush=True)
+        print(
+            "end "
+            + json.dumps({"number": number, "how": how, "outcome": outcome, "problems": problems}),
+            flush=True,
+        )
         shutil.rmtree(own)

@@ -36,11 +36,17 @@ def flip_a_bit(content: bytes, rng: random.Random) -> bytes:
 
 def set_a_byte(content: bytes, rng: random.Random) -> bytes:
     at = place(content, rng)
-    return content[:at] + bytes([rng.choice((0, 10, 34, 44, 127, 255, rng.randrange(256)))]) + content[at + 1 :]
+    return (
+        content[:at]
+        + bytes([rng.choice((0, 10, 34, 44, 127, 255, rng.randrange(256)))])
+        + content[at + 1 :]
+    )
 
 
 def append(content: bytes, rng: random.Random) -> bytes:
-    tail = rng.choice((b"\0", bytes(512), b"x", rng.randbytes(rng.randrange(1, 600)), content[-512:]))
+    tail = rng.choice(
+        (b"\0", bytes(512), b"x", rng.randbytes(rng.randrange(1, 600)), content[-512:])
+    )
     return content + tail
 
 

@@ -1,4 +1,7 @@
-"""A job of Ray Data with our checkpoint, for the tests that kill it: python ray_checkpoint_job.py SOURCE CHECKPOINT OUT [BYTES]."""
+"""A job of Ray Data with our checkpoint, for the tests that kill it.
+
+Called as ``python ray_checkpoint_job.py SOURCE CHECKPOINT OUT [BYTES]``.
+"""
 
 import os
 import sys
@@ -19,15 +22,22 @@ def patiently(batch, blob_bytes):
 
 def main(source: str, checkpoint: str, out: str, blob_bytes: str = str(1 << 21)) -> None:
     # A cluster of its own, unless it is told of one.
-    own = {} if "RAY_ADDRESS" in os.environ else {"address": "local", "num_cpus": 2, "include_dashboard": False}
+    own = (
+        {}
+        if "RAY_ADDRESS" in os.environ
+        else {"address": "local", "num_cpus": 2, "include_dashboard": False}
+    )
     ray.init(**own, logging_level="error", log_to_driver=False)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
-    # The newer way of reading packs small files into one task, and starts actors for seconds before it does.
+    # The newer way of reading packs small files into one task, and starts actors for seconds before
+    # it does.
     context.use_datasource_v2 = False
     context.checkpoint_config = checkpoint_config(id_column="id", checkpoint_path=checkpoint)
     step = partial(patiently, blob_bytes=int(blob_bytes))
-    ray.data.read_parquet(source, override_num_blocks=10_000).map_batches(step).write_parquet(out, compression="gzip")
+    ray.data.read_parquet(source, override_num_blocks=10_000).map_batches(step).write_parquet(
+        out, compression="gzip"
+    )
 
 
 if __name__ == "__main__":

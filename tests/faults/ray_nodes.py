@@ -32,7 +32,9 @@ class Nodes:
         from ray.cluster_utils import Cluster
 
         # Workers start with another search path than pytest has.
-        os.environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
+        os.environ["PYTHONPATH"] = os.pathsep.join(
+            os.path.abspath(path) for path in sys.path if path
+        )
         self.cluster = Cluster(
             initialize_head=True,
             head_node_args={
@@ -62,8 +64,11 @@ class Nodes:
 
     @contextmanager
     def apart(self, mount: str) -> Iterator[None]:
-        """One more node, which sees other file systems than the rest: ``mount`` is a command that changes its own."""
-        if shutil.which("unshare") is None or subprocess.run(["unshare", "-m", "true"], check=False).returncode:
+        """One more node, which sees other file systems than the rest: ``mount`` changes its own."""
+        if (
+            shutil.which("unshare") is None
+            or subprocess.run(["unshare", "-m", "true"], check=False).returncode
+        ):
             pytest.skip("this user may not have mounts of its own")
         ray = Path(sys.executable).parent / "ray"
         options = f"--num-cpus=1 --object-store-memory={STORE_BYTES} --disable-usage-stats --block"

@@ -1,7 +1,9 @@
-"""One job with a checkpoint in a process of its own: ``python resume_job.py KIND INPUT OUTPUT checkpoint=DIRECTORY [NAME=VALUE ...]``.
+"""One job with a checkpoint in a process of its own.
 
-KIND is ``double``, ``explode`` or ``drop`` for tables with the columns ``id`` and ``n``, ``wds`` or ``parquet`` for documents. Prints ``go`` before the
-run, then one line of JSON with its outcome.
+    python resume_job.py KIND INPUT OUTPUT checkpoint=DIRECTORY [NAME=VALUE ...]
+
+KIND is ``double``, ``explode`` or ``drop`` for tables with the columns ``id`` and ``n``, ``wds`` or
+``parquet`` for documents. Prints ``go`` before the run, then one line of JSON with its outcome.
 """
 
 import json
@@ -15,7 +17,10 @@ DOCUMENTS = ("wds", "parquet")
 
 
 class Work:
-    """The function of a job: notes which rows it gets, takes its time, and makes no row, one or several of each."""
+    """The function of a job: notes which rows it gets, and takes its time.
+
+    It makes no row, one or several of each.
+    """
 
     def __init__(self, kind: str, pace: float, calls: str) -> None:
         self.kind, self.pace, self.calls = kind, pace, calls
@@ -32,7 +37,11 @@ class Work:
 def made(kind: str, table):
     import pyarrow as pa
 
-    rows = [row for id, n in zip(*(table[name].to_pylist() for name in ("id", "n"))) for row in made_of(kind, id, n)]
+    rows = [
+        row
+        for id, n in zip(*(table[name].to_pylist() for name in ("id", "n")))
+        for row in made_of(kind, id, n)
+    ]
     ids, numbers, copies = zip(*rows) if rows else ((), (), ())
     return pa.table(
         {
@@ -65,7 +74,14 @@ def pipeline_of(
     version: str = "",
     mode: str = "resume",
 ):
-    from shardmill.curate import InterleavedParquetSource, Map, ParquetSink, Pipeline, TableSource, WebDatasetSource
+    from shardmill.curate import (
+        InterleavedParquetSource,
+        Map,
+        ParquetSink,
+        Pipeline,
+        TableSource,
+        WebDatasetSource,
+    )
     from shardmill.resume import Checkpoint
 
     work = Work(kind, float(pace), calls)
@@ -73,7 +89,9 @@ def pipeline_of(
         reader = TableSource(source, files_per_partition=1)
         stage = Map(work, batch_size=10)
     else:
-        reader = {"wds": WebDatasetSource, "parquet": InterleavedParquetSource}[kind](source, files_per_partition=1)
+        reader = {"wds": WebDatasetSource, "parquet": InterleavedParquetSource}[kind](
+            source, files_per_partition=1
+        )
         stage, id_column = Map(work), ""
     # An empty path is a job without one.
     state = (
@@ -81,7 +99,9 @@ def pipeline_of(
         if checkpoint
         else None
     )
-    return Pipeline(source=reader, stages=[stage], sink=ParquetSink(out, mode=mode), checkpoint=state)
+    return Pipeline(
+        source=reader, stages=[stage], sink=ParquetSink(out, mode=mode), checkpoint=state
+    )
 
 
 def main(kind: str, source: str, out: str, *options: str) -> None:
@@ -94,11 +114,17 @@ def main(kind: str, source: str, out: str, *options: str) -> None:
         ray.init(address="local", num_cpus=at_once, include_dashboard=False, logging_level="error")
     print("go", flush=True)
     try:
-        report = job.run(executor, **{"threads" if executor == "local" else "workers": at_once}, progress=False)
+        report = job.run(
+            executor, **{"threads" if executor == "local" else "workers": at_once}, progress=False
+        )
     except BaseException as error:
         print(json.dumps({"error": type(error).__name__, "message": str(error)}), flush=True)
         raise
-    outcome = {"splits": len(report.splits), "before": report.committed_before, "rows": report.counts("output")["rows"]}
+    outcome = {
+        "splits": len(report.splits),
+        "before": report.committed_before,
+        "rows": report.counts("output")["rows"],
+    }
     print(json.dumps(outcome), flush=True)
 
 

@@ -26,20 +26,31 @@ class Case:
     """The directories of one job, and its oracle.
 
     Attributes:
-        runs: how many runs were started; each notes the rows that its function gets in a directory of its own.
+        runs: how many runs were started; each notes the rows that its function gets in a directory
+            of its own.
     """
 
     def __init__(self, directory: Path, kind: str, files: int = 8, rows: int = ROWS) -> None:
         self.kind, self.source = kind, directory / f"in-{kind}"
-        self.out, self.checkpoint, self.calls = directory / "out", directory / "state", directory / "calls"
+        self.out, self.checkpoint, self.calls = (
+            directory / "out",
+            directory / "state",
+            directory / "calls",
+        )
         self.rows, self.runs = rows, 0
         self.source.mkdir(parents=True)
-        self.expected = write_documents(self.source, kind, files) if kind in DOCUMENTS else self._write_tables(files)
+        self.expected = (
+            write_documents(self.source, kind, files)
+            if kind in DOCUMENTS
+            else self._write_tables(files)
+        )
 
     def _write_tables(self, files: int) -> Counter:
         for file in range(files):
             numbers = range(file * self.rows, (file + 1) * self.rows)
-            table = pa.table({"id": [id_of(n) for n in numbers], "n": pa.array(numbers, pa.int64())})
+            table = pa.table(
+                {"id": [id_of(n) for n in numbers], "n": pa.array(numbers, pa.int64())}
+            )
             pq.write_table(table, self.source / f"{file:03}.parquet")
         every = range(files * self.rows)
         return Counter(row for n in every for row in made_of(self.kind, id_of(n), n))
@@ -61,7 +72,9 @@ class Case:
     def finish_here(self, **options: str):
         """The same in this process, which saves its start."""
         named = {name: str(value) for name, value in self._named(options).items()}
-        return pipeline_of(self.kind, str(self.source), str(self.out), **named).run(threads=2, progress=False)
+        return pipeline_of(self.kind, str(self.source), str(self.out), **named).run(
+            threads=2, progress=False
+        )
 
     def _named(self, options: dict) -> dict:
         self.runs += 1
@@ -90,7 +103,10 @@ class Case:
 
     def files_done(self) -> set[int]:
         """Numbers of the input files whose rows can be seen in the output."""
-        return {row[1] // (2 * self.rows if self.kind == "double" else self.rows) for row in self.visible()}
+        return {
+            row[1] // (2 * self.rows if self.kind == "double" else self.rows)
+            for row in self.visible()
+        }
 
     def visible(self) -> Counter:
         """Everything under final names; each file must be whole."""
@@ -121,7 +137,11 @@ class Case:
 
     def job_directory(self) -> Path | None:
         file = self.checkpoint / "checkpoint.json"
-        return self.checkpoint / json.loads(file.read_text().split("\n")[0])["job"] if file.exists() else None
+        return (
+            self.checkpoint / json.loads(file.read_text().split("\n")[0])["job"]
+            if file.exists()
+            else None
+        )
 
     def units(self) -> list[Path]:
         """Records of the run that is at work."""
@@ -134,14 +154,21 @@ class Case:
 
     def leases(self) -> list[Path]:
         directory = self.job_directory()
-        return sorted(path for path in directory.glob("lease/*") if path.name.isdigit()) if directory else []
+        return (
+            sorted(path for path in directory.glob("lease/*") if path.name.isdigit())
+            if directory
+            else []
+        )
 
     def is_released(self) -> bool:
         """Whether the last run is over, if not its process."""
         return self.leases()[-1].with_suffix(".released").exists()
 
     def break_locks(self) -> None:
-        """Puts a copy in the place of the lease: locks on the open file have no effect, as on a file system without locks."""
+        """Puts a copy in the place of the lease.
+
+        Locks on the open file then have no effect, as on a file system without locks.
+        """
         for lease in self.leases():
             copy = lease.with_name("copy")
             shutil.copy2(lease, copy)
@@ -162,10 +189,12 @@ def write_documents(directory: Path, kind: str, files: int) -> Counter:
     for number in range(files):
         write_shard(shards / f"shard{number}.tar", SAMPLES, lambda _: ("jpg", os.urandom(3000)))
     if kind == "parquet":
-        Pipeline(source=WebDatasetSource(shards, files_per_partition=1), sink=ParquetSink(directory)).run(
-            progress=False
-        )
-    return Counter(f"text of shard{number}-{sample:04}" for number in range(files) for sample in range(SAMPLES))
+        Pipeline(
+            source=WebDatasetSource(shards, files_per_partition=1), sink=ParquetSink(directory)
+        ).run(progress=False)
+    return Counter(
+        f"text of shard{number}-{sample:04}" for number in range(files) for sample in range(SAMPLES)
+    )
 
 
 def hidden(out: Path) -> list[Path]:

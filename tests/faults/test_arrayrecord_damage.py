@@ -1,4 +1,7 @@
-"""ArrayRecord files that were cut or changed: the record that was written or an error, never another record, never a crash."""
+"""ArrayRecord files that were cut or changed: the record that was written, or an error.
+
+Never another record, never a crash.
+"""
 
 import json
 import sys
@@ -32,10 +35,13 @@ def used():
     for chunk in chunks:
         word = words.get(chunk.kind) or ("tail" if chunk in data[-2:] else "chunk")
         span = range(chunk.begin, chunk.end)
-        # Of a padding, its header and both of its ends; of long records, what lies around block borders and ends.
-        near = [place for place in (chunk.begin, *range(chunk.begin // 65536 * 65536, chunk.end, 65536))]
+        # Of a padding, its header and both of its ends; of long records, what lies around block
+        # borders and ends.
+        near = [chunk.begin, *range(chunk.begin // 65536 * 65536, chunk.end, 65536)]
         for place in span:
-            if len(span) < 2000 or place % 3 == 0 and any(-26 <= place - each < 66 for each in near):
+            if len(span) < 2000 or (
+                place % 3 == 0 and any(-26 <= place - each < 66 for each in near)
+            ):
                 yield word, place
 
 def flipped():
@@ -80,20 +86,33 @@ def test_flipped_bit_gives_the_written_records_or_an_error(codec, group, kind, t
     path = ORIGINAL.write(tmp_path / "file", RECORDS, f"{codec},group_size:{group}{kind}")
     counts = outcomes(FLIPS, tmp_path, path.read_bytes(), RECORDS)
     # Hashes cover all that is read, and nothing else is.
-    assert set(counts) == {"signature: whole", "padding: whole", "chunk: partly", "tail: refused"}, counts
+    assert set(counts) == {
+        "signature: whole",
+        "padding: whole",
+        "chunk: partly",
+        "tail: refused",
+    }, counts
 
 
 def test_flipped_bit_around_block_borders(tmp_path) -> None:
     records = [b"a" * 65_300, b"b" * 66_000, b"", b"c" * 200]
     counts = outcomes(FLIPS, tmp_path, written(records, 1), records)
-    assert set(counts) == {"signature: whole", "padding: whole", "chunk: partly", "tail: refused"}, counts
+    assert set(counts) == {
+        "signature: whole",
+        "padding: whole",
+        "chunk: partly",
+        "tail: refused",
+    }, counts
 
 
 @pytest.mark.parametrize("options", ["zstd", "uncompressed,group_size:3", "snappy,transpose"])
 def test_file_of_another_length_is_refused(options, tmp_path) -> None:
     path = ORIGINAL.write(tmp_path / "file", RECORDS, options)
     counts = outcomes(CUTS, tmp_path, path.read_bytes(), RECORDS)
-    assert {key for key in counts if not key.startswith("head")} == {"cut: refused", "tail: refused"}, counts
+    assert {key for key in counts if not key.startswith("head")} == {
+        "cut: refused",
+        "tail: refused",
+    }, counts
     assert not counts["head: whole"]
 
 
@@ -114,7 +133,11 @@ with path.open("r+b") as file:
     else:
         file.write(bytes(path.stat().st_size))
 failed = 0
-calls = [lambda: (reader.read_all(), records), lambda: (list(reader), records), lambda: (source.__getitems__(range(2000)), records)]
+calls = [
+    lambda: (reader.read_all(), records),
+    lambda: (list(reader), records),
+    lambda: (source.__getitems__(range(2000)), records),
+]
 for number in range(0, 2000, 13):
     calls.append(lambda number=number: (reader[number], records[number]))
     calls.append(lambda number=number: (reader.read([number]), [records[number]]))

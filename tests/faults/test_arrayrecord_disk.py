@@ -1,4 +1,7 @@
-"""An ArrayRecord file on a disk that is full, read-only or under a limit: an error, and nothing under the final name."""
+"""An ArrayRecord file on a disk that is full, read-only or under a limit.
+
+The outcome is an error, and nothing under the final name.
+"""
 
 import random
 from pathlib import Path
@@ -13,7 +16,9 @@ def names(directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("threads", [1, 8])
-@pytest.mark.parametrize("options", ["uncompressed", "uncompressed,group_size:100", "snappy,transpose"])
+@pytest.mark.parametrize(
+    "options", ["uncompressed", "uncompressed,group_size:100", "snappy,transpose"]
+)
 def test_full_disk_is_an_error_that_leaves_nothing(options, threads, small_disk) -> None:
     rest = random.Random(6).randbytes(10_000)
     with (

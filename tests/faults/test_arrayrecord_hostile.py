@@ -1,4 +1,7 @@
-"""ArrayRecord files with wrong numbers but correct hashes: right records or an error, in little memory and time."""
+"""ArrayRecord files with wrong numbers but correct hashes.
+
+Right records or an error, in little memory and time.
+"""
 
 import sys
 from pathlib import Path
@@ -10,7 +13,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "compat" / "arrayre
 from arrayrecord_hostile import CASES
 from own_process import ProcessError, run_python
 
-RUN = "import sys; from pathlib import Path; from arrayrecord_hostile import CASES, main; main(Path(sys.argv[1]), list(CASES)[int(sys.argv[2]) :])"
+RUN = (
+    "import sys; from pathlib import Path; from arrayrecord_hostile import CASES, main; "
+    "main(Path(sys.argv[1]), list(CASES)[int(sys.argv[2]) :])"
+)
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +27,10 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     while len(found) < len(names):
         rest = names[len(found) :]
         try:
-            out, end = run_python(RUN, tmp_path_factory.mktemp("hostile"), len(found), timeout=300), "no answer"
+            out, end = (
+                run_python(RUN, tmp_path_factory.mktemp("hostile"), len(found), timeout=300),
+                "no answer",
+            )
         except ProcessError as error:
             out, end = error.out, str(error)
         for line in out.splitlines():

@@ -1,4 +1,7 @@
-"""Small files that unpack to more than the limit are refused before memory is taken for it; what is below the limit is read."""
+"""Small files that unpack to more than the limit are refused before memory is taken for it.
+
+What is below the limit is read.
+"""
 
 import gzip
 import io
@@ -40,7 +43,9 @@ def read(readers: Forking, tmp_path: Path) -> Read:
 
     def read(path: Path, **options: str) -> dict[str, Any]:
         """What a process that reads all rows says; it must end by itself and print nothing else."""
-        code, out = readers.call("decode_limits", "read", str(path), options, log=tmp_path / f"log{next(numbers)}")
+        code, out = readers.call(
+            "decode_limits", "read", str(path), options, log=tmp_path / f"log{next(numbers)}"
+        )
         assert (code, out.count("\n")) == (0, 1), out[-2000:]
         return json.loads(out)
 
@@ -48,7 +53,10 @@ def read(readers: Forking, tmp_path: Path) -> Read:
 
 
 def check_refused(read: Read, path: Path, *parts: str) -> None:
-    """With the limit, an error that names the path, the place and the option; with a larger one all rows."""
+    """With the limit, an error that names the path, the place and the option.
+
+    With a larger one all rows.
+    """
     answer = read(path, max_decoded_bytes=str(LIMIT))
     assert answer["error"] in ("FormatError", "RecordError"), answer
     for part in (path.name, "max_decoded_bytes", str(LIMIT), *parts):
@@ -62,7 +70,9 @@ def write_parquet(path: Path, **options: Any) -> None:
 
 
 @pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip", "brotli", "lz4"])
-def test_parquet_page_is_refused_by_what_its_header_states(tmp_path: Path, read: Read, compression: str) -> None:
+def test_parquet_page_is_refused_by_what_its_header_states(
+    tmp_path: Path, read: Read, compression: str
+) -> None:
     path = tmp_path / "bomb.parquet"
     write_parquet(path, compression=compression)
     assert path.stat().st_size < 6_000_000
@@ -74,16 +84,24 @@ def test_parquet_page_is_refused_by_what_its_header_states(tmp_path: Path, read:
 def test_dictionary_page_is_refused_by_what_its_header_states(tmp_path: Path, read: Read) -> None:
     path = tmp_path / "bomb.parquet"
     table = pa.table({"large": pa.array([bytes(BYTES)] * 4, pa.large_binary())})
-    pq.write_table(table, path, compression="zstd", dictionary_pagesize_limit=1 << 30, write_statistics=False)
+    pq.write_table(
+        table, path, compression="zstd", dictionary_pagesize_limit=1 << 30, write_statistics=False
+    )
     check_refused(read, path, "row group 0", "a page states")
 
 
 def restated(path: Path, stated: int, by: int) -> bool:
-    """Whether the first page header of a file stated the size; it states another one then, in as many digits."""
+    """Whether the first page header of a file stated the size.
+
+    It states another one then, in as many digits.
+    """
 
     def digits(value: int, length: int) -> bytes:
         value *= 2
-        return bytes((value >> 7 * place & 0x7F) | (0x80 if place + 1 < length else 0) for place in range(length))
+        return bytes(
+            (value >> 7 * place & 0x7F) | (0x80 if place + 1 < length else 0)
+            for place in range(length)
+        )
 
     length = ((2 * stated).bit_length() + 6) // 7
     content = path.read_bytes()
@@ -136,7 +154,9 @@ def test_levels_of_a_page_of_version_2_are_not_taken_for_compressed_bytes(tmp_pa
 
 def test_list_of_nulls_is_refused_by_the_number_of_its_values(tmp_path: Path, read: Read) -> None:
     path, values = tmp_path / "bomb.parquet", 12_000_000
-    lists = pa.ListArray.from_arrays(pa.array([0, values], pa.int32()), pa.nulls(values, pa.int64()))
+    lists = pa.ListArray.from_arrays(
+        pa.array([0, values], pa.int32()), pa.nulls(values, pa.int64())
+    )
     pq.write_table(pa.table({"lists": lists}), path, compression="zstd")
     assert path.stat().st_size < 100_000
     check_refused(read, path, "row group 0", "lists")
@@ -151,7 +171,9 @@ def test_rows_of_a_run_length_are_no_memory_of_a_file(tmp_path: Path, read: Read
 
 
 @pytest.mark.parametrize("compression", ["zlib", "snappy", "zstd", "lz4"])
-def test_orc_stream_is_refused_before_it_is_unpacked(tmp_path: Path, read: Read, compression: str) -> None:
+def test_orc_stream_is_refused_before_it_is_unpacked(
+    tmp_path: Path, read: Read, compression: str
+) -> None:
     path = tmp_path / "bomb.orc"
     table = pa.table({"large": pa.array([b"a", bytes(BYTES)], pa.binary())})
     pa.orc.write_table(table, path, compression=compression, stripe_size=1 << 30)
@@ -170,7 +192,9 @@ def zstd(content: bytes) -> bytes:
 LINE = b'{"x": "' + b"a" * BYTES + b'"}\n'
 
 
-@pytest.mark.parametrize(("extension", "packed"), [(".gz", gzip.compress), (".zst", zstd), ("", bytes)])
+@pytest.mark.parametrize(
+    ("extension", "packed"), [(".gz", gzip.compress), (".zst", zstd), ("", bytes)]
+)
 @pytest.mark.parametrize("first_lines", [0, 2])
 def test_long_line_is_refused_while_it_is_streamed(
     tmp_path: Path, read: Read, extension: str, packed: Callable[[bytes], bytes], first_lines: int
@@ -187,7 +211,9 @@ def test_line_below_the_limit_is_read(tmp_path: Path, read: Read) -> None:
 
 
 @pytest.mark.parametrize("first", [b"", b"x\n", b"x\n1\n"])
-def test_quote_that_is_never_closed_is_refused_while_it_is_streamed(tmp_path: Path, read: Read, first: bytes) -> None:
+def test_quote_that_is_never_closed_is_refused_while_it_is_streamed(
+    tmp_path: Path, read: Read, first: bytes
+) -> None:
     path = tmp_path / "bomb.csv"
     # Zeros among the first bytes would be refused as binary data.
     path.write_bytes(first + b'"' + b"x" * 1024)
@@ -218,10 +244,16 @@ def test_footer_of_gigabytes_is_refused(tmp_path: Path, read: Read) -> None:
 
 
 @pytest.mark.parametrize("compression", ["zstd", "gz", "bz2", "br"])
-def test_compressed_shard_is_refused_by_its_offsets(tmp_path: Path, read: Read, compression: str) -> None:
+def test_compressed_shard_is_refused_by_its_offsets(
+    tmp_path: Path, read: Read, compression: str
+) -> None:
     directory = tmp_path / "bomb"
     with sm.Writer(
-        directory, format="mds", columns={"x": "bytes"}, compression=compression, shard_bytes=BYTES // 2
+        directory,
+        format="mds",
+        columns={"x": "bytes"},
+        compression=compression,
+        shard_bytes=BYTES // 2,
     ) as writer:
         writer.write({"x": bytes(BYTES)})
     # A sample beyond the size of a shard comes after an empty one.
@@ -230,8 +262,12 @@ def test_compressed_shard_is_refused_by_its_offsets(tmp_path: Path, read: Read, 
     check_refused(read, path)
 
 
-def test_mds_encoding_that_states_arrays_of_terabytes_is_refused(tmp_path: Path, read: Read) -> None:
-    with sm.Writer(tmp_path / "good", format="mds", columns={"x": "ndarray:float64:1,1,1,1,1,2,3"}) as writer:
+def test_mds_encoding_that_states_arrays_of_terabytes_is_refused(
+    tmp_path: Path, read: Read
+) -> None:
+    with sm.Writer(
+        tmp_path / "good", format="mds", columns={"x": "ndarray:float64:1,1,1,1,1,2,3"}
+    ) as writer:
         writer.write({"x": np.zeros((1, 1, 1, 1, 1, 2, 3))})
     content = next((tmp_path / "good").glob("*.mds")).read_bytes()
     path = tmp_path / "bad.mds"
@@ -258,7 +294,9 @@ def tar_of(members: dict[str, bytes]) -> bytes:
     return sink.getvalue()
 
 
-@pytest.mark.parametrize(("extension", "packed"), [(".gz", gzip.compress), (".zst", zstd), ("", bytes)])
+@pytest.mark.parametrize(
+    ("extension", "packed"), [(".gz", gzip.compress), (".zst", zstd), ("", bytes)]
+)
 def test_member_of_a_tar_is_refused_by_its_size(
     tmp_path: Path, read: Read, extension: str, packed: Callable[[bytes], bytes]
 ) -> None:
@@ -313,7 +351,9 @@ def test_sources_have_the_limit(tmp_path: Path) -> None:
             sink=ParquetSink(tmp_path / "a"),
         ).run(progress=False)
     sample = {"texts": [None, "one"], "images": ["a.png", None]}
-    (tmp_path / "in.tar").write_bytes(tar_of({"a.json": json.dumps(sample).encode(), "a.png": bytes(BYTES)}))
+    (tmp_path / "in.tar").write_bytes(
+        tar_of({"a.json": json.dumps(sample).encode(), "a.png": bytes(BYTES)})
+    )
     report = Pipeline(
         source=WebDatasetSource(tmp_path / "in.tar", max_decoded_bytes="32MB"),
         sink=ParquetSink(tmp_path / "b", on_materialize_error="warn"),

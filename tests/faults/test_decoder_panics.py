@@ -1,4 +1,7 @@
-"""Decoders of other crates panic on damaged files. That is an error of the file, and prints nothing."""
+"""Decoders of other crates panic on damaged files.
+
+That is an error of the file, and prints nothing.
+"""
 
 import subprocess
 import sys
@@ -17,7 +20,9 @@ TABLE = pa.table(
         "number": pa.array(range(200), pa.int64()),
         "text": [f"text {number % 7}" for number in range(200)],
         "list": [[number, None] if number % 3 else [] for number in range(200)],
-        "struct": [{"a": number, "b": str(number)} if number % 5 else None for number in range(200)],
+        "struct": [
+            {"a": number, "b": str(number)} if number % 5 else None for number in range(200)
+        ],
         "real": pa.array([number / 3 for number in range(200)]),
     }
 )
@@ -28,7 +33,11 @@ TABLE = pa.table(
     [
         # Panics are rare: some of these seeds are known to find one.
         ("rows.orc", pa.orc.write_table, (2600, 2800)),
-        ("rows.parquet", lambda table, path: pq.write_table(table, path, compression="none"), (1800, 2100)),
+        (
+            "rows.parquet",
+            lambda table, path: pq.write_table(table, path, compression="none"),
+            (1800, 2100),
+        ),
     ],
 )
 def test_panic_of_a_decoder_is_an_error_and_prints_nothing(

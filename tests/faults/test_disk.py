@@ -1,4 +1,7 @@
-"""Full disks and directories that refuse: a clear error that names the file, and no partial file under a final name."""
+"""Full disks and directories that refuse.
+
+The outcome is a clear error that names the file, and no partial file under a final name.
+"""
 
 import os
 import random
@@ -46,14 +49,18 @@ def test_full_disk_of_a_writer_is_an_error_of_the_disk_in_every_format(format, s
 
 
 def test_disk_that_is_full_from_the_start_takes_no_file(shards, small_disk) -> None:
-    (small_disk / "ballast").write_bytes(bytes(os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_bsize))
+    (small_disk / "ballast").write_bytes(
+        bytes(os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_bsize)
+    )
     outcome = fails("wds-parquet", shards["wds"], small_disk / "out")
     assert (outcome["error"], "No space left" in outcome["message"]) == ("StorageError", True)
     assert not (small_disk / "out").exists() or list((small_disk / "out").iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", ["wds-parquet", "parquet-wds"])
-def test_file_size_limit_of_the_user_is_an_error_that_names_the_file(kind, shards, tmp_path) -> None:
+def test_file_size_limit_of_the_user_is_an_error_that_names_the_file(
+    kind, shards, tmp_path
+) -> None:
     limit = 3_000_000
     run = subprocess.run(
         [sys.executable, str(JOB), kind, str(shards[kind.split("-")[0]]), str(tmp_path / "out")],
@@ -89,7 +96,9 @@ def test_read_only_file_system(shards, read_only_disk) -> None:
 def test_output_below_a_file(mode, shards, tmp_path) -> None:
     (tmp_path / "file").write_bytes(b"mine")
     with pytest.raises(sm.StorageError, match=f"`{tmp_path}/file/out`: not a directory"):
-        pipeline_of("wds-parquet", str(shards["wds"]), str(tmp_path / "file" / "out"), mode=mode).run()
+        pipeline_of(
+            "wds-parquet", str(shards["wds"]), str(tmp_path / "file" / "out"), mode=mode
+        ).run()
     assert (tmp_path / "file").read_bytes() == b"mine"
 
 

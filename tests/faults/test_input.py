@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 import shardmill as sm
 from job_process import assert_whole, contents, staging
-from shardmill.curate import InterleavedParquetSource, Map, ParquetSink, Pipeline, WebDatasetSink, WebDatasetSource
+from shardmill.curate import (
+    InterleavedParquetSource,
+    Map,
+    ParquetSink,
+    Pipeline,
+    WebDatasetSink,
+    WebDatasetSource,
+)
 
 
 def with_map(function, source: Path, out: Path, *, kind: str = "wds", sink=ParquetSink, **options):
@@ -66,7 +73,9 @@ def cut_in_use(source: Path):
 
 
 @pytest.mark.parametrize("sink", [ParquetSink, WebDatasetSink])
-def test_file_that_is_cut_while_it_is_read_follows_the_policy_for_images(sink, shards, tmp_path) -> None:
+def test_file_that_is_cut_while_it_is_read_follows_the_policy_for_images(
+    sink, shards, tmp_path
+) -> None:
     source = shutil.copytree(shards["wds"], tmp_path / "in")
     out = tmp_path / "out"
     with pytest.raises(sm.CurateError, match=r"Materialization failed .*range read"):
@@ -75,7 +84,12 @@ def test_file_that_is_cut_while_it_is_read_follows_the_policy_for_images(sink, s
 
     shutil.copy(shards["wds"] / "shard0.tar", source)
     pipeline = with_map(
-        cut_in_use(source), source, out, sink=sink, on_materialize_error="drop_sample", mode="overwrite"
+        cut_in_use(source),
+        source,
+        out,
+        sink=sink,
+        on_materialize_error="drop_sample",
+        mode="overwrite",
     )
     report = pipeline.run(threads=1)
     kept = report.counts("output")["samples"]
@@ -85,7 +99,9 @@ def test_file_that_is_cut_while_it_is_read_follows_the_policy_for_images(sink, s
 
 
 @pytest.mark.parametrize("sink", [ParquetSink, WebDatasetSink])
-def test_exception_in_a_stage_stops_the_run_and_leaves_nothing_partial(sink, shards, references, tmp_path) -> None:
+def test_exception_in_a_stage_stops_the_run_and_leaves_nothing_partial(
+    sink, shards, references, tmp_path
+) -> None:
     numbers = itertools.count(1)
     calls = []
 
@@ -97,7 +113,8 @@ def test_exception_in_a_stage_stops_the_run_and_leaves_nothing_partial(sink, sha
         calls.append(number)
         if number == 4:
             raise Bad("the fourth")
-        # Those after it have started before the failure could be reported; they run longer than that takes.
+        # Those after it have started before the failure could be reported; they run longer than
+        # that takes.
         time.sleep(0.05 if number < 4 else 3)
         return table
 

@@ -1,4 +1,4 @@
-"""Kill −9 and Ctrl-C in mid-write: nothing partial is visible, a repeated run gives the same files."""
+"""Kill −9 and Ctrl-C in mid-write: nothing partial is visible, a new run gives the same files."""
 
 import os
 import random
@@ -33,7 +33,10 @@ def gate_of(out: Path) -> Path:
 
 
 def kill_while_a_file_is_open(kind: str, source: Path, out: Path) -> None:
-    """Chunks of 1 MB, of which the second waits in Python while the file of its shard is open: this kill cannot come too late."""
+    """Chunks of 1 MB, of which the second waits in Python while the file of its shard is open.
+
+    This kill cannot come too late.
+    """
     job = Job(kind, source, out, **held(out))
     wait_for(lambda: staging(out))
     job.send(signal.SIGKILL)
@@ -42,7 +45,9 @@ def kill_while_a_file_is_open(kind: str, source: Path, out: Path) -> None:
     assert all(path.match(".shardmill-*") for path in out.iterdir()), "nothing has a final name"
 
 
-def kill_repeatedly(kind: str, source: Path, out: Path, reference: dict[str, bytes], kills: int) -> None:
+def kill_repeatedly(
+    kind: str, source: Path, out: Path, reference: dict[str, bytes], kills: int
+) -> None:
     rng = random.Random(f"{kind} {kills}")
     whole = Job(kind, source, out)
     start = time.monotonic()
@@ -87,11 +92,15 @@ def test_killed_runs_leave_nothing_partial_and_the_next_one_completes(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_fifty_kills_leave_nothing_partial_and_the_next_run_completes(kind, shards, references, tmp_path) -> None:
+def test_fifty_kills_leave_nothing_partial_and_the_next_run_completes(
+    kind, shards, references, tmp_path
+) -> None:
     kill_repeatedly(kind, shards[kind.split("-")[0]], tmp_path / "out", references[kind], kills=50)
 
 
-def test_next_run_removes_stale_staging_and_spares_that_of_a_living_run(shards, references, tmp_path) -> None:
+def test_next_run_removes_stale_staging_and_spares_that_of_a_living_run(
+    shards, references, tmp_path
+) -> None:
     out = tmp_path / "out"
     dead = Job("wds-parquet", shards["wds"] / "shard0.tar", out, **held(out))
     wait_for(lambda: staging(out))
@@ -130,7 +139,9 @@ def interrupt(job: Job) -> float:
 
 
 @covering(1, reader=READERS, writer=WRITERS)
-def test_ctrl_c_ends_a_run_at_once_and_leaves_no_staging_file(reader, writer, raw_shards, tmp_path) -> None:
+def test_ctrl_c_ends_a_run_at_once_and_leaves_no_staging_file(
+    reader, writer, raw_shards, tmp_path
+) -> None:
     out = tmp_path / "out"
 
     def interrupted() -> float:
@@ -174,14 +185,24 @@ def test_ctrl_c_in_a_python_stage_removes_the_open_file(shards, tmp_path) -> Non
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 @pytest.mark.parametrize("mode", ["resume", "overwrite"])
-def test_content_is_synced_before_the_name_appears_and_the_directory_after(mode, shards, tmp_path) -> None:
+def test_content_is_synced_before_the_name_appears_and_the_directory_after(
+    mode, shards, tmp_path
+) -> None:
     import subprocess
     import sys
 
     from job_process import JOB
 
     log, out = tmp_path / "log", tmp_path / "deep" / "out"
-    command = ["strace", "-f", "-y", "-o", str(log), "-e", "trace=fsync,fdatasync,rename,renameat,renameat2,mkdir"]
+    command = [
+        "strace",
+        "-f",
+        "-y",
+        "-o",
+        str(log),
+        "-e",
+        "trace=fsync,fdatasync,rename,renameat,renameat2,mkdir",
+    ]
     shard = shards["wds"] / "shard0.tar"
     traced = subprocess.run(
         [*command, sys.executable, str(JOB), "wds-parquet", str(shard), str(out), f"mode={mode}"],
@@ -193,9 +214,14 @@ def test_content_is_synced_before_the_name_appears_and_the_directory_after(mode,
         pytest.skip("this user may not trace")
     assert traced.returncode == 0, traced.stderr
     directory = os.path.realpath(out)
-    calls = [line for line in log.read_text().splitlines() if directory in line or os.path.dirname(directory) in line]
+    calls = [
+        line
+        for line in log.read_text().splitlines()
+        if directory in line or os.path.dirname(directory) in line
+    ]
     order = [
-        ("mkdir" if "mkdir(" in call else "rename" if "rename" in call else "sync " + _synced(call)) for call in calls
+        ("mkdir" if "mkdir(" in call else "rename" if "rename" in call else "sync " + _synced(call))
+        for call in calls
     ]
     assert order[:2] == ["mkdir", "sync tmp"] or "mkdir" in order
     rename = order.index("rename")

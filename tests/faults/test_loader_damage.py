@@ -1,4 +1,7 @@
-"""Damaged files, and files that change under the reader: an error that names the file, or the rows that were written."""
+"""Damaged files, and files that change under the reader.
+
+The outcome is an error that names the file, or the rows that were written.
+"""
 
 import os
 import random
@@ -26,16 +29,25 @@ TABLE = pa.table(
 
 def read(directory: Path, threads: int) -> pa.Table:
     return pa.Table.from_batches(
-        list(sm.Loader(directory, output="arrow", batch_size=64, runtime=sm.Runtime(threads=threads)))
+        list(
+            sm.Loader(directory, output="arrow", batch_size=64, runtime=sm.Runtime(threads=threads))
+        )
     )
 
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "zstd", "gzip", "lz4", "brotli"])
-def test_flipped_bit_is_an_error_that_names_the_file_or_changes_nothing(tmp_path: Path, compression: str) -> None:
+def test_flipped_bit_is_an_error_that_names_the_file_or_changes_nothing(
+    tmp_path: Path, compression: str
+) -> None:
     """Page checksums cover the pages. A bit of the footer may change a value that is not used."""
     path = tmp_path / "flipped.parquet"
     pq.write_table(
-        TABLE, path, row_group_size=50, compression=compression, write_page_checksum=True, write_page_index=True
+        TABLE,
+        path,
+        row_group_size=50,
+        compression=compression,
+        write_page_checksum=True,
+        write_page_index=True,
     )
     written = path.read_bytes()
     body = len(written) - 8 - int.from_bytes(written[-8:-4], "little")
@@ -71,8 +83,12 @@ def test_cut_file_is_refused_when_it_is_opened(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("threads", [0, 1, 3])
 @pytest.mark.parametrize("batch_size", [7, 10, 64])
-def test_damaged_page_is_an_error_behind_the_batches_before_it(tmp_path: Path, threads: int, batch_size: int) -> None:
-    directory = write_files(tmp_path / "rows", [100, 100], row_group=20, write_page_checksum=True, compression="none")
+def test_damaged_page_is_an_error_behind_the_batches_before_it(
+    tmp_path: Path, threads: int, batch_size: int
+) -> None:
+    directory = write_files(
+        tmp_path / "rows", [100, 100], row_group=20, write_page_checksum=True, compression="none"
+    )
     path = directory / "001.parquet"
     # The fourth row group of the second file: rows 160 to 179.
     start = pq.ParquetFile(path).metadata.row_group(3).column(0).dictionary_page_offset
@@ -88,7 +104,9 @@ def test_damaged_page_is_an_error_behind_the_batches_before_it(tmp_path: Path, t
     assert loader.state_dict()["consumed"] == len(seen)
 
 
-def test_null_that_no_footer_told_of_is_an_error_behind_the_batches_before_it(tmp_path: Path) -> None:
+def test_null_that_no_footer_told_of_is_an_error_behind_the_batches_before_it(
+    tmp_path: Path,
+) -> None:
     ids = pa.array([None if row == 33 else row for row in range(40)])
     pq.write_table(pa.table({"id": ids}), tmp_path / "a.parquet", write_statistics=False)
     loader, seen = numpy_loader(tmp_path, batch_size=5), []
@@ -111,12 +129,16 @@ def test_null_that_footers_tell_of_is_an_error_when_the_loader_is_made(tmp_path:
 def test_file_that_is_changed_in_place_is_an_error_and_never_other_rows(
     tmp_path: Path, change: str, threads: int
 ) -> None:
-    directory = write_files(tmp_path / "rows", [50, 50], row_group=10, compression="none", use_dictionary=False)
+    directory = write_files(
+        tmp_path / "rows", [50, 50], row_group=10, compression="none", use_dictionary=False
+    )
     path = directory / "001.parquet"
     loader = numpy_loader(directory, batch_size=10, threads=threads, columns=["id"])
     written = path.read_bytes()
     other = tmp_path / "other.parquet"
-    pq.write_table(numbered(1050, 50), other, row_group_size=10, compression="none", use_dictionary=False)
+    pq.write_table(
+        numbered(1050, 50), other, row_group_size=10, compression="none", use_dictionary=False
+    )
     # Clocks of file systems tick every few milliseconds.
     time.sleep(0.02)
     path.write_bytes(
@@ -124,7 +146,9 @@ def test_file_that_is_changed_in_place_is_an_error_and_never_other_rows(
             "cut": written[: len(written) // 2],
             "grown": written + b"x",
             "rewritten": other.read_bytes(),
-            "other values of the same size": written.replace((60).to_bytes(8, "little"), (6000).to_bytes(8, "little")),
+            "other values of the same size": written.replace(
+                (60).to_bytes(8, "little"), (6000).to_bytes(8, "little")
+            ),
         }[change]
     )
     seen = []
@@ -135,7 +159,9 @@ def test_file_that_is_changed_in_place_is_an_error_and_never_other_rows(
 
 
 @pytest.mark.parametrize("change", ["replaced", "removed"])
-def test_file_that_is_replaced_as_a_whole_is_read_as_it_was_or_is_an_error(tmp_path: Path, change: str) -> None:
+def test_file_that_is_replaced_as_a_whole_is_read_as_it_was_or_is_an_error(
+    tmp_path: Path, change: str
+) -> None:
     """More files than stay open at once, so some have to be opened again."""
     directory = write_files(tmp_path / "rows", [10] * 80)
     loader = numpy_loader(directory, batch_size=10, threads=1)

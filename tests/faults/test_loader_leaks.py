@@ -47,15 +47,23 @@ def figures_of_epochs(path: Path, epochs: int, **options: Any) -> list[tuple[int
 
 
 @covering(1, output=["numpy", "arrow", "dict"], shuffle=[False, True])
-def test_epochs_grow_neither_memory_nor_threads_nor_descriptors(tmp_path: Path, output: str, shuffle: bool) -> None:
+def test_epochs_grow_neither_memory_nor_threads_nor_descriptors(
+    tmp_path: Path, output: str, shuffle: bool
+) -> None:
     rows = 10_000 if output == "dict" else 60_000
     path = write_files(tmp_path / "rows", [rows] * 4, row_group=rows // 10)
-    options = {"shuffle_window_bytes": 2 << 20, "prefetch_bytes": 4 << 20, "threads": 2, "batch_size": 512}
+    options = {
+        "shuffle_window_bytes": 2 << 20,
+        "prefetch_bytes": 4 << 20,
+        "threads": 2,
+        "batch_size": 512,
+    }
     figures = figures_of_epochs(path, 12, output=output, shuffle=shuffle, **options)
     # The allocator needs some epochs to find its size.
     memory = [resident for resident, _, _ in figures]
     assert max(memory[8:]) < 1.1 * max(memory[4:8]) + (16 << 20), memory
-    # Threads stay for later work, as many as were ever needed at one moment: on a busy machine one more now and then, and not with each epoch.
+    # Threads stay for later work, as many as were ever needed at one moment: on a busy machine one
+    # more now and then, and not with each epoch.
     assert figures[-1][1] - figures[2][1] < len(figures[3:]), figures
     assert len({descriptors for _, _, descriptors in figures}) == 1
 
@@ -64,7 +72,9 @@ def test_epochs_grow_neither_memory_nor_threads_nor_descriptors(tmp_path: Path, 
 def test_three_epochs_of_a_gigabyte_stay_flat(tmp_path: Path) -> None:
     path = write_files(tmp_path / "rows", [5_000_000] * 8, row_group=250_000)
     for shuffle in (False, True):
-        figures = figures_of_epochs(path, 3, output="numpy", columns=["id", "half"], shuffle=shuffle)
+        figures = figures_of_epochs(
+            path, 3, output="numpy", columns=["id", "half"], shuffle=shuffle
+        )
         memory = [resident for resident, _, _ in figures]
         assert memory[2] < 1.1 * memory[0] + (64 << 20), memory
         assert memory[2] < 700 << 20, memory
@@ -115,7 +125,9 @@ def test_leaving_a_pass_does_not_wait(tmp_path: Path) -> None:
 def test_many_loaders_at_once_share_the_machine(tmp_path: Path) -> None:
     rows = write_files(tmp_path / "rows", [1000] * 20, row_group=50)
     before = counted()[0]
-    loaders = [numpy_loader(rows, batch_size=64, threads=2, shuffle=True, seed=seed) for seed in range(16)]
+    loaders = [
+        numpy_loader(rows, batch_size=64, threads=2, shuffle=True, seed=seed) for seed in range(16)
+    ]
     seen: list[list[int]] = [[] for _ in loaders]
     for batches in zip(*loaders, strict=True):
         for rows_of, batch in zip(seen, batches, strict=True):
@@ -131,11 +143,16 @@ def test_more_files_than_descriptors_are_read(tmp_path: Path) -> None:
         "import resource, sys\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))\n"
         "import shardmill as sm\n"
-        "loader = sm.Loader(sys.argv[1], output='numpy', shuffle=True, runtime=sm.Runtime(threads=4), batch_size=7)\n"
+        "loader = sm.Loader(sys.argv[1], output='numpy', shuffle=True, "
+        "runtime=sm.Runtime(threads=4), batch_size=7)\n"
         "print(sum(len(batch['id']) for batch in loader))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(rows)], capture_output=True, text=True, check=False, timeout=HANGS_S
+        [sys.executable, "-c", code, str(rows)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANGS_S,
     )
     assert (done.stdout, done.stderr) == ("900\n", "")
 

@@ -30,9 +30,10 @@ TRAIN = """
 import json, os, sys, time
 import shardmill as sm
 
-path, state, seen, threads, pause = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), float(sys.argv[5])
-most = int(sys.argv[6])
-loader = sm.Loader(path, batch_size=7, output="numpy", shuffle=True, seed=5, runtime=sm.Runtime(threads=threads))
+path, state, seen = sys.argv[1:4]
+threads, pause, most = int(sys.argv[4]), float(sys.argv[5]), int(sys.argv[6])
+runtime = sm.Runtime(threads=threads)
+loader = sm.Loader(path, batch_size=7, output="numpy", shuffle=True, seed=5, runtime=runtime)
 if os.path.exists(state):
     loader.load_state_dict(json.load(open(state)))
 number = 0
@@ -54,7 +55,9 @@ except KeyboardInterrupt:
 """
 
 
-def train(directory: Path, rows: Path, threads: int, pause: float, most: int = 1 << 60) -> subprocess.Popen[str]:
+def train(
+    directory: Path, rows: Path, threads: int, pause: float, most: int = 1 << 60
+) -> subprocess.Popen[str]:
     """A process that has begun; after ``most`` batches it waits for its end."""
     arguments = [
         sys.executable,
@@ -74,7 +77,9 @@ def train(directory: Path, rows: Path, threads: int, pause: float, most: int = 1
 
 
 @covering(1, threads=[0, 2], pause=[0.0, 0.05])
-def test_interrupt_stops_the_loop_within_half_a_second(tmp_path: Path, threads: int, pause: float) -> None:
+def test_interrupt_stops_the_loop_within_half_a_second(
+    tmp_path: Path, threads: int, pause: float
+) -> None:
     rows = write_files(tmp_path / "rows", [20_000], row_group=500)
 
     def interrupted() -> float:
@@ -108,7 +113,8 @@ def test_job_that_is_killed_again_and_again_has_each_row_once(tmp_path: Path, th
         (tmp_path / "seen").unlink()
         new = [int(id) for line in lines for id in line.split()]
         assert state["epoch"] == 0
-        # A batch may have been seen after the last state: it comes again, which is what the state promises.
+        # A batch may have been seen after the last state: it comes again,
+        # which is what the state promises.
         done = (done + new)[: state["consumed"]]
         assert done == whole[: state["consumed"]]
     loader = numpy_loader(rows, batch_size=7, shuffle=True, seed=5)
@@ -148,7 +154,9 @@ def in_a_fork(work: Callable[[], Any]) -> str:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("threads", [0, 2])
-def test_forked_child_goes_on_anew_and_the_parent_where_it_was(tmp_path: Path, threads: int) -> None:
+def test_forked_child_goes_on_anew_and_the_parent_where_it_was(
+    tmp_path: Path, threads: int
+) -> None:
     rows = write_files(tmp_path / "rows", [4000], row_group=50)
     loader = numpy_loader(rows, batch_size=4, threads=threads)
     passing = iter(loader)
@@ -183,7 +191,9 @@ def test_pass_of_the_parent_is_refused_in_the_child_or_ends_there(tmp_path: Path
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_child_that_is_forked_while_a_large_image_is_decoded_decodes_its_own(tmp_path: Path) -> None:
+def test_child_that_is_forked_while_a_large_image_is_decoded_decodes_its_own(
+    tmp_path: Path,
+) -> None:
     content = io.BytesIO()
     Image.new("RGB", (5_000, 4_000)).save(content, "PNG")
     pq.write_table(pa.table({"image": [content.getvalue()] * 40}), tmp_path / "x.parquet")
@@ -197,7 +207,9 @@ def test_child_that_is_forked_while_a_large_image_is_decoded_decodes_its_own(tmp
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("kind", ["mixture", "packs"])
-def test_children_that_are_forked_while_threads_plan_the_same_loader_plan_their_own(tmp_path: Path, kind: str) -> None:
+def test_children_that_are_forked_while_threads_plan_the_same_loader_plan_their_own(
+    tmp_path: Path, kind: str
+) -> None:
     if kind == "mixture":
         sources = [write_files(tmp_path / name, [2000], row_group=50) for name in ("a", "b")]
         loader = numpy_loader(sm.Mixture(sources), batch_size=4, threads=2, shuffle=True)
@@ -205,7 +217,9 @@ def test_children_that_are_forked_while_threads_plan_the_same_loader_plan_their_
         rows = pa.table({"tokens": [[1] * (1 + row % 7) for row in range(4000)]})
         pq.write_table(rows, tmp_path / "rows.parquet", row_group_size=50)
         packing = sm.Packing("tokens", length=16, plan="ahead", epoch_packs=1000)
-        loader = numpy_loader(tmp_path / "rows.parquet", batch_size=4, threads=2, shuffle=True, packing=packing)
+        loader = numpy_loader(
+            tmp_path / "rows.parquet", batch_size=4, threads=2, shuffle=True, packing=packing
+        )
 
     def batches() -> int:
         return sum(1 for _ in loader)
@@ -254,7 +268,9 @@ def test_loader_of_every_output_survives_pickle(tmp_path: Path, output: str) -> 
     if output == "torch":
         pytest.importorskip("torch")
     rows = write_files(tmp_path / "rows", [30], row_group=9)
-    loader = pickle.loads(pickle.dumps(sm.Loader(rows, batch_size=8, output=output, columns=["id"], tail="drop")))
+    loader = pickle.loads(
+        pickle.dumps(sm.Loader(rows, batch_size=8, output=output, columns=["id"], tail="drop"))
+    )
     assert [len(batch["id"]) for batch in loader] == [8, 8, 8]
 
 
@@ -315,8 +331,12 @@ def test_failing_transform_raises_at_the_place_of_its_batch(tmp_path: Path, work
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_damaged_page_is_an_error_behind_the_transformed_batches_before_it(tmp_path: Path, workers: int) -> None:
-    rows = write_files(tmp_path / "rows", [100], row_group=20, write_page_checksum=True, compression="none")
+def test_damaged_page_is_an_error_behind_the_transformed_batches_before_it(
+    tmp_path: Path, workers: int
+) -> None:
+    rows = write_files(
+        tmp_path / "rows", [100], row_group=20, write_page_checksum=True, compression="none"
+    )
     path = rows / "000.parquet"
     start = pq.ParquetFile(path).metadata.row_group(3).column(0).dictionary_page_offset
     written = bytearray(path.read_bytes())
@@ -346,7 +366,9 @@ def never_returns(batch: dict[str, Any]) -> None:
 
 def test_left_pass_does_not_wait_for_the_transforms_that_run(tmp_path: Path) -> None:
     rows = write_files(tmp_path / "rows", [400], row_group=5)
-    passing: Any = iter(numpy_loader(rows, batch_size=4, transform=never_returns, transform_workers=2))
+    passing: Any = iter(
+        numpy_loader(rows, batch_size=4, transform=never_returns, transform_workers=2)
+    )
     assert next(passing) is None
     passing.close()
     wait_until(lambda: not multiprocessing.active_children())
@@ -358,7 +380,9 @@ def is_interrupt_ignored(_batch: dict[str, Any]) -> bool:
 
 def test_ctrl_c_does_not_reach_the_workers_of_a_transform(tmp_path: Path) -> None:
     rows = write_files(tmp_path / "rows", [40], row_group=5)
-    assert all(numpy_loader(rows, batch_size=4, transform=is_interrupt_ignored, transform_workers=2))
+    assert all(
+        numpy_loader(rows, batch_size=4, transform=is_interrupt_ignored, transform_workers=2)
+    )
 
 
 class CountsPickles:
@@ -393,12 +417,17 @@ def test_process_ends_with_unfinished_passes(tmp_path: Path) -> None:
     rows = write_files(tmp_path / "rows", [40_000], row_group=500)
     code = (
         "import sys, shardmill as sm\n"
-        "loaders = [sm.Loader(sys.argv[1], batch_size=4, output='numpy', runtime=sm.Runtime(threads=2), shuffle=True) for _ in range(8)]\n"
+        "loaders = [sm.Loader(sys.argv[1], batch_size=4, output='numpy', "
+        "runtime=sm.Runtime(threads=2), shuffle=True) for _ in range(8)]\n"
         "passes = [iter(loader) for loader in loaders]\n"
         "[next(passing) for passing in passes]\n"
         "print('left', flush=True)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(rows)], capture_output=True, text=True, timeout=HANGS_S, check=False
+        [sys.executable, "-c", code, str(rows)],
+        capture_output=True,
+        text=True,
+        timeout=HANGS_S,
+        check=False,
     )
     assert (done.stdout, done.stderr, done.returncode) == ("left\n", "", 0)

@@ -19,9 +19,18 @@ from promptness import HANGS_S
 
 def script(text: str, *arguments: object) -> str:
     """Runs Python in a process of its own, which is killed when it hangs."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    }
     run = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(text), *map(str, arguments)],
+        [
+            sys.executable,
+            "-W",
+            "ignore::DeprecationWarning",
+            "-c",
+            textwrap.dedent(text),
+            *map(str, arguments),
+        ],
         capture_output=True,
         text=True,
         timeout=2 * HANGS_S,
@@ -50,15 +59,20 @@ def test_forked_child_finishes_a_run_of_its_own(shards, references, tmp_path) ->
         shards["wds"],
         tmp_path,
     )
-    assert [contents(tmp_path / name) for name in ("parent", "child", "again")] == [references["wds-parquet"]] * 3
+    assert [contents(tmp_path / name) for name in ("parent", "child", "again")] == [
+        references["wds-parquet"]
+    ] * 3
 
 
-def test_children_that_are_forked_in_the_midst_of_runs_finish_theirs(shards, references, tmp_path) -> None:
+def test_children_that_are_forked_in_the_midst_of_runs_finish_theirs(
+    shards, references, tmp_path
+) -> None:
     script(
         """
         import os, signal, sys, threading, time
         from job import pipeline_of
-        # A child that is forked in the midst of an import waits for the import for ever; that is Python's own business.
+        # A child that is forked in the midst of an import waits for the import for ever; that is
+        # Python's own business.
         import shardmill.curate
         source, out, children = sys.argv[1:]
         is_done = threading.Event()
@@ -98,7 +112,10 @@ def test_multiprocessing_children_finish_their_runs(method, shards, references, 
     source = str(shards["wds"])
     assert _run("wds-parquet", source, str(tmp_path / "parent")) == 240
     with multiprocessing.get_context(method).Pool(2) as pool:
-        jobs = [pool.apply_async(_run, ("wds-parquet", source, str(tmp_path / str(number)))) for number in range(3)]
+        jobs = [
+            pool.apply_async(_run, ("wds-parquet", source, str(tmp_path / str(number))))
+            for number in range(3)
+        ]
         assert [job.get(HANGS_S) for job in jobs] == [240] * 3
     assert all(contents(tmp_path / str(number)) == references["wds-parquet"] for number in range(3))
 
@@ -120,7 +137,9 @@ def test_two_threads_run_two_pipelines_at_once(shards, references, tmp_path) -> 
         thread.join(HANGS_S)
         assert not thread.is_alive(), "a run hangs"
     assert failures == []
-    assert {kind: contents(tmp_path / kind) for kind in KINDS} == {kind: references[kind] for kind in KINDS}
+    assert {kind: contents(tmp_path / kind) for kind in KINDS} == {
+        kind: references[kind] for kind in KINDS
+    }
 
 
 def test_many_runs_leave_no_thread_and_no_file_open(shards, tmp_path) -> None:
@@ -147,7 +166,8 @@ def test_many_runs_leave_no_thread_and_no_file_open(shards, tmp_path) -> None:
     )
     threads_before, files_before, threads_after, files_after = map(int, counts.split())
     assert files_after == files_before
-    # Two workers have two lanes each; lanes of runs before may not have come to rest when the next one starts. If each run leaked one, there would be 40 at least.
+    # Two workers have two lanes each; lanes of runs before may not have come to rest when the next
+    # one starts. If each run leaked one, there would be 40 at least.
     assert max(threads_before, threads_after) <= 24
 
 
@@ -164,7 +184,9 @@ def test_failed_runs_leave_no_thread_and_no_file_open(shards, tmp_path) -> None:
             raise RuntimeError("bad")
         for number in range(20):
             try:
-                Pipeline(source=WebDatasetSource(source), stages=[Map(bad)], sink=ParquetSink(out)).run(threads=2)
+                Pipeline(
+                    source=WebDatasetSource(source), stages=[Map(bad)], sink=ParquetSink(out)
+                ).run(threads=2)
             except RuntimeError:
                 pass
             if number == 9:
@@ -221,7 +243,9 @@ def test_forked_child_leaves_the_lease_of_a_job_to_its_parent(tmp_path) -> None:
         rows, out, state = (f"{sys.argv[1]}/{name}" for name in ("rows.parquet", "out", "state"))
         pq.write_table(pa.table({"id": [1, 2]}), rows)
         def job():
-            pipeline = Pipeline(source=TableSource(rows), stages=[], sink=ParquetSink(out), checkpoint=state)
+            pipeline = Pipeline(
+                source=TableSource(rows), stages=[], sink=ParquetSink(out), checkpoint=state
+            )
             return Resumption(pipeline, progress=False)
         held = job()
         with held:
@@ -254,7 +278,8 @@ def test_process_that_ends_while_threads_run_a_function_of_the_user_ends_well(tm
             for _ in range(100):
                 time.sleep(0.0001)
             return {"tokens": [[1]] * batch.num_rows}
-        data = sm.Dataset(sys.argv[1], tokenize=sm.Tokenize("text", function=sm.TokenFunction(tokens, "1")))
+        tokenize = sm.Tokenize("text", function=sm.TokenFunction(tokens, "1"))
+        data = sm.Dataset(sys.argv[1], tokenize=tokenize)
         rows = iter(data)
         next(rows)
         """,

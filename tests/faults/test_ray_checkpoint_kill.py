@@ -1,4 +1,7 @@
-"""Kill −9 of the driver of a Ray Data job with our checkpoint: once it has been repeated to its end, every row is there once."""
+"""Kill −9 of the driver of a Ray Data job with our checkpoint.
+
+Once it has been repeated to its end, every row is there once.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,11 @@ class Driver:
         self.directory = directory
         with (directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, str(JOB), *(str(directory / name) for name in ("in", "checkpoint", "out"))],
+                [
+                    sys.executable,
+                    str(JOB),
+                    *(str(directory / name) for name in ("in", "checkpoint", "out")),
+                ],
                 env=os.environ | {"XDG_CACHE_HOME": str(directory / "cache")},
                 stdout=subprocess.DEVNULL,
                 stderr=log,
@@ -51,7 +58,8 @@ class Driver:
             self.tree.kill()
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
-        # A worker that outlives its driver goes on writing for a moment; who resumes must wait for it, here as anywhere.
+        # A worker that outlives its driver goes on writing for a moment; who resumes must wait for
+        # it, here as anywhere.
         time.sleep(1)
         self.tree.kill()
 
@@ -65,7 +73,10 @@ def pending(directory: Path) -> set[str]:
 
 
 def kill_repeatedly(directory: Path, files: int, kills: int) -> int:
-    """Kills so often, resumes to the end, checks every row, and returns how many kills left a write in the middle."""
+    """Kills so often, resumes to the end, and checks every row.
+
+    Returns how many kills left a write in the middle.
+    """
     rng = random.Random(f"ray {kills}")
     (directory / "in").mkdir()
     for number in range(files):
@@ -76,7 +87,12 @@ def kill_repeatedly(directory: Path, files: int, kills: int) -> int:
         is_aimed = kill % 2 == 0
         old, done = pending(directory), len(committed(directory))
         driver, aim = Driver(directory), done + rng.randrange(3)
-        wait_until(driver, lambda aim=aim: len(committed(directory)) >= aim and (directory / "checkpoint").exists())
+        wait_until(
+            driver,
+            lambda aim=aim: (
+                len(committed(directory)) >= aim and (directory / "checkpoint").exists()
+            ),
+        )
         if is_aimed:
             wait_until(driver, lambda old=old: bool(pending(directory) - old))
         time.sleep(rng.random() * (0.02 if is_aimed else 0.3))
@@ -92,7 +108,9 @@ def kill_repeatedly(directory: Path, files: int, kills: int) -> int:
         for path in (directory / "out").iterdir()
         for value in pq.read_table(path, columns=["id"])["id"].to_pylist()
     )
-    assert written == sorted(f"{number}-{row}" for number in range(files) for row in range(ROWS_IN_FILE))
+    assert written == sorted(
+        f"{number}-{row}" for number in range(files) for row in range(ROWS_IN_FILE)
+    )
     return hits
 
 
@@ -105,7 +123,8 @@ def wait_until(driver: Driver, condition: Callable[[], bool]) -> None:
 
 
 def test_killed_driver_is_resumed_without_loss_or_repetition(tmp_path) -> None:
-    # Enough files that a driver writes only a few of them before it is killed, however late that is.
+    # Enough files that a driver writes only a few of them before it is killed,
+    # however late that is.
     hits = kill_repeatedly(tmp_path, files=32, kills=3)
     print("hits", hits)
 

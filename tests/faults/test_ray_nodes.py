@@ -1,4 +1,7 @@
-"""Jobs on a Ray cluster of three nodes that loses nodes and drivers, or has a node that cannot write: every row is there once, or the run says why not."""
+"""Jobs on a Ray cluster that loses nodes and drivers, or has a node that cannot write.
+
+The cluster has three nodes. Every row is there once, or the run says why not.
+"""
 
 from __future__ import annotations
 
@@ -37,17 +40,25 @@ def nodes() -> Iterator[Nodes]:
 class Pipelines:
     """A job with or without a checkpoint."""
 
-    def __init__(self, directory: Path, files: int, pace: float = 0.02, checkpoint: bool = True) -> None:
+    def __init__(
+        self, directory: Path, files: int, pace: float = 0.02, checkpoint: bool = True
+    ) -> None:
         self.case, self.directory, self.runs = Case(directory, "explode", files=files), directory, 0
-        self.options = {"executor": "ray", "workers": 6, "pace": pace} | ({} if checkpoint else {"checkpoint": ""})
+        self.options = {"executor": "ray", "workers": 6, "pace": pace} | (
+            {} if checkpoint else {"checkpoint": ""}
+        )
 
     def start(self, nodes: Nodes) -> Driver:
         self.runs += 1
-        return Driver(nodes, self.case.arguments(**self.options), self.directory / f"log{self.runs}")
+        return Driver(
+            nodes, self.case.arguments(**self.options), self.directory / f"log{self.runs}"
+        )
 
     def done(self) -> int:
         return (
-            sum(1 for path in self.case.out.iterdir() if not path.name.startswith(".")) if self.case.out.exists() else 0
+            sum(1 for path in self.case.out.iterdir() if not path.name.startswith("."))
+            if self.case.out.exists()
+            else 0
         )
 
     def is_writing(self) -> bool:
@@ -63,7 +74,9 @@ class PlugIns:
     def __init__(self, directory: Path, files: int) -> None:
         self.directory, self.runs = directory, 0
         (directory / "in").mkdir(parents=True)
-        self.expected = Counter(f"{number}-{row}" for number in range(files) for row in range(ROWS_IN_FILE))
+        self.expected = Counter(
+            f"{number}-{row}" for number in range(files) for row in range(ROWS_IN_FILE)
+        )
         for number in range(files):
             ids = pa.array([f"{number}-{row}" for row in range(ROWS_IN_FILE)])
             pq.write_table(pa.table({"id": ids}), directory / "in" / f"{number}.parquet")
@@ -73,7 +86,10 @@ class PlugIns:
         paths = [str(self.directory / name) for name in ("in", "checkpoint", "out")]
         cache = str(self.directory / "cache")
         return Driver(
-            nodes, [str(PLUG_IN), *paths, str(BLOB_BYTES)], self.directory / f"log{self.runs}", XDG_CACHE_HOME=cache
+            nodes,
+            [str(PLUG_IN), *paths, str(BLOB_BYTES)],
+            self.directory / f"log{self.runs}",
+            XDG_CACHE_HOME=cache,
         )
 
     def _records(self) -> list[str]:
@@ -87,7 +103,11 @@ class PlugIns:
 
     def assert_exact(self) -> None:
         out = self.directory / "out"
-        rows = Counter(row for path in out.iterdir() for row in pq.read_table(path, columns=["id"])["id"].to_pylist())
+        rows = Counter(
+            row
+            for path in out.iterdir()
+            for row in pq.read_table(path, columns=["id"])["id"].to_pylist()
+        )
         assert rows == self.expected, (
             list((self.expected - rows).items())[:3],
             list((rows - self.expected).items())[:3],
@@ -144,12 +164,16 @@ def test_job_of_ray_data_that_loses_a_node_writes_every_row_once(nodes, tmp_path
 
 
 @pytest.mark.slow
-def test_job_of_ray_data_that_loses_its_driver_is_resumed_on_the_same_cluster(nodes, tmp_path) -> None:
+def test_job_of_ray_data_that_loses_its_driver_is_resumed_on_the_same_cluster(
+    nodes, tmp_path
+) -> None:
     assert lose_drivers(PlugIns(tmp_path, files=16), nodes, random.Random(4), kills=1) == 1
 
 
 @pytest.mark.slow
-def test_pipeline_without_a_checkpoint_that_loses_a_node_writes_the_bytes_of_a_local_run(nodes, tmp_path) -> None:
+def test_pipeline_without_a_checkpoint_that_loses_a_node_writes_the_bytes_of_a_local_run(
+    nodes, tmp_path
+) -> None:
     job = Pipelines(tmp_path, files=16, checkpoint=False)
 
     assert lose_nodes(job, nodes, random.Random(5), kills=1) == 1
@@ -180,8 +204,12 @@ def test_node_that_cannot_write_the_output_is_named_with_the_reason_and_the_job_
     job.assert_exact()
 
 
-@pytest.mark.parametrize("what", ["output directory", pytest.param("checkpoint", marks=pytest.mark.slow)])
-def test_node_with_other_files_at_a_path_of_the_driver_is_named_before_it_writes(nodes, tmp_path, what) -> None:
+@pytest.mark.parametrize(
+    "what", ["output directory", pytest.param("checkpoint", marks=pytest.mark.slow)]
+)
+def test_node_with_other_files_at_a_path_of_the_driver_is_named_before_it_writes(
+    nodes, tmp_path, what
+) -> None:
     job = Pipelines(tmp_path, files=16)
     directory = job.case.out if what == "output directory" else job.case.checkpoint
     directory.mkdir()
@@ -191,7 +219,8 @@ def test_node_with_other_files_at_a_path_of_the_driver_is_named_before_it_writes
     log = driver.log()
 
     assert re.search(
-        rf"The {what} `{directory}` of the driver is not visible on node \S+ \(id [0-9a-f]{{56}}\)", log
+        rf"The {what} `{directory}` of the driver is not visible on node \S+ \(id [0-9a-f]{{56}}\)",
+        log,
     ), log
     assert "hint: use a path that all nodes share" in log
     assert job.start(nodes).finish() == 0
@@ -202,12 +231,22 @@ def test_node_with_other_files_at_a_path_of_the_driver_is_named_before_it_writes
 @pytest.mark.parametrize(
     ("mount", "words"),
     [
-        (read_only, r"Failed to write to `{out}`: .*Read-only file system.*on node \S+ \(id [0-9a-f]{{56}}\)"),
-        (another, r"The output directory `{out}` of the driver is not visible on node \S+ \(id [0-9a-f]{{56}}\)"),
+        (
+            read_only,
+            r"Failed to write to `{out}`: .*Read-only file system"
+            r".*on node \S+ \(id [0-9a-f]{{56}}\)",
+        ),
+        (
+            another,
+            r"The output directory `{out}` of the driver is not visible "
+            r"on node \S+ \(id [0-9a-f]{{56}}\)",
+        ),
     ],
     ids=["read_only", "another"],
 )
-def test_job_of_ray_data_names_the_node_that_cannot_write_and_goes_on_without_it(nodes, tmp_path, mount, words) -> None:
+def test_job_of_ray_data_names_the_node_that_cannot_write_and_goes_on_without_it(
+    nodes, tmp_path, mount, words
+) -> None:
     job = PlugIns(tmp_path, files=16)
     (tmp_path / "out").mkdir()
     with nodes.apart(mount(tmp_path / "out")):
@@ -230,7 +269,9 @@ LONG: list[tuple[Callable[..., int], type[Job], dict[str, int]]] = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("lose", "kind", "size"), LONG, ids=["nodes", "drivers", "ray_data_nodes", "ray_data_drivers"])
+@pytest.mark.parametrize(
+    ("lose", "kind", "size"), LONG, ids=["nodes", "drivers", "ray_data_nodes", "ray_data_drivers"]
+)
 def test_job_survives_thirty_losses(nodes, tmp_path, lose, kind, size) -> None:
     start, rng, lost, jobs = time.monotonic(), random.Random(30), 0, 0
     # A fast job may end before all of its losses.
@@ -240,4 +281,7 @@ def test_job_survives_thirty_losses(nodes, tmp_path, lose, kind, size) -> None:
         lost_of_job = lose(kind(directory, **size), nodes, rng, kills=30 - lost)
         assert lost_of_job, "a job ended before anything was lost"
         lost, jobs = lost + lost_of_job, jobs + 1
-    print(f"{lose.__name__} {kind.__name__}: {lost} losses at work, {jobs} jobs, {time.monotonic() - start:.0f} s")
+    print(
+        f"{lose.__name__} {kind.__name__}: {lost} losses at work, "
+        f"{jobs} jobs, {time.monotonic() - start:.0f} s"
+    )

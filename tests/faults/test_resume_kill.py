@@ -1,4 +1,7 @@
-"""Kill −9 of jobs with a checkpoint: whatever was visible stays, nothing is there twice, and in the end every row is there once."""
+"""Kill −9 of jobs with a checkpoint.
+
+Whatever was visible stays, nothing is there twice, and in the end every row is there once.
+"""
 
 import random
 import signal
@@ -18,7 +21,10 @@ PACE = 0.1
 
 
 def kill(case: Case, job: ResumeJob, rng: random.Random, number: int, longest: float) -> bool:
-    """At a random moment, while files are in the making, or as soon as there is a record; True when it did not come too late."""
+    """At a random moment, while files are in the making, or as soon as there is a record.
+
+    True when it did not come too late.
+    """
     known = set(case.units())
     if number % 3 == 1:
         wait_for(lambda: hidden(case.out), job)
@@ -69,7 +75,7 @@ def test_forty_kills_of_each_kind_lose_and_repeat_no_row(kind, tmp_path) -> None
 
 
 def sleep_and_wake(directory: Path, seed: int) -> str:
-    """A run sleeps while another one takes its job over and ends it. Returns how the sleeper ended."""
+    """A run sleeps while another one takes over and ends its job. Returns how the sleeper ended."""
     case = Case(directory, "explode")
     rng = random.Random(seed)
     sleeper = case.start(pace=PACE)
@@ -85,13 +91,21 @@ def sleep_and_wake(directory: Path, seed: int) -> str:
         case.break_locks()
         case.finish_here()
         assert case.visible() == case.expected
-        files = {path.name: path.stat().st_ino for path in case.out.iterdir() if not path.name.startswith(".")}
+        files = {
+            path.name: path.stat().st_ino
+            for path in case.out.iterdir()
+            if not path.name.startswith(".")
+        }
     finally:
         sleeper.send(signal.SIGCONT)
     _code, outcome = sleeper.finish()
 
     assert case.visible() == case.expected
-    assert {path.name: path.stat().st_ino for path in case.out.iterdir() if not path.name.startswith(".")} == files
+    assert {
+        path.name: path.stat().st_ino
+        for path in case.out.iterdir()
+        if not path.name.startswith(".")
+    } == files
     case.finish_here()
     case.assert_exact()
     return outcome.get("error", "")
@@ -142,7 +156,12 @@ def test_killed_run_that_overwrites_leaves_nothing_of_what_was_there(moment, tmp
     stranger = case.out / "stranger.parquet"
     stranger.write_bytes(b"no Parquet")
     job = case.start(pace=PACE, mode="overwrite")
-    wait_for({"the lease": case.leases, "its work": lambda: hidden(case.out), "a commit": case.units}[moment], job)
+    wait_for(
+        {"the lease": case.leases, "its work": lambda: hidden(case.out), "a commit": case.units}[
+            moment
+        ],
+        job,
+    )
     job.send(signal.SIGKILL)
     job.finish()
     try:

@@ -1,4 +1,4 @@
-"""Jobs with a checkpoint on Ray: lost workers, a lost cluster, a worker that outlives its driver."""
+"""Jobs with a checkpoint on Ray: lost workers, a lost cluster, workers that outlive the driver."""
 
 import os
 import random
@@ -19,7 +19,8 @@ from shardmill.curate._spec import native_pipeline
 pytest.importorskip("ray")
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
-#: Of one call, of which there are sixteen: a job of many seconds, so that its workers are lost at work.
+#: Of one call, of which there are sixteen: a job of many seconds, so that its workers are
+#: lost at work.
 PACE = 0.5
 OPTIONS = {"executor": "ray", "workers": 2, "pace": PACE}
 
@@ -52,7 +53,10 @@ def lose_a_worker(directory: Path, seed: int) -> None:
 
 
 def lose_the_driver(directory: Path, seed: int) -> None:
-    """And with it the cluster, which this driver has started; one worker sleeps, and wakes when the job is done."""
+    """And with it the cluster, which this driver has started.
+
+    One worker sleeps, and wakes when the job is done.
+    """
     case, rng = Case(directory, "drop", files=4), random.Random(seed)
     job = case.start(**OPTIONS)
     worker = a_worker(case, job)
@@ -77,7 +81,11 @@ def lose_the_driver(directory: Path, seed: int) -> None:
     while worker is not None and is_alive(worker) and time.monotonic() < deadline:
         time.sleep(0.05)
 
-    assert {path.name: path.stat().st_ino for path in case.out.iterdir() if not path.name.startswith(".")} == files
+    assert {
+        path.name: path.stat().st_ino
+        for path in case.out.iterdir()
+        if not path.name.startswith(".")
+    } == files
     case.finish_here()
     case.assert_exact()
 
@@ -102,14 +110,17 @@ def test_lost_clusters_of_ten_runs_are_made_up_for(seed, tmp_path) -> None:
     lose_the_driver(tmp_path, seed)
 
 
-def test_files_of_a_worker_that_was_lost_after_its_record_have_their_names_when_the_run_ends(tmp_path) -> None:
+def test_files_of_a_worker_that_was_lost_after_its_record_have_their_names_when_the_run_ends(
+    tmp_path,
+) -> None:
     case = Case(tmp_path, "double", files=2)
     job = pipeline_of("double", str(case.source), str(case.out), checkpoint=str(case.checkpoint))
     with Resumption(job, progress=False) as resumption:
         splits = native_pipeline(job, may_replace=False, checkpoint=resumption.plan.options())
         splits.run(resumption.splits, 1, lambda _report: None)
         record = case.units()[0].read_text()
-        # As it is between the record and the names; and the file of a worker that was lost before its record.
+        # As it is between the record and the names; and the file of a worker that was lost before
+        # its record.
         sealed = next(name for name in re.findall(r"\.shardmill-job-[^\"/]+\.attempt", record))
         name = next(path.name for path in case.out.iterdir() if path.name in record)
         (case.out / name).rename(case.out / sealed)

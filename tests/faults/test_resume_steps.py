@@ -1,4 +1,7 @@
-"""A job with a checkpoint that dies, or falls asleep, at an exact system call of its protocol; and the order of those calls."""
+"""A job with a checkpoint that dies, or falls asleep, at an exact system call of its protocol.
+
+The order of those calls is tested too.
+"""
 
 import json
 import os
@@ -19,7 +22,8 @@ from resume_process import Case
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 
 CALLS = ("fsync", "rename", "renameat2", "link", "unlink", "rmdir", "flock", "utimensat")
-# Each thread counts its own calls: the first ones are those of the run, those with higher numbers are of threads that commit.
+# Each thread counts its own calls: the first ones are those of the run, those with higher numbers
+# are of threads that commit.
 SAMPLED = beginning(
     8,
     [
@@ -36,7 +40,17 @@ SAMPLED = beginning(
 
 
 def traced(case: Case, *injection: str, log: Path, **options: object) -> subprocess.Popen[str]:
-    command = ["strace", "-f", "-y", "-qq", "-o", str(log), "-e", f"trace={','.join(CALLS)}", *injection]
+    command = [
+        "strace",
+        "-f",
+        "-y",
+        "-qq",
+        "-o",
+        str(log),
+        "-e",
+        f"trace={','.join(CALLS)}",
+        *injection,
+    ]
     return subprocess.Popen(
         [*command, sys.executable, "-B", *case.arguments(workers=1, **options)],
         stdout=subprocess.PIPE,
@@ -57,7 +71,10 @@ def small(directory: Path, kind: str = "explode") -> Case:
 
 
 def half_done(case: Case) -> None:
-    """A run before, over two files, so that the next one has records to pack, files to collect and ids to skip."""
+    """A run before, over two files.
+
+    So the next one has records to pack, files to collect and ids to skip.
+    """
     later = sorted(case.source.iterdir())[2:]
     for file in later:
         file.rename(file.with_suffix(".aside"))
@@ -70,13 +87,20 @@ def half_done(case: Case) -> None:
     stale.write_bytes(b"of a run that died")
 
 
-def die_at(directory: Path, call: str, number: int, *, is_resumed: bool = False, **options: object) -> bool:
-    """Kills a job when it is about to make its call of this number, and resumes it; False when it makes fewer of them."""
+def die_at(
+    directory: Path, call: str, number: int, *, is_resumed: bool = False, **options: object
+) -> bool:
+    """Kills a job when it is about to make its call of this number, and resumes it.
+
+    False when it makes fewer of them.
+    """
     case = small(directory)
     if is_resumed:
         half_done(case)
     code, _out, err = finished(
-        traced(case, "-e", f"inject={call}:signal=KILL:when={number}", log=directory / "log", **options)
+        traced(
+            case, "-e", f"inject={call}:signal=KILL:when={number}", log=directory / "log", **options
+        )
     )
     assert code in (0, -signal.SIGKILL, 128 + signal.SIGKILL), err
     case.assert_nothing_twice()
@@ -103,19 +127,27 @@ def test_job_may_die_at_each_system_call(call, is_resumed, tmp_path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
 def test_job_may_die_while_it_deletes_its_checkpoint(call, tmp_path) -> None:
-    """Afterwards the job is done, or there is no checkpoint; then it is done again, under the same names."""
+    """Afterwards the job is done, or there is no checkpoint.
+
+    Then it is done again, under the same names.
+    """
     number = 1
     while die_at(tmp_path / str(number), call, number, delete=1):
         number += 1
 
 
 def woken(case: Case, call: str, number: int, meanwhile: Callable[[], object]) -> str | None:
-    """Stops a job before its call of this number, and wakes it after something else. Returns its error; None when it made fewer calls."""
+    """Stops a job before its call of this number, and wakes it after something else.
+
+    Returns its error; None when it made fewer calls.
+    """
     log = case.source.parent / "log"
     process = traced(case, "-e", f"inject={call}:signal=STOP:when={number}", log=log)
     sleeper = None
     try:
-        while process.poll() is None and not (log.exists() and "stopped by SIGSTOP" in log.read_text()):
+        while process.poll() is None and not (
+            log.exists() and "stopped by SIGSTOP" in log.read_text()
+        ):
             time.sleep(0.01)
         if process.poll() is not None:
             finished(process)
@@ -157,7 +189,10 @@ def sleep_at(directory: Path, call: str, number: int) -> str | None:
 
 
 def test_jobs_with_checkpoints_of_their_own_may_share_an_output_directory(tmp_path) -> None:
-    """The first one is about to make a record, with its files under hidden names, when the other one begins."""
+    """The first one is about to make a record when the other one begins.
+
+    Its files have hidden names.
+    """
     one, other = small(tmp_path / "one"), small(tmp_path / "other", "drop")
     other.out = one.out
     assert woken(one, "renameat2", 5, other.finish_here) == ""
@@ -166,7 +201,9 @@ def test_jobs_with_checkpoints_of_their_own_may_share_an_output_directory(tmp_pa
 
 
 @pytest.mark.parametrize(
-    "sleep", beginning(3, [("fsync", 15), ("renameat2", 4), ("rename", 2), ("fsync", 6), ("fsync", 18)]), ids=str
+    "sleep",
+    beginning(3, [("fsync", 15), ("renameat2", 4), ("rename", 2), ("fsync", 6), ("fsync", 18)]),
+    ids=str,
 )
 def test_job_that_slept_at_a_system_call_changes_nothing(sleep, tmp_path) -> None:
     call, number = sleep
@@ -183,7 +220,9 @@ def test_job_may_sleep_at_each_system_call(call, tmp_path) -> None:
             break
 
 
-def test_record_is_made_after_all_of_its_files_are_synced_and_before_they_get_their_names(tmp_path) -> None:
+def test_record_is_made_after_all_of_its_files_are_synced_and_before_they_get_their_names(
+    tmp_path,
+) -> None:
     """So a loss of power, which takes what was not synced, takes no row of a record."""
     case, log = small(tmp_path), tmp_path / "log"
     code, _out, err = finished(traced(case, log=log))
@@ -200,12 +239,18 @@ def test_record_is_made_after_all_of_its_files_are_synced_and_before_they_get_th
                 unit = Path(target).name
                 files = [path for path in synced if f"-{unit}-" in path]
                 assert len(files) == 2, "rows, and ids"
-                assert all(synced[path] < synced[str(Path(path).parent)] for path in files), "names after contents"
+                assert all(synced[path] < synced[str(Path(path).parent)] for path in files), (
+                    "names after contents"
+                )
                 assert source in synced, "the record itself"
                 recorded[unit] = moment
             elif source.endswith(".attempt"):
-                assert any(f"-{unit}-" in source for unit in recorded), f"{source} got its name before its record"
+                assert any(f"-{unit}-" in source for unit in recorded), (
+                    f"{source} got its name before its record"
+                )
                 named.append(target)
     assert len(recorded) == 10
     assert len(named) == 20
-    assert all(synced[str(Path(path).parent)] > max(recorded.values()) for path in named), "the final names, at the end"
+    assert all(synced[str(Path(path).parent)] > max(recorded.values()) for path in named), (
+        "the final names, at the end"
+    )

@@ -1,4 +1,7 @@
-"""Lists the jobs whose outputs differ in two records: `python tests/jobs/compare.py before.jsonl after.jsonl`."""
+"""Lists the jobs whose outputs differ in two records.
+
+Called as ``python tests/jobs/compare.py before.jsonl after.jsonl``.
+"""
 
 import json
 import sys
@@ -14,10 +17,18 @@ def records(path: str) -> dict[tuple[str, int], dict[str, Any]]:
 def differences(before: Any, after: Any, place: str = "") -> list[str]:
     if isinstance(before, dict) and isinstance(after, dict):
         keys = dict.fromkeys([*before, *after])
-        return [line for key in keys for line in differences(before.get(key), after.get(key), f"{place}/{key}")]
+        return [
+            line
+            for key in keys
+            for line in differences(before.get(key), after.get(key), f"{place}/{key}")
+        ]
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         parts = enumerate(zip(before, after, strict=True))
-        return [line for number, (old, new) in parts for line in differences(old, new, f"{place}/{number}")]
+        return [
+            line
+            for number, (old, new) in parts
+            for line in differences(old, new, f"{place}/{number}")
+        ]
     return [] if before == after else [f"{place}: {before!r} → {after!r}"]
 
 
@@ -28,7 +39,9 @@ def main() -> None:
     for (test, number), lines in changed.items():
         print(f"{test} job {number}", *lines[:8], sep="\n    ")
     print(
-        f"{len(common)} jobs in both, {len(changed)} differ, {len(before) - len(common)} only before", file=sys.stderr
+        f"{len(common)} jobs in both, {len(changed)} differ, "
+        f"{len(before) - len(common)} only before",
+        file=sys.stderr,
     )
 
 

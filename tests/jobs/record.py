@@ -1,9 +1,12 @@
-"""A pytest plugin that records what each job of a test run writes, to compare two versions of the library.
+"""A pytest plugin that records what each job of a test run writes.
 
-    PYTHONPATH=python:tests/jobs pytest -p record --record before.jsonl --basetemp build/jobs --hypothesis-seed 0 tests/python/interleaved …
+It serves to compare two versions of the library:
 
-`compare.py` lists the differences. A job is identified by its test and its number within the test. Names of outputs
-depend on the paths of inputs, so both runs need the same directory.
+    PYTHONPATH=python:tests/jobs pytest -p record --record before.jsonl \\
+        --basetemp build/jobs --hypothesis-seed 0 tests/python/interleaved …
+
+`compare.py` lists the differences. A job is identified by its test and its number within the test.
+Names of outputs depend on the paths of inputs, so both runs need the same directory.
 """
 
 import hashlib
@@ -57,8 +60,13 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def files_of(directory: Path) -> dict[str, Any]:
-    """The visible files of an output directory, with schema, number of rows, and a digest of the rows in order."""
-    files = sorted(file for file in directory.rglob("*") if file.is_file() and not file.name.startswith("."))
+    """The visible files of an output directory.
+
+    Each has schema, number of rows, and a digest of the rows in order.
+    """
+    files = sorted(
+        file for file in directory.rglob("*") if file.is_file() and not file.name.startswith(".")
+    )
     return {str(file.relative_to(directory)): content_of(file) for file in files}
 
 
@@ -67,19 +75,36 @@ def content_of(file: Path) -> Any:
         if file.suffix == ".parquet":
             table = pq.read_table(file)
             schema = table.schema
-            fields = {field.name: [str(field.type), field.nullable, told(field.metadata)] for field in schema}
-            return {"fields": fields, "metadata": told(schema.metadata), "rows": len(table), "digest": digest(table)}
+            fields = {
+                field.name: [str(field.type), field.nullable, told(field.metadata)]
+                for field in schema
+            }
+            return {
+                "fields": fields,
+                "metadata": told(schema.metadata),
+                "rows": len(table),
+                "digest": digest(table),
+            }
         if tarfile.is_tarfile(file):
             with tarfile.open(file) as archive:
-                members = [(member.name, archive.extractfile(member)) for member in archive if member.isfile()]
-                return {name: hashlib.sha256(body.read()).hexdigest() for name, body in members if body}
+                members = [
+                    (member.name, archive.extractfile(member))
+                    for member in archive
+                    if member.isfile()
+                ]
+                return {
+                    name: hashlib.sha256(body.read()).hexdigest() for name, body in members if body
+                }
     except (OSError, pa.ArrowException) as error:
         return {"unreadable": type(error).__name__}
     return {"bytes": file.stat().st_size}
 
 
 def told(metadata: dict[bytes, bytes] | None) -> dict[str, str]:
-    return {key.decode(errors="replace"): value.decode(errors="replace") for key, value in (metadata or {}).items()}
+    return {
+        key.decode(errors="replace"): value.decode(errors="replace")
+        for key, value in (metadata or {}).items()
+    }
 
 
 def digest(table: pa.Table) -> str:

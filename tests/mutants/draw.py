@@ -1,6 +1,9 @@
-"""Draw mutants for a test of the tests: ``cargo mutants --list --json | python tests/mutants/draw.py``.
+"""Draw mutants for a test of the tests.
 
-The order is a function of the seed and the list. Every fourth mutant is of a file that commits, resumes or orders.
+    cargo mutants --list --json | python tests/mutants/draw.py
+
+The order is a function of the seed and the list. Every fourth mutant is of a file that commits,
+resumes or orders.
 """
 
 import json

@@ -32,9 +32,15 @@ def write_tokenizer(directory, *, merges=(), template=None):
         vocabulary[spelled(left + right)] = len(vocabulary)
     flags = dict.fromkeys(["single_word", "lstrip", "rstrip", "normalized"], False)
     added = [
-        {"id": len(vocabulary) + at, "content": token, "special": True} | flags for at, token in enumerate([END, START])
+        {"id": len(vocabulary) + at, "content": token, "special": True} | flags
+        for at, token in enumerate([END, START])
     ]
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    level = {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": True,
+        "use_regex": True,
+    }
     spelled_merges = [f"{spelled(left)} {spelled(right)}" for left, right in merges]
     document = {
         "version": "1.0",

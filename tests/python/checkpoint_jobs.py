@@ -21,9 +21,14 @@ class Stop(Exception):
 
 
 class Work:
-    """The function of a job. Raises at the call of a number, when all before it are committed; notes the ids that it gets."""
+    """The function of a job.
 
-    def __init__(self, out: Path, stop_at: int | None = None, on_call: Callable[[], object] = lambda: None) -> None:
+    Raises at the call of a number, when all before it are committed; notes the ids that it gets.
+    """
+
+    def __init__(
+        self, out: Path, stop_at: int | None = None, on_call: Callable[[], object] = lambda: None
+    ) -> None:
         self.out, self.stop_at = out, stop_at
         self.known = len(list(out.glob("*.parquet")))
         self.calls = 0
@@ -34,7 +39,10 @@ class Work:
         self.calls += 1
         if self.stop_at is not None and self.calls >= self.stop_at:
             deadline = time.monotonic() + HANGS_S
-            while len(list(self.out.glob("*.parquet"))) < self.known + self.stop_at - 1 and time.monotonic() < deadline:
+            while (
+                len(list(self.out.glob("*.parquet"))) < self.known + self.stop_at - 1
+                and time.monotonic() < deadline
+            ):
                 time.sleep(0.002)
             raise Stop
         self.on_call()
@@ -43,21 +51,28 @@ class Work:
 
 
 class Job:
-    """One job in a directory; each run of it makes a new pipeline, as a script that is started again does."""
+    """One job in a directory.
+
+    Each run of it makes a new pipeline, as a script that is started again does.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.source, self.out, self.state = directory / "in", directory / "out", directory / "state"
         self.source.mkdir(parents=True, exist_ok=True)
         self.work = Work(self.out)
 
-    def write(self, name: str, ids: list[Any], kind: pa.DataType | None = None, **columns: Any) -> Path:
+    def write(
+        self, name: str, ids: list[Any], kind: pa.DataType | None = None, **columns: Any
+    ) -> Path:
         path = self.source / f"{name}.parquet"
         pq.write_table(pa.table({"id": pa.array(ids, kind), **columns}), path)
         return path
 
     def write_numbers(self, files: int = 5, rows: int = 10) -> Counter:
         for file in range(files):
-            self.write(f"{file:03}", [str(number) for number in range(file * rows, (file + 1) * rows)])
+            self.write(
+                f"{file:03}", [str(number) for number in range(file * rows, (file + 1) * rows)]
+            )
         return Counter(str(number) for number in range(files * rows))
 
     def pipeline(
@@ -96,11 +111,16 @@ class Job:
         return Counter(
             hashable(id)
             for table in tables
-            for id in zip(*(table[name].to_pylist() for name in table.column_names if name.startswith("id")))
+            for id in zip(
+                *(table[name].to_pylist() for name in table.column_names if name.startswith("id"))
+            )
         )
 
     def done_file(self) -> Path:
-        """A file that is committed. Splits may be committed in another order than that of their files."""
+        """A file that is committed.
+
+        Splits may be committed in another order than that of their files.
+        """
         done = self.ids()
         return next(
             path
@@ -110,18 +130,24 @@ class Job:
 
     def assert_ids(self, expected: Counter) -> None:
         found = self.ids()
-        wanted = Counter({id if isinstance(id, tuple) else (id,): count for id, count in expected.items()})
+        wanted = Counter(
+            {id if isinstance(id, tuple) else (id,): count for id, count in expected.items()}
+        )
         assert found == wanted, (
-            f"lost {list((wanted - found).items())[:3]}, too many {list((found - wanted).items())[:3]}"
+            f"lost {list((wanted - found).items())[:3]}, "
+            f"too many {list((found - wanted).items())[:3]}"
         )
         assert [path for path in self.out.iterdir() if path.name.startswith(".")] == []
 
     def directory(self) -> Path:
-        return self.state / json.loads((self.state / "checkpoint.json").read_text().split("\n")[0])["job"]
+        return (
+            self.state
+            / json.loads((self.state / "checkpoint.json").read_text().split("\n")[0])["job"]
+        )
 
 
 def stopped_twice(job: Job, ids_of: Callable[[int], list], **options: Any) -> Job:
-    """Stops a job twice and adds files in between, so its checkpoint has one object of each kind."""
+    """Stops a job twice, with files added in between: its checkpoint has an object of each kind."""
     for number in range(1, 12, 2):
         job.write(f"{number:03}", ids_of(number))
     job.stop(3, **options)

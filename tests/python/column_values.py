@@ -24,7 +24,8 @@ NUMBERS = {
     pa.bool_(): [True, False, False, True],
 }
 UNITS = ("s", "ms", "us", "ns")
-# pyarrow's own `to_numpy` makes objects of times of day; the integers beneath are the oracle for those.
+# pyarrow's own `to_numpy` makes objects of times of day; the integers beneath are the
+# oracle for those.
 TEMPORALS = {
     pa.date32(): "datetime64[D]",
     pa.date64(): "datetime64[ms]",
@@ -50,12 +51,31 @@ OBJECTS = [
     pa.array([b"", b"\x00\xff", b"x" * 100, b"p"], pa.binary_view()),
     pa.array([b"ab", b"cd", b"ef", b"gh"], pa.binary(2)),
     pa.array(["a", "b", "a", "a"]).dictionary_encode(),
-    pa.array([Decimal("1.20"), Decimal("-99999.99"), Decimal("0.00"), Decimal("0.01")], pa.decimal128(7, 2)),
-    pa.array([Decimal("1.20"), Decimal("-99999.99"), Decimal("0.00"), Decimal("0.01")], pa.decimal256(60, 2)),
-    pa.array([Decimal("1.20"), Decimal("-9.99"), Decimal("0.00"), Decimal("0.01")], pa.decimal32(4, 2)),
-    pa.array([Decimal("1.20"), Decimal("-9.99"), Decimal("0.00"), Decimal("0.01")], pa.decimal64(12, 2)),
-    pa.array([{"a": 1, "b": [1.5, None]}, {"a": None, "b": None}, {"a": 3, "b": []}, {"a": 4, "b": [0.0]}]),
-    pa.array([[("k", 1)], [], [("k", None), ("l", 2)], [("m", 3)]], pa.map_(pa.string(), pa.int32())),
+    pa.array(
+        [Decimal("1.20"), Decimal("-99999.99"), Decimal("0.00"), Decimal("0.01")],
+        pa.decimal128(7, 2),
+    ),
+    pa.array(
+        [Decimal("1.20"), Decimal("-99999.99"), Decimal("0.00"), Decimal("0.01")],
+        pa.decimal256(60, 2),
+    ),
+    pa.array(
+        [Decimal("1.20"), Decimal("-9.99"), Decimal("0.00"), Decimal("0.01")], pa.decimal32(4, 2)
+    ),
+    pa.array(
+        [Decimal("1.20"), Decimal("-9.99"), Decimal("0.00"), Decimal("0.01")], pa.decimal64(12, 2)
+    ),
+    pa.array(
+        [
+            {"a": 1, "b": [1.5, None]},
+            {"a": None, "b": None},
+            {"a": 3, "b": []},
+            {"a": 4, "b": [0.0]},
+        ]
+    ),
+    pa.array(
+        [[("k", 1)], [], [("k", None), ("l", 2)], [("m", 3)]], pa.map_(pa.string(), pa.int32())
+    ),
     pa.array([["a", None], [], ["b"], ["c", "d"]]),
     pa.array([["a", None], [], ["b"], ["c", "d"]], pa.large_list(pa.string())),
     pa.array([["a", None], ["b", "c"], ["d", "e"], ["f", "g"]], pa.list_(pa.string(), 2)),
@@ -74,7 +94,11 @@ def temporal(kind: pa.DataType) -> pa.Array:
     return pa.array([0, -1_000_000, 1_711_846_000, 2_000], pa.int64()).cast(kind)
 
 
-ALL = [pa.array(values, kind) for kind, values in NUMBERS.items()] + [temporal(kind) for kind in TEMPORALS] + OBJECTS
+ALL = (
+    [pa.array(values, kind) for kind, values in NUMBERS.items()]
+    + [temporal(kind) for kind in TEMPORALS]
+    + OBJECTS
+)
 
 
 def with_nulls(array: pa.Array) -> pa.Array:
@@ -94,15 +118,29 @@ def oracle(array: pa.Array) -> list[Any]:
 
 
 def converter_of(
-    schema: pa.Schema, kind: str, nulls: str = "raise", fill: dict[str, Any] | None = None, **form: Any
+    schema: pa.Schema,
+    kind: str,
+    nulls: str = "raise",
+    fill: dict[str, Any] | None = None,
+    **form: Any,
 ) -> Converter:
     fill_values = plain_fill_values(fill)
     return Converter(
-        schema, {"kind": kind, "nulls": nulls, "fill_values": fill_values, "pad": None, "list_lengths": {}, **form}
+        schema,
+        {
+            "kind": kind,
+            "nulls": nulls,
+            "fill_values": fill_values,
+            "pad": None,
+            "list_lengths": {},
+            **form,
+        },
     )
 
 
-def batches(array: pa.Array, kind: str, nulls: str = "raise", sizes: list[int] | None = None, **fill: Any) -> list[Any]:
+def batches(
+    array: pa.Array, kind: str, nulls: str = "raise", sizes: list[int] | None = None, **fill: Any
+) -> list[Any]:
     batch, sizes = pa.record_batch({"x": array}), sizes or [len(array)]
     converter = converter_of(batch.schema, kind, nulls, fill)
     return list(split(converter.names, converter.convert(batch, sizes), sizes, kind))

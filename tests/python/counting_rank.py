@@ -1,7 +1,8 @@
 """One rank that counts tokens together with others; run by test_shared_counts.py.
 
-It writes `counting ROW` for each block that it is about to count, with the first row of the block; `waiting` when only blocks of others are left; and
-at the end `done TOKENS DIGEST`. Its first block waits for a line on the standard input.
+It writes `counting ROW` for each block that it is about to count, with the first row of the block;
+`waiting` when only blocks of others are left; and at the end `done TOKENS DIGEST`. Its first block
+waits for a line on the standard input.
 """
 
 import logging

@@ -21,7 +21,9 @@ def picture(width: int = 64, height: int = 48, seed: int = 0) -> Image.Image:
     y, x = np.mgrid[0:height, 0:width]
     planes = [(x * (k + 2) + y * (k + 1) + seed * 17) % 256 for k in range(3)]
     return Image.fromarray(
-        (np.stack(planes, -1) + random.integers(0, 8, (height, width, 3))).clip(0, 255).astype("uint8")
+        (np.stack(planes, -1) + random.integers(0, 8, (height, width, 3)))
+        .clip(0, 255)
+        .astype("uint8")
     )
 
 
@@ -61,7 +63,9 @@ def write_shards(directory: Path, shards: int = 4, samples: int = 3) -> Path:
         for sample in range(samples):
             seed = shard * samples + sample
             sizes = [(96, 48), (48, 48), (48, 96)]
-            images = [encoded(picture(*size, seed=seed + index)) for index, size in enumerate(sizes)]
+            images = [
+                encoded(picture(*size, seed=seed + index)) for index, size in enumerate(sizes)
+            ]
             members |= document(f"doc-{shard}-{sample}", images, number=seed)
         write_tar(directory / f"shard-{shard:03}.tar", members)
     return directory
@@ -70,7 +74,10 @@ def write_shards(directory: Path, shards: int = 4, samples: int = 3) -> Path:
 def digests(directory: Path) -> dict[str, str]:
     """Name and digest of each file in a directory, staging files and all."""
     files = [path for path in directory.rglob("*") if path.is_file()]
-    return {str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {
+        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
 
 
 def rows(directory: Path) -> list[dict[str, Any]]:

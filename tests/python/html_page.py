@@ -7,7 +7,7 @@ _VOID = {"meta", "img", "br", "hr", "link", "rect"}
 
 
 class Page(HTMLParser):
-    """Collects the elements of a page; closing tags that do not match their opening are an error."""
+    """Collects the elements of a page; a closing tag without its opening one is an error."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()

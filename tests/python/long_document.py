@@ -1,6 +1,7 @@
 """Tokenizes one document in a loader, and tells what it took; run by test_long_documents.py.
 
-Arguments: a Parquet file with one row, a tokenizer, a number of threads, a file for the ids. The last line has the peak memory before and after.
+Arguments: a Parquet file with one row, a tokenizer, a number of threads, a file for the ids. The
+last line has the peak memory before and after.
 """
 
 import re
@@ -23,5 +24,8 @@ if __name__ == "__main__":
     before = peak_mib()
     [batch] = sm.Loader(data, output="numpy", runtime=sm.Runtime(threads=int(threads)))
     after = peak_mib()
-    np.save(ids, batch["tokens"].values if isinstance(batch["tokens"], sm.Ragged) else batch["tokens"][0])
+    np.save(
+        ids,
+        batch["tokens"].values if isinstance(batch["tokens"], sm.Ragged) else batch["tokens"][0],
+    )
     print(before, after)

@@ -1,6 +1,9 @@
-"""Situations that raise, by name. ``python tests/python/message_cases.py`` writes what each says to ``messages.txt``.
+"""Situations that raise, by name.
 
-All run in one directory of small files, which :func:`write_files` makes, so the messages have relative paths.
+``python tests/python/message_cases.py`` writes what each says to ``messages.txt``.
+
+All run in one directory of small files, which :func:`write_files` makes, so the messages have
+relative paths.
 """
 
 from __future__ import annotations
@@ -54,8 +57,16 @@ SNAPSHOT = Path(__file__).with_name("messages.txt")
 
 def read(path: Any, **options: Any) -> Any:
     """All batches of a data set, as NumPy arrays unless asked otherwise."""
-    files = {name: options.pop(name) for name in ("format", "schema", "partitioning", "errors") if name in options}
-    return list(sm.Loader(sm.Dataset(path, **files), **{"output": "numpy", "rank": 0, "world_size": 1} | options))
+    files = {
+        name: options.pop(name)
+        for name in ("format", "schema", "partitioning", "errors")
+        if name in options
+    }
+    return list(
+        sm.Loader(
+            sm.Dataset(path, **files), **{"output": "numpy", "rank": 0, "world_size": 1} | options
+        )
+    )
 
 
 def written(*rows: Any, out: str = "new", batch: Any = None, **options: Any) -> None:
@@ -171,7 +182,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "number for a format": lambda: sm.Dataset(P, format=5),  # pyright: ignore[reportArgumentType]
     "schema of Parquet": lambda: sm.Dataset(P, schema=pa.schema({"x": pa.int8()})),
     "policy of rows of a data set": lambda: sm.Dataset(P, errors=sm.ErrorPolicy(rows="skip")),
-    "data frame as a path": lambda: sm.Dataset(pl.DataFrame({"x": [1]})),  # pyright: ignore[reportArgumentType]
+    "data frame as a path": lambda: sm.Dataset(
+        pl.DataFrame({"x": [1]})  # pyright: ignore[reportArgumentType]
+    ),
     "filter by a partition without hive": lambda: sm.Dataset("days", filter="day > '2026'"),
     "column of a partition without hive": lambda: sm.Dataset("days", columns=["day"]),
     "partition compared with a date": lambda: sm.Dataset(
@@ -183,7 +196,10 @@ CASES: dict[str, Callable[[], Any]] = {
     "tokenizer of an unknown type": lambda: sm.Tokenizer("lines.csv"),
     "tokenizer in a directory without one": lambda: sm.Tokenizer("mixed"),
     "partition key that is a column": lambda: sm.Dataset("hive", partitioning="hive"),
-    "unknown partitioning": lambda: sm.Dataset(P, partitioning="x"),  # pyright: ignore[reportArgumentType]
+    "unknown partitioning": lambda: sm.Dataset(
+        P,
+        partitioning="x",  # pyright: ignore[reportArgumentType]
+    ),
     "index that lists more samples": lambda: read("mds"),
     "index of another version": lambda: sm.Dataset("version"),
     "row out of range": lambda: sm.Dataset(P)[10],
@@ -213,7 +229,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "filter without parentheses": lambda: sm.col("x") > 1 & sm.col("x"),
     "number for a filter": lambda: sm.Dataset(P, filter=5),  # pyright: ignore[reportArgumentType]
     # Text files.
-    "value of another type in CSV": lambda: read("lines.csv", schema=pa.schema({"x": pa.int64(), "y": pa.int64()})),
+    "value of another type in CSV": lambda: read(
+        "lines.csv", schema=pa.schema({"x": pa.int64(), "y": pa.int64()})
+    ),
     "fields missing in CSV": lambda: read("fields.csv"),
     "quote that is not closed": lambda: read("quote.csv"),
     "column twice in a header": lambda: read("header.csv"),
@@ -227,13 +245,25 @@ CASES: dict[str, Callable[[], Any]] = {
     "member that is not JSON": lambda: list(sm.Dataset("json.tar")),
     "member that is not a number": lambda: read("class.tar"),
     "member that is not UTF-8": lambda: read("latin.tar"),
-    "record out of range": lambda: sm.arrayrecord.ArrayRecordReader("records.array_record").read([7]),
-    "record of a data source out of range": lambda: sm.arrayrecord.ArrayRecordDataSource("records.array_record")[7],
-    "text for a record key": lambda: sm.arrayrecord.ArrayRecordDataSource("records.array_record")["x"],  # pyright: ignore[reportArgumentType]
-    "option of a record writer by name": lambda: sm.arrayrecord.ArrayRecordWriter("x.array_record", group_size=3),
-    "option of a record reader": lambda: sm.arrayrecord.ArrayRecordReader("records.array_record", "x:1"),
+    "record out of range": lambda: sm.arrayrecord.ArrayRecordReader("records.array_record").read(
+        [7]
+    ),
+    "record of a data source out of range": lambda: sm.arrayrecord.ArrayRecordDataSource(
+        "records.array_record"
+    )[7],
+    "text for a record key": lambda: sm.arrayrecord.ArrayRecordDataSource("records.array_record")[
+        "x"  # pyright: ignore[reportArgumentType]
+    ],
+    "option of a record writer by name": lambda: sm.arrayrecord.ArrayRecordWriter(
+        "x.array_record", group_size=3
+    ),
+    "option of a record reader": lambda: sm.arrayrecord.ArrayRecordReader(
+        "records.array_record", "x:1"
+    ),
     "closed record reader": lambda: closed_reader().read([0]),
-    "damaged ArrayRecord": lambda: sm.arrayrecord.ArrayRecordReader("flipped.array_record").read([0]),
+    "damaged ArrayRecord": lambda: sm.arrayrecord.ArrayRecordReader("flipped.array_record").read(
+        [0]
+    ),
     "rows of a damaged ArrayRecord": lambda: read("flipped.array_record"),
     # MDS.
     "index that is not JSON": lambda: sm.Dataset("json_index"),
@@ -258,11 +288,19 @@ CASES: dict[str, Callable[[], Any]] = {
     "null": lambda: read("nulls.parquet", columns=["n"]),
     "column that a file lacks": lambda: read(["a.parquet", "nulls.parquet"]),
     "null list": lambda: read("nulls.parquet", columns=["l"]),
-    "fill value of an unknown column": lambda: read(P, output=Output("numpy", nulls="fill", fill_values={"y": 1})),
-    "fill value of another type": lambda: read(P, output=Output("numpy", nulls="fill", fill_values={"x": "a"})),
+    "fill value of an unknown column": lambda: read(
+        P, output=Output("numpy", nulls="fill", fill_values={"y": 1})
+    ),
+    "fill value of another type": lambda: read(
+        P, output=Output("numpy", nulls="fill", fill_values={"x": "a"})
+    ),
     "fill value without the policy": lambda: read(P, output=Output("numpy", fill_values={"x": 1})),
     "nulls of arrow": lambda: Output("arrow", nulls="mask"),
-    "fill values that are a list": lambda: Output("numpy", nulls="fill", fill_values=[1]),  # pyright: ignore[reportArgumentType]
+    "fill values that are a list": lambda: Output(
+        "numpy",
+        nulls="fill",
+        fill_values=[1],  # pyright: ignore[reportArgumentType]
+    ),
     # Options of a loader.
     "batch_size 0": lambda: read(P, batch_size=0),
     "batch_size True": lambda: read(P, batch_size=True),
@@ -280,20 +318,26 @@ CASES: dict[str, Callable[[], Any]] = {
     "unknown policy": lambda: sm.ErrorPolicy(rows="ignore"),  # pyright: ignore[reportArgumentType]
     "delimiter of two characters": lambda: sm.TextOptions(delimiter="||"),
     "delimiter of Parquet": lambda: sm.Dataset(P, text=sm.TextOptions(delimiter=";")),
-    "limit that is neither a count nor a fraction": lambda: sm.ErrorPolicy(rows="skip", max_rows=2.5),
+    "limit that is neither a count nor a fraction": lambda: sm.ErrorPolicy(
+        rows="skip", max_rows=2.5
+    ),
     "options of a store for a local path": lambda: sm.storage.configure("/data", {"region": "x"}),
     "limit without a policy": lambda: sm.ErrorPolicy(max_rows=1),
     "transform 5": lambda: Transform(5),  # pyright: ignore[reportArgumentType]
     "pin_memory of NumPy": lambda: read(P, runtime=sm.Runtime(pin_memory=True)),
     "filter beside a data set": lambda: read(P, filter=sm.col("x") > 1),
-    "audit that was not asked for": lambda: sm.Loader(P, output="numpy", rank=0, world_size=1).audit(),
+    "audit that was not asked for": lambda: sm.Loader(
+        P, output="numpy", rank=0, world_size=1
+    ).audit(),
     "epoch -1": lambda: sm.Loader(P, output="numpy", rank=0, world_size=1).set_epoch(-1),
     "index of a loader": lambda: sm.Loader(P, output="numpy", rank=0, world_size=1)[0],
     "rank without world_size": lambda: with_environment(lambda: sm.Loader(P, rank=1)),
     "rank beyond the world": lambda: read(P, rank=2, world_size=2),
     "world_size without a rank": lambda: with_environment(lambda: sm.Loader(P, world_size=2)),
     "RANK without WORLD_SIZE": lambda: with_environment(lambda: sm.Loader(P), RANK="1"),
-    "RANK that is not a number": lambda: with_environment(lambda: sm.Loader(P), RANK="one", WORLD_SIZE="2"),
+    "RANK that is not a number": lambda: with_environment(
+        lambda: sm.Loader(P), RANK="one", WORLD_SIZE="2"
+    ),
     "transform that fails": lambda: read(P, batch_size=4, transform=failing),
     "older iterator": iterated_after_a_newer_one,
     # States.
@@ -316,10 +360,20 @@ CASES: dict[str, Callable[[], Any]] = {
     "packing of a long row": lambda: read(
         "long.parquet", packing=Packing("t", length=4, strategy="best_fit", long="raise")
     ),
-    "packing of one column twice": lambda: read("long.parquet", packing=Packing(["t", "t"], length=4)),
-    "packing of long rows by an unknown policy": lambda: Packing("t", length=4, strategy="best_fit", long="x"),  # pyright: ignore[reportArgumentType]
+    "packing of one column twice": lambda: read(
+        "long.parquet", packing=Packing(["t", "t"], length=4)
+    ),
+    "packing of long rows by an unknown policy": lambda: Packing(
+        "t",
+        length=4,
+        strategy="best_fit",
+        long="x",  # pyright: ignore[reportArgumentType]
+    ),
     "packing and bad rows": lambda: sm.Loader(
-        "long.parquet", packing=Packing("t", length=4), errors=sm.ErrorPolicy(rows="skip"), output="numpy"
+        "long.parquet",
+        packing=Packing("t", length=4),
+        errors=sm.ErrorPolicy(rows="skip"),
+        output="numpy",
     ),
     "packing length 0": lambda: Packing("t", length=0),
     "plan ahead without the length of an epoch": lambda: Packing("t", length=4, plan="ahead"),
@@ -333,16 +387,23 @@ CASES: dict[str, Callable[[], Any]] = {
     "state of plan ahead": lambda: sm.Loader(
         "long.parquet", packing=Packing("t", length=4), output="numpy"
     ).load_state_dict(
-        sm.Loader("long.parquet", packing=Packing("t", length=4, plan="ahead", epoch_packs=4)).state_dict()
+        sm.Loader(
+            "long.parquet", packing=Packing("t", length=4, plan="ahead", epoch_packs=4)
+        ).state_dict()
     ),
-    "pad value of another type": lambda: read("long.parquet", packing=Packing("t", length=4, pad_value=0.5)),
+    "pad value of another type": lambda: read(
+        "long.parquet", packing=Packing("t", length=4, pad_value=0.5)
+    ),
     # Writing.
     "file that exists": lambda: written({"x": 1}, out=P),
     "directory with files": lambda: written({"x": 1}, out="parts"),
     "extension of another format": lambda: sm.Writer("x.parquet", format="jsonl"),
     "extension that is unknown": lambda: sm.Writer("x.xyz"),
     "extension of a format that is only read": lambda: sm.Writer("x.csv"),
-    "unknown written format": lambda: sm.Writer("x", format="xlsx"),  # pyright: ignore[reportArgumentType]
+    "unknown written format": lambda: sm.Writer(
+        "x",
+        format="xlsx",  # pyright: ignore[reportArgumentType]
+    ),
     "append to another format": lambda: sm.Writer("parts", format="jsonl", mode="append"),
     "append other columns": lambda: written({"y": 1}, out="parts", mode="append"),
     "append to a file": lambda: sm.Writer(P, mode="append"),
@@ -350,26 +411,36 @@ CASES: dict[str, Callable[[], Any]] = {
     "compression 5": lambda: sm.Writer("new", compression=5),  # pyright: ignore[reportArgumentType]
     "compression that is unknown": lambda: sm.Writer("new", compression="lz9"),
     "hashes of Parquet": lambda: sm.Writer("new", hashes=["sha1"]),
-    "hash that is unknown": lambda: sm.Writer("new", format="mds", columns={"x": "int"}, hashes=["sha0"]),
+    "hash that is unknown": lambda: sm.Writer(
+        "new", format="mds", columns={"x": "int"}, hashes=["sha0"]
+    ),
     "group_size of Parquet": lambda: sm.Writer("new", group_size=2),
     "type that is unknown": lambda: sm.Writer("new", columns={"x": "int65"}),
     "encoding that is unknown": lambda: sm.Writer("new", format="mds", columns={"x": "int65"}),
     "column of pickles": lambda: sm.Writer("new", format="mds", columns={"x": "pkl"}),
-    "types and a schema": lambda: sm.Writer("new", columns={"x": "int"}, schema=pa.schema({"x": pa.int64()})),
+    "types and a schema": lambda: sm.Writer(
+        "new", columns={"x": "int"}, schema=pa.schema({"x": pa.int64()})
+    ),
     "shard_bytes 0": lambda: sm.Writer("new", shard_bytes=0),
     "no rows and no schema": lambda: sm.Writer("new").close(),
     "row that is not a mapping": lambda: written([1]),
     "row without a column": lambda: written({"y": 1}, columns=["x"]),
     "row with another column": lambda: written({"x": 1, "y": 2}, columns={"x": "int32"}),
-    "row with a column that the schema lacks": lambda: written({"x": 1, "y": 2}, schema=pa.schema({"x": pa.int64()})),
+    "row with a column that the schema lacks": lambda: written(
+        {"x": 1, "y": 2}, schema=pa.schema({"x": pa.int64()})
+    ),
     "value of another type": lambda: written({"x": "a"}, schema=pa.schema({"x": pa.int64()})),
     "value that is rounded": lambda: written({"x": 1.5}, schema=pa.schema({"x": pa.int64()})),
     "object without a type": lambda: written({"x": len}),
     "columns of other lengths": lambda: written(batch={"x": [1], "y": [1, 2]}),
     "batch without Arrow data": lambda: written(batch=5),
     "null in MDS": lambda: written({"x": None}, format="mds", columns={"x": "int"}),
-    "text of MDS that is not an integer": lambda: written({"x": "a"}, format="mds", columns={"x": "str_int"}),
-    "array of another type": lambda: written({"x": np.zeros(2)}, format="mds", columns={"x": "ndarray:int8"}),
+    "text of MDS that is not an integer": lambda: written(
+        {"x": "a"}, format="mds", columns={"x": "str_int"}
+    ),
+    "array of another type": lambda: written(
+        {"x": np.zeros(2)}, format="mds", columns={"x": "ndarray:int8"}
+    ),
     "nan in JSONL": lambda: written({"x": float("nan")}, out="new.jsonl"),
     "bytes in JSONL": lambda: written({"x": b"a"}, out="new.jsonl"),
     "columns of ArrayRecord": lambda: written({"x": 1, "y": 2}, out="new.array_record"),
@@ -382,18 +453,35 @@ CASES: dict[str, Callable[[], Any]] = {
     "closed writer": written_after_close,
     "merge of nothing": lambda: sm.merge("empty"),
     # Curation.
-    "source that is a path": lambda: Pipeline(source="in", sink=ParquetSink("new")),  # pyright: ignore[reportArgumentType]
-    "sink that is a path": lambda: Pipeline(source=TableSource("in"), sink="new"),  # pyright: ignore[reportArgumentType]
+    "source that is a path": lambda: Pipeline(
+        source="in",  # pyright: ignore[reportArgumentType]
+        sink=ParquetSink("new"),
+    ),
+    "sink that is a path": lambda: Pipeline(
+        source=TableSource("in"),
+        sink="new",  # pyright: ignore[reportArgumentType]
+    ),
     "stage that is a function": lambda: job(failing),
     "stage that is a class": lambda: job(Filter),
     "stage without a name": lambda: job(ImageStage()),
     "stages that are one stage": lambda: Pipeline(
-        source=TableSource("in"), sink=ParquetSink("new"), stages=Map(failing)
-    ),  # pyright: ignore[reportArgumentType]
-    "sink that appends": lambda: ParquetSink("new", mode="append"),  # pyright: ignore[reportArgumentType]
+        source=TableSource("in"),
+        sink=ParquetSink("new"),
+        stages=Map(failing),  # pyright: ignore[reportArgumentType]
+    ),
+    "sink that appends": lambda: ParquetSink(
+        "new",
+        mode="append",  # pyright: ignore[reportArgumentType]
+    ),
     "sink of an unknown codec": lambda: job(sink=ParquetSink("new", compression="lz9")),
-    "codec of a sink that is a number": lambda: ParquetSink("new", compression=5),  # pyright: ignore[reportArgumentType]
-    "row_group_size of text": lambda: ParquetSink("new", row_group_size="5"),  # pyright: ignore[reportArgumentType]
+    "codec of a sink that is a number": lambda: ParquetSink(
+        "new",
+        compression=5,  # pyright: ignore[reportArgumentType]
+    ),
+    "row_group_size of text": lambda: ParquetSink(
+        "new",
+        row_group_size="5",  # pyright: ignore[reportArgumentType]
+    ),
     "max_errors of text": lambda: job(max_errors="5"),
     "threads of text": lambda: job(run={"threads": "2"}),
     "executor that is unknown": lambda: job(run={"executor": "dask"}),
@@ -411,36 +499,54 @@ CASES: dict[str, Callable[[], Any]] = {
     "result of another type": lambda: job(returning([1], ["a"])),
     "result with a new column": lambda: job(returning([1], None)),
     "result without a type": lambda: job(returning([None], [1])),
-    "declared type that is too small": lambda: job(source=TableSource("in", schema_overrides={"x": pa.bool_()})),
+    "declared type that is too small": lambda: job(
+        source=TableSource("in", schema_overrides={"x": pa.bool_()})
+    ),
     "overrides that are a list": lambda: TableSource("in", schema_overrides=["x"]),
-    "overrides of an unknown type": lambda: job(source=TableSource("in", schema_overrides={"x": "number"})),
+    "overrides of an unknown type": lambda: job(
+        source=TableSource("in", schema_overrides={"x": "number"})
+    ),
     "null in a column without nulls": lambda: job(
         sink=ParquetSink("exact", schema=pa.schema([pa.field("new", pa.int8(), nullable=False)]))
     ),
     "declared id column": lambda: job(
-        source=TableSource("in", schema_overrides={"x": pa.string()}), checkpoint={"path": "ids", "id_column": "x"}
+        source=TableSource("in", schema_overrides={"x": pa.string()}),
+        checkpoint={"path": "ids", "id_column": "x"},
     ),
     "filter stage of an unknown column": lambda: job(Filter(sm.col("y") > 1)),
     "documents without samples": lambda: job(source=WebDatasetSource("empty")),
-    "max_problems of text": lambda: verify(P, max_problems="5"),  # pyright: ignore[reportArgumentType]
+    "max_problems of text": lambda: verify(
+        P,
+        max_problems="5",  # pyright: ignore[reportArgumentType]
+    ),
     "layout that is unknown": lambda: verify(P, layout="x"),  # pyright: ignore[reportArgumentType]
     "first of text": lambda: inspect(P, first="5"),  # pyright: ignore[reportArgumentType]
-    "field that no sample has": lambda: job(source=WebDatasetSource("documents.tar", fields=["title"])),
+    "field that no sample has": lambda: job(
+        source=WebDatasetSource("documents.tar", fields=["title"])
+    ),
     "texts that no sample has": lambda: job(
         source=WebDatasetSource("documents.tar", keys=SampleKeys(texts_field="paragraphs"))
     ),
     "reserved field": lambda: job(source=WebDatasetSource("documents.tar", fields=["sample_id"])),
     "input twice": lambda: job(source=TableSource(["in/a.parquet", "in/a.parquet"])),
     # Checkpoints.
-    "checkpoint of another job": lambda: [job(Filter(sm.col("x") > bound), checkpoint="other") for bound in (1, 2)],
+    "checkpoint of another job": lambda: [
+        job(Filter(sm.col("x") > bound), checkpoint="other") for bound in (1, 2)
+    ],
     "checkpoint of an input that changed": checkpoint_of_a_changed_input,
     "checkpoint whose files are damaged": checkpoint_that_is_damaged,
     "checkpoint that is a number": lambda: Checkpoint(5),  # pyright: ignore[reportArgumentType]
-    "done that is a number": lambda: Checkpoint("state", "id", done=5),  # pyright: ignore[reportArgumentType]
+    "done that is a number": lambda: Checkpoint(
+        "state",
+        "id",
+        done=5,  # pyright: ignore[reportArgumentType]
+    ),
     "done without ids": lambda: Checkpoint("state", done="x"),
     "checkpoint inside the output": lambda: job(checkpoint="curated/state"),
     "checkpoint of an unknown id": lambda: job(checkpoint=Checkpoint("state", "id")),
-    "checkpoint of null ids": lambda: job(source=TableSource("ids.parquet"), checkpoint=Checkpoint("state2", "id")),
+    "checkpoint of null ids": lambda: job(
+        source=TableSource("ids.parquet"), checkpoint=Checkpoint("state2", "id")
+    ),
     "checkpoint with an unknown option": lambda: job(checkpoint={"path": "state", "ids": "x"}),
     "checkpoint to relocate that is missing": lambda: Checkpoint("nothing").relocate(output="in"),
     "checkpoint of a job that is running": second_job_of_a_checkpoint,
@@ -452,27 +558,52 @@ CASES: dict[str, Callable[[], Any]] = {
     "Ray is missing for a checkpoint": lambda: without(
         "ray", lambda: importlib.import_module("shardmill.integrations.ray_checkpoint")
     ),
-    "PyTorch is missing": lambda: without("torch", lambda: list(sm.Loader(P, rank=0, world_size=1))),
+    "PyTorch is missing": lambda: without(
+        "torch", lambda: list(sm.Loader(P, rank=0, world_size=1))
+    ),
     # Names of other libraries.
     "epochs of a loader": lambda: sm.Loader(P, epochs=3),  # pyright: ignore[reportCallIssue]
-    "images of a loader": lambda: sm.Loader(P, images=sm.Images("s", size=8)),  # pyright: ignore[reportCallIssue]
+    "images of a loader": lambda: sm.Loader(
+        P,
+        images=sm.Images("s", size=8),  # pyright: ignore[reportCallIssue]
+    ),
     "tokenize of a loader": lambda: sm.Loader(P, tokenize=None),  # pyright: ignore[reportCallIssue]
-    "filter of a mixture": lambda: sm.Mixture([P], filter="x > 1"),  # pyright: ignore[reportCallIssue]
-    "steps of a loader as an option": lambda: sm.Loader(P, max_steps=3),  # pyright: ignore[reportCallIssue]
-    "download_retry of a loader": lambda: sm.Loader(P, download_retry=3),  # pyright: ignore[reportCallIssue]
-    "train_test_split of a data set": lambda: sm.Dataset(P).train_test_split,  # pyright: ignore[reportAttributeAccessIssue]
+    "filter of a mixture": lambda: sm.Mixture(
+        [P],
+        filter="x > 1",  # pyright: ignore[reportCallIssue]
+    ),
+    "steps of a loader as an option": lambda: sm.Loader(
+        P,
+        max_steps=3,  # pyright: ignore[reportCallIssue]
+    ),
+    "download_retry of a loader": lambda: sm.Loader(
+        P,
+        download_retry=3,  # pyright: ignore[reportCallIssue]
+    ),
+    "train_test_split of a data set": lambda: (
+        sm.Dataset(P).train_test_split  # pyright: ignore[reportAttributeAccessIssue]
+    ),
     "nulls of a loader": lambda: sm.Loader(P, nulls="fill"),  # pyright: ignore[reportCallIssue]
-    "collate_fn of a loader": lambda: sm.Loader(P, collate_fn=list),  # pyright: ignore[reportCallIssue]
+    "collate_fn of a loader": lambda: sm.Loader(
+        P,
+        collate_fn=list,  # pyright: ignore[reportCallIssue]
+    ),
     "steps without rows": lambda: sm.Loader("empty", rank=0, world_size=1, output="numpy").steps(3),
     "steps that are all dropped": lambda: sm.Loader(
         P, rank=0, world_size=1, output="numpy", batch_size=99, tail="drop"
     ).steps(3),
     "subclass that changes rows": lambda: sm.Loader(subclass()(P)),
-    "texts that are packed": lambda: sm.Loader(P, packing=sm.Packing("s", length=4), rank=0, world_size=1),
+    "texts that are packed": lambda: sm.Loader(
+        P, packing=sm.Packing("s", length=4), rank=0, world_size=1
+    ),
     "field of a text": lambda: sm.Dataset(P, filter="s.en > 0.5"),
     "map of a data set": lambda: sm.Dataset(P).map,  # pyright: ignore[reportAttributeAccessIssue]
-    "shuffle of a data set": lambda: sm.Dataset(P).shuffle,  # pyright: ignore[reportAttributeAccessIssue]
-    "attribute that is unknown": lambda: sm.Dataset(P).schemas,  # pyright: ignore[reportAttributeAccessIssue]
+    "shuffle of a data set": lambda: (
+        sm.Dataset(P).shuffle  # pyright: ignore[reportAttributeAccessIssue]
+    ),
+    "attribute that is unknown": lambda: (
+        sm.Dataset(P).schemas  # pyright: ignore[reportAttributeAccessIssue]
+    ),
     "directory of save_to_disk": lambda: sm.Dataset("arrow"),
     "Arrow file": lambda: sm.Dataset("arrow/data-00000-of-00001.arrow"),
     # Commands.
@@ -489,7 +620,7 @@ CASES: dict[str, Callable[[], Any]] = {
 
 
 def outcome(call: Callable[[], Any]) -> str:
-    """Class and whole text of what a call raises, with its notes; without the temporary directory."""
+    """Class and whole text of what a call raises, with notes, without the temporary directory."""
     try:
         call()
     except Exception as error:
@@ -520,5 +651,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as directory:
         os.chdir(os.path.realpath(directory))
         write_files()
-        SNAPSHOT.write_text(snapshot({name: outcome(call) for name, call in CASES.items()}), encoding="utf-8")
+        SNAPSHOT.write_text(
+            snapshot({name: outcome(call) for name, call in CASES.items()}), encoding="utf-8"
+        )
     print(f"wrote {SNAPSHOT.name}", file=sys.stderr)

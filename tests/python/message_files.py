@@ -26,7 +26,16 @@ TARS = {
 
 def write_files() -> None:
     """Write the files of all cases to the working directory."""
-    for name in ("mixed", "in", "conflict", "twice", "empty", "hive/x=1", "days/day=2026-01-01", "mds"):
+    for name in (
+        "mixed",
+        "in",
+        "conflict",
+        "twice",
+        "empty",
+        "hive/x=1",
+        "days/day=2026-01-01",
+        "mds",
+    ):
         Path(name).mkdir(parents=True)
     table = pa.table({"x": list(range(10)), "s": [str(number) for number in range(10)]})
     for path in (
@@ -41,7 +50,10 @@ def write_files() -> None:
         pq.write_table(table, path)
     pq.write_table(pa.table({"x": ["text"]}), "conflict/b.parquet")
     pq.write_table(pa.table({"n": [1, None], "l": [[1], None], "f": [0.5, 1.5]}), "nulls.parquet")
-    pq.write_table(pa.table({"t": [[1, 2], None, [3]], "u": [[1, None], [2], [3]], "n": [1, 2, 3]}), "tokens.parquet")
+    pq.write_table(
+        pa.table({"t": [[1, 2], None, [3]], "u": [[1, None], [2], [3]], "n": [1, 2, 3]}),
+        "tokens.parquet",
+    )
     pq.write_table(pa.table({"t": [[1, 2, 3, 4, 5]]}), "long.parquet")
     pq.write_table(pa.table({"id": [1, None]}), "ids.parquet")
     Path("mixed/c.csv").write_text("x\n1\n")
@@ -61,7 +73,12 @@ def write_files() -> None:
     Path("footer.parquet").write_bytes(whole[: -8 - length] + b"\xff" * length + whole[-8:])
     Path("encrypted.parquet").write_bytes(whole[:-1] + b"E")
     times = pa.array([0, 1], pa.timestamp("ns"))
-    pq.write_table(pa.table({"at": times}), "times.parquet", use_deprecated_int96_timestamps=True, store_schema=False)
+    pq.write_table(
+        pa.table({"at": times}),
+        "times.parquet",
+        use_deprecated_int96_timestamps=True,
+        store_schema=False,
+    )
     pl.DataFrame({"wide": pl.Series([2**100], dtype=pl.Int128)}).write_parquet("wide.parquet")
     Path("text.parquet").write_text("this is not a Parquet file, but text\n" * 10)
     Path("bytes.bin").write_bytes(b"\0\1\2" * 100)
@@ -107,7 +124,9 @@ def write_damaged_files() -> None:
     flipped(built.path, "flipped.ids", 20)
     Path("foreign.ids").write_bytes(b"PAR1" * 20)
     Path("arrow").mkdir()
-    with pa.ipc.new_stream("arrow/data-00000-of-00001.arrow", pa.schema({"x": pa.int64()})) as stream:
+    with pa.ipc.new_stream(
+        "arrow/data-00000-of-00001.arrow", pa.schema({"x": pa.int64()})
+    ) as stream:
         stream.write_table(pa.table({"x": [1]}))
     for name in ("dataset_info.json", "state.json"):
         Path("arrow", name).write_text("{}")

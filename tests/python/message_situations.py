@@ -14,7 +14,9 @@ from shardmill.curate import Map, ParquetSink, Pipeline, TableSource
 def job(*stages: Any, source: Any = None, run: Any = None, **options: Any) -> None:
     """A curation job over a table."""
     sink = options.pop("sink", None) or ParquetSink("curated", mode="overwrite")
-    Pipeline(source=source or TableSource("in"), stages=stages, sink=sink, **options).run(progress=False, **run or {})
+    Pipeline(source=source or TableSource("in"), stages=stages, sink=sink, **options).run(
+        progress=False, **run or {}
+    )
 
 
 def returning(*values: Any) -> Any:
@@ -83,7 +85,11 @@ def checkpoint_of_a_changed_input() -> None:
     Path("changed").mkdir()
     for rows in ([1], [1, 2]):
         pq.write_table(pa.table({"x": rows}), "changed/a.parquet")
-        job(source=TableSource("changed"), sink=ParquetSink("changed_out"), checkpoint="changed_state")
+        job(
+            source=TableSource("changed"),
+            sink=ParquetSink("changed_out"),
+            checkpoint="changed_state",
+        )
 
 
 def checkpoint_that_is_damaged() -> None:

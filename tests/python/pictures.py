@@ -46,5 +46,9 @@ def written(path, payloads, *, as_struct=False, rows=4):
     """A Parquet file of numbered rows with these images, and ``rows`` of them in a row group."""
     cells = [{"bytes": payload, "path": "x"} for payload in payloads] if as_struct else payloads
     kind = pa.struct({"bytes": pa.binary(), "path": pa.string()}) if as_struct else pa.binary()
-    pq.write_table(pa.table({"image": pa.array(cells, kind), "row": range(len(cells))}), path, row_group_size=rows)
+    pq.write_table(
+        pa.table({"image": pa.array(cells, kind), "row": range(len(cells))}),
+        path,
+        row_group_size=rows,
+    )
     return path

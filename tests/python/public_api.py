@@ -1,4 +1,7 @@
-"""The public surface as text: names, signatures, properties and bases. ``python tests/python/public_api.py`` writes the snapshot."""
+"""The public surface as text: names, signatures, properties and bases.
+
+``python tests/python/public_api.py`` writes the snapshot.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,16 @@ MODULES = (
     "shardmill.integrations.torch",
 )
 #: Special methods that users call by syntax.
-_SYNTAX = {"__len__", "__iter__", "__getitem__", "__getitems__", "__enter__", "__exit__", "__contains__", "__add__"}
+_SYNTAX = {
+    "__len__",
+    "__iter__",
+    "__getitem__",
+    "__getitems__",
+    "__enter__",
+    "__exit__",
+    "__contains__",
+    "__add__",
+}
 
 
 def surface() -> str:
@@ -72,7 +84,9 @@ def _class(name: str, kind: type) -> Iterator[str]:
 
 
 def _is_ours(kind: type) -> bool:
-    return kind.__module__.startswith("shardmill.") and not kind.__module__.startswith("shardmill._native")
+    return kind.__module__.startswith("shardmill.") and not kind.__module__.startswith(
+        "shardmill._native"
+    )
 
 
 def _signature(value: Any) -> str:

@@ -1,7 +1,7 @@
 """Which files of a crate use which: a graph of `use` declarations and paths.
 
-A path leads to the file that defines its last known name, through re-exports of `mod.rs`. So a `mod.rs` is
-used where one of its own items is.
+A path leads to the file that defines its last known name, through re-exports of `mod.rs`. So a
+`mod.rs` is used where one of its own items is.
 """
 
 import itertools
@@ -17,8 +17,15 @@ _DECLARED = re.compile(r"^\s*(?:pub(?:\([^)]*\))? )?mod (\w+);", re.MULTILINE)
 
 
 def module_graph(source: Path) -> dict[Module, set[Module]]:
-    """The modules that each module of a crate uses. `mod.rs` and `lib.rs` have the names of their directories."""
-    files = [file for file in source.rglob("*.rs") if "tests" not in file.parts and not file.stem.endswith("tests")]
+    """The modules that each module of a crate uses.
+
+    `mod.rs` and `lib.rs` have the names of their directories.
+    """
+    files = [
+        file
+        for file in source.rglob("*.rs")
+        if "tests" not in file.parts and not file.stem.endswith("tests")
+    ]
     texts = {_name(file.relative_to(source)): _code(file) for file in files}
     exports = {name: _exports(name, text, texts.keys()) for name, text in texts.items()}
     graph: dict[Module, set[Module]] = {}
@@ -29,7 +36,7 @@ def module_graph(source: Path) -> dict[Module, set[Module]]:
 
 
 def cycles(graph: dict[Module, set[Module]]) -> list[set[Module]]:
-    """The groups of modules that all reach one another, by the path-based algorithm of Gabow (2000)."""
+    """The groups of modules that all reach one another, by Gabow's path-based algorithm (2000)."""
     order: dict[Module, int] = {}
     stack: list[Module] = []
     borders: list[Module] = []
@@ -60,9 +67,10 @@ def cycles(graph: dict[Module, set[Module]]) -> list[set[Module]]:
 
 
 def arrows_back_up(graph: dict[Module, set[Module]]) -> int:
-    """The uses between rooms of a crate that no order of the rooms, one above the other, makes point down.
+    """The uses between rooms of a crate that no order of the rooms makes point down.
 
-    A room is a file or a directory at the top of the crate.
+    The order puts rooms one above the other. A room is a file or a directory at the top
+    of the crate.
     """
     arrows = Counter(
         (module[0], other[0])
@@ -77,13 +85,18 @@ def arrows_back_up(graph: dict[Module, set[Module]]) -> int:
 
 
 def _least_against(rooms: list[str], arrows: Counter[tuple[str, str]]) -> int:
-    """The number of arrows against the best order, by dynamic programming over the sets of lower rooms."""
+    """The number of arrows against the best order.
+
+    By dynamic programming over the sets of lower rooms.
+    """
     least = {frozenset[str](): 0}
     for size in range(len(rooms)):
         for lower in map(frozenset, itertools.combinations(rooms, size)):
             for room in set(rooms) - lower:
                 # What `room` uses and is not below it yet.
-                against = sum(arrows[room, other] for other in rooms if other not in lower and other != room)
+                against = sum(
+                    arrows[room, other] for other in rooms if other not in lower and other != room
+                )
                 above = lower | {room}
                 least[above] = min(least.get(above, against + least[lower]), against + least[lower])
     return least[frozenset(rooms)]

@@ -1,4 +1,4 @@
-"""Small shards for tests, made with the standard library, pyarrow and Pillow, not with what is tested."""
+"""Small shards for tests, by the standard library, pyarrow and Pillow, not by what is tested."""
 
 import io
 import json
@@ -18,11 +18,15 @@ Members = Sequence[tuple[str, bytes]]
 
 def png(width: int = 4, height: int = 3) -> bytes:
     def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        return (
+            struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        )
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     pixels = zlib.compress(b"".join(b"\0" + bytes(3 * width) for _ in range(height)))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    )
 
 
 def tiff(*sizes: tuple[int, int]) -> bytes:
@@ -47,7 +51,10 @@ def source_sample(stem: str, *, pages: int = 2, entries: int = 2, **extra: Any) 
     images = [None] + [f"page_0_image_{80 + k}" for k in range(entries)]
     texts = [f"text of {stem}"] + [None] * entries
     sample = {"texts": texts, "images": images} | extra
-    return [(f"{stem}.json", json.dumps(sample).encode()), (f"{stem}.tiff", tiff(*[(8 + k, 6) for k in range(pages)]))]
+    return [
+        (f"{stem}.json", json.dumps(sample).encode()),
+        (f"{stem}.tiff", tiff(*[(8 + k, 6) for k in range(pages)])),
+    ]
 
 
 def written_sample(stem: str, **changes: Any) -> Members:
@@ -58,7 +65,12 @@ def written_sample(stem: str, **changes: Any) -> Members:
 
 
 def text_only_sample(stem: str) -> Members:
-    return [(f"{stem}.json", json.dumps({"sample_id": stem, "texts": ["a", "b"], "images": [None, None]}).encode())]
+    return [
+        (
+            f"{stem}.json",
+            json.dumps({"sample_id": stem, "texts": ["a", "b"], "images": [None, None]}).encode(),
+        )
+    ]
 
 
 SCHEMA = pa.schema(
@@ -92,5 +104,7 @@ def document(sample_id: str | None = "s", **changes: Any) -> list[dict[str, Any]
 
 def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]], **options: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows], schema=SCHEMA), path, **options)
+    pq.write_table(
+        pa.Table.from_pylist([dict(row) for row in rows], schema=SCHEMA), path, **options
+    )
     return path

@@ -1,4 +1,7 @@
-"""ArrayRecord files of array_record itself, as any other table: `Dataset`, `Loader`, `head`, `inspect`, `verify`."""
+"""ArrayRecord files of array_record itself, as any other table.
+
+By `Dataset`, `Loader`, `head`, `inspect` and `verify`.
+"""
 
 import json
 from pathlib import Path
@@ -12,7 +15,13 @@ from shardmill.curate import inspect, verify
 
 array_record_module = pytest.importorskip("array_record.python.array_record_module")
 
-OPTIONS = ["group_size:1", "group_size:7,brotli:3", "group_size:64,snappy", "uncompressed", "group_size:5000"]
+OPTIONS = [
+    "group_size:1",
+    "group_size:7,brotli:3",
+    "group_size:64,snappy",
+    "uncompressed",
+    "group_size:5000",
+]
 
 
 def write(path: Path, records: list[bytes], options: str = "group_size:1") -> Path:
@@ -47,12 +56,23 @@ def test_rows_of_a_file_are_its_records(tmp_path: Path, options: str) -> None:
     assert (ds.format, ds.columns, len(ds)) == ("arrayrecord", ["record"], 1_234)
     assert ds.schema == pa.schema([pa.field("record", pa.binary(), nullable=False)])
     assert [row["record"] for row in ds] == records
-    assert (ds[0], ds[-1], ds[617]) == ({"record": records[0]}, {"record": records[-1]}, {"record": records[617]})
+    assert (ds[0], ds[-1], ds[617]) == (
+        {"record": records[0]},
+        {"record": records[-1]},
+        {"record": records[617]},
+    )
     taken = ds.take([5, 1_233, 5, 0])
-    assert taken.column("record").to_pylist() == [records[5], records[1_233], records[5], records[0]]
+    assert taken.column("record").to_pylist() == [
+        records[5],
+        records[1_233],
+        records[5],
+        records[0],
+    ]
 
 
-def test_directory_of_shards_is_read_in_the_order_of_its_names(shards: tuple[Path, list[bytes]]) -> None:
+def test_directory_of_shards_is_read_in_the_order_of_its_names(
+    shards: tuple[Path, list[bytes]],
+) -> None:
     directory, records = shards
     ds = sm.Dataset(directory)
     assert len(ds.files) == len(OPTIONS)
@@ -62,7 +82,9 @@ def test_directory_of_shards_is_read_in_the_order_of_its_names(shards: tuple[Pat
 
 
 @pytest.mark.parametrize("output", ["arrow", "dict", "numpy", "torch"])
-def test_loader_gives_records_in_every_output(shards: tuple[Path, list[bytes]], output: str) -> None:
+def test_loader_gives_records_in_every_output(
+    shards: tuple[Path, list[bytes]], output: str
+) -> None:
     if output == "torch":
         pytest.importorskip("torch")
     directory, records = shards
@@ -74,9 +96,13 @@ def test_loader_gives_records_in_every_output(shards: tuple[Path, list[bytes]], 
     assert delivered == records
 
 
-def test_shuffle_gives_every_record_once_and_again_in_the_same_order(shards: tuple[Path, list[bytes]]) -> None:
+def test_shuffle_gives_every_record_once_and_again_in_the_same_order(
+    shards: tuple[Path, list[bytes]],
+) -> None:
     directory, records = shards
-    loader = sm.Loader(directory, batch_size=64, shuffle=True, seed=3, output="dict", rank=0, world_size=1)
+    loader = sm.Loader(
+        directory, batch_size=64, shuffle=True, seed=3, output="dict", rank=0, world_size=1
+    )
     first = [record for batch in loader for record in batch["record"]]
     again = sm.Loader(
         directory,
@@ -151,13 +177,27 @@ def test_damaged_chunk_is_named_when_it_is_read(tmp_path: Path) -> None:
 
 
 def test_head_shows_text_as_text_and_other_bytes_as_hex(tmp_path: Path) -> None:
-    records = [b"plain text", "füße".encode(), b"line\nbreak", b"\x00\x01\x02", bytes(range(200, 220)), b""]
+    records = [
+        b"plain text",
+        "füße".encode(),
+        b"line\nbreak",
+        b"\x00\x01\x02",
+        bytes(range(200, 220)),
+        b"",
+    ]
     result = shardmill("head", write(tmp_path / "a.array_record", records))
     assert (result.returncode, result.stderr) == (0, "6 of 6 rows in 1 arrayrecord file\n")
     header, types, *rows = result.stdout.splitlines()
     assert (header.split(), types.split()) == (["record"], ["binary"])
     shown = [row.strip().partition("  ")[2] for row in rows]
-    assert shown == ["plain text", "füße", r"line\nbreak", "<3 bytes: 000102>", "<20 bytes: c8c9cacbcccdcecf…>", ""]
+    assert shown == [
+        "plain text",
+        "füße",
+        r"line\nbreak",
+        "<3 bytes: 000102>",
+        "<20 bytes: c8c9cacbcccdcecf…>",
+        "",
+    ]
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -169,12 +209,30 @@ def test_inspect_tells_the_numbers_of_a_file(tmp_path: Path, options: str) -> No
     summary = file.arrayrecord
     assert summary is not None
     group = min(303, int(options.partition(":")[2].partition(",")[0] or 1))
-    assert (summary["records"], summary["chunks"], summary["group_size"]) == (303, -(-303 // group), group)
+    assert (summary["records"], summary["chunks"], summary["group_size"]) == (
+        303,
+        -(-303 // group),
+        group,
+    )
     lengths = list(map(len, records))
-    assert (summary["shortest"], summary["longest"], summary["measured"]) == (min(lengths), max(lengths), 303)
-    assert (summary["decoded_bytes"], summary["stored_bytes"]) == (sum(lengths), path.stat().st_size)
-    assert summary["writer_options"] == array_record_module.ArrayRecordReader(str(path)).writer_options_string()
-    assert [(first["bytes"], first["text"]) for first in summary["first"]] == [(4, "text"), (80, None), (0, "")]
+    assert (summary["shortest"], summary["longest"], summary["measured"]) == (
+        min(lengths),
+        max(lengths),
+        303,
+    )
+    assert (summary["decoded_bytes"], summary["stored_bytes"]) == (
+        sum(lengths),
+        path.stat().st_size,
+    )
+    assert (
+        summary["writer_options"]
+        == array_record_module.ArrayRecordReader(str(path)).writer_options_string()
+    )
+    assert [(first["bytes"], first["text"]) for first in summary["first"]] == [
+        (4, "text"),
+        (80, None),
+        (0, ""),
+    ]
     assert summary["first"][1]["hex"] == "00ff" * 16
     page = str(file)
     assert "4 bytes: text" in page
@@ -185,7 +243,11 @@ def test_inspect_of_an_empty_and_of_a_cut_file(tmp_path: Path) -> None:
     path = write(tmp_path / "a.array_record", [])
     (file,) = inspect(path).files
     assert file.arrayrecord is not None
-    assert (file.arrayrecord["records"], file.arrayrecord["shortest"], file.arrayrecord["codec"]) == (0, 0, None)
+    assert (
+        file.arrayrecord["records"],
+        file.arrayrecord["shortest"],
+        file.arrayrecord["codec"],
+    ) == (0, 0, None)
     path.write_bytes(path.read_bytes()[:-1])
     (file,) = inspect(path).files
     assert (file.format, file.arrayrecord, len(file.damage)) == ("arrayrecord", None, 1)
@@ -207,7 +269,21 @@ def test_verify_accepts_what_array_record_writes(tmp_path: Path, options: str) -
 def test_verify_finds_every_changed_byte_and_reading_need_not(tmp_path: Path) -> None:
     path = write(tmp_path / "a.array_record", records_of(50), "uncompressed")
     data = path.read_bytes()
-    for place in [0, 30, 63, 64, 90, 105, 4_000, 20_000, 65_000, 65_536, 65_600, 70_000, len(data) - 1]:
+    for place in [
+        0,
+        30,
+        63,
+        64,
+        90,
+        105,
+        4_000,
+        20_000,
+        65_000,
+        65_536,
+        65_600,
+        70_000,
+        len(data) - 1,
+    ]:
         path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
         (check,) = verify(path)
         assert not check.is_valid, place
@@ -215,7 +291,9 @@ def test_verify_finds_every_changed_byte_and_reading_need_not(tmp_path: Path) ->
 
 
 def test_verify_tells_each_damaged_chunk_with_its_number_and_offset(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.array_record", [bytes([number]) * 90 for number in range(20)], "uncompressed")
+    path = write(
+        tmp_path / "a.array_record", [bytes([number]) * 90 for number in range(20)], "uncompressed"
+    )
     data = bytearray(path.read_bytes())
     size = 40 + 3 + 90
     offsets = {number: 64 + number * size for number in (2, 3, 11)}
@@ -249,4 +327,6 @@ def test_directory_of_shards_is_verified_and_inspected(shards: tuple[Path, list[
     directory, records = shards
     assert sum(check.samples for check in verify(directory) if check.is_valid) == len(records)
     result = shardmill("inspect", directory, "--json")
-    assert [file["format"] for file in json.loads(result.stdout)["files"]] == ["arrayrecord"] * len(OPTIONS)
+    assert [file["format"] for file in json.loads(result.stdout)["files"]] == ["arrayrecord"] * len(
+        OPTIONS
+    )

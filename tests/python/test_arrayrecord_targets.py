@@ -51,14 +51,20 @@ def test_permissions_of_a_replaced_file_stay(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "secret").stat().st_mode) == 0o600
 
 
-def test_file_lands_where_it_was_begun_though_the_process_went_elsewhere(tmp_path: Path, monkeypatch) -> None:
+def test_file_lands_where_it_was_begun_though_the_process_went_elsewhere(
+    tmp_path: Path, monkeypatch
+) -> None:
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path)
     with ArrayRecordWriter("file") as writer, sm.Writer("rows.array_record") as rows:
         writer.write(b"x")
         rows.write(b"y")
         monkeypatch.chdir(tmp_path / "other")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "other", "rows.array_record"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "file",
+        "other",
+        "rows.array_record",
+    ]
 
 
 def test_program_that_asks_whether_array_record_is_there_finds_it() -> None:
@@ -74,7 +80,9 @@ for name in ("array_record", "array_record.python", "array_record.python.array_r
 
 def test_source_that_the_original_has_pickled_is_read(tmp_path: Path) -> None:
     write(tmp_path / "file", b"a", b"b")
-    (tmp_path / "pickled").write_bytes(pickle.dumps(original.ArrayRecordDataSource(str(tmp_path / "file"))))
+    (tmp_path / "pickled").write_bytes(
+        pickle.dumps(original.ArrayRecordDataSource(str(tmp_path / "file")))
+    )
     code = """
 import pickle, sys
 from shardmill.arrayrecord import ArrayRecordDataSource, install_as_array_record
@@ -89,12 +97,21 @@ def test_column_of_fixed_size_is_converted(tmp_path: Path) -> None:
     table = pa.table({"v": pa.array([b"12345678", b"abcdefgh"], pa.binary(8))})
     pq.write_table(table, tmp_path / "fixed.parquet")
     target = tmp_path / "fixed.array_record"
-    command = [sys.executable, "-m", "shardmill", "convert", str(tmp_path / "fixed.parquet"), str(target)]
+    command = [
+        sys.executable,
+        "-m",
+        "shardmill",
+        "convert",
+        str(tmp_path / "fixed.parquet"),
+        str(target),
+    ]
     subprocess.run(command, check=True)
     assert ArrayRecordReader(target).read_all() == [b"12345678", b"abcdefgh"]
 
 
-def test_view_shows_the_file_that_was_opened_after_another_has_taken_its_name(tmp_path: Path) -> None:
+def test_view_shows_the_file_that_was_opened_after_another_has_taken_its_name(
+    tmp_path: Path,
+) -> None:
     path, readers = tmp_path / "records", []
     for record in (b"old", b"new"):
         with ArrayRecordWriter(path, "uncompressed") as writer:

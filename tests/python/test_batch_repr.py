@@ -29,7 +29,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
             "words": [["a" * 5000] * 50] * 8,
             "map": pa.array([[("k" * 500, LARGE)]] * 8, pa.map_(pa.string(), pa.binary())),
             "embedding": np.zeros((8, 1000)).tolist(),
-            "image": [{"bytes": LARGE, "path": f"{row}.jpg", "size": {"width": row}} for row in range(8)],
+            "image": [
+                {"bytes": LARGE, "path": f"{row}.jpg", "size": {"width": row}} for row in range(8)
+            ],
             "pixels": [LARGE] * 8,
             "lists": [[[1], [2, 3]], [[1]]] * 4,
         }
@@ -74,14 +76,24 @@ def _has_torch() -> bool:
 
 
 def test_no_output_and_no_column_prints_its_content(path: str) -> None:
-    outputs = ["numpy", "dict", "rows", sm.Output("numpy", nulls="mask"), sm.Output("numpy", lists="ragged")]
+    outputs = [
+        "numpy",
+        "dict",
+        "rows",
+        sm.Output("numpy", nulls="mask"),
+        sm.Output("numpy", lists="ragged"),
+    ]
     outputs += ["torch"] if _has_torch() else []
     sizes = {}
     for output in outputs:
         batch = batch_of(path, output)
         sizes[str(output)] = len(repr(batch))
         if not isinstance(batch, list):
-            columns = {name: column for name, column in batch.items() if not isinstance(column, np.ndarray | list)}
+            columns = {
+                name: column
+                for name, column in batch.items()
+                if not isinstance(column, np.ndarray | list)
+            }
             sizes |= {f"{output} {name}": len(repr(column)) for name, column in columns.items()}
     assert {name: size for name, size in sizes.items() if size > 1000} == {}
 
@@ -99,10 +111,14 @@ def test_what_a_user_puts_into_a_batch_is_printed_short(path: str) -> None:
     assert repr(Rows([{"x": 1}] * 3)) == "[{'x': 1}, … 3 rows]"
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda batch: pickle.loads(pickle.dumps(batch))])
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda batch: pickle.loads(pickle.dumps(batch))]
+)
 @pytest.mark.parametrize("output", ["numpy", "dict", "rows"])
 def test_copies_are_equal_and_of_the_same_class(path: str, output: Any, copied: Any) -> None:
-    batch = batch_of(path, output, columns=["text", "tokens", "image"] if output == "rows" else ["text", "words"])
+    batch = batch_of(
+        path, output, columns=["text", "tokens", "image"] if output == "rows" else ["text", "words"]
+    )
     other = copied(batch)
     assert type(other) is type(batch)
     assert isinstance(batch, list if output == "rows" else dict)
@@ -146,8 +162,12 @@ def test_batches_of_worker_processes_print_like_those_of_the_loader(path: str) -
     from shardmill.integrations.torch import BatchDataset, unchanged
 
     for output in ("torch", "numpy", "rows"):
-        loader = sm.Loader(path, batch_size=4, output=output, columns=["id", "image"], rank=0, world_size=1)
-        batches = torch_data.DataLoader(BatchDataset(loader), batch_size=None, num_workers=1, collate_fn=unchanged)
+        loader = sm.Loader(
+            path, batch_size=4, output=output, columns=["id", "image"], rank=0, world_size=1
+        )
+        batches = torch_data.DataLoader(
+            BatchDataset(loader), batch_size=None, num_workers=1, collate_fn=unchanged
+        )
         assert repr(next(iter(batches))) == repr(next(iter(loader)))
 
 
@@ -156,12 +176,17 @@ def collate(samples: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_function_of_samples_works_with_rows_and_else_the_error_says_so(path: str, workers: int) -> None:
+def test_function_of_samples_works_with_rows_and_else_the_error_says_so(
+    path: str, workers: int
+) -> None:
     transform = sm.Transform(collate, workers=workers)
     assert batch_of(path, "rows", columns=["id"], transform=transform) == [0, 1, 2, 3]
     for output in ("numpy", "dict"):
         with pytest.raises(TypeError) as raised:
             batch_of(path, output, columns=["id"], transform=transform)
         notes = "\n".join(raised.value.__notes__)
-        assert "the function gets a dict of columns; if it takes a list of samples, set output='rows'" in notes
+        assert (
+            "the function gets a dict of columns; if it takes a list of samples, set output='rows'"
+            in notes
+        )
         assert "in the transform of batch 0 of epoch 0" in notes

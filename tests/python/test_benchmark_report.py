@@ -1,4 +1,7 @@
-"""The page that is generated from a session: tables of ratios, notes about rounds and commits, omissions; goals."""
+"""The page that is generated from a session.
+
+Tables of ratios, notes about rounds and commits, omissions; goals.
+"""
 
 import json
 import statistics
@@ -34,7 +37,11 @@ report:
       against: {The Peer: "best('s__*__peer:{figure}/per_s')", absent: "'s__1__absent:read/per_s'"}
       limit: {a copy: "'s__1__cp:read/per_s'"}
       chart: [The Peer]
-    - {work: whole process, better: lower, form: "{:.3g} s", ours: "'s__1__shardmill:process_seconds'", limit: {a copy: "'s__1__cp:process_seconds'"}}
+    - work: whole process
+      better: lower
+      form: "{:.3g} s"
+      ours: "'s__1__shardmill:process_seconds'"
+      limit: {a copy: "'s__1__cp:process_seconds'"}
   limits: The copy is bound by the disk.
   tables:
     - title: Rates
@@ -48,7 +55,12 @@ report:
         published: {read: 9 K/s}
         absent: ["'{case}__absent:{figure}/per_s'", rate]
     - {title: Nothing, rows: none__*, columns: {x: [x, "{}"]}}
-    - {title: Seconds, rows: s__*, columns: {s: [process_seconds, "{:.1f}"], ranks: ["'ranks/*'", "{:,.0f}"], told: [told/resume, told]}}
+    - title: Seconds
+      rows: s__*
+      columns:
+        s: [process_seconds, "{:.1f}"]
+        ranks: ["'ranks/*'", "{:,.0f}"]
+        told: [told/resume, told]
 """
 
 
@@ -57,7 +69,8 @@ OURS, THEIRS = (2_000, 9_000, 3_000), (500, 3_000, 1_500)
 
 def entry(*rates, failures=(), **more):
     rounds = [
-        {"figures": {"read": {"per_s": rate}}, "peak_rss_bytes": 20e6, "process_seconds": 1, **more} for rate in rates
+        {"figures": {"read": {"per_s": rate}}, "peak_rss_bytes": 20e6, "process_seconds": 1, **more}
+        for rate in rates
     ]
     origin = {"commit": "abc", "started_utc": "2026-01-01", "seconds": 60.0}
     return origin | {"versions": {"python": "3.11"}, "failures": list(failures), "rounds": rounds}
@@ -66,7 +79,8 @@ def entry(*rates, failures=(), **more):
 @pytest.fixture
 def results():
     entries = {
-        "s__1__shardmill": entry(*OURS, ranks=[1_000, 2_000], told={"resume": "3 rows lost"}) | {"is_repeated": True},
+        "s__1__shardmill": entry(*OURS, ranks=[1_000, 2_000], told={"resume": "3 rows lost"})
+        | {"is_repeated": True},
         "s__1__peer": entry(*THEIRS),
         "s__2__peer": entry(*(rate / 2 for rate in THEIRS)),
         "s__1__cp": entry(4_000, 4_000, 4_000),
@@ -95,7 +109,10 @@ def test_first_table_shows_paired_ratios_quartiles_and_the_share_of_the_limit(pa
     quotients = [ours / theirs for ours, theirs in zip(OURS, THEIRS, strict=True)]
     first, median, third = np.percentile(quotients, [25, 50, 75])
     assert median == statistics.median(quotients) != 3_000 / 1_500
-    line = f"| read rows | The Peer (1) | {median:.3g}× ({first:.3g}–{third:.3g}) | 75% of a copy | 3 K/s | 1.5 K/s |"
+    line = (
+        f"| read rows | The Peer (1) | {median:.3g}× ({first:.3g}–{third:.3g}) "
+        "| 75% of a copy | 3 K/s | 1.5 K/s |"
+    )
     assert line in text
     assert "| whole process | - | - | 100% of a copy | 1 s | - |" in text
     assert "lost rows" not in text
@@ -107,7 +124,10 @@ def test_tables_show_medians_ratios_words_and_published_values_and_no_empty_colu
     text = (page / "README.md").read_text()
     assert "| call | shardmill | ratio | peer | published |\n|---|--:|--:|--:|--:|\n" in text
     assert "\n| `read` | 3 K/s | 3× (2.5–3.5) | 1.5 K/s | 9 K/s |\n" in text
-    assert "| 1 | shardmill | 1.0 | 1,000, 2,000 | 3 rows lost |\n| 1 | The Peer | 1.0 | - | - |" in text
+    assert (
+        "| 1 | shardmill | 1.0 | 1,000, 2,000 | 3 rows lost |\n| 1 | The Peer | 1.0 | - | - |"
+        in text
+    )
     assert "Nothing" not in text
     assert "data set `set`: num rows 5\n" in text
     assert "* rounds: 3 of 4 entries\n" in text
@@ -118,19 +138,27 @@ def test_tables_show_medians_ratios_words_and_published_values_and_no_empty_colu
 def test_entries_of_another_session_stay_with_their_commit_and_their_ratios_are_those_of_medians(
     page, results, tmp_path
 ):
-    newer = {**results, "commit": "def", "entries": {"s__1__shardmill": entry(8_000, 2_000, 6_000) | {"commit": "def"}}}
+    newer = {
+        **results,
+        "commit": "def",
+        "entries": {"s__1__shardmill": entry(8_000, 2_000, 6_000) | {"commit": "def"}},
+    }
     write_report(tmp_path / "things.yaml", newer, page)
     text = (page / "README.md").read_text()
     assert "* commit def, started" in text
     assert (
-        "of commit abc, started 2026-01-01 UTC, so that ratios with them are not of one session: s__1__peer, s__2__peer"
-        in text
+        "of commit abc, started 2026-01-01 UTC, "
+        "so that ratios with them are not of one session: s__1__peer, s__2__peer" in text
     )
     assert "| read rows | The Peer (1) | 4× | 150% of a copy | 6 K/s | 1.5 K/s |" in text
-    assert json.loads((page / "summary.json").read_text())["entries"]["s__1__peer"]["commit"] == "abc"
+    assert (
+        json.loads((page / "summary.json").read_text())["entries"]["s__1__peer"]["commit"] == "abc"
+    )
 
 
-@pytest.mark.parametrize("values", [[4.0], [1.0, 2.0], [5.0, 1.0, 2.0, 9.0], [0.1, 0.2, 0.3, 0.5, 0.7]])
+@pytest.mark.parametrize(
+    "values", [[4.0], [1.0, 2.0], [5.0, 1.0, 2.0, 9.0], [0.1, 0.2, 0.3, 0.5, 0.7]]
+)
 def test_median_and_quartiles_are_those_of_numpy(values):
     series = Series(values, "run")
     first, median, third = np.percentile(values, [25, 50, 75])
@@ -140,7 +168,12 @@ def test_median_and_quartiles_are_those_of_numpy(values):
 
 
 def test_spread_of_an_entry_is_that_of_its_rates_or_of_its_process():
-    assert entry_spread([{"rows_per_s": 1.0, "process_seconds": 1}, {"rows_per_s": 1.0, "process_seconds": 9}]) == 0
+    assert (
+        entry_spread(
+            [{"rows_per_s": 1.0, "process_seconds": 1}, {"rows_per_s": 1.0, "process_seconds": 9}]
+        )
+        == 0
+    )
     assert entry_spread([{"process_seconds": 1.0}, {"process_seconds": 3.0}]) == 0.5
     assert entry_spread([]) == 0
 
@@ -149,7 +182,12 @@ def test_goals_are_met_missed_or_not_measured(page, tmp_path):
     goals = [
         {"work": "read *", "against": "The Peer", "at_least": 2},
         {"work": "read rows", "share": True, "at_least": 0.8},
-        {"figure": "memory", "at_most": 10, "form": "{:.3g} MB", "value": "'s__1__shardmill:peak_rss_bytes' / 1e6"},
+        {
+            "figure": "memory",
+            "at_most": 10,
+            "form": "{:.3g} MB",
+            "value": "'s__1__shardmill:peak_rss_bytes' / 1e6",
+        },
         {"work": "other", "against": "The Peer", "at_least": 2},
     ]
     summary = json.loads((page / "summary.json").read_text())
@@ -164,13 +202,22 @@ def test_goals_are_met_missed_or_not_measured(page, tmp_path):
 def test_every_goal_bounds_a_ratio_of_its_suite_or_an_expression():
     directory, lost = Path(__file__).parents[2] / "benchmarks", []
     for suite, goals in yaml.safe_load((directory / "goals.yaml").read_text()).items():
-        page = Page({"entries": {}, "machine": {}}, read_settings(directory / f"{suite}.yaml", {}).report)
+        page = Page(
+            {"entries": {}, "machine": {}}, read_settings(directory / f"{suite}.yaml", {}).report
+        )
         for goal in goals:
             if "value" in goal:
                 page.value(goal["value"])
                 continue
-            items = [item for item in page.items() if fnmatchcase(item["work"], goal["work"].replace("[", "[[]"))]
-            if not any("limit" in item if "share" in goal else goal["against"] in item["against"] for item in items):
+            items = [
+                item
+                for item in page.items()
+                if fnmatchcase(item["work"], goal["work"].replace("[", "[[]"))
+            ]
+            if not any(
+                "limit" in item if "share" in goal else goal["against"] in item["against"]
+                for item in items
+            ):
                 lost.append((suite, goal))
     assert not lost
 

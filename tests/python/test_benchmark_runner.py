@@ -19,7 +19,9 @@ from benchmarks.runner.settings import ConfigurationError, Settings, Step, read_
 from benchmarks.tables import _Options as TableOptions
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-FILES = sorted(set((REPOSITORY / "benchmarks").glob("*.yaml")) - {REPOSITORY / "benchmarks" / "goals.yaml"})
+FILES = sorted(
+    set((REPOSITORY / "benchmarks").glob("*.yaml")) - {REPOSITORY / "benchmarks" / "goals.yaml"}
+)
 SUCCESS = "write({'is_success': True, 'rows': 3})"
 SCRIPT = """
 import json, os, pathlib, sys, time
@@ -83,7 +85,10 @@ class TestSettings:
               set_2: {path: two, make: {module: maker, args: {of: "{dataset:set_1}"}}}
             systems: {ours: , theirs: {python: there, args: {runs: 1}}}
             entries:
-              - {name: "s__{n}", systems: [ours, theirs], matrix: {n: [1, 2]}, args: {data: "{dataset:set_{n}}", none: null}}
+              - name: "s__{n}"
+                systems: [ours, theirs]
+                matrix: {n: [1, 2]}
+                args: {data: "{dataset:set_{n}}", none: null}
         """
         settings = self.read(tmp_path, text, {"ROOT": "/sets"})
         assert [entry.name for entry in settings.entries] == [
@@ -103,8 +108,14 @@ class TestSettings:
         [
             ("entris: []", "entris"),
             ("{systems: {a: }, entries: [{name: x, systems: [a]}]}", "no module"),
-            ("{module: m, systems: {a: }, entries: [{name: x, systems: [a, a]}]}", "more than once"),
-            ("{module: m, systems: {a: }, entries: [{name: 'x{y}', systems: [a]}]}", "unknown place {y}"),
+            (
+                "{module: m, systems: {a: }, entries: [{name: x, systems: [a, a]}]}",
+                "more than once",
+            ),
+            (
+                "{module: m, systems: {a: }, entries: [{name: 'x{y}', systems: [a]}]}",
+                "unknown place {y}",
+            ),
             ("{module: '${NOT_SET}'}", "NOT_SET"),
         ],
     )
@@ -116,7 +127,9 @@ class TestSettings:
     def test_shipped_file_is_read(self, file):
         settings = read_settings(file, {})
         assert settings.entries
-        assert {name for entry in settings.entries for name in entry.datasets} <= set(settings.paths)
+        assert {name for entry in settings.entries for name in entry.datasets} <= set(
+            settings.paths
+        )
 
 
 class TestProcesses:
@@ -133,7 +146,9 @@ class TestProcesses:
         program = f"""
 import os, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+child = subprocess.Popen(
+    [sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True
+)
 open({str(tmp_path / "pids")!r}, "w").write(f"{{os.getpid()}} {{child.pid}}")
 time.sleep(60)
 """
@@ -159,7 +174,9 @@ time.sleep(0.3)
 
     def test_command_that_cannot_start_is_a_failure(self, tmp_path):
         given = {"environment": {}, "directory": tmp_path, "log": tmp_path / "log", "timeout_s": 1}
-        assert run_process(["/no/such/program"], **given).failure.startswith("cannot start /no/such/program")
+        assert run_process(["/no/such/program"], **given).failure.startswith(
+            "cannot start /no/such/program"
+        )
 
 
 class TestSession:
@@ -168,7 +185,9 @@ class TestSession:
         (entry,) = run(tmp_path, step, rounds=3).values()
         assert entry["failures"] == []
         assert [one["rows"] for one in entry["rounds"]] == [3, 3, 3]
-        assert all(one["process_seconds"] > 0 and one["peak_rss_bytes"] > 0 for one in entry["rounds"])
+        assert all(
+            one["process_seconds"] > 0 and one["peak_rss_bytes"] > 0 for one in entry["rounds"]
+        )
         with pytest.raises(FileExistsError):
             run(tmp_path, step)
 
@@ -177,7 +196,10 @@ class TestSession:
         [
             ("time.sleep(60)", "timed out"),
             ("sys.exit(3)", "exit code 3"),
-            ("write({'is_success': False, 'error': 'WrongRowsError: 2 of 3'}); sys.exit(1)", "WrongRowsError: 2 of 3"),
+            (
+                "write({'is_success': False, 'error': 'WrongRowsError: 2 of 3'}); sys.exit(1)",
+                "WrongRowsError: 2 of 3",
+            ),
             ("write({'rows': 3})", "no metrics.json that says is_success"),
             ("pass", "no metrics.json that says is_success"),
         ],
@@ -187,11 +209,16 @@ class TestSession:
         assert failure in entry["failures"]
         assert entry["rounds"] == []
 
-    def test_systems_of_a_scenario_take_turns_and_every_second_round_is_in_reverse_order(self, tmp_path, module):
+    def test_systems_of_a_scenario_take_turns_and_every_second_round_is_in_reverse_order(
+        self, tmp_path, module
+    ):
         log = tmp_path / "log"
         body = f"open({str(log)!r}, 'a').write(name + ' '); " + SUCCESS
         names = ["x__1__a", "y__1__a", "x__1__b", "x__2__c"]
-        steps = [Step(name, module(f"m{place}", f"name = {name!r}; {body}"), {}) for place, name in enumerate(names)]
+        steps = [
+            Step(name, module(f"m{place}", f"name = {name!r}; {body}"), {})
+            for place, name in enumerate(names)
+        ]
         run(tmp_path, *steps, rounds=3)
         x = ["x__1__a", "x__1__b", "x__2__c"]
         assert log.read_text().split() == [*x, *reversed(x), *x, *["y__1__a"] * 3]
@@ -214,7 +241,9 @@ class TestSession:
 
     @pytest.mark.parametrize(("seconds", "rounds"), [(4.9, 5), (5, 3), (10, 2), (20, 1), (300, 1)])
     def test_long_entry_gets_fewer_rounds(self, tmp_path, script, seconds, rounds):
-        (entry,) = run(tmp_path, Step("s__1__a", "m", {"rounds": [(seconds, 1)]}), rounds=None).values()
+        (entry,) = run(
+            tmp_path, Step("s__1__a", "m", {"rounds": [(seconds, 1)]}), rounds=None
+        ).values()
         assert len(entry["rounds"]) == rounds
 
     def test_entry_gets_one_round_after_the_budget_is_spent(self, tmp_path, script):
@@ -222,11 +251,19 @@ class TestSession:
         (entry,) = run(tmp_path, *entries, rounds=None, budget_s=-1).values()
         assert len(entry["rounds"]) == 1
 
-    def test_case_with_an_unsteady_entry_is_measured_once_more_and_the_entry_is_marked(self, tmp_path, script):
+    def test_case_with_an_unsteady_entry_is_measured_once_more_and_the_entry_is_marked(
+        self, tmp_path, script
+    ):
         steady, unsteady = [(1, 100), (1, 105)], [(1, 100), (1, 160)]
         given = {"s__1__a": unsteady, "s__1__b": steady, "s__2__a": steady}
-        found = run(tmp_path, *(Step(name, "m", {"rounds": given[name]}) for name in given), rounds=None)
-        assert {name: len(script[name]) for name in given} == {"s__1__a": 10, "s__1__b": 10, "s__2__a": 5}
+        found = run(
+            tmp_path, *(Step(name, "m", {"rounds": given[name]}) for name in given), rounds=None
+        )
+        assert {name: len(script[name]) for name in given} == {
+            "s__1__a": 10,
+            "s__1__b": 10,
+            "s__2__a": 5,
+        }
         assert {name for name, entry in found.items() if entry.get("is_repeated")} == {"s__1__a"}
         assert all(len(entry["rounds"]) == 5 for entry in found.values())
 
@@ -238,7 +275,10 @@ class TestSession:
         (directory / "results.json").write_text(json.dumps(first))
         found = Session(settings, directory, 2, replace=True).run(steps[:1], "command")["entries"]
         assert {name: len(runs) for name, runs in script.items()} == {"s__1__a": 4, "s__1__b": 2}
-        assert {name: len(entry["rounds"]) for name, entry in found.items()} == {"s__1__b": 2, "s__1__a": 2}
+        assert {name: len(entry["rounds"]) for name, entry in found.items()} == {
+            "s__1__b": 2,
+            "s__1__a": 2,
+        }
         assert found["s__1__b"]["started_utc"] == "earlier" != found["s__1__a"]["started_utc"]
 
     def test_resumed_session_runs_what_is_missing_or_failed(self, tmp_path, module, monkeypatch):
@@ -250,7 +290,9 @@ class TestSession:
         assert first["entries"]["bad"]["failures"]
         (tmp_path / "session" / "good__1" / "log").unlink()
         module("bad", SUCCESS)
-        second = Session(settings, tmp_path / "session", rounds=1, resume=True).run([good, bad], "command")
+        second = Session(settings, tmp_path / "session", rounds=1, resume=True).run(
+            [good, bad], "command"
+        )
         assert second["entries"]["good"] == first["entries"]["good"]
         assert second["entries"]["bad"]["failures"] == []
         assert len(second["entries"]["bad"]["rounds"]) == 1
@@ -263,12 +305,16 @@ class TestSession:
         monkeypatch.setattr(sessions, "git_commit", lambda _repository: "c0ffee")
         Session(settings, tmp_path / "session", rounds=2).run([step], "command")
         monkeypatch.setattr(sessions, "git_commit", lambda _repository: commit)
-        results = Session(settings, tmp_path / "session", rounds=1, resume=True).run([step], "command")
+        results = Session(settings, tmp_path / "session", rounds=1, resume=True).run(
+            [step], "command"
+        )
         assert results["commit"] == commit
         assert len(results["entries"]["good"]["rounds"]) == 1
 
     def test_failing_check_fails_the_entry(self, tmp_path, module):
-        check = module("check", "write({'failures': ['2 ids are missing']}, 'check.json'); sys.exit(1)")
+        check = module(
+            "check", "write({'failures': ['2 ids are missing']}, 'check.json'); sys.exit(1)"
+        )
         (entry,) = run(tmp_path, Step("one", module("good", SUCCESS), {}, check=check)).values()
         assert entry["failures"] == ["2 ids are missing"]
 
@@ -276,7 +322,9 @@ class TestSession:
         body = "(out / 'log').open('a').write('made '); write({'num_rows': 1}, '.dataset.json')"
         module("maker", "out.mkdir(exist_ok=True)\n" + body)
         used, unused = tmp_path / "used", tmp_path / "unused"
-        makers = {name: Step(name, "maker", {"out": str(tmp_path / name)}) for name in ("used", "unused")}
+        makers = {
+            name: Step(name, "maker", {"out": str(tmp_path / name)}) for name in ("used", "unused")
+        }
         entry = Step("one", module("good", SUCCESS), {}, datasets=("used",))
         settings = Settings((entry,), {"used": used, "unused": unused}, makers)
         results = Session(settings, tmp_path / "session").run([entry], "command")
@@ -297,6 +345,8 @@ def test_complete_data_set_is_kept_and_another_is_replaced(tmp_path):
 
 
 def test_options_are_read_by_the_types_of_their_fields():
-    assert read_options(TableOptions, ["--out=a", "--set=b", "--share=0.5"]) == TableOptions(Path("a"), "b", 0.5)
+    assert read_options(TableOptions, ["--out=a", "--set=b", "--share=0.5"]) == TableOptions(
+        Path("a"), "b", 0.5
+    )
     with pytest.raises(SystemExit, match="unknown option --rows=3"):
         read_options(TableOptions, ["--rows=3"])

@@ -1,4 +1,4 @@
-"""Each benchmark in miniature with our own system, and the checks that no row was lost or doubled."""
+"""Each benchmark in miniature with our system, and the checks that no row was lost or doubled."""
 
 import json
 import os
@@ -87,7 +87,13 @@ def store():
 
 def run(module, out, **args):
     """The module in a process of its own, as the runner starts it."""
-    command = [sys.executable, "-m", f"benchmarks.{module}", f"--out={out}", *(f"--{k}={v}" for k, v in args.items())]
+    command = [
+        sys.executable,
+        "-m",
+        f"benchmarks.{module}",
+        f"--out={out}",
+        *(f"--{k}={v}" for k, v in args.items()),
+    ]
     paths = f"{REPOSITORY}:{REPOSITORY / 'python'}"
     done = subprocess.run(command, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": paths})
     metrics = json.loads((out / "metrics.json").read_text())
@@ -138,7 +144,9 @@ class TestLoader:
     def test_mode_runs_and_holds_its_rows(self, tmp_path, mini, more):
         options = LoaderOptions(out=tmp_path, data=mini, runs=1, batch_size=100, **more)
         metrics = loader.measure(options, loader.shardmill)
-        rows = {"first_batch": 100, "rank_0": 1_400}.get(options.mode, 420 if options.label else 4_200)
+        rows = {"first_batch": 100, "rank_0": 1_400}.get(
+            options.mode, 420 if options.label else 4_200
+        )
         assert metrics["rows"] == rows
         assert metrics["median_s"] > 0
         if options.mode == "ranks":
@@ -165,20 +173,30 @@ class TestArrayRecord:
             options = [f"--out={tmp_path / name}", f"--set={name}", "--records=200", *more]
             monkeypatch.setattr(sys, "argv", ["arrayrecord_data", *options])
             arrayrecord_data.main()
-        given = {"data": tmp_path / "zstd_1", "raw": tmp_path / "lorem", "calls": 50, "slow_calls": 20}
+        given = {
+            "data": tmp_path / "zstd_1",
+            "raw": tmp_path / "lorem",
+            "calls": 50,
+            "slow_calls": 20,
+        }
         for scenario in ("calls", "batch", "sequential", "write", "open"):
             (tmp_path / scenario / "scratch").mkdir(parents=True)
             if scenario == "calls":
                 metrics = run("arrayrecord", tmp_path / scenario, scenario=scenario, **given)
             else:
-                options = arrayrecord.RecordOptions(out=tmp_path / scenario, scenario=scenario, **given)
+                options = arrayrecord.RecordOptions(
+                    out=tmp_path / scenario, scenario=scenario, **given
+                )
                 metrics = arrayrecord.measure(options)
             assert all(figure["per_s"] > 0 for figure in metrics["figures"].values())
         record = tmp_path / "zstd_1" / ".dataset.json"
         content = json.loads(record.read_text())
         content["sample"]["0"] = "another"
         record.write_text(json.dumps(content))
-        assert "gave another record 0" in run("arrayrecord", tmp_path / "batch", scenario="batch", **given)["error"]
+        assert (
+            "gave another record 0"
+            in run("arrayrecord", tmp_path / "batch", scenario="batch", **given)["error"]
+        )
 
 
 class TestCheckpoint:
@@ -235,7 +253,8 @@ class TestStreaming:
 
         def in_turn(system, directory, ranks, states, most):
             return [
-                elastic.read_some(elastic.load(system), directory, rank, ranks, states, most) for rank in range(ranks)
+                elastic.read_some(elastic.load(system), directory, rank, ranks, states, most)
+                for rank in range(ranks)
             ]
 
         if not has_processes:
@@ -277,7 +296,9 @@ class TestInterleaved:
         interleaved_check.write_parquet(shards, tmp_path / "output")
         (file,) = (tmp_path / "output").glob("*.parquet")
         table = pq.read_table(file)
-        pq.write_table(pa.concat_tables([table.slice(0, 1), table.slice(2), table.slice(len(table) - 1)]), file)
+        pq.write_table(
+            pa.concat_tables([table.slice(0, 1), table.slice(2), table.slice(len(table) - 1)]), file
+        )
         failures = interleaved_check.check_entry(shards, {}, tmp_path / "output")["failures"]
         assert any("at 0 after -1" in failure or "position" in failure for failure in failures)
 
@@ -298,11 +319,21 @@ class TestRemote:
         monkeypatch.chdir(REPOSITORY)
         (tmp_path / "out" / "scratch").mkdir(parents=True)
         options = scenarios.RemoteOptions(
-            out=tmp_path / "out", data=tmp_path / "some", runs=1, faults=3, batch_size=100, round_trip_s=0.001
+            out=tmp_path / "out",
+            data=tmp_path / "some",
+            runs=1,
+            faults=3,
+            batch_size=100,
+            round_trip_s=0.001,
         )
         metrics = scenarios.SCENARIOS[scenario](options)
         if scenario == "faults":
-            assert (metrics["faults"], metrics["lost"], metrics["doubled"], metrics["hangs"]) == (3, 0, 0, 0)
+            assert (metrics["faults"], metrics["lost"], metrics["doubled"], metrics["hangs"]) == (
+                3,
+                0,
+                0,
+                0,
+            )
 
     def test_hidden_files_are_not_published(self, tmp_path, store):
         (tmp_path / "some").mkdir()
@@ -323,7 +354,11 @@ class TestRemote:
 
 @pytest.mark.parametrize(("system", "written"), [("cat", 0), ("cp", 8)])
 def test_limit_moves_every_byte_once(tmp_path, system, written):
-    make_set(tmp_path / "set", {"num_rows": 4}, lambda directory: (directory / "a").write_bytes(b"12345678") and None)
+    make_set(
+        tmp_path / "set",
+        {"num_rows": 4},
+        lambda directory: (directory / "a").write_bytes(b"12345678") and None,
+    )
     options = limits.LimitOptions(out=tmp_path, data=tmp_path / "set", system=system)
     options.scratch.mkdir()
     metrics = getattr(limits, system)(options)
@@ -347,7 +382,9 @@ def test_safety_measures_both_sides(tmp_path):
         ("chat", ["shardmill", "transformers"]),
     ],
 )
-def test_systems_of_the_tokens_benchmark_return_the_same_ids(tmp_path, monkeypatch, scenario, systems):
+def test_systems_of_the_tokens_benchmark_return_the_same_ids(
+    tmp_path, monkeypatch, scenario, systems
+):
     monkeypatch.setenv("SHARDMILL_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
     texts = [path.read_text() for path in sorted((REPOSITORY / "docs").rglob("*.md"))][:300]
@@ -355,7 +392,9 @@ def test_systems_of_the_tokens_benchmark_return_the_same_ids(tmp_path, monkeypat
     write_documents(texts, tmp_path / "data", vocabulary=600)
     found = [
         tokens.measure(
-            tokens.TokensOptions(out=tmp_path / system, system=system, scenario=scenario, data=tmp_path / "data")
+            tokens.TokensOptions(
+                out=tmp_path / system, system=system, scenario=scenario, data=tmp_path / "data"
+            )
         )
         for system in systems
     ]
@@ -366,13 +405,17 @@ def test_systems_of_the_tokens_benchmark_return_the_same_ids(tmp_path, monkeypat
 
 @pytest.mark.parametrize(("bound", "status"), [(0, 0), (float("inf"), 1)])
 def test_gate_fails_exactly_if_a_ratio_is_below_its_bound(monkeypatch, capsys, bound, status):
-    monkeypatch.setattr(gate, "RATIOS", [lambda _: gate.Ratio("sum", "sum", bound, lambda: 1, lambda: 1)])
+    monkeypatch.setattr(
+        gate, "RATIOS", [lambda _: gate.Ratio("sum", "sum", bound, lambda: 1, lambda: 1)]
+    )
     assert gate.main() == status
     assert ("too slow" in capsys.readouterr().out) == bool(status)
 
 
 def test_gate_refuses_systems_with_different_results(monkeypatch):
-    monkeypatch.setattr(gate, "RATIOS", [lambda _: gate.Ratio("sum", "sum", 0, lambda: 1, lambda: 2)])
+    monkeypatch.setattr(
+        gate, "RATIOS", [lambda _: gate.Ratio("sum", "sum", 0, lambda: 1, lambda: 2)]
+    )
     with pytest.raises(AssertionError, match="the results of shardmill and sum differ"):
         gate.main()
 

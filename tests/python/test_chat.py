@@ -63,7 +63,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     trained.train_from_iterator([CHATML], trainer)
     trained.save(str(directory / "tokenizer.json"))
-    (directory / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|end|>", "chat_template": CHATML}))
+    (directory / "tokenizer_config.json").write_text(
+        json.dumps({"eos_token": "<|end|>", "chat_template": CHATML})
+    )
     return directory
 
 
@@ -76,9 +78,13 @@ def labelled(tokenizer: sm.Tokenizer, labels: list[int]) -> str:
     return tokenizer.decode([label for label in labels if label != -100])
 
 
-def test_template_of_the_directory_gives_text_and_labels_of_the_assistant(tmp_path: Path, model: Path) -> None:
+def test_template_of_the_directory_gives_text_and_labels_of_the_assistant(
+    tmp_path: Path, model: Path
+) -> None:
     tokenizer = sm.Tokenizer(model)
-    found = table(tmp_path, {"messages": CHATS}, messages="messages", tokenizer=model, labels="assistant")
+    found = table(
+        tmp_path, {"messages": CHATS}, messages="messages", tokenizer=model, labels="assistant"
+    )
     assert tokenizer.decode(found["tokens"][0]) == (
         "<|im_start|>user\n2 + 2?<|im_end|>\n<|im_start|>assistant\nFour.<|im_end|>\n"
     )
@@ -91,7 +97,9 @@ def test_template_of_the_directory_gives_text_and_labels_of_the_assistant(tmp_pa
 
 def test_spans_by_prefix_need_no_generation_blocks(tmp_path: Path, model: Path) -> None:
     options = {"messages": "messages", "tokenizer": sm.Tokenizer(model), "labels": "assistant"}
-    with pytest.raises(ValueError, match=r"no generation block.*\nhint: assistant_spans=\"prefix\""):
+    with pytest.raises(
+        ValueError, match=r"no generation block.*\nhint: assistant_spans=\"prefix\""
+    ):
         sm.Tokenize(**options, chat_template=WITHOUT_BLOCKS)
     expected = table(tmp_path, {"messages": CHATS}, **options)
     (tmp_path / "template.jinja").write_text(WITHOUT_BLOCKS)
@@ -123,7 +131,10 @@ def test_messages_may_be_json_and_an_empty_list_has_no_tokens(tmp_path: Path, mo
         ("[{", "the messages are not valid JSON"),
         ('{"role": "user"}', "The messages are not a list"),
         ('[{"content": "x"}]', "Message 0 has no role"),
-        ('[{"role": "user", "content": [{"type": "image"}]}]', 'Message 0 has a part of type "image"'),
+        (
+            '[{"role": "user", "content": [{"type": "image"}]}]',
+            'Message 0 has a part of type "image"',
+        ),
         ('[{"role": "user", "content": 1}]', "The chat template fails on line"),
         (None, 'the value is null\nhint: nulls="fill"'),
     ],
@@ -132,7 +143,9 @@ def test_invalid_messages_are_an_error_with_file_and_row(
     tmp_path: Path, model: Path, messages: str | None, message: str
 ) -> None:
     rows = {"messages": [json.dumps(CHATS[0]), messages]}
-    with pytest.raises(ValueError, match=r"Row 1 of .*rows.parquet.*: column `messages`: ") as raised:
+    with pytest.raises(
+        ValueError, match=r"Row 1 of .*rows.parquet.*: column `messages`: "
+    ) as raised:
         table(tmp_path, rows, messages="messages", tokenizer=model)
     assert message in str(raised.value)
 
@@ -155,7 +168,9 @@ def test_columns_of_nulls_alone_and_of_other_types_are_known(tmp_path: Path, mod
             table(tmp_path, {"messages": wrong}, messages="messages", tokenizer=model)
 
 
-@pytest.mark.parametrize("completion", [["b", None], [[{"role": "assistant", "content": "b"}], None], [None, None]])
+@pytest.mark.parametrize(
+    "completion", [["b", None], [[{"role": "assistant", "content": "b"}], None], [None, None]]
+)
 def test_prompts_that_are_nulls_alone_go_with_texts_and_with_messages(
     tmp_path: Path, model: Path, completion: list[Any]
 ) -> None:
@@ -188,8 +203,13 @@ def test_nulls_of_structs_are_absent_and_those_in_json_stay(tmp_path: Path, mode
     assert texts([json.dumps(call({"a": None}))]) == ['{"a": null}False']
 
 
-def test_tools_documents_and_further_variables_reach_the_template(tmp_path: Path, model: Path) -> None:
-    template = "{{ tools | tojson }}{{ documents[0].title }}{{ style }}{{ messages[0].content }}{{ eos_token }}"
+def test_tools_documents_and_further_variables_reach_the_template(
+    tmp_path: Path, model: Path
+) -> None:
+    template = (
+        "{{ tools | tojson }}{{ documents[0].title }}{{ style }}"
+        "{{ messages[0].content }}{{ eos_token }}"
+    )
     rows = {
         "messages": [CHATS[0]],
         "tools": [json.dumps([{"name": "f", "limit": 1.0}])],
@@ -199,7 +219,9 @@ def test_tools_documents_and_further_variables_reach_the_template(tmp_path: Path
         tmp_path,
         rows,
         messages="messages",
-        chat_template=sm.ChatTemplate(template, tools="tools", documents="documents", template_kwargs={"style": "s"}),
+        chat_template=sm.ChatTemplate(
+            template, tools="tools", documents="documents", template_kwargs={"style": "s"}
+        ),
         tokenizer=model,
     )
     text = sm.Tokenizer(model).decode(found["tokens"][0])
@@ -208,7 +230,10 @@ def test_tools_documents_and_further_variables_reach_the_template(tmp_path: Path
 
 
 def test_rows_with_tools_use_the_template_for_tools(tmp_path: Path, model: Path) -> None:
-    templates = {"default": "D{{ messages[0].content }}", "tool_use": "T{{ messages[0].content }}{{ tools | length }}"}
+    templates = {
+        "default": "D{{ messages[0].content }}",
+        "tool_use": "T{{ messages[0].content }}{{ tools | length }}",
+    }
     named = [{"name": name, "template": template} for name, template in templates.items()]
     for layout in ("configuration", "files"):
         own = tmp_path / layout
@@ -220,33 +245,68 @@ def test_rows_with_tools_use_the_template_for_tools(tmp_path: Path, model: Path)
             (own / "additional_chat_templates").mkdir()
             (own / "additional_chat_templates" / "tool_use.jinja").write_text(templates["tool_use"])
         rows = {"messages": [CHATS[0]] * 3, "tools": [json.dumps([{"name": "f"}]), None, "null"]}
-        options = {"messages": "messages", "tokenizer": pickle.loads(pickle.dumps(sm.Tokenizer(own)))}
-        with_tools = table(tmp_path, rows, chat_template=sm.ChatTemplate(tools="tools"), **options)["tokens"]
-        nulls = table(tmp_path, rows | {"tools": pa.nulls(3)}, chat_template=sm.ChatTemplate(tools="tools"), **options)[
-            "tokens"
-        ]
+        options = {
+            "messages": "messages",
+            "tokenizer": pickle.loads(pickle.dumps(sm.Tokenizer(own))),
+        }
+        template = sm.ChatTemplate(tools="tools")
+        with_tools = table(tmp_path, rows, chat_template=template, **options)["tokens"]
+        no_tools = rows | {"tools": pa.nulls(3)}
+        nulls = table(tmp_path, no_tools, chat_template=template, **options)["tokens"]
         without = table(tmp_path, rows, **options)["tokens"]
-        texts = [[options["tokenizer"].decode(ids) for ids in tokens] for tokens in (with_tools, nulls, without)]
+        texts = [
+            [options["tokenizer"].decode(ids) for ids in tokens]
+            for tokens in (with_tools, nulls, without)
+        ]
         assert texts == [["T2 + 2?1", "D2 + 2?", "D2 + 2?"], ["D2 + 2?"] * 3, ["D2 + 2?"] * 3]
 
 
-def test_template_may_change_marked_text_and_prompts_where_no_label_needs_them(tmp_path: Path, model: Path) -> None:
+def test_template_may_change_marked_text_and_prompts_where_no_label_needs_them(
+    tmp_path: Path, model: Path
+) -> None:
     tokenizer = sm.Tokenizer(model)
-    rows: dict[str, Any] = {"messages": CHATS[:1], "prompt": [CHATS[0][:1]], "completion": [CHATS[0][1:]]}
-    marked = "{% set turn %}{% generation %} {{ messages[0].content }}{% endgeneration %}{% endset %}{{ turn | trim }}"
-    turns = "{% for m in messages %}{{ m.content }}|{% endfor %}{% if add_generation_prompt %}answer:{% endif %}"
+    rows: dict[str, Any] = {
+        "messages": CHATS[:1],
+        "prompt": [CHATS[0][:1]],
+        "completion": [CHATS[0][1:]],
+    }
+    marked = (
+        "{% set turn %}{% generation %} {{ messages[0].content }}{% endgeneration %}{% endset %}"
+        "{{ turn | trim }}"
+    )
+    turns = (
+        "{% for m in messages %}{{ m.content }}|{% endfor %}"
+        "{% if add_generation_prompt %}answer:{% endif %}"
+    )
     for source, template, labels, text, message in (
-        ({"messages": "messages"}, marked, "assistant", "2 + 2?", "changes the text of a generation block"),
-        ({"prompt": "prompt", "completion": "completion"}, turns, "completion", "2 + 2?|Four.|", "not the beginning"),
+        (
+            {"messages": "messages"},
+            marked,
+            "assistant",
+            "2 + 2?",
+            "changes the text of a generation block",
+        ),
+        (
+            {"prompt": "prompt", "completion": "completion"},
+            turns,
+            "completion",
+            "2 + 2?|Four.|",
+            "not the beginning",
+        ),
     ):
         options = {**source, "tokenizer": tokenizer, "chat_template": template}
         for unmarked in (None, "all"):
-            assert tokenizer.decode(table(tmp_path, rows, **options, labels=unmarked)["tokens"][0]) == text
+            assert (
+                tokenizer.decode(table(tmp_path, rows, **options, labels=unmarked)["tokens"][0])
+                == text
+            )
         with pytest.raises(ValueError, match=message):
             table(tmp_path, rows, **options, labels=labels)
 
 
-def test_fingerprint_has_the_special_tokens_that_the_template_names(tmp_path: Path, model: Path) -> None:
+def test_fingerprint_has_the_special_tokens_that_the_template_names(
+    tmp_path: Path, model: Path
+) -> None:
     named, unnamed = "{{ messages[0].content }}{{ eos_token }}", "{{ messages[0].content }}"
     directories = [tmp_path / "one", tmp_path / "other"]
     for directory, eos in zip(directories, ("<|end|>", "<|im_end|>"), strict=True):
@@ -254,21 +314,35 @@ def test_fingerprint_has_the_special_tokens_that_the_template_names(tmp_path: Pa
         (directory / "tokenizer_config.json").write_text(json.dumps({"eos_token": eos}))
     for template, is_equal in ((named, False), (unnamed, True)):
         one, other = (
-            sm.Tokenize(messages="messages", tokenizer=directory, chat_template=template) for directory in directories
+            sm.Tokenize(messages="messages", tokenizer=directory, chat_template=template)
+            for directory in directories
         )
         assert (one.fingerprint == other.fingerprint) == is_equal
 
 
-def test_completion_is_labelled_with_the_end_and_encoded_with_its_prompt(tmp_path: Path, model: Path) -> None:
+def test_completion_is_labelled_with_the_end_and_encoded_with_its_prompt(
+    tmp_path: Path, model: Path
+) -> None:
     tokenizer = sm.Tokenizer(model)
     rows = {"prompt": ["2 + 2 =", "{%- for", "nothing"], "completion": [" 4", " message %}", ""]}
     found = table(
-        tmp_path, rows, prompt="prompt", completion="completion", tokenizer=model, labels="completion", eos=True
+        tmp_path,
+        rows,
+        prompt="prompt",
+        completion="completion",
+        tokenizer=model,
+        labels="completion",
+        eos=True,
     )
-    whole = [prompt + completion for prompt, completion in zip(rows["prompt"], rows["completion"], strict=True)]
+    whole = [
+        prompt + completion
+        for prompt, completion in zip(rows["prompt"], rows["completion"], strict=True)
+    ]
     end = tokenizer.token_id("<|end|>")
     assert found["tokens"] == [[*ids, end] for ids in tokenizer.encode_batch(whole)]
-    for prompt, completion, labels in zip(rows["prompt"], rows["completion"], found["labels"], strict=True):
+    for prompt, completion, labels in zip(
+        rows["prompt"], rows["completion"], found["labels"], strict=True
+    ):
         text = labelled(tokenizer, labels)
         assert (prompt + completion + "<|end|>").endswith(text)
         assert len(text) >= len(completion + "<|end|>")
@@ -276,18 +350,30 @@ def test_completion_is_labelled_with_the_end_and_encoded_with_its_prompt(tmp_pat
 
 def test_prompt_and_completion_may_be_messages(tmp_path: Path, model: Path) -> None:
     rows = {"prompt": [chat[:-1] for chat in CHATS], "completion": [chat[-1:] for chat in CHATS]}
-    options = {"prompt": "prompt", "completion": "completion", "tokenizer": model, "labels": "completion"}
+    options = {
+        "prompt": "prompt",
+        "completion": "completion",
+        "tokenizer": model,
+        "labels": "completion",
+    }
     found = table(tmp_path, rows, **options)
-    assert found["tokens"] == table(tmp_path, {"messages": CHATS}, messages="messages", tokenizer=model)["tokens"]
+    assert (
+        found["tokens"]
+        == table(tmp_path, {"messages": CHATS}, messages="messages", tokenizer=model)["tokens"]
+    )
     tokenizer = sm.Tokenizer(model)
-    assert [labelled(tokenizer, labels) for labels in found["labels"]] == ["Four.<|im_end|>\n", "Bye<|im_end|>\n"]
+    assert [labelled(tokenizer, labels) for labels in found["labels"]] == [
+        "Four.<|im_end|>\n",
+        "Bye<|im_end|>\n",
+    ]
     mixed = rows | {"completion": ["a", "b"]}
     with pytest.raises(ValueError, match="must both be texts, or both be messages"):
         table(tmp_path, mixed, **options)
 
 
 @pytest.mark.parametrize(
-    ("template", "reason"), [("{% if %}", "fails on line 1"), ("{{ strftime_now('%d') }}", "asks for the date")]
+    ("template", "reason"),
+    [("{% if %}", "fails on line 1"), ("{{ strftime_now('%d') }}", "asks for the date")],
 )
 def test_unusable_template_of_the_directory_fails_for_messages_alone(
     tmp_path: Path, model: Path, template: str, reason: str
@@ -296,8 +382,12 @@ def test_unusable_template_of_the_directory_fails_for_messages_alone(
     (tmp_path / "model" / "chat_template.jinja").write_text(template)
     options = {"prompt": "prompt", "completion": "completion", "tokenizer": tmp_path / "model"}
     texts = {"prompt": ["a"], "completion": ["b"]}
-    assert table(tmp_path, texts, **options) == table(tmp_path, texts, **options | {"tokenizer": model})
-    with pytest.raises(ValueError, match=f"that of the tokenizer cannot be used: The chat template {reason}"):
+    assert table(tmp_path, texts, **options) == table(
+        tmp_path, texts, **options | {"tokenizer": model}
+    )
+    with pytest.raises(
+        ValueError, match=f"that of the tokenizer cannot be used: The chat template {reason}"
+    ):
         table(tmp_path, {"prompt": [CHATS[0][:-1]], "completion": [CHATS[0][-1:]]}, **options)
     with pytest.raises(ValueError, match=reason):
         sm.Tokenize(**options, chat_template=template)
@@ -308,7 +398,11 @@ def test_unusable_template_of_the_directory_fails_for_messages_alone(
     [
         ({"prompt": ["a", None], "completion": ["b", "c"]}, "prompt", "the value is null"),
         ({"prompt": ["a", "b"], "completion": ["c", None]}, "completion", "the value is null"),
-        ({"prompt": [b"a", b"b"], "completion": [b"c", b"\xff"]}, "completion", "the bytes are not UTF-8"),
+        (
+            {"prompt": [b"a", b"b"], "completion": [b"c", b"\xff"]},
+            "completion",
+            "the bytes are not UTF-8",
+        ),
         ({"prompt": CHATS, "completion": [CHATS[0][-1:], None]}, "completion", "the value is null"),
     ],
 )
@@ -321,7 +415,9 @@ def test_error_of_a_prompt_or_completion_names_its_column(
 
 def test_invalid_tools_are_named(tmp_path: Path, model: Path) -> None:
     rows = {"messages": CHATS, "tools": [None, "[{"], "documents": [None, None]}
-    with pytest.raises(ValueError, match=r"Row 1 of .*: column `tools`: the tools are not valid JSON"):
+    with pytest.raises(
+        ValueError, match=r"Row 1 of .*: column `tools`: the tools are not valid JSON"
+    ):
         chat_template = sm.ChatTemplate(tools="tools", documents="documents")
         table(tmp_path, rows, messages="messages", chat_template=chat_template, tokenizer=model)
 
@@ -334,10 +430,16 @@ def test_row_without_labels_is_logged_once_or_raises(
     with caplog.at_level(logging.WARNING, "shardmill.tokens"):
         found = table(tmp_path, rows, **options)
     assert set(found["labels"][1]) == {-100}
-    assert [record.message for record in caplog.records if "no token with a label" in record.message] == [
-        'a row has no token with a label, so a loss ignores it; on_unlabelled="raise" names such rows'
+    assert [
+        record.message for record in caplog.records if "no token with a label" in record.message
+    ] == [
+        "a row has no token with a label, so a loss ignores it; "
+        'on_unlabelled="raise" names such rows'
     ]
-    with pytest.raises(ValueError, match=r"Row 1 of .*: no token of the row has a label\nhint: on_unlabelled=\"keep\""):
+    with pytest.raises(
+        ValueError,
+        match=r"Row 1 of .*: no token of the row has a label\nhint: on_unlabelled=\"keep\"",
+    ):
         table(tmp_path, rows, **options | {"labels": sm.Labels("assistant", on_unlabelled="raise")})
 
 
@@ -348,9 +450,15 @@ def test_row_without_labels_is_logged_once_or_raises(
         ({"text": "a", "messages": "m"}, "needs one source, not messages and text"),
         ({"prompt": "p"}, "prompt and completion are used together"),
         ({"text": "a", "tokenizer": None}, "needs a tokenizer"),
-        ({"text": "a", "labels": "assistant"}, "labels='assistant' is for messages, and the source is text"),
+        (
+            {"text": "a", "labels": "assistant"},
+            "labels='assistant' is for messages, and the source is text",
+        ),
         ({"messages": "m", "labels": "completion"}, "labels='completion' is for completion"),
-        ({"messages": "m", "eos": True}, "eos is for text and completion, and the source is messages"),
+        (
+            {"messages": "m", "eos": True},
+            "eos is for text and completion, and the source is messages",
+        ),
         (
             {"messages": "m", "text_policy": sm.TextPolicy(special_in_text="text")},
             "special_in_text='text' is not for messages",
@@ -360,21 +468,36 @@ def test_row_without_labels_is_logged_once_or_raises(
             "ChatTemplate.now is for messages and completion",
         ),
         (
-            {"prompt": "p", "completion": "c", "chat_template": sm.ChatTemplate(assistant_spans="prefix")},
+            {
+                "prompt": "p",
+                "completion": "c",
+                "chat_template": sm.ChatTemplate(assistant_spans="prefix"),
+            },
             "ChatTemplate.assistant_spans is for messages,",
         ),
-        ({"text": "a", "function": len}, "function must be a TokenFunction, not <built-in function len>\nhint: write "),
-        ({"text": "a", "text_policy": "fill"}, "text_policy must be a TextPolicy, not 'fill'\nhint: write "),
+        (
+            {"text": "a", "function": len},
+            "function must be a TokenFunction, not <built-in function len>\nhint: write ",
+        ),
+        (
+            {"text": "a", "text_policy": "fill"},
+            "text_policy must be a TextPolicy, not 'fill'\nhint: write ",
+        ),
         ({"messages": "m", "chat_template": "{% if %}"}, "The chat template fails on line 1"),
         ({"messages": "m", "chat_template": "{{ strftime_now('%Y') }}"}, "asks for the date"),
-        ({"text": "a", "labels": "all", "output": "labels"}, "output and Labels.output must differ"),
+        (
+            {"text": "a", "labels": "all", "output": "labels"},
+            "output and Labels.output must differ",
+        ),
         ({"text": "a", "output": ""}, "output must be a non-empty string"),
         ({"messages": ["m"]}, "messages must be a non-empty string, not ['m']"),
         ({"messages": "m", "chat_template": 3}, "chat_template must be the text of a template"),
         ({"messages": "m", "chat_template": "chat.jinja"}, "is not a template"),
     ],
 )
-def test_options_that_do_not_fit_are_errors(model: Path, options: dict[str, Any], message: str) -> None:
+def test_options_that_do_not_fit_are_errors(
+    model: Path, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError) as raised:
         sm.Tokenize(**{"tokenizer": model} | options)
     assert message in str(raised.value)
@@ -384,8 +507,14 @@ def test_options_that_do_not_fit_are_errors(model: Path, options: dict[str, Any]
     ("make", "message"),
     [
         (lambda: sm.ChatTemplate(template_kwargs={"x": {1}}), "must be a dict of JSON values"),
-        (lambda: sm.ChatTemplate(template_kwargs={"messages": []}), "template_kwargs cannot set messages"),
-        (lambda: sm.ChatTemplate(template_kwargs={"add_generation_prompt": True}), "training data end with the answer"),
+        (
+            lambda: sm.ChatTemplate(template_kwargs={"messages": []}),
+            "template_kwargs cannot set messages",
+        ),
+        (
+            lambda: sm.ChatTemplate(template_kwargs={"add_generation_prompt": True}),
+            "training data end with the answer",
+        ),
         (
             lambda: sm.ChatTemplate(template_kwargs=[1]),
             "ChatTemplate.template_kwargs must be a dict of JSON values, not [1]",
@@ -394,13 +523,21 @@ def test_options_that_do_not_fit_are_errors(model: Path, options: dict[str, Any]
             lambda: sm.Labels("none"),
             "Labels.kind must be one of 'all', 'assistant', 'completion', 'function', not 'none'",
         ),
-        (lambda: sm.Labels("assistant", on_unlabelled="skip"), "Labels.on_unlabelled must be one of"),
+        (
+            lambda: sm.Labels("assistant", on_unlabelled="skip"),
+            "Labels.on_unlabelled must be one of",
+        ),
         (lambda: sm.Labels("all", ignore_index=2**70), "Labels.ignore_index must be an integer"),
         (lambda: sm.TokenFunction("f", "1"), "TokenFunction.function must be callable, not 'f'"),
-        (lambda: sm.TokenFunction(len, 1), "TokenFunction.version must be a string that changes when the results"),
+        (
+            lambda: sm.TokenFunction(len, 1),
+            "TokenFunction.version must be a string that changes when the results",
+        ),
     ],
 )
-def test_value_that_a_group_of_options_does_not_take_is_an_error(make: Callable[[], Any], message: str) -> None:
+def test_value_that_a_group_of_options_does_not_take_is_an_error(
+    make: Callable[[], Any], message: str
+) -> None:
     with pytest.raises(sm.OptionError) as raised:
         make()
     assert message in str(raised.value)
@@ -434,7 +571,9 @@ GROUPS: dict[str, Callable[..., Any]] = {
     ],
     ids=str,
 )
-def test_values_that_are_not_valid_are_refused_by_name(model: Path, group: str | None, options: dict[str, Any]) -> None:
+def test_values_that_are_not_valid_are_refused_by_name(
+    model: Path, group: str | None, options: dict[str, Any]
+) -> None:
     [(name, value)] = options.items()
     with pytest.raises(sm.OptionError, match=rf"\b{name}\b") as raised:
         given = options if group is None else {group: GROUPS[group](**options)}
@@ -470,13 +609,18 @@ def test_file_that_is_not_a_template_is_refused_and_not_replaced_by_the_tokenize
 
 
 def test_template_that_does_not_exist_is_named(tmp_path: Path, model: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"the chat template .*missing\.jinja' does not exist"):
+    with pytest.raises(
+        FileNotFoundError, match=r"the chat template .*missing\.jinja' does not exist"
+    ):
         sm.Tokenize(messages="m", tokenizer=model, chat_template=tmp_path / "missing.jinja")
 
 
 def test_packed_chats_resume_exactly_and_counts_serve_labels(tmp_path: Path, model: Path) -> None:
     chats = [
-        [{"role": "user", "content": f"Question {n} " * (n % 7 + 1)}, {"role": "assistant", "content": f"Answer {n}"}]
+        [
+            {"role": "user", "content": f"Question {n} " * (n % 7 + 1)},
+            {"role": "assistant", "content": f"Answer {n}"},
+        ]
         for n in range(90)
     ]
     pq.write_table(pa.table({"messages": chats}), tmp_path / "chats.parquet", row_group_size=11)
@@ -506,7 +650,9 @@ def reversed_ids(batch: pa.RecordBatch) -> dict[str, list[list[int]]]:
 
 def test_function_computes_lists_of_the_columns_it_gets(tmp_path: Path) -> None:
     rows = {"text": ["abc", "", "d"], "n": [1, 2, 3]}
-    tokenize = sm.Tokenize("text", function=sm.TokenFunction(reversed_ids, version="1"), labels="function")
+    tokenize = sm.Tokenize(
+        "text", function=sm.TokenFunction(reversed_ids, version="1"), labels="function"
+    )
     pq.write_table(pa.table(rows), tmp_path / "rows.parquet")
     data = sm.Dataset(tmp_path / "rows.parquet", tokenize=tokenize)
     assert data.columns == ["n", "tokens", "labels"]
@@ -516,8 +662,15 @@ def test_function_computes_lists_of_the_columns_it_gets(tmp_path: Path) -> None:
         "labels": [[-100] * 3, [], [-100]],
     }
     loader = sm.Loader(data, packing=sm.Packing("tokens", length=2), batch_size=1, output="numpy")
-    assert sorted(np.concatenate([batch["tokens"].ravel() for batch in loader]).tolist()) == [97, 98, 99, 100]
-    other = sm.Tokenize("text", function=sm.TokenFunction(reversed_ids, version="2"), labels="function")
+    assert sorted(np.concatenate([batch["tokens"].ravel() for batch in loader]).tolist()) == [
+        97,
+        98,
+        99,
+        100,
+    ]
+    other = sm.Tokenize(
+        "text", function=sm.TokenFunction(reversed_ids, version="2"), labels="function"
+    )
     assert other.fingerprint != tokenize.fingerprint
 
 
@@ -528,12 +681,22 @@ def test_function_computes_lists_of_the_columns_it_gets(tmp_path: Path) -> None:
         (lambda batch: {"tokens": [[1]]}, "returned 1 rows of tokens for 2 rows"),
         (lambda batch: {"tokens": [[1], None]}, "returned a null in tokens"),
         (lambda batch: {"tokens": [[1], [2**40]]}, "the function raised"),
-        (lambda batch: {"tokens": [[1.0], [2.5]]}, "must return lists of integers as 'tokens', not list<double>"),
+        (
+            lambda batch: {"tokens": [[1.0], [2.5]]},
+            "must return lists of integers as 'tokens', not list<double>",
+        ),
         (lambda batch: {"tokens": [1, 2]}, "the function raised"),
         (lambda batch: 1 / 0, "the function raised ZeroDivisionError"),
     ],
 )
-def test_function_that_returns_something_else_is_an_error(tmp_path: Path, function: Any, message: str) -> None:
+def test_function_that_returns_something_else_is_an_error(
+    tmp_path: Path, function: Any, message: str
+) -> None:
     with pytest.raises(ValueError) as raised:
-        table(tmp_path, {"text": ["a", "b"]}, text="text", function=sm.TokenFunction(function, version="1"))
+        table(
+            tmp_path,
+            {"text": ["a", "b"]},
+            text="text",
+            function=sm.TokenFunction(function, version="1"),
+        )
     assert message in str(raised.value)

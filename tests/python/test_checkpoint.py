@@ -18,7 +18,12 @@ import pyarrow.parquet as pq
 import shardmill as sm
 from checkpoint_jobs import Job
 from shardmill.curate import Map, ParquetSink, Pipeline, TableSource
-from shardmill.errors import CheckpointBusyError, CheckpointDamagedError, CheckpointMismatchError, OptionError
+from shardmill.errors import (
+    CheckpointBusyError,
+    CheckpointDamagedError,
+    CheckpointMismatchError,
+    OptionError,
+)
 from shardmill.resume import Checkpoint
 
 
@@ -105,7 +110,9 @@ def test_rows_of_a_done_list_are_left_out(job):
     assert report.rows_dropped == {"done": 3}
 
 
-@pytest.mark.parametrize("kind", ["file", "directory", "list", "glob-like directory", "path is a file", "csv"])
+@pytest.mark.parametrize(
+    "kind", ["file", "directory", "list", "glob-like directory", "path is a file", "csv"]
+)
 def test_done_list_may_be_a_file_or_a_directory(job, tmp_path, kind):
     job.write("a", [str(number) for number in range(10)])
     done = tmp_path / "done"
@@ -183,7 +190,11 @@ def test_matching_checkpoint_continues_whatever_the_mode(job, mode):
     before = {path: path.stat().st_mtime_ns for path in job.out.glob("*.parquet")}
     job.run(sink={"mode": mode})
     job.assert_ids(expected)
-    assert before and before.items() <= {path: path.stat().st_mtime_ns for path in job.out.glob("*.parquet")}.items()
+    assert (
+        before
+        and before.items()
+        <= {path: path.stat().st_mtime_ns for path in job.out.glob("*.parquet")}.items()
+    )
     job.run(sink={"mode": mode})
     job.assert_ids(expected)
 
@@ -253,7 +264,9 @@ def test_checkpoint_that_cannot_be_removed_does_not_fail_the_job(job, caplog):
     expected = job.write_numbers()
     job.stop(3)
     plan = next(job.directory().glob("plan/*"))
-    refused = subprocess.run(["chattr", "+i", str(plan)], capture_output=True, text=True, check=False)
+    refused = subprocess.run(
+        ["chattr", "+i", str(plan)], capture_output=True, text=True, check=False
+    )
     if refused.returncode:
         pytest.skip(f"chattr: {refused.stderr.strip()}")
     try:
@@ -272,7 +285,11 @@ def test_done_rows_are_not_read_beyond_their_ids(job, tmp_path):
     for number in range(2):
         blobs = pa.array([os.urandom(blob) for _ in range(rows // 2)], pa.binary())
         ids = [f"{number}-{row}" for row in range(rows // 2)]
-        pq.write_table(pa.table({"id": ids, "blob": blobs}), job.source / f"{number}.parquet", compression="none")
+        pq.write_table(
+            pa.table({"id": ids, "blob": blobs}),
+            job.source / f"{number}.parquet",
+            compression="none",
+        )
     job.state.mkdir()
     pq.write_table(
         pa.table({"id": [f"{number}-{row}" for number in range(2) for row in range(rows // 2)]}),
@@ -282,7 +299,8 @@ def test_done_rows_are_not_read_beyond_their_ids(job, tmp_path):
         "import sys\n"
         "from shardmill.curate import ParquetSink, Pipeline, TableSource\n"
         "read = lambda: int(open('/proc/self/io').readline().split()[1])\n"
-        "job = lambda: Pipeline(source=TableSource(sys.argv[1]), sink=ParquetSink(sys.argv[2]), checkpoint={'path': sys.argv[3], 'id_column': 'id'})\n"
+        "job = lambda: Pipeline(source=TableSource(sys.argv[1]), sink=ParquetSink(sys.argv[2]), "
+        "checkpoint={'path': sys.argv[3], 'id_column': 'id'})\n"
         "before = read()\n"
         "report = job().run(progress=False)\n"
         "print(read() - before, report.rows_dropped['done'])\n"
@@ -314,7 +332,9 @@ def test_fifty_resumes_leave_few_files(job):
         job.run()
 
     job.assert_ids(expected)
-    files = Counter(path.parent.name.split("-")[0] for path in job.directory().rglob("*") if path.is_file())
+    files = Counter(
+        path.parent.name.split("-")[0] for path in job.directory().rglob("*") if path.is_file()
+    )
     assert files.pop("ids") == 25
     assert files.pop("lease") <= 2 * 51
     assert sum(files.values()) < 25, files
@@ -323,7 +343,9 @@ def test_fifty_resumes_leave_few_files(job):
 
 def test_names_that_begin_with_one_another_are_splits_of_their_own(tmp_path):
     job = Job(tmp_path)
-    names = ["1" * length for length in range(1, 60)] + [f"{number}" for number in range(2000, 2060)]
+    names = ["1" * length for length in range(1, 60)] + [
+        f"{number}" for number in range(2000, 2060)
+    ]
     for name in names:
         (job.source / f"{name}.jsonl").write_text(json.dumps({"id": name}) + "\n")
     job.stop(60)
@@ -335,7 +357,10 @@ def test_names_that_begin_with_one_another_are_splits_of_their_own(tmp_path):
 
 @pytest.mark.slow
 def test_splits_beyond_a_million_lose_nothing(tmp_path):
-    """Names as they were padded to six digits by another system, of which one is the beginning of ten others."""
+    """Names as they were padded to six digits by another system.
+
+    One of them is the beginning of ten others.
+    """
     job = Job(tmp_path)
     numbers = [*range(99_990, 100_010), *range(999_990, 1_000_110), *range(9_999_990, 10_000_010)]
     for number in numbers:
@@ -374,7 +399,9 @@ def test_urls_of_files_are_paths(job, tmp_path, monkeypatch):
     urls = {"source": f"file://{job.source}", "out": f"file://{job.out}"}
 
     def run(stop_at=None):
-        pipeline = job.pipeline(stop_at=stop_at, sink={"path": urls["out"]}, id_column=None, path=f"file://{job.state}")
+        pipeline = job.pipeline(
+            stop_at=stop_at, sink={"path": urls["out"]}, id_column=None, path=f"file://{job.state}"
+        )
         pipeline.source = TableSource(urls["source"], files_per_partition=1)
         return pipeline.run(threads=1, progress=False)
 
@@ -408,7 +435,9 @@ def test_path_that_is_named_twice_is_read_as_often_as_without_a_checkpoint(job, 
     source = TableSource([job.source, job.source / "000.parquet"], files_per_partition=1)
     Pipeline(source=source, sink=ParquetSink(tmp_path / "reference")).run(progress=False)
     expected = Counter(
-        id for path in (tmp_path / "reference").iterdir() for id in pq.read_table(path)["id"].to_pylist()
+        id
+        for path in (tmp_path / "reference").iterdir()
+        for id in pq.read_table(path)["id"].to_pylist()
     )
     pipeline = Pipeline(source=source, sink=ParquetSink(job.out), checkpoint=Checkpoint(job.state))
     pipeline.run(progress=False)
@@ -423,11 +452,16 @@ def test_checkpoint_is_kept_when_an_earlier_run_has_quarantined_something(tmp_pa
 
     for shard in range(3):
         broken = {"broken.json": b"{"} if shard == 0 else {}
-        write_tar(tmp_path / "in" / f"{shard}.tar", broken | {"fine.json": b'{"texts": ["x"], "images": []}'})
+        write_tar(
+            tmp_path / "in" / f"{shard}.tar",
+            broken | {"fine.json": b'{"texts": ["x"], "images": []}'},
+        )
 
     def run(stop_at):
         def work(table):
-            if stop_at and "2.tar" in str(table["source_ref"].to_pylist() + table["sample_id"].to_pylist()):
+            if stop_at and "2.tar" in str(
+                table["source_ref"].to_pylist() + table["sample_id"].to_pylist()
+            ):
                 raise ZeroDivisionError
             return table
 
@@ -442,16 +476,23 @@ def test_checkpoint_is_kept_when_an_earlier_run_has_quarantined_something(tmp_pa
     assert len(first.quarantined) == 1
     assert (tmp_path / "state" / "checkpoint.json").exists()
     again = run(None)
-    assert [Path(split["files"][0]).name for split in again.splits] == ["0.tar"], "what was left out stays open"
+    assert [Path(split["files"][0]).name for split in again.splits] == ["0.tar"], (
+        "what was left out stays open"
+    )
     assert len(again.quarantined) == 1
     assert (tmp_path / "state" / "checkpoint.json").exists()
 
 
 def test_files_whose_outputs_would_have_one_name_lose_no_row(job, tmp_path, monkeypatch):
-    """Found by search among thirty million relative paths; with a checkpoint paths are absolute, and other pairs meet."""
+    """Found by search among thirty million relative paths.
+
+    With a checkpoint paths are absolute, and other pairs meet.
+    """
     monkeypatch.chdir(tmp_path)
     job.write("633453", ["a"])
     job.write("9689972", ["b"])
-    Pipeline(source=TableSource("in", files_per_partition=1), sink=ParquetSink("out")).run(progress=False)
+    Pipeline(source=TableSource("in", files_per_partition=1), sink=ParquetSink("out")).run(
+        progress=False
+    )
 
     job.assert_ids(Counter("ab"))

@@ -1,4 +1,7 @@
-"""The files that a job leaves are bounded, however often it is resumed, and what it reads of its ids grows with their number alone."""
+"""The files that a job leaves are bounded, however often it is resumed.
+
+What it reads of its ids grows with their number alone.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,10 @@ def relative_files(directory: Path) -> list[Path]:
 
 def ids_loaded(caplog) -> list[int]:
     """How many ids each index that was built holds."""
-    told = (re.match(r"Loaded checkpoint: ([\d,]+) ids", record.getMessage()) for record in caplog.records)
+    told = (
+        re.match(r"Loaded checkpoint: ([\d,]+) ids", record.getMessage())
+        for record in caplog.records
+    )
     return [int(match[1].replace(",", "")) for match in told if match]
 
 
@@ -82,7 +88,10 @@ def test_resumes_without_new_files_leave_nothing(job, cache):
 
 
 def test_ids_of_six_runs_are_read_once_each(job, caplog):
-    """1,200,000 ids come in six runs; a run builds an index of what the one before it has done, and of nothing else."""
+    """1,200,000 ids come in six runs.
+
+    A run builds an index of what the one before it has done, and of nothing else.
+    """
     caplog.set_level(logging.INFO, "shardmill.resume")
     rows = 200_000
     for number in range(6):
@@ -90,7 +99,9 @@ def test_ids_of_six_runs_are_read_once_each(job, caplog):
         pq.write_table(pa.table({"id": ids}), job.source / f"{number}.parquet")
         # Some are there already.
         if number:
-            pq.write_table(pa.table({"id": ids.slice(0, 10)}), job.source / f"again-{number - 1}.parquet")
+            pq.write_table(
+                pa.table({"id": ids.slice(0, 10)}), job.source / f"again-{number - 1}.parquet"
+            )
         job.run(stages=[])
         resumption._index.cache_clear()
     assert ids_loaded(caplog) == [rows] * 5
@@ -103,7 +114,8 @@ def test_growing_list_of_done_ids_is_read_once_each(job, tmp_path, caplog):
     expected = job.write_numbers(files=6)
     for number in range(5):
         pq.write_table(
-            pa.table({"id": [str(id) for id in range(number * 10, number * 10 + 10)]}), done / f"{number}.parquet"
+            pa.table({"id": [str(id) for id in range(number * 10, number * 10 + 10)]}),
+            done / f"{number}.parquet",
         )
         state = tmp_path / f"state-{number}"
         job.run(path=state, done=done, sink={"path": tmp_path / f"out-{number}"})
@@ -125,7 +137,10 @@ def test_done_list_that_was_written_anew_is_read_again(job, tmp_path):
 
 
 def test_earlier_part_of_a_plan_keeps_its_own_done_ids(job, caplog):
-    """Rows that share an id are all processed when they were planned together, whatever later parts of the plan know."""
+    """Rows that share an id are all processed when they were planned together.
+
+    Whatever later parts of the plan know.
+    """
     for number in range(4):
         job.write(f"{number}", [f"{number}", "twice"])
     expected = Counter(id for number in range(4) for id in (f"{number}", "twice"))
@@ -159,7 +174,9 @@ def lay_out_anew(job: Job, expected: Counter) -> None:
     job.write("anew", sorted(expected))
 
 
-@pytest.mark.parametrize("lost", ["catalog", "first level", "last level", "all levels", "cut level", "foreign catalog"])
+@pytest.mark.parametrize(
+    "lost", ["catalog", "first level", "last level", "all levels", "cut level", "foreign catalog"]
+)
 def test_cache_that_lost_a_part_is_built_again_and_no_row_is_done_twice(job, cache, lost):
     expected = grow(job, range(4))
     catalog = next(cache.rglob("*.json"))
@@ -183,8 +200,10 @@ def test_cache_that_lost_a_part_is_built_again_and_no_row_is_done_twice(job, cac
     assert {entry["name"] for entry in named} == {path.name for path in levels(cache)}
 
 
-def test_process_that_dies_between_a_merged_level_and_the_removal_of_the_old_ones_leaves_a_correct_cache(job, cache):
-    """The levels that were there before come back beside the merged one, with the catalog of either."""
+def test_process_that_dies_between_a_merged_level_and_the_removal_of_the_old_ones_leaves_a_correct_cache(  # noqa: E501
+    job, cache
+):
+    """The levels that were there before come back beside the merged one, with either's catalog."""
     expected = grow(job, range(index_cache.MAX_LEVELS + 1))
     old = {path: path.read_bytes() for path in levels(cache)}
     catalog = next(cache.rglob("*.json"))
@@ -209,9 +228,13 @@ import os, signal, sys
 from shardmill.resume import _index_cache as index_cache
 from pathlib import Path
 root = Path(sys.argv[1])
-files = [index_cache.Source(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in sorted(root.glob("*.parquet"))[:7]]
+paths = sorted(root.glob("*.parquet"))[:7]
+files = [index_cache.Source(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in paths]
 def build(files, path):
-    return index_cache.read_index([f.path for f in files], ["id"], path=path, format=None, memory_bytes=1 << 20, threads=1, is_shown=False)
+    return index_cache.read_index(
+        [f.path for f in files], ["id"],
+        path=path, format=None, memory_bytes=1 << 20, threads=1, is_shown=False,
+    )
 for count in range(1, 7):
     index_cache.levels(files[:count], ["id"], build)
 keep = index_cache._keep
@@ -227,7 +250,9 @@ index_cache.levels(files, ["id"], build)
 def test_killed_merge_of_levels_is_finished_by_the_next_process(tmp_path, cache, moment):
     for number in range(7):
         pq.write_table(pa.table({"id": [number, number + 100]}), tmp_path / f"{number}.parquet")
-    process = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), moment], capture_output=True, check=False)
+    process = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path), moment], capture_output=True, check=False
+    )
     assert process.returncode == -9, process.stderr.decode()
     left = len(levels(cache))
     assert left > index_cache.MAX_LEVELS
@@ -258,14 +283,18 @@ def test_levels_of_all_parts_of_a_plan_are_kept_until_its_run_has_mapped_them(tm
     assert [path for path in named if not Path(path).exists()] == []
 
 
-def test_cache_directory_that_cannot_be_made_falls_back_with_one_warning(job, tmp_path, monkeypatch, caplog):
+def test_cache_directory_that_cannot_be_made_falls_back_with_one_warning(
+    job, tmp_path, monkeypatch, caplog
+):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     expected = grow(job, range(4))
     lay_out_anew(job, expected)
     assert job.run().rows_dropped == {"done": len(expected)}
     assert len(sm.resume.IdIndex.build(job.source, "id")) == len(expected)
-    warnings = [record.getMessage() for record in caplog.records if "cache directory" in record.getMessage()]
+    warnings = [
+        record.getMessage() for record in caplog.records if "cache directory" in record.getMessage()
+    ]
     assert len(warnings) == 1, warnings
     assert "XDG_CACHE_HOME" in warnings[0] and str(tmp_path / "file") in warnings[0]
 
@@ -282,17 +311,36 @@ print(job.run().rows_dropped)
 """
 
 
-def test_read_only_cache_directory_serves_what_it_holds_and_nothing_is_built_there(job, cache, tmp_path):
+def test_read_only_cache_directory_serves_what_it_holds_and_nothing_is_built_there(
+    job, cache, tmp_path
+):
     if os.geteuid() != 0:
         pytest.skip("needs a mount")
     expected = grow(job, range(3))
     lay_out_anew(job, expected)
     held = {path: path.stat().st_mtime_ns for path in cache.rglob("*")}
     tests = Path(__file__).parent
-    script = f"mount --bind '{cache}' '{cache}' && mount -o remount,bind,ro '{cache}' && exec \"$@\""
-    command = ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", READ_ONLY, str(tmp_path)]
+    script = (
+        f"mount --bind '{cache}' '{cache}' && mount -o remount,bind,ro '{cache}' && exec \"$@\""
+    )
+    command = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        script,
+        "sh",
+        sys.executable,
+        "-c",
+        READ_ONLY,
+        str(tmp_path),
+    ]
     process = subprocess.run(
-        [*command, str(tests), str(tests.parent)], capture_output=True, text=True, check=False, env={**os.environ}
+        [*command, str(tests), str(tests.parent)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ},
     )
     if "unshare" in process.stderr or "mount:" in process.stderr:
         pytest.skip("no mounts here")

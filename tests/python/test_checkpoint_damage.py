@@ -1,4 +1,7 @@
-"""Damaged checkpoints: rebuilt, or refused with an error that names the file; no row is lost or repeated."""
+"""Damaged checkpoints: rebuilt, or refused with an error that names the file.
+
+No row is lost or repeated.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,17 @@ DAMAGES = {
     "cut by a byte": lambda path: path.write_bytes(path.read_bytes()[:-1]),
     "foreign": lambda path: path.write_bytes(b"PAR1 of something else"),
 }
-OBJECTS = ("checkpoint.json", "lease/*2", "plan/000000", "plan/000001", "units-*/*", "packs/*", "ids/*")
-# Two files a split: files that are added between others would be cut otherwise if all were planned anew.
+OBJECTS = (
+    "checkpoint.json",
+    "lease/*2",
+    "plan/000000",
+    "plan/000001",
+    "units-*/*",
+    "packs/*",
+    "ids/*",
+)
+# Two files a split: files that are added between others would be cut otherwise if all
+# were planned anew.
 SOURCE = {"files_per_partition": 2}
 
 
@@ -53,7 +65,9 @@ def ids_of(number: int) -> list[str]:
 
 
 def found(job: Job, pattern: str) -> Path:
-    path = job.state / pattern if pattern == "checkpoint.json" else min(job.directory().glob(pattern))
+    path = (
+        job.state / pattern if pattern == "checkpoint.json" else min(job.directory().glob(pattern))
+    )
     assert path.is_file()
     return path
 
@@ -118,7 +132,9 @@ def test_damage_does_no_harm_when_the_input_is_laid_out_anew(job, pattern, damag
 
 
 @pytest.mark.parametrize("damage", [name for name in DAMAGES if name != "removed"])
-def test_new_file_that_shares_ids_with_a_damaged_record_waits_until_its_split_is_done_again(tmp_path, damage):
+def test_new_file_that_shares_ids_with_a_damaged_record_waits_until_its_split_is_done_again(
+    tmp_path, damage
+):
     job = Job(tmp_path)
     job.write("a", list(range(100)))
     job.run()
@@ -149,7 +165,11 @@ def flip_and_resume(job: Job, path: Path, tmp_path: Path, places: Iterable[int])
 def test_flipped_bits_in_recorded_ids_are_noticed(job, tmp_path):
     """Anywhere in the file: also where Parquet itself has no checksum."""
     lay_out_anew(job)
-    path = next(path for path in job.directory().glob("ids/*") if "1-a" in pq.read_table(path)["id"].to_pylist())
+    path = next(
+        path
+        for path in job.directory().glob("ids/*")
+        if "1-a" in pq.read_table(path)["id"].to_pylist()
+    )
     flip_and_resume(job, path, tmp_path, range(4, 100, 2))
 
 
@@ -157,7 +177,11 @@ def test_flipped_bits_in_recorded_ids_are_noticed(job, tmp_path):
 def test_damaged_index_in_the_cache_is_built_anew(job, damage, tmp_path):
     lay_out_anew(job)
     job.stop(1, source=SOURCE)
-    files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.stat().st_size > 64]
+    files = [
+        path
+        for path in (tmp_path / "cache").rglob("*")
+        if path.is_file() and path.stat().st_size > 64
+    ]
     assert files, "an index"
     for path in files:
         DAMAGES[damage](path)
@@ -173,14 +197,18 @@ def test_flipped_bits_of_an_index_in_the_cache_are_noticed(job, tmp_path):
     lay_out_anew(job)
     job.stop(1, source=SOURCE)
     path = max(
-        (path for path in (tmp_path / "cache").rglob("*") if path.is_file()), key=lambda path: path.stat().st_mtime_ns
+        (path for path in (tmp_path / "cache").rglob("*") if path.is_file()),
+        key=lambda path: path.stat().st_mtime_ns,
     )
     size = path.stat().st_size
     flip_and_resume(job, path, tmp_path, range(0, size, max(1, size // 40)))
 
 
 def test_plan_that_is_gone_is_noticed_when_records_are_there(tmp_path):
-    """Without ids: what is planned anew is cut otherwise, and nothing else tells which rows are done."""
+    """Without ids, what is planned anew is cut otherwise.
+
+    Nothing else tells which rows are done.
+    """
     job = Job(tmp_path)
     options: dict = {"source": SOURCE, "id_column": None}
     for number in range(1, 12, 2):
@@ -196,7 +224,9 @@ def test_plan_that_is_gone_is_noticed_when_records_are_there(tmp_path):
     assert_none_too_many(job)
 
 
-@pytest.mark.parametrize("damage", [name for name in DAMAGES if name not in ("removed", "a directory")])
+@pytest.mark.parametrize(
+    "damage", [name for name in DAMAGES if name not in ("removed", "a directory")]
+)
 def test_damaged_done_list_is_told_and_counts_for_nothing_or_is_refused(tmp_path, damage, caplog):
     job = Job(tmp_path)
     expected = job.write_numbers()
@@ -222,7 +252,9 @@ def test_leftovers_of_a_run_that_died_are_removed_and_strangers_are_not(job):
         job.directory() / "packs" / ".new-0123",
         job.directory() / "lease" / ".new-0123",
         job.out / f".shardmill-job-{job.directory().name}-0123-unit-attempt-1.attempt",
-        job.directory() / "ids" / f".shardmill-job-{job.directory().name}-0123-unit-attempt-1.attempt",
+        job.directory()
+        / "ids"
+        / f".shardmill-job-{job.directory().name}-0123-unit-attempt-1.attempt",
     ]
     strangers = [
         job.out / "part-0.parquet.crc",

@@ -44,24 +44,82 @@ TYPES = {
     "uint64": (pa.uint64(), [2**64 - 1 - number for number in range(20)]),
     "bool": (pa.bool_(), [True, False] * 10),
     "string": (pa.string(), [f"https://example.com/page/{number}" for number in range(20)]),
-    "digits": (pa.string(), ["0", "00", "7", "07", "007", "-7", "+7", " 7", "7 ", "", "18446744073709551615", "18446744073709551616", *map(str, range(20, 28))]),
+    "digits": (
+        pa.string(),
+        [
+            "0",
+            "00",
+            "7",
+            "07",
+            "007",
+            "-7",
+            "+7",
+            " 7",
+            "7 ",
+            "",
+            "18446744073709551615",
+            "18446744073709551616",
+            *map(str, range(20, 28)),
+        ],
+    ),
     "large_string": (pa.large_string(), [str(number) for number in range(20)]),
     "string_view": (pa.string_view(), [f"a somewhat longer id {number}" for number in range(20)]),
     "dictionary": (pa.dictionary(pa.int8(), pa.string()), [f"id {number}" for number in range(20)]),
     "binary": (pa.binary(), [bytes(number) for number in range(20)]),
     "fixed binary": (pa.binary(16), [bytes([number]) * 16 for number in range(20)]),
-    "uuid": (pa.string(), [str(uuid.UUID(int=number << 64)) for number in range(10)] + [uuid.UUID(int=number << 64).hex for number in range(10)]),
-    "upper uuid": (pa.string(), [case(str(uuid.UUID(int=(0xABC << 100) + number))) for number in range(10) for case in (str.upper, str.lower)]),
+    "uuid": (
+        pa.string(),
+        [str(uuid.UUID(int=number << 64)) for number in range(10)]
+        + [uuid.UUID(int=number << 64).hex for number in range(10)],
+    ),
+    "upper uuid": (
+        pa.string(),
+        [
+            case(str(uuid.UUID(int=(0xABC << 100) + number)))
+            for number in range(10)
+            for case in (str.upper, str.lower)
+        ],
+    ),
     "date": (pa.date32(), [DAY + datetime.timedelta(number) for number in range(20)]),
     "time": (pa.time64("us"), [datetime.time(0, number, 1) for number in range(20)]),
-    "timestamp": (pa.timestamp("us"), [MOMENT + datetime.timedelta(microseconds=number) for number in range(20)]),
-    "seconds": (pa.timestamp("s"), [MOMENT + datetime.timedelta(seconds=number) for number in range(20)]),
-    "date64": (pa.date64(), [MOMENT.date() + datetime.timedelta(days=number) for number in range(20)]),
-    "zone": (pa.timestamp("ms", "UTC"), [(MOMENT + datetime.timedelta(seconds=number)).replace(tzinfo=datetime.UTC) for number in range(20)]),
+    "timestamp": (
+        pa.timestamp("us"),
+        [MOMENT + datetime.timedelta(microseconds=number) for number in range(20)],
+    ),
+    "seconds": (
+        pa.timestamp("s"),
+        [MOMENT + datetime.timedelta(seconds=number) for number in range(20)],
+    ),
+    "date64": (
+        pa.date64(),
+        [MOMENT.date() + datetime.timedelta(days=number) for number in range(20)],
+    ),
+    "zone": (
+        pa.timestamp("ms", "UTC"),
+        [
+            (MOMENT + datetime.timedelta(seconds=number)).replace(tzinfo=datetime.UTC)
+            for number in range(20)
+        ],
+    ),
     "duration": (pa.duration("s"), [datetime.timedelta(seconds=number) for number in range(20)]),
-    "decimal": (pa.decimal128(30, 3), [decimal.Decimal(number).scaleb(-3) for number in range(-10, 10)]),
-    "unicode": (pa.string(), ["é", "e\u0301", "É", "\0", "\0\0", "a\0", "a", *(chr(0x1F600 + number) for number in range(13))]),
-}  # fmt: skip
+    "decimal": (
+        pa.decimal128(30, 3),
+        [decimal.Decimal(number).scaleb(-3) for number in range(-10, 10)],
+    ),
+    "unicode": (
+        pa.string(),
+        [
+            "é",
+            "e\u0301",
+            "É",
+            "\0",
+            "\0\0",
+            "a\0",
+            "a",
+            *(chr(0x1F600 + number) for number in range(13)),
+        ],
+    ),
+}
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -106,8 +164,14 @@ def test_several_columns_make_an_id_together(job):
 
 
 @pytest.mark.parametrize(
-    "values", [pa.array([1.5, 2.5]), pa.array([[1], [2]]), pa.array([{"a": 1}] * 2), pa.array([[("k", 1)]] * 2, pa.map_(pa.string(), pa.int64()))]
-)  # fmt: skip
+    "values",
+    [
+        pa.array([1.5, 2.5]),
+        pa.array([[1], [2]]),
+        pa.array([{"a": 1}] * 2),
+        pa.array([[("k", 1)]] * 2, pa.map_(pa.string(), pa.int64())),
+    ],
+)
 def test_ids_that_identify_nothing_are_refused_before_anything_is_done(job, values):
     pq.write_table(pa.table({"id": values, "x": [1, 2]}), job.source / "a.parquet")
     with pytest.raises(sm.Error, match="`id`"):
@@ -131,7 +195,9 @@ def test_type_of_ids_that_changed_is_an_error_that_names_both(job):
         file.unlink()
     pq.write_table(pa.table({"id": [1, 2, 3, 4]}), job.source / "anew.parquet")
     with pytest.raises(
-        sm.Error, match=r"Ids of column `id` are signed integer in `.*anew\.parquet` and string in earlier runs"
+        sm.Error,
+        match=r"Ids of column `id` are signed integer in `.*anew\.parquet` "
+        r"and string in earlier runs",
     ):
         job.run()
 
@@ -265,23 +331,44 @@ def refused_before_a_commit(job, error, match, **options):
 
 BAD = {
     "floats": (pa.table({"id": [1.0, 2.0]}), IdTypeError, r"4\.parquet.*`id` are double"),
-    "text": (pa.table({"id": ["1", "2"]}), IdTypeError, r"`id` are string in .*4\.parquet` and signed integer in .*0\.parquet`"),
-    "unsigned": (pa.table({"id": pa.array([1], pa.uint64())}), IdTypeError, r"(?s)unsigned integer in .*4\.parquet`.*an id of another type is another id"),
+    "text": (
+        pa.table({"id": ["1", "2"]}),
+        IdTypeError,
+        r"`id` are string in .*4\.parquet` and signed integer in .*0\.parquet`",
+    ),
+    "unsigned": (
+        pa.table({"id": pa.array([1], pa.uint64())}),
+        IdTypeError,
+        r"(?s)unsigned integer in .*4\.parquet`.*an id of another type is another id",
+    ),
     "no such column": (pa.table({"other": [1]}), MissingColumnError, r"4\.parquet.*No column `id`"),
-    "a null": (pa.table({"id": pa.array([41, 42, None, 44])}), FormatError, r"null in row 2 of .*4\.parquet`"),
-    "nothing but nulls": (pa.table({"id": pa.array([None, None])}), FormatError, r"null in row 0 of .*4\.parquet`"),
-}  # fmt: skip
+    "a null": (
+        pa.table({"id": pa.array([41, 42, None, 44])}),
+        FormatError,
+        r"null in row 2 of .*4\.parquet`",
+    ),
+    "nothing but nulls": (
+        pa.table({"id": pa.array([None, None])}),
+        FormatError,
+        r"null in row 0 of .*4\.parquet`",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.parametrize("kind", ["parquet", "orc"])
-def test_ids_that_a_footer_shows_to_be_wrong_in_the_fifth_file_stop_the_job_before_its_first_commit(job, name, kind):
+def test_ids_that_a_footer_shows_to_be_wrong_in_the_fifth_file_stop_the_job_before_its_first_commit(
+    job, name, kind
+):
     table, error, match = BAD[name]
     if kind == "orc" and name in ("unsigned", "nothing but nulls"):
         pytest.skip("ORC has no such type")
     write = pq.write_table if kind == "parquet" else pytest.importorskip("pyarrow.orc").write_table
     for number in range(4):
-        write(pa.table({"id": [number * 10 + row for row in range(3)]}), job.source / f"{number}.{kind}")
+        write(
+            pa.table({"id": [number * 10 + row for row in range(3)]}),
+            job.source / f"{number}.{kind}",
+        )
     write(table, job.source / f"4.{kind}")
     refused_before_a_commit(job, error, match.replace("parquet", kind))
     (job.source / f"4.{kind}").unlink()
@@ -292,7 +379,9 @@ def test_ids_that_a_footer_shows_to_be_wrong_in_the_fifth_file_stop_the_job_befo
 def test_null_in_a_later_row_group_is_named_by_its_row_in_the_file(job):
     job.write("0", list(range(10)))
     pq.write_table(
-        pa.table({"id": [*range(100, 125), None, *range(200, 210)]}), job.source / "1.parquet", row_group_size=10
+        pa.table({"id": [*range(100, 125), None, *range(200, 210)]}),
+        job.source / "1.parquet",
+        row_group_size=10,
     )
     refused_before_a_commit(job, FormatError, r"null in row 25 of .*1\.parquet`")
 
@@ -303,7 +392,9 @@ def test_ids_of_other_types_than_earlier_runs_had_are_refused_before_a_commit(jo
     before = job.ids()
     job.write("1", ["3"])
     pq.write_table(pa.table({"id": [4]}), job.source / "2.parquet")
-    with pytest.raises(IdTypeError, match=r"signed integer in .*2\.parquet` and string in earlier runs of this job"):
+    with pytest.raises(
+        IdTypeError, match=r"signed integer in .*2\.parquet` and string in earlier runs of this job"
+    ):
         job.run()
     assert job.ids() == before
 
@@ -312,16 +403,23 @@ def test_ids_of_other_types_than_those_that_are_done_are_refused_before_a_commit
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "done.parquet")
     job.write("0", ["1", "2"])
     refused_before_a_commit(
-        job, IdTypeError, r"string in .*0\.parquet` and signed integer in the ids", done=tmp_path / "done.parquet"
+        job,
+        IdTypeError,
+        r"string in .*0\.parquet` and signed integer in the ids",
+        done=tmp_path / "done.parquet",
     )
 
 
 @pytest.mark.parametrize("extension", ["csv", "jsonl"])
-def test_null_id_that_no_footer_tells_stops_its_split_and_is_named_with_file_and_row(job, extension):
+def test_null_id_that_no_footer_tells_stops_its_split_and_is_named_with_file_and_row(
+    job, extension
+):
     lines = {"csv": ["id,x", "1,a", ",b"], "jsonl": ['{"id": 1}', '{"id": null}']}[extension]
     for number in range(2):
         good = [line for line in lines if "1" in line or "id," in line]
-        (job.source / f"{number}.{extension}").write_text("\n".join(good if number == 0 else lines) + "\n")
+        (job.source / f"{number}.{extension}").write_text(
+            "\n".join(good if number == 0 else lines) + "\n"
+        )
     with pytest.raises(FormatError, match=rf"null in row 1 of .*1\.{extension}`"):
         job.run()
     assert len(job.ids()) == 1

@@ -59,7 +59,9 @@ def test_another_input_is_refused(job, tmp_path):
     job.stop(3)
     shutil.copytree(job.source, tmp_path / "copy")
     job.source = tmp_path / "copy"
-    with pytest.raises(CheckpointMismatchError, match=r"`input\[0\]` was \".*/in\" and is \".*/copy\""):
+    with pytest.raises(
+        CheckpointMismatchError, match=r"`input\[0\]` was \".*/in\" and is \".*/copy\""
+    ):
         job.run()
 
 
@@ -71,14 +73,21 @@ def test_another_input_is_refused(job, tmp_path):
     ],
 )
 @pytest.mark.parametrize("is_relative_first", [True, False])
-def test_other_spellings_of_the_same_paths_are_the_same_job(job, tmp_path, monkeypatch, is_relative_first, id_column):
+def test_other_spellings_of_the_same_paths_are_the_same_job(
+    job, tmp_path, monkeypatch, is_relative_first, id_column
+):
     expected = job.write_numbers()
     (tmp_path / "link").symlink_to(tmp_path, target_is_directory=True)
     monkeypatch.chdir(tmp_path)
     runs = [
-        lambda run, **options: run(path="state", sink={"path": "./out/"}, id_column=id_column, **options),
         lambda run, **options: run(
-            path=f"file://{tmp_path}/state/", sink={"path": tmp_path / "link" / "out"}, id_column=id_column, **options
+            path="state", sink={"path": "./out/"}, id_column=id_column, **options
+        ),
+        lambda run, **options: run(
+            path=f"file://{tmp_path}/state/",
+            sink={"path": tmp_path / "link" / "out"},
+            id_column=id_column,
+            **options,
         ),
     ]
     sources = [Path("in"), tmp_path / "link" / "in"]
@@ -134,7 +143,9 @@ def test_file_that_was_rewritten_after_it_was_read_stops_the_job(job):
     before = job.ids()
     name = job.done_file().stem
     job.write(name, ["new"])
-    with pytest.raises(CheckpointMismatchError, match=rf"{name}\.parquet` changed since.*(?s:.)hint: .*reprocess"):
+    with pytest.raises(
+        CheckpointMismatchError, match=rf"{name}\.parquet` changed since.*(?s:.)hint: .*reprocess"
+    ):
         job.run()
     assert job.ids() == before
 
@@ -142,8 +153,13 @@ def test_file_that_was_rewritten_after_it_was_read_stops_the_job(job):
 @pytest.mark.parametrize("id_column", ["id", None])
 @pytest.mark.parametrize("per_split", [1, 2])
 @pytest.mark.parametrize("was_corrupt", [True, False])
-def test_file_of_which_nothing_was_committed_may_be_replaced(job, id_column, per_split, was_corrupt):
-    """One that could not be read among them; the next version may be corrupt too, or the first one again."""
+def test_file_of_which_nothing_was_committed_may_be_replaced(
+    job, id_column, per_split, was_corrupt
+):
+    """One that could not be read among them.
+
+    The next version may be corrupt too, or the first one again.
+    """
     options: dict = {"id_column": id_column, "source": {"files_per_partition": per_split}}
     expected = job.write_numbers(files=6)
     path = job.source / "005.parquet"

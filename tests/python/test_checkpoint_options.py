@@ -1,4 +1,7 @@
-"""Options of checkpoints: in several forms, refused when they cannot be, and directories that are kept apart."""
+"""Options of checkpoints, and directories that are kept apart.
+
+Options come in several forms, and are refused when they cannot be.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,15 @@ def job(tmp_path):
 def test_checkpoint_may_be_said_in_several_ways(job, form):
     expected = job.write_numbers()
     forms = {
-        "text": str(job.state), "path": job.state, "dict": {"path": job.state, "id_column": "id", "version": "3"},
+        "text": str(job.state),
+        "path": job.state,
+        "dict": {"path": job.state, "id_column": "id", "version": "3"},
         "checkpoint": Checkpoint(job.state, "id"),
-    }  # fmt: skip
+    }
     for _ in range(2):
-        Pipeline(source=TableSource(job.source), sink=ParquetSink(job.out), checkpoint=forms[form]).run(progress=False)
+        Pipeline(
+            source=TableSource(job.source), sink=ParquetSink(job.out), checkpoint=forms[form]
+        ).run(progress=False)
     job.assert_ids(expected)
 
 
@@ -46,11 +53,20 @@ def test_checkpoint_may_be_said_in_several_ways(job, form):
         ({"path": "x", "id_column": []}, "`id_column` is"),
         ({"path": "x", "id_column": ["a", "a"]}, "twice"),
         ({"path": "x", "id_column": ["a", 3]}, "`id_column` is"),
-        ({"path": "x", "null_ids": "skip"}, "null_ids must be one of 'raise', 'always_process', not 'skip'"),
-        ({"path": "x", "duplicate_ids": "drop"}, "duplicate_ids must be one of 'count', 'strict', not 'drop'"),
+        (
+            {"path": "x", "null_ids": "skip"},
+            "null_ids must be one of 'raise', 'always_process', not 'skip'",
+        ),
+        (
+            {"path": "x", "duplicate_ids": "drop"},
+            "duplicate_ids must be one of 'count', 'strict', not 'drop'",
+        ),
         ({"path": "x", "duplicate_ids": "strict"}, "needs an `id_column`"),
         ({"path": "x", "null_ids": "always_process"}, "needs an `id_column`"),
-        ({"path": "x", "changed_input": "ignore"}, "changed_input must be one of 'raise', 'reprocess', not 'ignore'"),
+        (
+            {"path": "x", "changed_input": "ignore"},
+            "changed_input must be one of 'raise', 'reprocess', not 'ignore'",
+        ),
         ({"path": "x", "version": 2}, "must be a string"),
         ({"path": "x", "delete_on_success": "yes"}, "True or False"),
         ({"path": "x", "delete_on_success": 1}, "True or False"),

@@ -1,4 +1,7 @@
-"""Splits of documents of which something was left out: they stay open, and a repaired file replaces their output."""
+"""Splits of documents of which something was left out.
+
+They stay open, and a repaired file replaces their output.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,13 @@ pytest.importorskip("PIL")
 
 import pyarrow.parquet as pq
 from documents import write_tar
-from shardmill.curate import InterleavedParquetSource, ParquetSink, Pipeline, WebDatasetSink, WebDatasetSource
+from shardmill.curate import (
+    InterleavedParquetSource,
+    ParquetSink,
+    Pipeline,
+    WebDatasetSink,
+    WebDatasetSource,
+)
 from shardmill.errors import CheckpointMismatchError
 from shardmill.resume import Checkpoint
 
@@ -22,14 +31,19 @@ FINE = b'{"texts": ["x"], "images": []}'
 
 
 class Shards:
-    """Three shards of two documents each; of the first one, a document is broken until it is repaired."""
+    """Three shards of two documents each.
+
+    Of the first one, a document is broken until it is repaired.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.source, self.out, self.state = directory / "in", directory / "out", directory / "state"
         for shard in range(3):
             self.write(shard, is_broken=shard == 0)
 
-    def write(self, shard: int, *, is_broken: bool = False, names: tuple[str, ...] = ("a", "b")) -> Path:
+    def write(
+        self, shard: int, *, is_broken: bool = False, names: tuple[str, ...] = ("a", "b")
+    ) -> Path:
         members = {f"{shard}{name}.json": FINE for name in names}
         if is_broken:
             members[f"{shard}b.json"] = b"{"
@@ -45,7 +59,9 @@ class Shards:
     def documents(self) -> Counter:
         tables = [pq.read_table(path, columns=["sample_id"]) for path in sorted(self.out.iterdir())]
         return Counter(
-            id.split("/")[-1].split(".")[0] for table in tables for id in set(table["sample_id"].to_pylist())
+            id.split("/")[-1].split(".")[0]
+            for table in tables
+            for id in set(table["sample_id"].to_pylist())
         )
 
 
@@ -61,7 +77,9 @@ def files(directory: Path) -> dict[str, tuple[int, bytes]]:
     return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in directory.iterdir()}
 
 
-@pytest.mark.parametrize("executor", ["local", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.slow])])
+@pytest.mark.parametrize(
+    "executor", ["local", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.slow])]
+)
 @pytest.mark.parametrize("per_split", [1, 2])
 def test_repaired_shard_is_run_again_and_its_output_replaced(shards, executor, per_split):
     if executor == "ray":
@@ -116,13 +134,16 @@ def test_other_files_of_an_open_split_may_change_too(shards):
 
 
 @pytest.mark.parametrize("is_wide", [True, False])
-def test_changed_shard_of_a_split_that_is_done_is_refused_and_reprocess_replaces_its_output(shards, is_wide):
+def test_changed_shard_of_a_split_that_is_done_is_refused_and_reprocess_replaces_its_output(
+    shards, is_wide
+):
     """The hint of the refusal, followed."""
     shards.write(0)
     shards.run(per_split=2)
     shards.write(1, names=("a", "b", "c") if is_wide else ("b",))
     with pytest.raises(
-        CheckpointMismatchError, match=r'1\.tar` changed since.*(?s:.)hint: .*changed_input="reprocess"'
+        CheckpointMismatchError,
+        match=r'1\.tar` changed since.*(?s:.)hint: .*changed_input="reprocess"',
     ):
         shards.run(per_split=2)
     report = shards.run(per_split=2, changed_input="reprocess")
@@ -143,7 +164,9 @@ def test_fewer_output_files_of_a_repaired_shard_leave_none_of_the_old_ones(tmp_p
             checkpoint=Checkpoint(shards.state),
         ).run(threads=1, progress=False)
 
-    write_tar(shards.source / "0.tar", {f"0{name}.json": FINE for name in "abcdef"} | {"0g.json": b"{"})
+    write_tar(
+        shards.source / "0.tar", {f"0{name}.json": FINE for name in "abcdef"} | {"0g.json": b"{"}
+    )
     run()
     many = {path.name for path in shards.out.iterdir()}
     shards.write(0, names=("a",))
@@ -156,7 +179,11 @@ def test_fewer_output_files_of_a_repaired_shard_leave_none_of_the_old_ones(tmp_p
 def test_record_of_an_open_split_names_what_it_has_read(shards):
     shards.run()
     shards.run()
-    [pack] = [path for path in next(shards.state.glob("*/packs")).iterdir() if not path.name.endswith(".copy")]
+    [pack] = [
+        path
+        for path in next(shards.state.glob("*/packs")).iterdir()
+        if not path.name.endswith(".copy")
+    ]
     records = [json.loads(line) for line in pack.read_text().splitlines() if line.startswith("{")]
     [open_] = [record for record in records if record["quarantined"]]
     status = (shards.source / "0.tar").stat()
@@ -168,11 +195,15 @@ def test_record_of_an_open_split_names_what_it_has_read(shards):
 def test_interleaved_parquet_that_was_cut_is_run_again_when_it_is_whole(tmp_path):
     shards = Shards(tmp_path)
     shards.write(0)
-    Pipeline(source=WebDatasetSource(shards.source), sink=ParquetSink(tmp_path / "made")).run(progress=False)
+    Pipeline(source=WebDatasetSource(shards.source), sink=ParquetSink(tmp_path / "made")).run(
+        progress=False
+    )
 
     def run():
         return Pipeline(
-            source=InterleavedParquetSource(tmp_path / "made"), sink=ParquetSink(shards.out), checkpoint=shards.state
+            source=InterleavedParquetSource(tmp_path / "made"),
+            sink=ParquetSink(shards.out),
+            checkpoint=shards.state,
         ).run(threads=1, progress=False)
 
     broken = min((tmp_path / "made").iterdir())

@@ -1,4 +1,7 @@
-"""Checkpoints that were renamed, copied, or whose input and output were: they go on, and never lead back to the original."""
+"""Checkpoints that were renamed, copied, or whose input and output were.
+
+They go on, and never lead back to the original.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,11 @@ def cache(tmp_path, monkeypatch):
 
 
 def content(directory: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.mark.parametrize("id_column", ["id", None])
@@ -138,7 +145,9 @@ def test_checkpoint_alone_may_be_renamed(tmp_path):
 
 @pytest.mark.parametrize("by_command", [True, False])
 @pytest.mark.parametrize("id_column", ["id", None])
-def test_input_and_output_that_were_moved_apart_are_found_after_relocate(tmp_path, by_command, id_column):
+def test_input_and_output_that_were_moved_apart_are_found_after_relocate(
+    tmp_path, by_command, id_column
+):
     job = Job(tmp_path / "old")
     expected = job.write_numbers()
     job.stop(3, id_column=id_column)
@@ -152,7 +161,9 @@ def test_input_and_output_that_were_moved_apart_are_found_after_relocate(tmp_pat
     with pytest.raises(CheckpointMismatchError, match="hint: .*shardmill checkpoint relocate"):
         moved.run(id_column=id_column)
     if by_command:
-        result = shardmill("checkpoint", "relocate", job.state, "--input", moved.source, "--output", moved.out)
+        result = shardmill(
+            "checkpoint", "relocate", job.state, "--input", moved.source, "--output", moved.out
+        )
         assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     else:
         Checkpoint(job.state).relocate(input=moved.source, output=moved.out)
@@ -164,7 +175,9 @@ def test_input_and_output_that_were_moved_apart_are_found_after_relocate(tmp_pat
     assert not job.out.exists()
 
 
-@pytest.mark.parametrize("names", [("in[1]", "moved"), ("in", "x?y"), ("a*b", "c[2]")], ids=" to ".join)
+@pytest.mark.parametrize(
+    "names", [("in[1]", "moved"), ("in", "x?y"), ("a*b", "c[2]")], ids=" to ".join
+)
 def test_moved_input_whose_name_looks_like_a_pattern_is_not_read_again(tmp_path, names):
     job = Job(tmp_path)
     job.source = tmp_path / names[0]

@@ -1,4 +1,7 @@
-"""Outputs and parts of a checkpoint that were lost: found, made again, or refused with the command that repairs them."""
+"""Outputs and parts of a checkpoint that were lost.
+
+They are found, made again, or refused with the command that repairs them.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,9 @@ def job(tmp_path):
     return stopped_twice(Job(tmp_path), ids_of, source=SOURCE)
 
 
-EXPECTED = Counter(id for number in (0, 1, 2, 3, 5, 7, 9, 11) for id in (f"{number}-a", f"{number}-b"))
+EXPECTED = Counter(
+    id for number in (0, 1, 2, 3, 5, 7, 9, 11) for id in (f"{number}-a", f"{number}-b")
+)
 
 
 def ids_of(number: int) -> list[str]:
@@ -47,7 +52,9 @@ def damage(path: Path, random_: random.Random) -> str:
         path.write_bytes(content[: random_.randrange(len(content))])
     else:
         at = random_.randrange(len(content))
-        path.write_bytes(content[:at] + bytes([content[at] ^ (1 << random_.randrange(8))]) + content[at + 1 :])
+        path.write_bytes(
+            content[:at] + bytes([content[at] ^ (1 << random_.randrange(8))]) + content[at + 1 :]
+        )
     return f"{kind} {path.name}"
 
 
@@ -73,7 +80,9 @@ def resume(job: Job, **options) -> bool:
 
 
 @pytest.mark.parametrize("id_column", ["id", None])
-def test_any_damage_to_a_checkpoint_ends_exact_or_is_repaired_by_the_command_of_its_hint(tmp_path, id_column):
+def test_any_damage_to_a_checkpoint_ends_exact_or_is_repaired_by_the_command_of_its_hint(
+    tmp_path, id_column
+):
     job = stopped_twice(Job(tmp_path), ids_of, source=SOURCE, id_column=id_column)
     for directory in (job.state, job.out):
         shutil.copytree(directory, tmp_path / "saved" / directory.name)
@@ -99,7 +108,11 @@ def test_lost_outputs_are_made_again_after_a_repair(job, kind):
             path.unlink()
         else:
             path.write_bytes(
-                {"longer": content + b"x", "changed": content[:50] + b"?" + content[51:], "empty": b""}[kind]
+                {
+                    "longer": content + b"x",
+                    "changed": content[:50] + b"?" + content[51:],
+                    "empty": b"",
+                }[kind]
             )
     result = shardmill("checkpoint", "repair", job.state, "--json")
     told = json.loads(result.stdout)
@@ -139,7 +152,10 @@ def test_rows_of_lost_files_come_from_an_input_that_was_laid_out_anew(job, what)
 
 
 def test_ids_that_overlap_are_not_done_twice_when_they_were_lost(tmp_path):
-    """Rows of a later file are known by ids that are gone: they wait until the split of those has run again."""
+    """Rows of a later file are known by ids that are gone.
+
+    They wait until the split of those has run again.
+    """
     job = Job(tmp_path)
     job.write("000", ["a", "b"])
     job.run()
@@ -164,6 +180,8 @@ def test_both_copies_of_a_plan_are_beyond_repair_and_the_message_says_so(job):
 
 def test_repair_refuses_a_job_that_runs(job):
     told = []
-    job.run(source=SOURCE, on_call=lambda: told.append(shardmill("checkpoint", "repair", job.state)))
+    job.run(
+        source=SOURCE, on_call=lambda: told.append(shardmill("checkpoint", "repair", job.state))
+    )
     assert {result.returncode for result in told} == {1}
     assert all("is held by process" in result.stderr for result in told)

@@ -19,7 +19,10 @@ from shard_files import png, source_sample, text_only_sample, write_tar, written
 @pytest.fixture
 def shards(tmp_path: Path) -> Path:
     for number in range(3):
-        members = [*source_sample(f"a{number}", words=number), *source_sample(f"b{number}", words=10, language="en")]
+        members = [
+            *source_sample(f"a{number}", words=number),
+            *source_sample(f"b{number}", words=10, language="en"),
+        ]
         write_tar(tmp_path / "in" / f"{number}.tar", members)
     return tmp_path / "in"
 
@@ -51,9 +54,18 @@ def test_verbose_version_tells_what_decodes_images() -> None:
 
 
 @pytest.mark.parametrize("to", ["parquet", "webdataset"])
-def test_curate_prints_its_report_and_verify_accepts_the_output(shards: Path, tmp_path: Path, to: str) -> None:
+def test_curate_prints_its_report_and_verify_accepts_the_output(
+    shards: Path, tmp_path: Path, to: str
+) -> None:
     out, metrics = tmp_path / "out", tmp_path / "metrics"
-    options = ["--to", to, "--aspect-ratio", "1.4:2", "--filter", "words > 0 and words != 2 or language = 'en'"]
+    options = [
+        "--to",
+        to,
+        "--aspect-ratio",
+        "1.4:2",
+        "--filter",
+        "words > 0 and words != 2 or language = 'en'",
+    ]
     result = shardmill("curate", shards, out, *options, "--report", metrics, "--mode", "error")
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.splitlines()[2].split() == ["samples", "6", "4"]
@@ -70,12 +82,25 @@ def test_curate_prints_its_report_and_verify_accepts_the_output(shards: Path, tm
 
 
 def test_curate_takes_every_option(shards: Path, tmp_path: Path) -> None:
-    options = "--to parquet --from webdataset --image-to-text-ratio :5 --on-materialize-error drop_row --mode overwrite"
-    options += " --materialize-on-read --materialize-on-write --fields words,url --per-image-field boxes"
-    options += " --per-text-field scores --sample-id-field id --partition-bytes 1MB --max-batch-bytes 64MiB"
-    options += " --compression snappy --executor local --threads 1 --max-errors 3 --fail-on-quarantine --no-progress"
+    options = (
+        "--to parquet --from webdataset --image-to-text-ratio :5 "
+        "--on-materialize-error drop_row --mode overwrite"
+    )
+    options += (
+        " --materialize-on-read --materialize-on-write --fields words,url --per-image-field boxes"
+    )
+    options += (
+        " --per-text-field scores --sample-id-field id"
+        " --partition-bytes 1MB --max-batch-bytes 64MiB"
+    )
+    options += (
+        " --compression snappy --executor local --threads 1"
+        " --max-errors 3 --fail-on-quarantine --no-progress"
+    )
     # Keys that no sample has are refused.
-    write_tar(shards / "z.tar", source_sample("z", words=3, url="u", boxes=[1, 2], scores=[1], id="z"))
+    write_tar(
+        shards / "z.tar", source_sample("z", words=3, url="u", boxes=[1, 2], scores=[1], id="z")
+    )
     result = shardmill("curate", *sorted(shards.iterdir()), tmp_path / "out", *options.split())
     assert result.returncode == 0, result.stderr
     (file,) = (tmp_path / "out").glob("*.parquet")
@@ -142,7 +167,15 @@ def test_quarantine_sets_the_exit_code_only_when_asked(shards: Path, tmp_path: P
         assert "x.json" in result.stderr
         assert json.loads((tmp_path / "m" / "quarantine.jsonl").read_text())["member"] == "x.json"
     stopped = shardmill(
-        "curate", shards, tmp_path / "o2", "--to", "parquet", "--max-errors", 0, "--report", tmp_path / "m2"
+        "curate",
+        shards,
+        tmp_path / "o2",
+        "--to",
+        "parquet",
+        "--max-errors",
+        0,
+        "--report",
+        tmp_path / "m2",
     )
     assert (stopped.returncode, stopped.stdout) == (1, "")
     assert json.loads((tmp_path / "m2" / "metrics.json").read_text())["is_success"] is False
@@ -161,7 +194,9 @@ def test_mixed_input_asks_which_format(shards: Path, tmp_path: Path) -> None:
     assert shardmill("curate", shards, tmp_path / "out", "--to", "parquet").returncode == 0
     result = shardmill("curate", shards, tmp_path / "out", tmp_path / "third", "--to", "parquet")
     assert (result.returncode, "--from" in result.stderr) == (2, True)
-    result = shardmill("curate", tmp_path / "out", tmp_path / "fourth", "--to", "parquet", "--per-image-field", "x")
+    result = shardmill(
+        "curate", tmp_path / "out", tmp_path / "fourth", "--to", "parquet", "--per-image-field", "x"
+    )
     assert (result.returncode, "--per-image-field" in result.stderr) == (2, True)
 
 
@@ -196,17 +231,23 @@ def test_inspect_prints_a_page_or_json(shards: Path) -> None:
 
 def test_reader_that_goes_away_is_no_traceback(shards: Path) -> None:
     command = f"'{sys.executable}' -m shardmill inspect '{shards}' --json | head -c 1"
-    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (result.stdout, result.stderr) == ("{", "")
 
 
 @pytest.mark.parametrize("redirected", [">&-", "2>&-", ">&- 2>&-"])
 def test_closed_stream_is_no_traceback(shards: Path, redirected: str) -> None:
     command = f"'{sys.executable}' -m shardmill verify '{shards}' {redirected}"
-    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
+    )
     is_stdout_closed = redirected.startswith(">")
     assert (result.returncode, result.stderr) == (1 if is_stdout_closed else 0, "")
-    assert result.stdout == ("" if is_stdout_closed else "3 files, 6 samples, 24 rows: no problems\n")
+    assert result.stdout == (
+        "" if is_stdout_closed else "3 files, 6 samples, 24 rows: no problems\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -219,7 +260,8 @@ def test_argument_that_is_not_utf_8_is_refused_with_its_position(arguments: list
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("heads", "head"), ("tokenise", "tokenize"), ("repair_index", "repair-index")]
+    ("typed", "meant"),
+    [("heads", "head"), ("tokenise", "tokenize"), ("repair_index", "repair-index")],
 )
 def test_misspelled_command_is_refused_with_the_similar_one(typed: str, meant: str) -> None:
     result = shardmill(typed)
@@ -238,7 +280,9 @@ def test_group_without_a_command_prints_its_help_once(group: list[str]) -> None:
     assert result.stderr == shardmill(*group, "--help").stdout
 
 
-def test_hint_for_an_existing_output_names_options_of_the_command(shards: Path, tmp_path: Path) -> None:
+def test_hint_for_an_existing_output_names_options_of_the_command(
+    shards: Path, tmp_path: Path
+) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "a").write_text("")
     result = shardmill("curate", shards, tmp_path / "out", "--to", "parquet")
@@ -258,11 +302,17 @@ def test_extension_of_documents_is_an_option_of_curate(tmp_path: Path) -> None:
     assert (refused.returncode, "json_extensions" in refused.stderr) == (1, True)
     options = ("--to", "parquet", "--mode", "overwrite", "--json-extension", ".meta")
     assert shardmill("curate", tmp_path / "a.tar", tmp_path / "out", *options).returncode == 0
-    assert sum(pq.read_metadata(file).num_rows for file in (tmp_path / "out").glob("*.parquet")) == 2
+    assert (
+        sum(pq.read_metadata(file).num_rows for file in (tmp_path / "out").glob("*.parquet")) == 2
+    )
 
 
-@pytest.mark.parametrize(("command", "told"), [("info", "0 objects, 0 bytes\n"), ("clear", "0 bytes removed\n")])
-def test_empty_directory_is_a_cache_without_objects(tmp_path: Path, command: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "told"), [("info", "0 objects, 0 bytes\n"), ("clear", "0 bytes removed\n")]
+)
+def test_empty_directory_is_a_cache_without_objects(
+    tmp_path: Path, command: str, told: str
+) -> None:
     result = shardmill("cache", command, "--dir", tmp_path)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", told)
     assert list(tmp_path.iterdir()) == []
@@ -294,7 +344,9 @@ def test_directory_that_is_not_a_cache_is_refused_and_kept(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("command", ["verify", "curate"])
 def test_interrupt_ends_within_half_a_second(tmp_path: Path, command: str) -> None:
-    shard = write_tar(tmp_path / "shard.tar", [m for n in range(2000) for m in text_only_sample(f"s{n}")])
+    shard = write_tar(
+        tmp_path / "shard.tar", [m for n in range(2000) for m in text_only_sample(f"s{n}")]
+    )
     (tmp_path / "in").mkdir()
     for number in range(4000):
         os.link(shard, tmp_path / "in" / f"{number}.tar")
@@ -309,11 +361,15 @@ def test_interrupt_ends_within_half_a_second(tmp_path: Path, command: str) -> No
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # A shell that starts the tests in the background makes them, and all that they start, deaf to Ctrl-C.
+            # A shell that starts the tests in the background makes them, and all that they start,
+            # deaf to Ctrl-C.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         # Native threads are at work.
-        while not any("shardmill" in task.read_text() for task in Path(f"/proc/{process.pid}/task").glob("*/comm")):
+        while not any(
+            "shardmill" in task.read_text()
+            for task in Path(f"/proc/{process.pid}/task").glob("*/comm")
+        ):
             assert process.poll() is None
             time.sleep(0.01)
         time.sleep(0.3)
@@ -335,10 +391,14 @@ def test_import_is_quick_and_pulls_in_nothing_heavy() -> None:
     heavy = ["pyarrow", "torch", "ray", "click", "numpy", "PIL", "cv2"]
     code = (
         # Of the processor: how long others keep it busy is not ours.
-        "import time; start = time.process_time(); import shardmill; print(time.process_time() - start);"
+        "import time; start = time.process_time(); "
+        "import shardmill; print(time.process_time() - start);"
         f"import sys; print([name for name in {heavy} if name in sys.modules])"
     )
-    runs = [subprocess.check_output([sys.executable, "-c", code], text=True).splitlines() for _ in range(5)]
+    runs = [
+        subprocess.check_output([sys.executable, "-c", code], text=True).splitlines()
+        for _ in range(5)
+    ]
     assert {loaded for _, loaded in runs} == {"[]"}
     assert min(float(seconds) for seconds, _ in runs) < 0.1
 
@@ -351,5 +411,8 @@ def test_import_is_quick_and_pulls_in_nothing_heavy() -> None:
     ],
 )
 def test_writer_and_loader_import_only_what_they_need(name: str, unneeded: list[str]) -> None:
-    code = f"import sys, shardmill; shardmill.{name}; print([name for name in {unneeded} if name in sys.modules])"
+    code = (
+        f"import sys, shardmill; shardmill.{name}; "
+        f"print([name for name in {unneeded} if name in sys.modules])"
+    )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"

@@ -41,7 +41,12 @@ def test_inspect_as_json_is_one_object(job):
     told = json.loads(result.stdout)
 
     assert (result.returncode, result.stderr) == (0, "")
-    assert (told["splits"], told["committed_splits"], told["ids"], told["holder"]) == (5, 2, 20, None)
+    assert (told["splits"], told["committed_splits"], told["ids"], told["holder"]) == (
+        5,
+        2,
+        20,
+        None,
+    )
     assert told["fingerprint"]["input"] == [str(job.source)]
 
 
@@ -49,7 +54,9 @@ def test_inspect_names_who_is_at_work(job):
     told = []
 
     def look():
-        told.append(json.loads(shardmill("checkpoint", "inspect", job.state, "--json").stdout)["holder"])
+        told.append(
+            json.loads(shardmill("checkpoint", "inspect", job.state, "--json").stdout)["holder"]
+        )
 
     job.run(version="7", on_call=look)
     assert {text.split(" on ")[0] for text in told} == {f"process {os.getpid()}"}
@@ -87,7 +94,9 @@ def test_name_with_control_characters_is_shown_escaped(tmp_path, command):
 
 @pytest.mark.parametrize("command", ["inspect", "verify", "compact", "repair"])
 @pytest.mark.parametrize("place", ["nowhere", "in"])
-def test_directory_without_a_checkpoint_is_an_error_that_makes_nothing(job, tmp_path, command, place):
+def test_directory_without_a_checkpoint_is_an_error_that_makes_nothing(
+    job, tmp_path, command, place
+):
     result = shardmill("checkpoint", command, tmp_path / place)
 
     assert (result.returncode, result.stdout) == (1, "")
@@ -122,7 +131,8 @@ def test_verify_names_outputs_that_are_not_as_they_were(job, damage, is_packed):
     assert result.returncode == 1
     [problem] = json.loads(result.stdout)
     assert problem["path"] == str(first)
-    assert {"missing": "missing", "longer": "bytes", "changed": "content"}[damage] in problem["problem"]
+    word = {"missing": "missing", "longer": "bytes", "changed": "content"}[damage]
+    assert word in problem["problem"]
     assert result.stderr.endswith(": 1 problem\n")
     told = shardmill("checkpoint", "verify", job.state)
     assert told.returncode == 1
@@ -132,7 +142,9 @@ def test_verify_names_outputs_that_are_not_as_they_were(job, damage, is_packed):
 @pytest.mark.parametrize("name", ["checkpoint.json", "plan/000000"])
 def test_damaged_checkpoint_is_told_by_each_command(job, name):
     path = job.state / name if name == "checkpoint.json" else job.directory() / name
-    copy = job.directory() / name if name == "checkpoint.json" else path.with_name(f"{path.name}.copy")
+    copy = (
+        job.directory() / name if name == "checkpoint.json" else path.with_name(f"{path.name}.copy")
+    )
     for file in (path, copy):
         file.write_bytes(file.read_bytes()[:-2])
     for command in ("inspect", "verify", "compact"):

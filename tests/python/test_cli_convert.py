@@ -1,4 +1,4 @@
-"""`shardmill convert` as a user runs it: rows arrive, are compared, and nothing is left on failure."""
+"""`shardmill convert` as a user runs it: rows arrive and are compared; a failure leaves nothing."""
 
 import csv
 import io
@@ -57,7 +57,12 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_decimals_with_zeros_and_tiny_values_go_to_mds_and_are_compared(tmp_path: Path) -> None:
-    types = [pa.decimal128(18, 8), pa.decimal128(38, 38), pa.decimal256(76, 30), pa.decimal128(9, 0)]
+    types = [
+        pa.decimal128(18, 8),
+        pa.decimal128(38, 38),
+        pa.decimal256(76, 30),
+        pa.decimal128(9, 0),
+    ]
     for data_type in types:
         tiny = Decimal(1).scaleb(-data_type.scale)
         values = [Decimal(0), tiny, -tiny]
@@ -75,7 +80,9 @@ def test_help_shows_an_example() -> None:
 
 @pytest.mark.parametrize("column", ["text", "raw"])
 @pytest.mark.parametrize("options", [[], ["--compression", "brotli:3", "--group-size", 100]])
-def test_column_goes_to_arrayrecord_and_back(source: Path, tmp_path: Path, column: str, options: list) -> None:
+def test_column_goes_to_arrayrecord_and_back(
+    source: Path, tmp_path: Path, column: str, options: list
+) -> None:
     there, back = tmp_path / "there.array_record", tmp_path / "back.parquet"
     told = converted(source, there, "--column", column, *options)
     assert told.startswith("3,000 rows of 2 parquet files")
@@ -84,14 +91,27 @@ def test_column_goes_to_arrayrecord_and_back(source: Path, tmp_path: Path, colum
     expected = [row[column] for row in sm.Dataset(source, columns=[column])]
     expected = [text.encode() if isinstance(text, str) else text for text in expected]
     assert [row["record"] for row in sm.Dataset(there)] == expected
-    assert pq.read_table(back).schema == pa.schema([pa.field("record", pa.binary(), nullable=False)])
+    assert pq.read_table(back).schema == pa.schema(
+        [pa.field("record", pa.binary(), nullable=False)]
+    )
     assert pq.read_table(back).column("record").to_pylist() == expected
-    assert told.rsplit("hash ")[1] == told_back.rsplit("hash ")[1], "the rows are the same, so is their hash"
+    assert told.rsplit("hash ")[1] == told_back.rsplit("hash ")[1], (
+        "the rows are the same, so is their hash"
+    )
 
 
 def test_array_record_reads_the_output(source: Path, tmp_path: Path) -> None:
     original = pytest.importorskip("array_record.python.array_record_module")
-    converted(source, tmp_path / "a.array_record", "--column", "text", "--group-size", 7, "--compression", "snappy")
+    converted(
+        source,
+        tmp_path / "a.array_record",
+        "--column",
+        "text",
+        "--group-size",
+        7,
+        "--compression",
+        "snappy",
+    )
     reader = original.ArrayRecordReader(str(tmp_path / "a.array_record"))
     assert reader.read_all() == [text.encode() for text in TEXTS]
     assert "group_size:7," in reader.writer_options_string()
@@ -100,7 +120,9 @@ def test_array_record_reads_the_output(source: Path, tmp_path: Path) -> None:
 
 def test_output_of_array_record_is_converted(tmp_path: Path) -> None:
     original = pytest.importorskip("array_record.python.array_record_module")
-    writer = original.ArrayRecordWriter(str(tmp_path / "a.array_record-00000-of-00001"), "group_size:16")
+    writer = original.ArrayRecordWriter(
+        str(tmp_path / "a.array_record-00000-of-00001"), "group_size:16"
+    )
     records = [b"", b"\x00" * 300, *(text.encode() for text in TEXTS)]
     for record in records:
         writer.write(record)
@@ -168,7 +190,8 @@ def test_search_for_nulls_keeps_the_options_of_the_store(tmp_path: Path) -> None
 
     pq.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "a.parquet")
     dataset = sm.Dataset(tmp_path / "a.parquet")
-    # As of the Hub, whose commit is pinned. Configured again, they would replace those of this process, and its token with them.
+    # As of the Hub, whose commit is pinned. Configured again, they would replace those of this
+    # process, and its token with them.
     dataset._arguments["storage_options"] = {"revisions": "hf://datasets/o/n=a"}
     assert Conversion(dataset, "mds")._encodings == {"text": "str"}
 
@@ -182,7 +205,9 @@ def test_search_for_nulls_keeps_the_options_of_the_store(tmp_path: Path) -> None
         (["--column", ""], "--column and --columns take names of columns"),
     ],
 )
-def test_conversion_of_no_columns_is_refused(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_conversion_of_no_columns_is_refused(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
     (tmp_path / "empty.jsonl").write_text("")
     result = shardmill("convert", tmp_path / "empty.jsonl", tmp_path / "out", *arguments)
     assert result.returncode == 2
@@ -191,19 +216,28 @@ def test_conversion_of_no_columns_is_refused(tmp_path: Path, arguments: list[str
 
 
 def test_directory_gets_shards(source: Path, tmp_path: Path) -> None:
-    told = converted(source, tmp_path / "out", "--to", "arrayrecord", "--column", "text", "--shard-bytes", "50kB")
+    told = converted(
+        source, tmp_path / "out", "--to", "arrayrecord", "--column", "text", "--shard-bytes", "50kB"
+    )
     assert len(names(tmp_path / "out")) > 3
     assert f"written to {len(names(tmp_path / 'out'))} arrayrecord files" in told
     assert [row["record"].decode() for row in sm.Dataset(tmp_path / "out")] == TEXTS
 
 
-def test_rows_without_values_are_refused_until_a_filter_leaves_them_out(source: Path, tmp_path: Path) -> None:
+def test_rows_without_values_are_refused_until_a_filter_leaves_them_out(
+    source: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "a.array_record"
     refused = shardmill("convert", source, out, "--column", "holes")
     assert refused.returncode == 1
-    assert "error: Row 3 has a null in column `holes`, and ArrayRecord has no nulls\nhint: " in refused.stderr
+    assert (
+        "error: Row 3 has a null in column `holes`, and ArrayRecord has no nulls\nhint: "
+        in refused.stderr
+    )
     assert names(tmp_path) == []
-    assert converted(source, out, "--column", "holes", "--filter", "holes is not null").startswith("2,700 rows")
+    assert converted(source, out, "--column", "holes", "--filter", "holes is not null").startswith(
+        "2,700 rows"
+    )
     assert len(sm.Dataset(out)) == 2_700
 
 
@@ -227,7 +261,9 @@ def test_existing_output_is_kept_until_it_may_be_replaced(source: Path, tmp_path
     converted(out, out, "--mode", "overwrite", "--compression", "none")
     assert len(sm.Dataset(out)) == 3_000
     # But not of a part of its rows.
-    refused = shardmill("convert", out, out, "--mode", "overwrite", "--filter", "record is not null")
+    refused = shardmill(
+        "convert", out, out, "--mode", "overwrite", "--filter", "record is not null"
+    )
     assert (refused.returncode, len(sm.Dataset(out))) == (2, 3_000)
     assert names(tmp_path) == ["a.array_record"]
 
@@ -237,7 +273,11 @@ def test_existing_output_is_kept_until_it_may_be_replaced(source: Path, tmp_path
     [
         (["SRC", "a.array_record"], 2, "select one of id, text, raw, holes with --column"),
         (["SRC", "a.array_record", "--column", "nome"], 1, "No column `nome`"),
-        (["SRC", "a.array_record", "--column", "id"], 1, "Column `id` is int64, and records of ArrayRecord are bytes"),
+        (
+            ["SRC", "a.array_record", "--column", "id"],
+            1,
+            "Column `id` is int64, and records of ArrayRecord are bytes",
+        ),
         (["SRC", "out.txt"], 2, "does not match a format; pass --to, one of"),
         (["SRC", "out.csv"], 2, "an extension that can be read, but not written"),
         (
@@ -256,10 +296,14 @@ def test_existing_output_is_kept_until_it_may_be_replaced(source: Path, tmp_path
         ([], 2, "Missing argument 'SRC... DST'"),
     ],
 )
-def test_bad_usage_is_told(source: Path, tmp_path: Path, monkeypatch, arguments, code: int, message: str) -> None:
+def test_bad_usage_is_told(
+    source: Path, tmp_path: Path, monkeypatch, arguments, code: int, message: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
-    result = shardmill("convert", *[str(source) if argument == "SRC" else argument for argument in arguments])
+    result = shardmill(
+        "convert", *[str(source) if argument == "SRC" else argument for argument in arguments]
+    )
     assert result.returncode == code
     assert message in " ".join(result.stderr.split())
     assert "Traceback" not in result.stderr
@@ -283,7 +327,14 @@ def test_interrupted_conversion_leaves_no_final_name(tmp_path: Path, kill: signa
     with sm.Writer(tmp_path / "in.array_record", compression="none") as writer:
         writer.write_rows(bytes([number % 256]) * 1_000 for number in range(100_000))
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "shardmill", "convert", str(tmp_path / "in.array_record"), str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "shardmill",
+        "convert",
+        str(tmp_path / "in.array_record"),
+        str(out),
+    ]
     command += ["--to", "arrayrecord", "--compression", "brotli:9", "--shard-bytes", "1MB"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
     deadline = time.monotonic() + 120
@@ -323,7 +374,9 @@ def test_file_that_replaced_its_source_is_kept_if_the_comparison_is_interrupted(
     converted(source, out, "--column", "text")
     monkeypatch.setattr(conversion.Conversion, "written", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        commands.run(["convert", str(out), str(out), "--mode", "overwrite", "--compression", "none"])
+        commands.run(
+            ["convert", str(out), str(out), "--mode", "overwrite", "--compression", "none"]
+        )
     assert "replaced its source and is kept" in capsys.readouterr().err
     assert [row["record"].decode() for row in sm.Dataset(out)] == TEXTS
 
@@ -331,9 +384,13 @@ def test_file_that_replaced_its_source_is_kept_if_the_comparison_is_interrupted(
 def test_missing_pyarrow_is_told(source: Path, tmp_path: Path) -> None:
     code = "import sys; sys.modules['pyarrow'] = None; from shardmill.cli import main; main()"
     command = [sys.executable, "-c", code, "convert", str(source), str(tmp_path / "a.parquet")]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=ENVIRONMENT, check=False)
+    result = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env=ENVIRONMENT, check=False
+    )
     assert (result.returncode, names(tmp_path)) == (1, [])
-    assert result.stderr == "error: convert requires pyarrow\nhint: pip install 'shardmill[arrow]'\n"
+    assert (
+        result.stderr == "error: convert requires pyarrow\nhint: pip install 'shardmill[arrow]'\n"
+    )
 
 
 @pytest.mark.parametrize("target", ["jsonl", "tar"])
@@ -352,7 +409,10 @@ def test_rows_go_to_text_and_archives_and_back(source: Path, tmp_path: Path, tar
     ("arguments", "message"),
     [
         (["out.jsonl"], "column 'raw' is binary, and JSON has no such values"),
-        (["out", "--to", "mds", "--columns", "text,holes"], "column 'holes' has 300 nulls, and MDS has none"),
+        (
+            ["out", "--to", "mds", "--columns", "text,holes"],
+            "column 'holes' has 300 nulls, and MDS has none",
+        ),
     ],
 )
 def test_what_a_format_cannot_hold_is_refused_before_anything_is_written(
@@ -367,7 +427,14 @@ def test_what_a_format_cannot_hold_is_refused_before_anything_is_written(
 
 def test_encodings_of_mds_are_named_with_the_columns(tmp_path: Path) -> None:
     boxes = [[1.5, 2.0], [], [0.25]] * 5
-    table = pa.table({"boxes": boxes, "grid": [[[1, 2, 3], [4, 5, 6]]] * 15, "text": ["a"] * 15, "day": range(15)})
+    table = pa.table(
+        {
+            "boxes": boxes,
+            "grid": [[[1, 2, 3], [4, 5, 6]]] * 15,
+            "text": ["a"] * 15,
+            "day": range(15),
+        }
+    )
     pq.write_table(table, tmp_path / "a.parquet")
     refused = shardmill("convert", tmp_path / "a.parquet", tmp_path / "out", "--to", "mds")
     assert refused.returncode != 0 and "json for lists that may be empty" in refused.stderr
@@ -377,9 +444,16 @@ def test_encodings_of_mds_are_named_with_the_columns(tmp_path: Path) -> None:
     assert "column 'boxes' is written as JSON, and only the number of rows is compared" in told
     (shard,) = json.loads((tmp_path / "out" / "index.json").read_text())["shards"]
     encodings = dict(zip(shard["column_names"], shard["column_encodings"], strict=True))
-    assert encodings == {"boxes": "json", "day": "int16", "grid": "ndarray:int32:2,3", "text": "str"}
+    assert encodings == {
+        "boxes": "json",
+        "day": "int16",
+        "grid": "ndarray:int32:2,3",
+        "text": "str",
+    }
     rows = list(sm.Dataset(tmp_path / "out"))
-    assert [row["boxes"] for row in rows] == boxes and [row["day"] for row in rows] == list(range(15))
+    assert [row["boxes"] for row in rows] == boxes and [row["day"] for row in rows] == list(
+        range(15)
+    )
 
 
 @pytest.mark.parametrize(
@@ -390,9 +464,13 @@ def test_encodings_of_mds_are_named_with_the_columns(tmp_path: Path) -> None:
         ("text=str", "parquet", "are for --to mds"),
     ],
 )
-def test_encodings_that_mean_nothing_are_refused(tmp_path: Path, columns: str, to: str, message: str) -> None:
+def test_encodings_that_mean_nothing_are_refused(
+    tmp_path: Path, columns: str, to: str, message: str
+) -> None:
     pq.write_table(pa.table({"text": ["a"]}), tmp_path / "a.parquet")
-    result = shardmill("convert", tmp_path / "a.parquet", tmp_path / "out", "--to", to, "--columns", columns)
+    result = shardmill(
+        "convert", tmp_path / "a.parquet", tmp_path / "out", "--to", to, "--columns", columns
+    )
     assert result.returncode != 0 and message in result.stderr
     assert not (tmp_path / "out").exists()
 
@@ -412,7 +490,8 @@ def test_types_that_samples_lose_are_told(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "a.parquet")
     told = converted(tmp_path / "a.parquet", tmp_path / "out.tar")
     assert (
-        "note: 'caption' (string), 'label' (int64) will be read as bytes: the name of a column is the extension" in told
+        "note: 'caption' (string), 'label' (int64) will be read as bytes: "
+        "the name of a column is the extension" in told
     )
     assert "note: 'id' (string) will be read as integers: " in told
     assert "'txt'" not in told and "'cls'" not in told and "'jpg'" not in told
@@ -421,12 +500,22 @@ def test_types_that_samples_lose_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dst", ["in", "."])
-def test_output_that_contains_the_input_is_refused_and_the_input_stays(tmp_path: Path, dst: str) -> None:
+def test_output_that_contains_the_input_is_refused_and_the_input_stays(
+    tmp_path: Path, dst: str
+) -> None:
     with sm.Writer(tmp_path / "in" / "a.parquet") as writer:
         writer.write_rows([{"x": number} for number in range(10)])
     before = (tmp_path / "in" / "a.parquet").read_bytes()
     refused = shardmill(
-        "convert", tmp_path / "in", tmp_path / dst, "--to", "parquet", "--mode", "overwrite", "--columns", "x"
+        "convert",
+        tmp_path / "in",
+        tmp_path / dst,
+        "--to",
+        "parquet",
+        "--mode",
+        "overwrite",
+        "--columns",
+        "x",
     )
     assert refused.returncode == 2 and "contains the input" in refused.stderr
     assert (tmp_path / "in" / "a.parquet").read_bytes() == before
@@ -434,7 +523,9 @@ def test_output_that_contains_the_input_is_refused_and_the_input_stays(tmp_path:
 
 @pytest.mark.parametrize("encoding", ["bytes", "uint8"])
 @pytest.mark.parametrize("column", ["number", "day", "list", "flag", "text"])
-def test_encoding_that_does_not_fit_is_refused_by_column_and_type(tmp_path: Path, column: str, encoding: str) -> None:
+def test_encoding_that_does_not_fit_is_refused_by_column_and_type(
+    tmp_path: Path, column: str, encoding: str
+) -> None:
     day = pa.array([18_262], pa.date32())
     table = pa.table({"number": [0.5], "day": day, "list": [[0.5]], "flag": [True], "text": ["a"]})
     pq.write_table(table, tmp_path / "a.parquet")
@@ -469,9 +560,14 @@ def test_output_that_the_next_run_would_read_is_refused(
     for name in ("a", "b"):
         (tmp_path / "in" / f"{name}.jsonl").write_text('{"x": 1}\n')
     result = shardmill("convert", *sources, dst)
-    assert (result.returncode, Path(dst).exists()) == ((2, False) if is_refused else (0, True)), result.stderr
+    assert (result.returncode, Path(dst).exists()) == ((2, False) if is_refused else (0, True)), (
+        result.stderr
+    )
     if is_refused:
-        assert "is inside the input" in result.stderr and "hint: use a separate directory" in result.stderr
+        assert (
+            "is inside the input" in result.stderr
+            and "hint: use a separate directory" in result.stderr
+        )
         assert names(tmp_path / "in") == ["a.jsonl", "b.jsonl"]
 
 
@@ -492,7 +588,9 @@ def test_directory_of_one_file_is_replaced_by_it(tmp_path: Path) -> None:
     assert list(sm.Dataset(tmp_path / "in")) == [{"x": 1}]
 
 
-def test_bar_counts_a_row_once_although_it_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bar_counts_a_row_once_although_it_is_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -502,7 +600,9 @@ def test_bar_counts_a_row_once_although_it_is_read_back(tmp_path: Path, monkeypa
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setattr("shardmill._progress._PATIENCE_S", 0.0)
     assert run(["convert", str(tmp_path / "a.parquet"), str(tmp_path / "b.jsonl")]) == 0
-    bars = [line for line in terminal.getvalue().replace("\r", "\n").splitlines() if "batches" in line]
+    bars = [
+        line for line in terminal.getvalue().replace("\r", "\n").splitlines() if "batches" in line
+    ]
     assert "3/6 batches  3,000 rows" in bars[2]
     assert "6/6 batches  3,000 rows" in bars[-1]
 
@@ -510,11 +610,27 @@ def test_bar_counts_a_row_once_although_it_is_read_back(tmp_path: Path, monkeypa
 @pytest.mark.parametrize("out", ["out.parquet", "out.jsonl", "out.tar", "mds/"])
 def test_renamed_columns_are_written_and_compared(tmp_path: Path, out: str) -> None:
     rows = pa.table({"a=b": ["x", "y"], "n": [1, 2], "txt": ["p", "q"]})
-    pq.write_table(rows.cast(pa.schema([field.with_nullable(False) for field in rows.schema])), tmp_path / "in.parquet")
+    pq.write_table(
+        rows.cast(pa.schema([field.with_nullable(False) for field in rows.schema])),
+        tmp_path / "in.parquet",
+    )
     # All at once: "txt" is the old name of one column and the new name of another.
     renames = [part for name in ("a=b=txt", "n=cls", "txt=text") for part in ("--rename", name)]
     to = ["--to", "mds"] if out == "mds/" else []
-    assert run(["convert", str(tmp_path / "in.parquet"), str(tmp_path / out), "--filter", "n > 1", *to, *renames]) == 0
+    assert (
+        run(
+            [
+                "convert",
+                str(tmp_path / "in.parquet"),
+                str(tmp_path / out),
+                "--filter",
+                "n > 1",
+                *to,
+                *renames,
+            ]
+        )
+        == 0
+    )
     (row,) = sm.Dataset(str(tmp_path / out))
     assert {"txt": "y", "cls": 2}.items() <= row.items()
     assert row["text"] in ("q", b"q")
@@ -524,14 +640,20 @@ def test_mds_encodings_follow_a_renamed_column(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": pa.array([300], pa.int64())}), tmp_path / "in.parquet")
     options = ["--to", "mds", "--columns", "n=int32", "--rename", "n=label"]
     pq.write_table(
-        pq.read_table(tmp_path / "in.parquet").cast(pa.schema([("n", pa.int64(), False)])), tmp_path / "in.parquet"
+        pq.read_table(tmp_path / "in.parquet").cast(pa.schema([("n", pa.int64(), False)])),
+        tmp_path / "in.parquet",
     )
     assert run(["convert", str(tmp_path / "in.parquet"), str(tmp_path / "out"), *options]) == 0
     index = json.loads((tmp_path / "out" / "index.json").read_text())
-    assert (index["shards"][0]["column_names"], index["shards"][0]["column_encodings"]) == (["label"], ["int32"])
+    assert (index["shards"][0]["column_names"], index["shards"][0]["column_encodings"]) == (
+        ["label"],
+        ["int32"],
+    )
 
 
-def test_renames_that_cannot_be_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_renames_that_cannot_be_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pq.write_table(pa.table({"a": [1], "b": [2]}), tmp_path / "in.parquet")
     cases = {
         ("a",): "'a' is not OLD=NEW",

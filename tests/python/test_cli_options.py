@@ -1,4 +1,7 @@
-"""Messages for Python become messages for the command line: parameters are named as options, where the command has them."""
+"""Messages for Python become messages for the command line.
+
+Parameters are named as options, where the command has them.
+"""
 
 import click
 import pytest
@@ -29,7 +32,10 @@ def command() -> None:
         ),
         ("set mode= to another word", "set --mode to another word"),
         ("text_columns=… or column=…", "--column … or --column …"),
-        ('columns=["a", "b"] selects two, columns=[…] some', "--columns a,b selects two, --columns … some"),
+        (
+            'columns=["a", "b"] selects two, columns=[…] some',
+            "--columns a,b selects two, --columns … some",
+        ),
         ("ignore_zeros=True of sm.Dataset (--ignore-zeros) reads on", "--ignore-zeros reads on"),
         ('special_tokens={"<end>": 1} has one', "--special-tokens '{\"<end>\": 1}' has one"),
         ("per_image_fields=… names lists", "--per-image-field … names lists"),
@@ -50,7 +56,9 @@ def test_parameter_is_named_as_the_option_of_the_command(message: str, shown: st
     assert with_options(message, command) == shown
 
 
-def test_hint_is_for_the_command_line_in_a_command_and_for_python_in_python(tmp_path, capsys) -> None:
+def test_hint_is_for_the_command_line_in_a_command_and_for_python_in_python(
+    tmp_path, capsys
+) -> None:
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_text("x\n1\n")
     (tmp_path / "c.jsonl").write_text('{"x": 1}\n')

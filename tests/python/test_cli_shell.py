@@ -17,7 +17,9 @@ from shardmill.cli._commands import run, shardmill
 SHELLS = ("bash", "zsh", "fish")
 
 
-def completions(words: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def completions(
+    words: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
     """The answer to a shell for a line whose last word is to be completed."""
     given = words.split(" ")
     monkeypatch.setenv("_SHARDMILL_COMPLETE", "bash_complete")
@@ -71,10 +73,15 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
     command = tmp_path / "shardmill"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m shardmill "$@"\n')
     command.chmod(0o755)
-    code = 'eval "$(_SHARDMILL_COMPLETE=bash_source shardmill)"; COMP_WORDS=(shardmill con); COMP_CWORD=1; '
+    code = (
+        'eval "$(_SHARDMILL_COMPLETE=bash_source shardmill)"; '
+        "COMP_WORDS=(shardmill con); COMP_CWORD=1; "
+    )
     code += '_shardmill_completion shardmill; echo "${COMPREPLY[@]}"'
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    shown = subprocess.run([bash, "-c", code], capture_output=True, text=True, env=environment, check=False, timeout=60)
+    shown = subprocess.run(
+        [bash, "-c", code], capture_output=True, text=True, env=environment, check=False, timeout=60
+    )
     # Outside of a completion, bash reports that there is no option to change.
     assert shown.stdout == "convert\n", shown.stderr
 
@@ -85,12 +92,17 @@ def test_help_shows_what_the_option_shows(capsys: pytest.CaptureFixture[str]) ->
         helped = capsys.readouterr().out
         assert run([*names, "--help"]) == 0
         assert helped == capsys.readouterr().out
-    for names, told in ((["cuarte"], "did you mean `curate`?"), (["curate", "x"], "has no command 'x'")):
+    for names, told in (
+        (["cuarte"], "did you mean `curate`?"),
+        (["curate", "x"], "has no command 'x'"),
+    ):
         assert run(["help", *names]) == 2
         assert told in capsys.readouterr().err
 
 
-def commands(command: click.Command = shardmill, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], click.Command]:
+def commands(
+    command: click.Command = shardmill, path: tuple[str, ...] = ()
+) -> dict[tuple[str, ...], click.Command]:
     """All commands by their names, groups excluded."""
     if not isinstance(command, click.Group):
         return {path: command}
@@ -114,7 +126,9 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "a.parquet"
 
 
-def test_quiet_keeps_results_and_errors_only(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_keeps_results_and_errors_only(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_tar(tmp_path / "in.tar", source_sample("a", words=3))
     (tmp_path / "cache").mkdir()
     calls = {
@@ -122,7 +136,15 @@ def test_quiet_keeps_results_and_errors_only(table: Path, tmp_path: Path, capsys
         ("inspect", table): True,
         ("verify", table): False,
         ("convert", table, tmp_path / "out.jsonl"): False,
-        ("curate", tmp_path / "in.tar", tmp_path / "out", "--to", "parquet", "--mode", "resume"): False,
+        (
+            "curate",
+            tmp_path / "in.tar",
+            tmp_path / "out",
+            "--to",
+            "parquet",
+            "--mode",
+            "resume",
+        ): False,
         ("cache", "info", "--dir", tmp_path / "cache"): False,
     }
     for call, has_result in calls.items():
@@ -137,7 +159,9 @@ def test_quiet_keeps_results_and_errors_only(table: Path, tmp_path: Path, capsys
     assert capsys.readouterr().err.startswith("error: ")
 
 
-def test_every_printed_table_is_also_json(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_printed_table_is_also_json(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_tar(tmp_path / "in.tar", source_sample("a", words=3))
     (tmp_path / "cache").mkdir()
     found = {}
@@ -151,7 +175,11 @@ def test_every_printed_table_is_also_json(table: Path, tmp_path: Path, capsys: p
     }.items():
         assert run([*map(str, call), "--json"]) == 0
         lines = capsys.readouterr().out
-        found[name] = [json.loads(line) for line in lines.splitlines()] if name == "head" else json.loads(lines)
+        found[name] = (
+            [json.loads(line) for line in lines.splitlines()]
+            if name == "head"
+            else json.loads(lines)
+        )
     assert found["cache"] == []
     assert found["curate"]["output_num_samples"] == 1
     assert found["explain"]["rows_of_epoch"] == 2

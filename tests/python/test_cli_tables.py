@@ -65,7 +65,15 @@ def test_head_wraps_a_table_that_is_wider_than_the_terminal(data: Path) -> None:
 
 
 def test_head_takes_columns_filter_and_format(data: Path, tmp_path: Path) -> None:
-    options = ["--columns", "text,row_id", "--filter", "label = 3 and text is not null", "--rows", 2, "--json"]
+    options = [
+        "--columns",
+        "text,row_id",
+        "--filter",
+        "label = 3 and text is not null",
+        "--rows",
+        2,
+        "--json",
+    ]
     result = shardmill("head", data, *options)
     assert [json.loads(line)["row_id"] for line in result.stdout.splitlines()] == [13, 23]
     assert list(json.loads(result.stdout.splitlines()[0])) == ["text", "row_id"]
@@ -107,7 +115,9 @@ def test_head_shows_nanoseconds_with_nine_digits(tmp_path: Path) -> None:
         "list": pa.array([[{"at": 1}], [], None], pa.list_(pa.struct({"at": pa.timestamp("ns")}))),
     }
     pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
-    first, second, third = (json.loads(line) for line in shardmill("head", tmp_path, "--json").stdout.splitlines())
+    first, second, third = (
+        json.loads(line) for line in shardmill("head", tmp_path, "--json").stdout.splitlines()
+    )
     assert first == {
         "row": 0,
         "moment": "1970-01-01T00:00:01.000000001",
@@ -116,10 +126,16 @@ def test_head_shows_nanoseconds_with_nine_digits(tmp_path: Path) -> None:
         "length": "0:00:01.000000001",
         "list": [{"at": "1970-01-01T00:00:00.000000001"}],
     }
-    whole = {"moment": "1970-01-01T00:00:01", "zoned": "1970-01-01T09:00:01+09:00", "time": "00:00:01"}
+    whole = {
+        "moment": "1970-01-01T00:00:01",
+        "zoned": "1970-01-01T09:00:01+09:00",
+        "time": "00:00:01",
+    }
     assert second == {"row": 1, **whole, "length": "0:00:01", "list": []}
     assert third == {"row": 2} | dict.fromkeys(("moment", "zoned", "time", "length", "list"))
-    assert "1970-01-01 00:00:01.000000001" in shardmill("head", tmp_path, "--columns", "moment").stdout
+    assert (
+        "1970-01-01 00:00:01.000000001" in shardmill("head", tmp_path, "--columns", "moment").stdout
+    )
     nothing = shardmill("head", tmp_path, "--rows", 0, "--columns", "moment")
     assert nothing.stdout.split() == ["moment", "timestamp[ns]"]
 
@@ -127,9 +143,18 @@ def test_head_shows_nanoseconds_with_nine_digits(tmp_path: Path) -> None:
 def test_head_shows_years_that_the_datetime_of_python_lacks(tmp_path: Path) -> None:
     path = tmp_path / "years.parquet"
     moments = pa.array([568_990_000_000_000_001, None], pa.timestamp("us"))
-    pq.write_table(pa.table({"moment": moments, "day": pa.array([6_600_000, 0], pa.date32()), "id": [1, 2]}), path)
+    pq.write_table(
+        pa.table({"moment": moments, "day": pa.array([6_600_000, 0], pa.date32()), "id": [1, 2]}),
+        path,
+    )
     table = shardmill("head", path)
-    assert table.stdout.splitlines()[2].split() == ["0", "20000-07-29", "09:46:40.000001", "20040-03-09", "1"]
+    assert table.stdout.splitlines()[2].split() == [
+        "0",
+        "20000-07-29",
+        "09:46:40.000001",
+        "20040-03-09",
+        "1",
+    ]
     rows = [json.loads(line) for line in shardmill("head", path, "--json").stdout.splitlines()]
     assert rows == [
         {"moment": "20000-07-29T09:46:40.000001", "day": "20040-03-09", "id": 1},
@@ -157,7 +182,9 @@ def test_head_of_an_empty_file_prints_nothing_on_stdout(tmp_path: Path, name: st
 def test_one_row_and_one_file_are_singular(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"x": 1}\n')
     assert shardmill("head", tmp_path).stderr == "1 of 1 row in 1 jsonl file\n"
-    assert shardmill("explain", tmp_path).stdout.startswith("Epoch 0, step 0 of 1, rank 0 of 1: 1 row\n")
+    assert shardmill("explain", tmp_path).stdout.startswith(
+        "Epoch 0, step 0 of 1, rank 0 of 1: 1 row\n"
+    )
 
 
 def test_character_that_the_encoding_lacks_is_escaped(tmp_path: Path) -> None:
@@ -166,7 +193,9 @@ def test_character_that_the_encoding_lacks_is_escaped(tmp_path: Path) -> None:
     def head(encoding: str) -> str:
         command = [sys.executable, "-m", "shardmill", "head", str(tmp_path), "--json"]
         environment = os.environ | {"PYTHONIOENCODING": encoding}
-        return subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
+        return subprocess.run(
+            command, capture_output=True, text=True, env=environment, check=True
+        ).stdout
 
     assert head("ascii") == '{"x": "\\u00e9\\u2026\\ud83d\\ude00"}\n'
     assert head("ascii:replace") == '{"x": "???"}\n'
@@ -177,7 +206,10 @@ def test_hint_for_mixed_formats_names_an_option_that_reads_one_of_them(tmp_path:
     (tmp_path / "in" / "a.jsonl").write_text('{"x": 1}\n')
     (tmp_path / "in" / "b.jsonl").write_text('{"x": 2}\n')
     (tmp_path / "in" / "c.csv").write_text("x\n3\n")
-    for command in (["head", tmp_path / "in"], ["convert", tmp_path / "in", tmp_path / "out.parquet"]):
+    for command in (
+        ["head", tmp_path / "in"],
+        ["convert", tmp_path / "in", tmp_path / "out.parquet"],
+    ):
         refused = shardmill(*command)
         assert refused.returncode == 1
         assert "hint: --format jsonl reads these files only" in refused.stderr
@@ -197,7 +229,9 @@ def test_hint_for_mixed_formats_names_an_option_that_reads_one_of_them(tmp_path:
         ([], 2, "Error: Missing argument 'PATH...'"),
     ],
 )
-def test_head_refuses_with_one_line(data: Path, options: list[str], code: int, message: str) -> None:
+def test_head_refuses_with_one_line(
+    data: Path, options: list[str], code: int, message: str
+) -> None:
     result = shardmill("head", *[str(data) if option == "DATA" else option for option in options])
     assert (result.returncode, result.stdout) == (code, "")
     assert message in result.stderr
@@ -209,16 +243,31 @@ TOPOLOGIES = [(1, 64, None), (2, 32, None), (4, 16, 4), (3, 50, 2), (2, 333, 1)]
 
 @pytest.mark.parametrize(("ranks", "batch_size", "lanes"), TOPOLOGIES)
 @pytest.mark.parametrize("tail", ["uneven", "drop", "pad"])
-@pytest.mark.parametrize("order", [{}, {"shuffle": True, "seed": 5, "shuffle_window_bytes": 20_000}])
-def test_explained_rows_are_those_that_are_delivered(data: Path, ranks, batch_size, lanes, tail, order) -> None:
+@pytest.mark.parametrize(
+    "order", [{}, {"shuffle": True, "seed": 5, "shuffle_window_bytes": 20_000}]
+)
+def test_explained_rows_are_those_that_are_delivered(
+    data: Path, ranks, batch_size, lanes, tail, order
+) -> None:
     first = {f"part-{number}.parquet": number * 250 for number in range(4)}
-    settings = {"batch_size": batch_size, "lanes": lanes, "world_size": ranks, "tail": tail, "output": "numpy", **order}
+    settings = {
+        "batch_size": batch_size,
+        "lanes": lanes,
+        "world_size": ranks,
+        "tail": tail,
+        "output": "numpy",
+        **order,
+    }
     for rank in range(ranks):
         loader = flat_loader(data, columns=["row_id"], rank=rank, **settings)
         batches = [batch["row_id"].tolist() for batch in loader]
         for step, rows in enumerate(batches):
             plan = loader.explain(step=step, epoch=0)
-            said = [first[file] + start + row for file, start, count in plan["rows"] for row in range(count)]
+            said = [
+                first[file] + start + row
+                for file, start, count in plan["rows"]
+                for row in range(count)
+            ]
             assert said == rows
             assert sum(count for *_, count in plan["lanes"]) == len(rows) - plan["repeats"]
         assert loader.explain(epoch=0)["ranks"][rank]["batches"] == len(batches)
@@ -226,9 +275,13 @@ def test_explained_rows_are_those_that_are_delivered(data: Path, ranks, batch_si
 
 
 def test_explain_tells_the_rows_of_another_topology(data: Path) -> None:
-    loader = sm.Loader(data, columns=["row_id"], batch_size=64, lanes=4, rank=0, world_size=1, output="arrow")
+    loader = sm.Loader(
+        data, columns=["row_id"], batch_size=64, lanes=4, rank=0, world_size=1, output="arrow"
+    )
     whole = loader.explain(step=2)
-    parts = [loader.explain(step=2, rank=rank, world_size=4, batch_size=16)["rows"] for rank in range(4)]
+    parts = [
+        loader.explain(step=2, rank=rank, world_size=4, batch_size=16)["rows"] for rank in range(4)
+    ]
     assert [run for part in parts for run in part] == whole["rows"]
     assert (whole["tail"], loader.explain(world_size=2)["tail"]) == ("uneven", "pad")
 
@@ -237,12 +290,20 @@ def test_a_rank_with_lanes_of_its_own_decodes_its_share(data: Path) -> None:
     local = sm.Loader(data, batch_size=16, rank=0, world_size=4, output="arrow").explain()
     assert local["decode_amplification"] == 1.0
     assert [rank["blocks"] for rank in local["ranks"]] == [5, 5, 5, 5]
-    one_lane = sm.Loader(data, batch_size=16, rank=0, world_size=4, lanes=1, output="arrow").explain()
+    one_lane = sm.Loader(
+        data, batch_size=16, rank=0, world_size=4, lanes=1, output="arrow"
+    ).explain()
     assert one_lane["decode_amplification"] == 4.0
 
 
 def test_mixing_distance_is_that_of_a_random_order(data: Path) -> None:
-    settings = {"batch_size": ROWS, "columns": ["row_id"], "output": "numpy", "rank": 0, "world_size": 1}
+    settings = {
+        "batch_size": ROWS,
+        "columns": ["row_id"],
+        "output": "numpy",
+        "rank": 0,
+        "world_size": 1,
+    }
     loader = flat_loader(data, shuffle=True, **settings)
     plan = loader.explain()
     (order,) = [batch["row_id"] for batch in loader]
@@ -253,7 +314,9 @@ def test_mixing_distance_is_that_of_a_random_order(data: Path) -> None:
 
 
 def test_explain_prints_rows_reasons_and_costs(data: Path) -> None:
-    result = shardmill("explain", data, "--step", 3, "--rank", 1, "--world-size", 2, "--batch-size", 96)
+    result = shardmill(
+        "explain", data, "--step", 3, "--rank", 1, "--world-size", 2, "--batch-size", 96
+    )
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.splitlines()[0] == "Epoch 0, step 3 of 6, rank 1 of 2: 96 rows"
     for part in (
@@ -284,11 +347,21 @@ def test_explain_writes_json(data: Path) -> None:
     result = shardmill("explain", data, "--batch-size", 64, *options, "--json")
     plan = json.loads(result.stdout)
     filtered = sm.Dataset(data, filter=sm.col("label") < 5)
-    settings = {"shuffle": True, "seed": 7, "shuffle_window_bytes": 20_000, "rank": 0, "world_size": 1}
+    settings = {
+        "shuffle": True,
+        "seed": 7,
+        "shuffle_window_bytes": 20_000,
+        "rank": 0,
+        "world_size": 1,
+    }
     loader = flat_loader(filtered, batch_size=64, columns=["row_id"], output="numpy", **settings)
     loader.set_epoch(2)
     rows = next(iter(loader))["row_id"].tolist()
-    assert [int(file[5]) * 250 + start + row for file, start, count in plan["rows"] for row in range(count)] == rows
+    assert [
+        int(file[5]) * 250 + start + row
+        for file, start, count in plan["rows"]
+        for row in range(count)
+    ] == rows
     assert (plan["rows_of_epoch"], plan["filter"], plan["epoch"]) == (500, "(col('label') < 5)", 2)
 
 
@@ -297,11 +370,15 @@ def test_explain_writes_json(data: Path) -> None:
     [
         (
             ["--step", "11", "--batch-size", "100"],
-            "step 11 does not exist: the epoch has 10 steps of 100 rows a rank\nhint: the last one is --step 9",
+            "step 11 does not exist: the epoch has 10 steps of 100 rows a rank\n"
+            "hint: the last one is --step 9",
         ),
         (["--step", "11", "--batch-size", "100", "--json"], "step 11 does not exist"),
         (["--filter", "label > 10"], "the filter selects no row\nhint: change --filter"),
-        (["--tail", "drop"], "and the data has 1,000 rows\nhint: lower --batch-size, or pass --tail uneven or pad"),
+        (
+            ["--tail", "drop"],
+            "and the data has 1,000 rows\nhint: lower --batch-size, or pass --tail uneven or pad",
+        ),
         (["--rank", "2", "--world-size", "2"], "--rank must be below --world-size"),
         (["--window", "1MB"], "--window requires --shuffle"),
         (["--tail", "short"], "Invalid value for '--tail'"),
@@ -333,7 +410,9 @@ def test_window_of_no_bytes_shuffles_within_row_groups(data: Path) -> None:
 def without_arrow(*arguments: object) -> subprocess.CompletedProcess[str]:
     blocked = "import sys; sys.modules.update(pyarrow=None, arro3=None); sys.argv[0] = 'shardmill'"
     program = f"{blocked}; from shardmill.cli import main; main()"
-    return subprocess.run([sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True
+    )
 
 
 def test_head_without_an_arrow_library_shows_rows_and_types(tmp_path):

@@ -34,11 +34,15 @@ def model(tmp_path: Path) -> Path:
 @pytest.fixture
 def texts(tmp_path: Path) -> Path:
     path = tmp_path / "texts.jsonl"
-    path.write_text("".join(json.dumps({"id": n, "text": text}) + "\n" for n, text in enumerate(TEXTS)))
+    path.write_text(
+        "".join(json.dumps({"id": n, "text": text}) + "\n" for n, text in enumerate(TEXTS))
+    )
     return path
 
 
-def test_tokens_are_written_in_row_order_with_the_columns_to_keep(tmp_path: Path, model: Path, texts: Path) -> None:
+def test_tokens_are_written_in_row_order_with_the_columns_to_keep(
+    tmp_path: Path, model: Path, texts: Path
+) -> None:
     out = tmp_path / "out.parquet"
     options = ("--tokenizer", model, "--eos", "<end>", "--labels", "all", "--keep", "id")
     result = shardmill("tokenize", texts, out, *options, cache=tmp_path)
@@ -56,7 +60,14 @@ def test_tokens_are_written_in_row_order_with_the_columns_to_keep(tmp_path: Path
 
 def test_counts_are_shown_and_kept(tmp_path: Path, model: Path, texts: Path) -> None:
     result = shardmill(
-        "tokenize", texts, "--tokenizer", model, "--count-only", "--counts", tmp_path / "counts", cache=tmp_path
+        "tokenize",
+        texts,
+        "--tokenizer",
+        model,
+        "--count-only",
+        "--counts",
+        tmp_path / "counts",
+        cache=tmp_path,
     )
     assert result.returncode == 0, result.stderr
     assert [line.split() for line in result.stdout.splitlines()] == [
@@ -67,10 +78,17 @@ def test_counts_are_shown_and_kept(tmp_path: Path, model: Path, texts: Path) -> 
     ]
     [kept] = (tmp_path / "counts").rglob("counts-*.parquet")
     assert pq.read_table(kept)["counts"].to_pylist() == [[2, 0, 3]]
-    data = sm.Dataset(texts, tokenize=sm.Tokenize("text", tokenizer=model, counts=tmp_path / "counts"))
+    data = sm.Dataset(
+        texts, tokenize=sm.Tokenize("text", tokenizer=model, counts=tmp_path / "counts")
+    )
     counts = data.token_counts()
     assert (counts.rows, counts.total, counts.longest, counts.mean) == (3, 5, 3, 5 / 3)
-    assert sm.Dataset(texts, filter="id > 0", tokenize=sm.Tokenize("text", tokenizer=model)).token_counts().total == 3
+    assert (
+        sm.Dataset(texts, filter="id > 0", tokenize=sm.Tokenize("text", tokenizer=model))
+        .token_counts()
+        .total
+        == 3
+    )
     with pytest.raises(ValueError, match="the data set has no tokens to count"):
         sm.Dataset(texts).token_counts()
 
@@ -82,15 +100,25 @@ def test_template_gets_the_variables_of_the_command(tmp_path: Path, model: Path)
     chats.write_text(json.dumps({"chat": [{"role": "user", "content": "hello"}]}) + "\n")
     options = ("--tokenizer", model, "--messages", "chat", "--chat-template", template)
     result = shardmill(
-        "tokenize", chats, tmp_path / "out.parquet", *options, "--template-kwargs", '{"word": "world"}', cache=tmp_path
+        "tokenize",
+        chats,
+        tmp_path / "out.parquet",
+        *options,
+        "--template-kwargs",
+        '{"word": "world"}',
+        cache=tmp_path,
     )
     assert result.returncode == 0, result.stderr
     assert pq.read_table(tmp_path / "out.parquet")["tokens"].to_pylist() == [[1, 2]]
 
 
-def test_tiktoken_file_needs_its_pattern_and_has_the_special_tokens_of_the_command(tmp_path: Path, texts: Path) -> None:
+def test_tiktoken_file_needs_its_pattern_and_has_the_special_tokens_of_the_command(
+    tmp_path: Path, texts: Path
+) -> None:
     ranks = tmp_path / "bytes.tiktoken"
-    ranks.write_text("".join(f"{base64.b64encode(bytes([byte])).decode()} {byte}\n" for byte in range(256)))
+    ranks.write_text(
+        "".join(f"{base64.b64encode(bytes([byte])).decode()} {byte}\n" for byte in range(256))
+    )
     out = tmp_path / "out.parquet"
     options = ("--tokenizer", ranks, "--special-tokens", '{"<end>": 300}', "--eos", "<end>")
     result = shardmill("tokenize", texts, out, *options, "--pattern", "gpt2", cache=tmp_path)
@@ -109,13 +137,20 @@ def test_tiktoken_file_needs_its_pattern_and_has_the_special_tokens_of_the_comma
         (["out", "--column", "body"], "body"),
         (["out", "--template-kwargs", "{"], "is not JSON"),
         (["out", "--template-kwargs", "[1]"], "is not a JSON object"),
-        (["out", "--template-kwargs", '{"a": 1}'], "template_kwargs is for messages and completion"),
-        (["out", "--output", "y", "--labels", "all", "--labels-output", "y"], "must differ, and both are 'y'"),
+        (
+            ["out", "--template-kwargs", '{"a": 1}'],
+            "template_kwargs is for messages and completion",
+        ),
+        (
+            ["out", "--output", "y", "--labels", "all", "--labels-output", "y"],
+            "must differ, and both are 'y'",
+        ),
         (["out", "--assistant-spans", "prefix"], "assistant_spans is for messages"),
         (["out", "--pattern", "gpt2"], "pattern"),
         (
             ["out", "--keep", "id,tokens"],
-            "--keep names column 'tokens', which is the name of a new column\nhint: rename it with --output",
+            "--keep names column 'tokens', which is the name of a new column\n"
+            "hint: rename it with --output",
         ),
         (["out", "--keep", "id,id"], "--keep names column 'id' twice"),
         (["out", "--labels", "all", "--keep", "labels"], "rename it with --labels-output"),
@@ -132,16 +167,31 @@ def test_wrong_use_is_an_error_and_writes_nothing(
 
 def test_output_takes_another_name_where_the_source_has_tokens(tmp_path: Path, model: Path) -> None:
     (tmp_path / "rows.csv").write_text("text,tokens\nhello world,9\n")
-    options = ("--tokenizer", model, "--keep", "tokens", "--output", "ids", "--labels", "all", "--labels-output", "y")
+    options = (
+        "--tokenizer",
+        model,
+        "--keep",
+        "tokens",
+        "--output",
+        "ids",
+        "--labels",
+        "all",
+        "--labels-output",
+        "y",
+    )
     out = tmp_path / "out.parquet"
-    result = shardmill("tokenize", tmp_path / "rows.csv", out, *options, "--format", "csv", cache=tmp_path)
+    result = shardmill(
+        "tokenize", tmp_path / "rows.csv", out, *options, "--format", "csv", cache=tmp_path
+    )
     assert result.returncode == 0, result.stderr
     assert result.stderr.startswith("2 tokens of 1 row written to 1 file in ")
     assert pq.read_table(out).to_pydict() == {"tokens": [9], "ids": [[1, 2]], "y": [[-100, 2]]}
 
 
 @pytest.mark.parametrize("out", ["corpus", "corpus/texts.jsonl"])
-def test_input_is_not_replaced_by_its_tokens(tmp_path: Path, model: Path, texts: Path, out: str) -> None:
+def test_input_is_not_replaced_by_its_tokens(
+    tmp_path: Path, model: Path, texts: Path, out: str
+) -> None:
     (tmp_path / "corpus").mkdir()
     texts.rename(tmp_path / "corpus" / texts.name)
     before = (tmp_path / "corpus" / texts.name).read_bytes()
@@ -152,11 +202,18 @@ def test_input_is_not_replaced_by_its_tokens(tmp_path: Path, model: Path, texts:
     assert [path.read_bytes() for path in (tmp_path / "corpus").iterdir()] == [before]
 
 
-def test_tokens_do_not_go_into_the_directory_of_their_texts(tmp_path: Path, model: Path, texts: Path) -> None:
+def test_tokens_do_not_go_into_the_directory_of_their_texts(
+    tmp_path: Path, model: Path, texts: Path
+) -> None:
     (tmp_path / "corpus").mkdir()
     texts.rename(tmp_path / "corpus" / texts.name)
     result = shardmill(
-        "tokenize", tmp_path / "corpus", tmp_path / "corpus/tokens", "--tokenizer", model, cache=tmp_path
+        "tokenize",
+        tmp_path / "corpus",
+        tmp_path / "corpus/tokens",
+        "--tokenizer",
+        model,
+        cache=tmp_path,
     )
     assert result.returncode == 2
     assert "is inside the input" in result.stderr
@@ -166,7 +223,9 @@ def test_tokens_do_not_go_into_the_directory_of_their_texts(tmp_path: Path, mode
 def test_head_shows_ids_as_text(tmp_path: Path, model: Path) -> None:
     rows = pa.table({"tokens": [[1, 2], [3]], "labels": [[-100, 2], [-100]], "n": [1, 2]})
     pq.write_table(rows, tmp_path / "tokens.parquet")
-    result = shardmill("head", tmp_path / "tokens.parquet", "--tokenizer", model, "--json", cache=tmp_path)
+    result = shardmill(
+        "head", tmp_path / "tokens.parquet", "--tokenizer", model, "--json", cache=tmp_path
+    )
     assert [json.loads(line) for line in result.stdout.splitlines()] == [
         {"tokens": "hello world", "labels": "world", "n": 1},
         {"tokens": "<end>", "labels": "", "n": 2},
@@ -176,7 +235,9 @@ def test_head_shows_ids_as_text(tmp_path: Path, model: Path) -> None:
 def test_head_leaves_other_lists_and_unknown_ids_as_numbers(tmp_path: Path, model: Path) -> None:
     rows = pa.table({"input_ids": [[1, 2], [1, 10**9], [-1]], "box": [[1, 2], [3, 4], [5, 6]]})
     pq.write_table(rows, tmp_path / "tokens.parquet")
-    result = shardmill("head", tmp_path / "tokens.parquet", "--tokenizer", model, "--json", cache=tmp_path)
+    result = shardmill(
+        "head", tmp_path / "tokens.parquet", "--tokenizer", model, "--json", cache=tmp_path
+    )
     assert [json.loads(line) for line in result.stdout.splitlines()] == [
         {"input_ids": "hello world", "box": [1, 2]},
         {"input_ids": [1, 10**9], "box": [3, 4]},
@@ -189,7 +250,16 @@ def test_counts_that_cannot_be_kept_are_a_warning_and_not_said_to_be_stored(
 ) -> None:
     (tmp_path / "file").write_text("")
     directory = tmp_path / "file" / "counts"
-    result = shardmill("tokenize", texts, "--tokenizer", model, "--count-only", "--counts", directory, cache=tmp_path)
+    result = shardmill(
+        "tokenize",
+        texts,
+        "--tokenizer",
+        model,
+        "--count-only",
+        "--counts",
+        directory,
+        cache=tmp_path,
+    )
     assert (result.returncode, result.stdout.split()[:4]) == (0, ["rows", "3", "tokens", "5"])
     [warning] = result.stderr.splitlines()
     assert warning.startswith(f"warning: token counts cannot be kept in {directory}")
@@ -208,7 +278,12 @@ def test_errors_name_options_as_the_command_line_does(
     tmp_path: Path, model: Path, options: list[str], told: str
 ) -> None:
     path = tmp_path / "rows.jsonl"
-    path.write_text('{"text": "hello", "id": "1", "maybe": null}\n{"text": "hello", "id": "2", "maybe": "world"}\n')
-    result = shardmill("tokenize", path, tmp_path / "out", "--tokenizer", model, *options, cache=tmp_path)
+    path.write_text(
+        '{"text": "hello", "id": "1", "maybe": null}\n'
+        '{"text": "hello", "id": "2", "maybe": "world"}\n'
+    )
+    result = shardmill(
+        "tokenize", path, tmp_path / "out", "--tokenizer", model, *options, cache=tmp_path
+    )
     assert result.returncode in (1, 2)
     assert told in result.stderr

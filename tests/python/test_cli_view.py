@@ -48,7 +48,14 @@ def test_command_shows_tokens_of_texts_of_chats_and_of_files(tmp_path):
     chats = tmp_path / "chats.jsonl"
     chats.write_text(json.dumps({"messages": [{"role": "assistant", "content": "x"}]}) + "\n")
     (tmp_path / "template.jinja").write_text(TEMPLATE)
-    options = ("--messages", "messages", "--chat-template", tmp_path / "template.jinja", "--labels", "assistant")
+    options = (
+        "--messages",
+        "messages",
+        "--chat-template",
+        tmp_path / "template.jinja",
+        "--labels",
+        "assistant",
+    )
     labelled = [
         text
         for text, classes, _ in Shown(shown_by(chats, "--tokenizer", model, *options)).tokens
@@ -67,13 +74,16 @@ def test_command_shows_tokens_of_texts_of_chats_and_of_files(tmp_path):
         (["--pack", "8"], "--pack requires --tokenizer"),
         (["--column", "text"], "--column requires --tokenizer"),
         (["--tokenizer", "{model}", "--strategy", "concat"], "--strategy requires --pack"),
-        (["--tokenizer", "{model}", "--eos", "<eos>"], "--eos is for texts, and the files have tokens in column 'tokens'"),
+        (
+            ["--tokenizer", "{model}", "--eos", "<eos>"],
+            "--eos is for texts, and the files have tokens in column 'tokens'",
+        ),
         (["--tokenizer", "{model}", "--column", "body"], "body"),
         (["--tokenizer", "{model}", "--messages", "text"], "has no chat template"),
         (["--tokenizer", "{model}/nothing"], "nothing"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_wrong_use_of_the_command_is_an_error(tmp_path, monkeypatch, capsys, arguments, message):
     # A command that finds nothing wrong would serve forever.
     monkeypatch.setattr(ViewServer, "serve_forever", lambda *_args, **_options: None)

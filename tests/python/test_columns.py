@@ -1,4 +1,7 @@
-"""Columns of a batch against pyarrow: every Arrow type, with and without nulls, sliced, empty, cut at any place."""
+"""Columns of a batch against pyarrow.
+
+Every Arrow type, with and without nulls, sliced, empty, cut at any place.
+"""
 
 import datetime as dt
 import pickle
@@ -38,7 +41,13 @@ from shardmill.load._columns import check_torch, split
 
 @pytest.mark.parametrize("array", ALL, ids=name_of)
 def test_lists_of_objects_equal_pyarrow(array: pa.Array) -> None:
-    for variant in (array, with_nulls(array), with_nulls(array).slice(1, 4), array.slice(2), array.slice(0, 0)):
+    for variant in (
+        array,
+        with_nulls(array),
+        with_nulls(array).slice(1, 4),
+        array.slice(2),
+        array.slice(0, 0),
+    ):
         expected = oracle(variant)
         assert to_pylist(variant) == expected
         assert one(variant, "dict") == expected
@@ -93,7 +102,12 @@ def test_strings_and_binaries_equal_pyarrow_in_every_access(array: pa.Array, kin
 
 
 @settings(deadline=None, max_examples=examples(100))
-@given(st.data(), st.sampled_from([(sm.StringArray, st.text(max_size=20)), (sm.BinaryArray, st.binary(max_size=20))]))
+@given(
+    st.data(),
+    st.sampled_from(
+        [(sm.StringArray, st.text(max_size=20)), (sm.BinaryArray, st.binary(max_size=20))]
+    ),
+)
 def test_pickled_slice_has_the_rows_of_the_slice(data: Any, kind: Any) -> None:
     array, values = kind
     rows = data.draw(st.lists(st.one_of(st.none(), values)))
@@ -171,7 +185,9 @@ def test_zoned_timestamp_has_the_wall_clock_of_its_zone_on_both_sides_of_a_chang
     ],
     ids=name_of,
 )
-def test_value_without_an_exact_object_is_an_error_that_names_the_row(array: pa.Array, reason: str) -> None:
+def test_value_without_an_exact_object_is_an_error_that_names_the_row(
+    array: pa.Array, reason: str
+) -> None:
     with pytest.raises(FormatError, match=reason):
         one(array, "dict")
 
@@ -180,7 +196,9 @@ def test_value_without_an_exact_object_is_an_error_that_names_the_row(array: pa.
     st.lists(st.one_of(st.none(), st.datetimes()), max_size=20),
     st.lists(st.one_of(st.none(), st.timedeltas()), max_size=20),
 )
-def test_any_datetime_and_timedelta_comes_out_as_it_went_in(datetimes: list[Any], deltas: list[Any]) -> None:
+def test_any_datetime_and_timedelta_comes_out_as_it_went_in(
+    datetimes: list[Any], deltas: list[Any]
+) -> None:
     assert to_pylist(pa.array(datetimes, pa.timestamp("us"))) == datetimes
     small = [None if delta is None or abs(delta.days) > 10**8 else delta for delta in deltas]
     assert to_pylist(pa.array(small, pa.duration("us"))) == small
@@ -215,7 +233,9 @@ def test_dates_and_times_keep_their_unit(kind: pa.DataType) -> None:
     torch = pytest.importorskip("torch")
     array = temporal(kind).slice(1)
     physical = (
-        array.cast(pa.int32()) if pa.types.is_date32(kind) or pa.types.is_time32(kind) else array.cast(pa.int64())
+        array.cast(pa.int32())
+        if pa.types.is_date32(kind) or pa.types.is_time32(kind)
+        else array.cast(pa.int64())
     )
     counts = physical.to_numpy().astype(np.int64)
     ours = one(array, "numpy")
@@ -228,35 +248,49 @@ def test_dates_and_times_keep_their_unit(kind: pa.DataType) -> None:
     np.testing.assert_array_equal(tensor.numpy(), counts)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in NUMBERS if pa.types.is_floating(kind)], ids=name_of)
+@pytest.mark.parametrize(
+    "kind", [kind for kind in NUMBERS if pa.types.is_floating(kind)], ids=name_of
+)
 @pytest.mark.parametrize("nulls", ["raise", "fill", "mask"])
 def test_null_float_is_nan_under_every_policy(kind: pa.DataType, nulls: str) -> None:
     array = with_nulls(pa.array(NUMBERS[kind], kind)).slice(1)
     batch = batches(array, "numpy", nulls)[0]
     assert list(batch) == ["x"]
     np.testing.assert_array_equal(
-        batch["x"], np.array([np.nan if v is None else v for v in array.to_pylist()], batch["x"].dtype)
+        batch["x"],
+        np.array([np.nan if v is None else v for v in array.to_pylist()], batch["x"].dtype),
     )
 
 
 @pytest.mark.parametrize(
-    "array", [a for a in ALL if not pa.types.is_floating(a.type) and not any(a is o for o in OBJECTS)], ids=name_of
+    "array",
+    [a for a in ALL if not pa.types.is_floating(a.type) and not any(a is o for o in OBJECTS)],
+    ids=name_of,
 )
 def test_mask_tells_every_null_and_the_dtype_stays(array: pa.Array) -> None:
     whole = batches(array, "numpy", "mask")[0]
-    for variant in (with_nulls(array), with_nulls(array).slice(1, 5), array.slice(0, 0), with_nulls(array).slice(1, 1)):
+    for variant in (
+        with_nulls(array),
+        with_nulls(array).slice(1, 5),
+        array.slice(0, 0),
+        with_nulls(array).slice(1, 1),
+    ):
         batch = batches(variant, "numpy", "mask")[0]
         assert [(name, column.dtype) for name, column in batch.items()] == [
             (name, column.dtype) for name, column in whole.items()
         ]
-        np.testing.assert_array_equal(batch["x__valid"], variant.is_valid().to_numpy(zero_copy_only=False))
+        np.testing.assert_array_equal(
+            batch["x__valid"], variant.is_valid().to_numpy(zero_copy_only=False)
+        )
         kept = variant.drop_null()
         np.testing.assert_array_equal(batch["x"][batch["x__valid"]], one(kept, "numpy"))
         assert not batch["x"][~batch["x__valid"]].view(np.uint8).any()
 
 
 @pytest.mark.parametrize(
-    "array", [a for a in ALL if not pa.types.is_floating(a.type) and not any(a is o for o in OBJECTS)], ids=name_of
+    "array",
+    [a for a in ALL if not pa.types.is_floating(a.type) and not any(a is o for o in OBJECTS)],
+    ids=name_of,
 )
 def test_null_is_an_error_by_default(array: pa.Array) -> None:
     with pytest.raises(FormatError, match="`x` is null in row 1"):
@@ -270,7 +304,11 @@ def test_null_is_an_error_by_default(array: pa.Array) -> None:
         (pa.array([1, None], pa.uint8()), np.uint8(7), [1, 7]),
         (pa.array([True, None]), False, [True, False]),
         (pa.array([1.0, None]), 0.5, [1.0, 0.5]),
-        (pa.array([0, None], pa.date32()), dt.date(2024, 2, 29), [dt.date(1970, 1, 1), dt.date(2024, 2, 29)]),
+        (
+            pa.array([0, None], pa.date32()),
+            dt.date(2024, 2, 29),
+            [dt.date(1970, 1, 1), dt.date(2024, 2, 29)],
+        ),
         (
             pa.array([0, None], pa.timestamp("us")),
             dt.datetime(2024, 2, 29, 12),
@@ -285,7 +323,9 @@ def test_null_is_an_error_by_default(array: pa.Array) -> None:
     ],
     ids=name_of,
 )
-def test_fill_value_takes_the_place_of_nulls(array: pa.Array, value: Any, filled: list[Any]) -> None:
+def test_fill_value_takes_the_place_of_nulls(
+    array: pa.Array, value: Any, filled: list[Any]
+) -> None:
     assert one(array, "numpy", "fill", x=value).tolist() == filled
 
 
@@ -314,7 +354,9 @@ def test_ragged_batches_give_back_their_lists(make: Any, sizes: list[int]) -> No
                 span = slice(int(ragged.offsets[index]), int(ragged.offsets[index + 1]))
                 items = [
                     value if is_valid else None
-                    for value, is_valid in zip(ragged.values[span].tolist(), ragged.valid[span].tolist(), strict=True)
+                    for value, is_valid in zip(
+                        ragged.values[span].tolist(), ragged.valid[span].tolist(), strict=True
+                    )
                 ]
                 assert items == (expected or [])
                 assert bool(valid[index]) == (expected is not None)
@@ -373,17 +415,22 @@ def test_ragged_lists_of_floats_need_no_item_mask() -> None:
 def test_batches_of_any_sizes_are_the_rows_of_the_superbatch(data: st.DataObject) -> None:
     pytest.importorskip("torch")
     rows = data.draw(st.integers(0, 40))
-    optional = lambda values: st.lists(st.one_of(st.none(), values), min_size=rows, max_size=rows)  # noqa: E731
+    optional = lambda values: st.lists(  # noqa: E731
+        st.one_of(st.none(), values), min_size=rows, max_size=rows
+    )
     columns = {
         "i": pa.array(data.draw(optional(st.integers(-(2**63), 2**63 - 1))), pa.int64()),
         "b": pa.array(data.draw(optional(st.booleans())), pa.bool_()),
         "f": pa.array(data.draw(optional(st.floats(width=32, allow_nan=False))), pa.float32()),
         "s": pa.array(data.draw(optional(st.text(max_size=5))), pa.string()),
         "l": pa.array(
-            data.draw(optional(st.lists(st.one_of(st.none(), st.integers(0, 9)), max_size=3))), pa.list_(pa.int8())
+            data.draw(optional(st.lists(st.one_of(st.none(), st.integers(0, 9)), max_size=3))),
+            pa.list_(pa.int8()),
         ),
         "m": pa.array(
-            data.draw(optional(st.lists(st.one_of(st.none(), st.integers(0, 9)), min_size=2, max_size=2))),
+            data.draw(
+                optional(st.lists(st.one_of(st.none(), st.integers(0, 9)), min_size=2, max_size=2))
+            ),
             pa.list_(pa.int8(), 2),
         ),
     }
@@ -395,10 +442,14 @@ def test_batches_of_any_sizes_are_the_rows_of_the_superbatch(data: st.DataObject
     kind = data.draw(st.sampled_from(["torch", "numpy"]))
     converter = converter_of(whole.schema, kind, "mask")
     for start, size, batch in zip(
-        edges, sizes, split(converter.names, converter.convert(whole, sizes), sizes, kind), strict=False
+        edges,
+        sizes,
+        split(converter.names, converter.convert(whole, sizes), sizes, kind),
+        strict=False,
     ):
         expected = {
-            name: column.to_pylist() for name, column in zip(whole.schema.names, whole.slice(start, size).columns)
+            name: column.to_pylist()
+            for name, column in zip(whole.schema.names, whole.slice(start, size).columns)
         }
         assert masked(batch["i"], batch["i__valid"]) == expected["i"]
         assert masked(batch["b"], batch["b__valid"]) == expected["b"]
@@ -406,20 +457,32 @@ def test_batches_of_any_sizes_are_the_rows_of_the_superbatch(data: st.DataObject
         assert list(batch["s"]) == expected["s"]
         items = masked(batch["l"].values, batch["l"].valid)
         offsets = batch["l"].offsets.tolist()
-        assert [items[start:stop] for start, stop in zip(offsets, offsets[1:])] == [row or [] for row in expected["l"]]
+        assert [items[start:stop] for start, stop in zip(offsets, offsets[1:])] == [
+            row or [] for row in expected["l"]
+        ]
         for name in ("l", "m"):
-            assert batch[f"{name}__valid"].tolist() == whole.slice(start, size)[name].is_valid().to_pylist()
-        rows_of_two = [masked(values, valid) for values, valid in zip(batch["m"], batch["m__valid_items"])]
+            assert (
+                batch[f"{name}__valid"].tolist()
+                == whole.slice(start, size)[name].is_valid().to_pylist()
+            )
+        rows_of_two = [
+            masked(values, valid) for values, valid in zip(batch["m"], batch["m__valid_items"])
+        ]
         assert rows_of_two == [row or [None, None] for row in expected["m"]]
 
 
 def masked(values: Any, valid: Any) -> list[Any]:
-    return [value if is_valid else None for value, is_valid in zip(values.tolist(), valid.tolist(), strict=True)]
+    return [
+        value if is_valid else None
+        for value, is_valid in zip(values.tolist(), valid.tolist(), strict=True)
+    ]
 
 
 def test_writing_to_one_batch_leaves_the_backward_pass_of_another_alone() -> None:
     torch = pytest.importorskip("torch")
-    first, second = (batch["x"] for batch in batches(pa.array(np.ones(8, np.float32)), "torch", sizes=[4, 4]))
+    first, second = (
+        batch["x"] for batch in batches(pa.array(np.ones(8, np.float32)), "torch", sizes=[4, 4])
+    )
     weight = torch.ones(4, requires_grad=True)
     loss = (weight * first).sum()
     second.mul_(2)
@@ -468,7 +531,9 @@ def test_missing_torch_is_reported_with_what_to_install(monkeypatch: pytest.Monk
         check_torch(None)
 
 
-def test_torch_without_wide_unsigned_integers_is_refused_for_such_columns_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_without_wide_unsigned_integers_is_refused_for_such_columns_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     old = types.ModuleType("torch")
     old.__version__ = "2.2.0"
     monkeypatch.setitem(sys.modules, "torch", old)

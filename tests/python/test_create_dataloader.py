@@ -35,7 +35,9 @@ def directory(tmp_path_factory):
 
 @pytest.mark.parametrize("threads", [None, 0, 1, 3])
 def test_every_row_comes_once_whatever_the_threads(directory, threads):
-    loader, dataset = create_dataloader(path=str(directory), format="parquet", batch_size=33, num_workers=threads)
+    loader, dataset = create_dataloader(
+        path=str(directory), format="parquet", batch_size=33, num_workers=threads
+    )
     assert isinstance(loader, DataLoader)
     batches = ids_of(loader)
     assert flat(batches) == list(range(ROWS))
@@ -46,7 +48,13 @@ def test_every_row_comes_once_whatever_the_threads(directory, threads):
 def test_ranks_get_disjoint_rows_of_equal_number(directory):
     for ranks in (2, 3, 16):
         seen = [
-            flat(ids_of(create_dataloader(directory, "parquet", batch_size=4, num_ranks=ranks, rank=rank)[0]))
+            flat(
+                ids_of(
+                    create_dataloader(
+                        directory, "parquet", batch_size=4, num_ranks=ranks, rank=rank
+                    )[0]
+                )
+            )
             for rank in range(ranks)
         ]
         assert sorted(flat(seen)) == list(range(ROWS))
@@ -56,14 +64,22 @@ def test_ranks_get_disjoint_rows_of_equal_number(directory):
 @pytest.mark.parametrize("tail", ["drop", "pad"])
 def test_tail_gives_equal_numbers_of_batches(directory, tail):
     counts = {
-        len(list(create_dataloader(directory, "parquet", batch_size=4, num_ranks=3, rank=rank, tail=tail)[0]))
+        len(
+            list(
+                create_dataloader(
+                    directory, "parquet", batch_size=4, num_ranks=3, rank=rank, tail=tail
+                )[0]
+            )
+        )
         for rank in range(3)
     }
     assert len(counts) == 1
 
 
 def test_filters_of_pyarrow_equal_its_own(directory):
-    condition = (pc.field("label") == 3) & (pc.field("id") > 50) | pc.field("name").isin(["row 7", "row 9"])
+    condition = (pc.field("label") == 3) & (pc.field("id") > 50) | pc.field("name").isin(
+        ["row 7", "row 9"]
+    )
     loader, _ = create_dataloader(directory, "parquet", columns=["id"], filters=condition)
     assert flat(ids_of(loader)) == pq.read_table(directory).filter(condition)["id"].to_pylist()
 
@@ -122,12 +138,16 @@ def test_strategy_that_could_lose_rows_is_refused(directory):
     with pytest.raises(TypeError, match="generate"):
         create_dataloader(directory, "parquet", split_strategy="round robin")
     balancing = type("RoundRobinSplitStrategy", (Custom,), {})()
-    assert flat(ids_of(create_dataloader(directory, "parquet", split_strategy=balancing)[0])) == list(range(ROWS))
+    assert flat(
+        ids_of(create_dataloader(directory, "parquet", split_strategy=balancing)[0])
+    ) == list(range(ROWS))
 
 
 @pytest.mark.parametrize("size", ["64MiB", "1.5 GiB", "512mb", "10485760", 1024, None])
 def test_split_sizes_change_no_row(directory, size):
-    assert flat(ids_of(create_dataloader(directory, "parquet", split_bytes=size, split_rows=7)[0])) == list(range(ROWS))
+    assert flat(
+        ids_of(create_dataloader(directory, "parquet", split_bytes=size, split_rows=7)[0])
+    ) == list(range(ROWS))
 
 
 def test_missing_path_and_column_are_named(directory):
@@ -145,7 +165,11 @@ def test_empty_directory_gives_an_empty_loader(tmp_path):
 
 def test_collate_function_gets_each_batch(directory):
     loader, _ = create_dataloader(
-        directory, "parquet", batch_size=100, output_format="arrow", collate_fn=lambda batch: batch.num_rows
+        directory,
+        "parquet",
+        batch_size=100,
+        output_format="arrow",
+        collate_fn=lambda batch: batch.num_rows,
     )
     assert list(loader) == [100, 100, 50]
 
@@ -166,10 +190,14 @@ def test_shuffle_buffer_mixes_so_many_rows(tmp_path):
     pq.write_table(pa.table({"id": list(range(rows))}), tmp_path / "x.parquet", row_group_size=100)
 
     def spread(size):
-        loader, _ = create_dataloader(tmp_path, "parquet", shuffle=True, shuffle_buffer_size=size, batch_size=500)
+        loader, _ = create_dataloader(
+            tmp_path, "parquet", shuffle=True, shuffle_buffer_size=size, batch_size=500
+        )
         order = flat(ids_of(loader))
         assert sorted(order) == list(range(rows))
-        return [len({one // 100 for one in order[start : start + 500]}) for start in range(0, rows, 500)]
+        return [
+            len({one // 100 for one in order[start : start + 500]}) for start in range(0, rows, 500)
+        ]
 
     assert max(spread(0)) <= 6
     assert min(spread(5000)) > 20
@@ -189,7 +217,9 @@ def test_metrics_tell_what_was_delivered_and_reading_them_changes_nothing(direct
 
 
 def test_state_of_the_loader_continues_on_other_ranks_and_threads(directory):
-    loader, _ = create_dataloader(directory, "parquet", batch_size=20, shuffle=True, lanes=2, num_workers=2)
+    loader, _ = create_dataloader(
+        directory, "parquet", batch_size=20, shuffle=True, lanes=2, num_workers=2
+    )
     batches = iter(loader)
     seen = flat(ids_of(itertools.islice(batches, 3)))
     state = loader.state_dict()
@@ -227,7 +257,9 @@ def test_batch_whose_collate_function_fails_is_delivered_after_a_resume(director
             raise KeyError("label")
         return batch
 
-    loader, _ = create_dataloader(directory, "parquet", batch_size=50, columns=["id"], collate_fn=failing)
+    loader, _ = create_dataloader(
+        directory, "parquet", batch_size=50, columns=["id"], collate_fn=failing
+    )
     seen, batches = [], iter(loader)
     with pytest.raises(KeyError, match="label"):
         while True:

@@ -1,4 +1,7 @@
-"""CSV columns whose first values do not show their type: a fraction or a value after the sample that types are inferred from."""
+"""CSV columns whose first values do not show their type.
+
+A fraction or a value comes after the sample that types are inferred from.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,9 @@ def write(path: Path, lines: list[str]) -> Path:
 def read_by_pyarrow(path: Path) -> pa.Table:
     """With one block, so that the types are those of the whole file."""
     return pc.read_csv(
-        path, pc.ReadOptions(block_size=path.stat().st_size + 1), pc.ParseOptions(newlines_in_values=True)
+        path,
+        pc.ReadOptions(block_size=path.stat().st_size + 1),
+        pc.ParseOptions(newlines_in_values=True),
     )
 
 
@@ -45,7 +50,9 @@ def test_integers_with_a_late_fraction_are_floats_in_every_row(tmp_path: Path, v
     for threads in (1, 2):
         dataset = sm.Dataset(path)
         assert dataset.schema.types == oracle.schema.types
-        batches = sm.Loader(dataset, batch_size=500, output="arrow", runtime=sm.Runtime(threads=threads))
+        batches = sm.Loader(
+            dataset, batch_size=500, output="arrow", runtime=sm.Runtime(threads=threads)
+        )
         assert pa.Table.from_batches(list(batches)).equals(oracle)
 
 
@@ -57,25 +64,37 @@ def test_a_late_fraction_in_any_file_decides_for_all(tmp_path: Path, place: int)
         write(tmp_path / "in" / f"{number}.csv", lines)
     expected = [float(line.split(",")[-2]) for lines in files for line in lines]
     assert [row["score"] for row in sm.Dataset(tmp_path / "in")] == expected
-    Pipeline(source=TableSource(tmp_path / "in"), stages=[], sink=ParquetSink(str(tmp_path / "out"))).run()
+    Pipeline(
+        source=TableSource(tmp_path / "in"), stages=[], sink=ParquetSink(str(tmp_path / "out"))
+    ).run()
     assert [row["score"] for row in sm.Dataset(tmp_path / "out")] == expected
 
 
 @pytest.mark.parametrize("late", ["5", "0.5", "text", "2024-05-01", "true", "2024-05-01 10:30:00"])
-def test_a_column_without_values_in_the_sample_gets_the_type_of_later_ones(tmp_path: Path, late: str) -> None:
+def test_a_column_without_values_in_the_sample_gets_the_type_of_later_ones(
+    tmp_path: Path, late: str
+) -> None:
     path = write(tmp_path / "a.csv", lines_with(late, first=""))
     oracle = read_by_pyarrow(path)
     dataset = sm.Dataset(path)
     assert dataset.schema.types == oracle.schema.types
     rows = range(LATE - 1, LATE + 2)
     # pyarrow has empty strings where a column of strings has none.
-    assert dataset.take(rows).column("score").to_pylist() == oracle.take(list(rows)).column("score").to_pylist()
+    assert (
+        dataset.take(rows).column("score").to_pylist()
+        == oracle.take(list(rows)).column("score").to_pylist()
+    )
 
 
 @pytest.mark.parametrize("value", ["high", "true", "2024-05-01"])
-def test_late_values_of_another_kind_are_errors_where_they_are_read(tmp_path: Path, value: str) -> None:
+def test_late_values_of_another_kind_are_errors_where_they_are_read(
+    tmp_path: Path, value: str
+) -> None:
     path = write(tmp_path / "a.csv", lines_with(value))
-    named = rf"(?s)Line {2 * LATE + 2} of .*a\.csv`: `{value}` in column `score` is not a valid int64.*`schema`"
+    named = (
+        rf"(?s)Line {2 * LATE + 2} of .*a\.csv`: "
+        rf"`{value}` in column `score` is not a valid int64.*`schema`"
+    )
     with pytest.raises(FormatError, match=named):
         list(sm.Loader(path, output="arrow"))
 
@@ -85,7 +104,9 @@ def test_integer_that_float64_would_round_is_an_error_with_its_line(tmp_path: Pa
     lines[7] = f"7,x,{2**53 + 1},0"
     path = write(tmp_path / "a.csv", lines)
     with pytest.raises(
-        FormatError, match=rf"Line 16 of .*a\.csv`: column `score` has the integer `{2**53 + 1}`, which double rounds"
+        FormatError,
+        match=r"Line 16 of .*a\.csv`: "
+        rf"column `score` has the integer `{2**53 + 1}`, which double rounds",
     ):
         list(sm.Loader(path, output="arrow"))
     types = {"id": pa.int64(), "text": pa.string(), "score": pa.float64(), "half": pa.float64()}

@@ -20,7 +20,14 @@ import pytest
 import shardmill as sm
 from flat_options import flat_loader
 from shardmill.arrayrecord import ArrayRecordWriter
-from shardmill.curate import InterleavedParquetSource, ParquetSink, Pipeline, TableSource, WebDatasetSource, verify
+from shardmill.curate import (
+    InterleavedParquetSource,
+    ParquetSink,
+    Pipeline,
+    TableSource,
+    WebDatasetSource,
+    verify,
+)
 
 
 def write(path: Path, first: int, rows: int = 3, **options: Any) -> Path:
@@ -45,11 +52,22 @@ def test_copies_have_the_columns_and_the_filter_of_the_call(tmp_path: Path) -> N
     condition[0] = ("x", ">", 0)
     assert list(pickle.loads(pickle.dumps(dataset))) == list(dataset) == [{"y": 4}]
     names: Any = {"x": 0}.keys()
-    assert pickle.loads(pickle.dumps(sm.Dataset(tmp_path / "a.parquet", columns=names))).columns == ["x"]
+    assert pickle.loads(
+        pickle.dumps(sm.Dataset(tmp_path / "a.parquet", columns=names))
+    ).columns == ["x"]
 
 
 def test_parquet_of_any_name_is_recognized_by_its_first_bytes(tmp_path: Path) -> None:
-    names = ["a.parquet", "b.parq", "c.pq", "d", "e.parquet.gz", "f.PARQUET", "g.snappy", "part-00000-of-00002"]
+    names = [
+        "a.parquet",
+        "b.parq",
+        "c.pq",
+        "d",
+        "e.parquet.gz",
+        "f.PARQUET",
+        "g.snappy",
+        "part-00000-of-00002",
+    ]
     for number, name in enumerate(names):
         write(tmp_path / name, 3 * number)
     with warnings.catch_warnings():
@@ -80,9 +98,9 @@ def test_orc_array_record_and_tar_are_recognized(tmp_path: Path) -> None:
 def test_table_job_reads_files_that_are_recognized(tmp_path: Path) -> None:
     write(tmp_path / "in/a.parq", 0)
     write(tmp_path / "in/b", 3)
-    Pipeline(source=TableSource(str(tmp_path / "in")), stages=[], sink=ParquetSink(str(tmp_path / "out"))).run(
-        progress=False
-    )
+    Pipeline(
+        source=TableSource(str(tmp_path / "in")), stages=[], sink=ParquetSink(str(tmp_path / "out"))
+    ).run(progress=False)
     assert sorted(pq.read_table(tmp_path / "out")["x"].to_pylist()) == list(range(6))
 
 
@@ -91,7 +109,9 @@ def test_what_is_left_out_is_warned_of_once_and_listed(tmp_path: Path) -> None:
     (tmp_path / "stats.json").write_text('{"rows": 3}')
     (tmp_path / "notes.txt").write_text("notes")
     (tmp_path / "empty").write_bytes(b"")
-    (tmp_path / "packed.parquet.gz").write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
+    (tmp_path / "packed.parquet.gz").write_bytes(
+        gzip.compress((tmp_path / "a.parquet").read_bytes())
+    )
     for number in range(40):
         (tmp_path / f"{number}.{'long' * 20}").write_bytes(bytes(8))
     with pytest.warns(UserWarning, match="44 files are left out") as raised:
@@ -156,7 +176,9 @@ SIDE_CARS = [
 
 
 @pytest.mark.parametrize("extension", ["json", "jsonl", "parquet", "csv"])
-def test_side_cars_are_listed_and_neither_read_nor_warned_of(tmp_path: Path, extension: str) -> None:
+def test_side_cars_are_listed_and_neither_read_nor_warned_of(
+    tmp_path: Path, extension: str
+) -> None:
     for directory in (tmp_path, tmp_path / "below"):
         directory.mkdir(exist_ok=True)
         for name in SIDE_CARS:
@@ -164,7 +186,9 @@ def test_side_cars_are_listed_and_neither_read_nor_warned_of(tmp_path: Path, ext
         if extension == "parquet":
             write(directory / "rows.parquet", 0)
         else:
-            (directory / f"rows.{extension}").write_text("x\n0\n" if extension == "csv" else '{"x": 0}\n')
+            (directory / f"rows.{extension}").write_text(
+                "x\n0\n" if extension == "csv" else '{"x": 0}\n'
+            )
     for path in (tmp_path, f"{tmp_path}/**/*"):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -184,7 +208,10 @@ def test_side_car_that_is_named_is_read(tmp_path: Path, name: str) -> None:
 
 
 def write_json_shards(directory: Path, shards: Sequence[int], format: str = "json") -> None:
-    """As ``streaming.JSONWriter`` and ``streaming.XSVWriter`` do: text shards with their offsets beside them, and an index."""
+    """As ``streaming.JSONWriter`` and ``streaming.XSVWriter`` do.
+
+    Text shards with their offsets beside them, and an index.
+    """
     directory.mkdir()
     entries, number = [], 0
     for shard, rows in enumerate(shards):
@@ -193,7 +220,10 @@ def write_json_shards(directory: Path, shards: Sequence[int], format: str = "jso
         number += rows
         (directory / name).write_bytes(b"".join(lines))
         offsets = [sum(map(len, lines[:row])) for row in range(rows + 1)]
-        meta = b"".join(value.to_bytes(4, "little") for value in [rows, *offsets]) + b'{"columns": {"x": "int"}}'
+        meta = (
+            b"".join(value.to_bytes(4, "little") for value in [rows, *offsets])
+            + b'{"columns": {"x": "int"}}'
+        )
         (directory / f"{name}.meta").write_bytes(meta)
         stated = {"bytes": sum(map(len, lines)), "hashes": {}}
         entries.append(
@@ -212,7 +242,9 @@ def write_json_shards(directory: Path, shards: Sequence[int], format: str = "jso
                 "zip_meta": None,
             }
         )
-    (directory / "index.json").write_text(json.dumps({"shards": entries, "version": 2}, sort_keys=True))
+    (directory / "index.json").write_text(
+        json.dumps({"shards": entries, "version": 2}, sort_keys=True)
+    )
 
 
 def test_json_directory_of_mosaicml_is_read_by_its_index(tmp_path: Path) -> None:
@@ -221,7 +253,9 @@ def test_json_directory_of_mosaicml_is_read_by_its_index(tmp_path: Path) -> None
     (directory / "shard.00009.json").write_text('{"x": -1}\n')
     for path in (directory, f"{directory}/", [directory]):
         assert xs(path) == list(range(300))
-    assert sum(len(batch["x"]) for batch in sm.Loader(directory, output="numpy", batch_size=7)) == 300
+    assert (
+        sum(len(batch["x"]) for batch in sm.Loader(directory, output="numpy", batch_size=7)) == 300
+    )
     (directory / "shard.00001.json").write_text('{"x": 0}\n')
     with pytest.raises(ValueError, match=r"shard\.00001\.json.*1 rows.*150"):
         sm.Dataset(directory)
@@ -262,7 +296,9 @@ def test_json_that_is_called_csv_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["csv", "tsv", "xsv"])
-def test_separated_directory_of_mosaicml_is_refused_by_what_it_is(tmp_path: Path, format: str) -> None:
+def test_separated_directory_of_mosaicml_is_refused_by_what_it_is(
+    tmp_path: Path, format: str
+) -> None:
     write_json_shards(tmp_path / "set", [3], format)
     with pytest.raises(ValueError, match=f"{format} shards of MosaicML"):
         sm.Dataset(tmp_path / "set")
@@ -276,15 +312,24 @@ def test_json_index_names_no_file_outside_of_its_directory(tmp_path: Path) -> No
         sm.Dataset(tmp_path / "set")
 
 
-def test_glob_has_the_same_names_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_glob_has_the_same_names_from_any_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "_in/k=1/d/year=2024/a.parquet", 0)
     monkeypatch.chdir(tmp_path)
-    for path in ("_in/k=1/d/*/*.parquet", "./_in/k=1/d/*/*.parquet", "./_in//k=1/d/*", f"{tmp_path}//_in/k=1/d/*"):
+    for path in (
+        "_in/k=1/d/*/*.parquet",
+        "./_in/k=1/d/*/*.parquet",
+        "./_in//k=1/d/*",
+        f"{tmp_path}//_in/k=1/d/*",
+    ):
         dataset = sm.Dataset(path, partitioning="hive")
         assert (dataset.columns, len(dataset)) == (["x", "year"], 3), path
 
 
-def test_file_that_is_named_twice_is_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_is_named_twice_is_read_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a, b = write(tmp_path / "d/a.parquet", 0), write(tmp_path / "d/b.parquet", 3)
     assert xs([a, a]) == [0, 1, 2] * 2
     assert xs([a, b, a]) == [0, 1, 2, 3, 4, 5, 0, 1, 2]
@@ -295,7 +340,9 @@ def test_file_that_is_named_twice_is_read_twice(tmp_path: Path, monkeypatch: pyt
     assert sm.Dataset([a, a]).take([0, 3]).to_pydict() == {"x": [0, 0]}
 
 
-def test_file_that_is_found_twice_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_is_found_twice_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory = tmp_path / "d"
     a, _ = write(directory / "a.parquet", 0), write(directory / "b.parquet", 3)
     whole = list(range(6))
@@ -337,7 +384,10 @@ def test_file_that_links_lead_to_again_counts_once(tmp_path: Path, target: str) 
 
 
 def test_file_that_several_links_of_a_directory_lead_to_counts_once(tmp_path: Path) -> None:
-    target, other = write(tmp_path / "blobs/one.parquet", 0), write(tmp_path / "blobs/two.parquet", 3)
+    target, other = (
+        write(tmp_path / "blobs/one.parquet", 0),
+        write(tmp_path / "blobs/two.parquet", 3),
+    )
     (tmp_path / "in").mkdir()
     for name, blob in (("a", target), ("b", other), ("c", target)):
         (tmp_path / f"in/{name}.parquet").symlink_to(blob)
@@ -351,10 +401,12 @@ def test_file_that_several_links_of_a_directory_lead_to_counts_once(tmp_path: Pa
     "read",
     [
         sm.Dataset,
-        lambda path: Pipeline(source=TableSource(path), sink=ParquetSink(path.parent / "out")).run(progress=False),
-        lambda path: Pipeline(source=InterleavedParquetSource(path), sink=ParquetSink(path.parent / "out")).run(
+        lambda path: Pipeline(source=TableSource(path), sink=ParquetSink(path.parent / "out")).run(
             progress=False
         ),
+        lambda path: Pipeline(
+            source=InterleavedParquetSource(path), sink=ParquetSink(path.parent / "out")
+        ).run(progress=False),
     ],
 )
 def test_link_without_a_target_is_not_found(tmp_path: Path, read: Any) -> None:
@@ -375,13 +427,18 @@ def test_link_without_a_target_fails_verification_and_may_be_skipped(tmp_path: P
 
 @pytest.mark.parametrize("stop", [1, 4, 7])
 def test_loader_over_a_file_that_is_named_twice_resumes_exactly(tmp_path: Path, stop: int) -> None:
-    a, b = write(tmp_path / "a.parquet", 0, 20, row_group_size=4), write(tmp_path / "b.parquet", 100, 5)
+    a, b = (
+        write(tmp_path / "a.parquet", 0, 20, row_group_size=4),
+        write(tmp_path / "b.parquet", 100, 5),
+    )
 
     def loader(**options: Any) -> sm.Loader:
         return flat_loader([a, b, a], batch_size=5, shuffle=True, seed=1, output="numpy", **options)
 
     whole = [batch["x"].tolist() for batch in loader()]
-    assert sorted(x for batch in whole for x in batch) == sorted([*range(20), *range(20), *range(100, 105)])
+    assert sorted(x for batch in whole for x in batch) == sorted(
+        [*range(20), *range(20), *range(100, 105)]
+    )
     first = loader()
     batches = iter(first)
     for expected in whole[:stop]:
@@ -401,7 +458,11 @@ def test_pipeline_refuses_a_path_that_is_listed_twice(
     a, b = write(tmp_path / "d/a.parquet", 0), write(tmp_path / "d/b.parquet", 3)
     monkeypatch.chdir(tmp_path)
     for again in (str(a), "d/a.parquet", f"file://{a}"):
-        pipeline = Pipeline(source=source([str(a), str(b), again]), stages=[], sink=ParquetSink(str(tmp_path / "out")))
+        pipeline = Pipeline(
+            source=source([str(a), str(b), again]),
+            stages=[],
+            sink=ParquetSink(str(tmp_path / "out")),
+        )
         with pytest.raises(ValueError, match=r"a\.parquet.*listed twice"):
             pipeline.run(progress=False)
     assert not (tmp_path / "out").exists()

@@ -44,7 +44,9 @@ def test_partition_values_have_the_declared_types_and_may_be_null(tmp_path):
     failures = []
     for name, values in VALUES.items():
         path = str(tmp_path / name)
-        write_deltalake(path, pa.table({"id": list(range(len(values))), name: values}), partition_by=[name])
+        write_deltalake(
+            path, pa.table({"id": list(range(len(values))), name: values}), partition_by=[name]
+        )
         dataset = delta.dataset(path)
         if rows_of(dataset) != expected(path) or dataset.schema.field(name).type != values.type:
             failures.append((name, rows_of(dataset), dataset.schema.field(name).type))
@@ -57,13 +59,19 @@ def test_partition_values_have_the_declared_types_and_may_be_null(tmp_path):
 def test_rows_are_those_of_a_version(tmp_path):
     path = str(tmp_path / "a table")
     write_deltalake(path, pa.table({"id": [1, 2, 3]}))
-    write_deltalake(path, pa.table({"id": [4, 5], "new": ["x", "y"]}), mode="overwrite", schema_mode="overwrite")
+    write_deltalake(
+        path, pa.table({"id": [4, 5], "new": ["x", "y"]}), mode="overwrite", schema_mode="overwrite"
+    )
     DeltaTable(path).delete("id = 4")
     write_deltalake(path, pa.table({"id": [6]}), mode="append", schema_mode="merge")
     latest = delta.dataset(path)
     for version in range(4):
         assert rows_of(delta.dataset(path, version)) == expected(path, version=version)
-    assert rows_of(delta.dataset(tmp_path / "a table")) == rows_of(delta.dataset(DeltaTable(path))) == rows_of(latest)
+    assert (
+        rows_of(delta.dataset(tmp_path / "a table"))
+        == rows_of(delta.dataset(DeltaTable(path)))
+        == rows_of(latest)
+    )
     write_deltalake(path, pa.table({"id": [7], "new": ["z"]}), mode="append")
     assert sorted(row["id"] for row in pickle.loads(pickle.dumps(latest))) == [5, 6]
     assert delta.dataset(path, columns=["new"], filter="id = 7")[0] == {"new": "z"}
@@ -90,7 +98,9 @@ def test_files_of_pyarrow_with_field_ids_are_matched_by_name(tmp_path):
     write_deltalake(path, pa.table({"id": [1], "name": ["x"]}))
     (file,) = (tmp_path / "t").glob("*.parquet")
     fields = [("name", pa.string(), "1"), ("id", pa.int64(), "2")]
-    schema = pa.schema([pa.field(name, kind, metadata={"PARQUET:field_id": id}) for name, kind, id in fields])
+    schema = pa.schema(
+        [pa.field(name, kind, metadata={"PARQUET:field_id": id}) for name, kind, id in fields]
+    )
     pq.write_table(pa.table([["x"], [1]], schema=schema), file)
     assert delta.dataset(path)[0] == {"id": 1, "name": "x"}
 
@@ -99,7 +109,9 @@ def test_list_of_files_keeps_its_partitions(tmp_path):
     failures = []
     for name in ("text", "number", "day"):
         path, values = str(tmp_path / name), VALUES[name]
-        write_deltalake(path, pa.table({"id": list(range(len(values))), name: values}), partition_by=[name])
+        write_deltalake(
+            path, pa.table({"id": list(range(len(values))), name: values}), partition_by=[name]
+        )
         dataset = sm.Dataset(DeltaTable(path).file_uris(), partitioning="hive")
         got = {row["id"]: row[name] for row in dataset}
         want = dict(enumerate(values.to_pylist()))
@@ -114,7 +126,10 @@ LONG = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
 
 
 def commit(path, *, fields=(LONG,), protocol=(1, 2, ()), configuration=None, files=()):
-    """Write version 0 of a table as another engine would: (name, rows, deletion vector) of each file."""
+    """Write version 0 of a table as another engine would.
+
+    Each file is (name, rows, deletion vector).
+    """
     (path / "_delta_log").mkdir(parents=True)
     reader, writer, features = protocol
     names = {"readerFeatures": list(features), "writerFeatures": list(features)} if features else {}
@@ -133,11 +148,18 @@ def commit(path, *, fields=(LONG,), protocol=(1, 2, ()), configuration=None, fil
     ]
     for name, rows, vector in files:
         pq.write_table(rows, path / name)
-        action = {"path": name, "partitionValues": {}, "size": os.path.getsize(path / name), "modificationTime": 1}
+        action = {
+            "path": name,
+            "partitionValues": {},
+            "size": os.path.getsize(path / name),
+            "modificationTime": 1,
+        }
         stats = json.dumps({"numRecords": len(rows)})
         more = {"dataChange": True, "stats": stats} | ({"deletionVector": vector} if vector else {})
         lines.append({"add": action | more})
-    (path / "_delta_log" / "00000000000000000000.json").write_text("\n".join(map(json.dumps, lines)))
+    (path / "_delta_log" / "00000000000000000000.json").write_text(
+        "\n".join(map(json.dumps, lines))
+    )
     return str(path)
 
 
@@ -146,7 +168,9 @@ def vector_of_row_1():
     bitmap = struct.pack("<IIHHIH", 12346, 1, 0, 0, 16, 1)
     content = struct.pack("<IQI", 1681511377, 1, 0) + bitmap
     content += bytes(-len(content) % 4)
-    alphabet = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+    alphabet = (
+        "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+    )
     text = ""
     for at in range(0, len(content), 4):
         number, digits = int.from_bytes(content[at : at + 4], "big"), ""
@@ -154,13 +178,22 @@ def vector_of_row_1():
             number, digit = divmod(number, 85)
             digits = alphabet[digit] + digits
         text += digits
-    return {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(content), "cardinality": 1}
+    return {
+        "storageType": "i",
+        "pathOrInlineDv": text,
+        "sizeInBytes": len(content),
+        "cardinality": 1,
+    }
 
 
 def test_deletion_vectors_are_refused_by_name_and_the_feature_alone_is_not(tmp_path):
     rows, protocol = pa.table({"id": [1, 2, 3]}), (3, 7, ["deletionVectors"])
-    path = commit(tmp_path / "with", protocol=protocol, files=[("a.parquet", rows, vector_of_row_1())])
-    with pytest.raises(NotImplementedError, match=r"deletion vectors for 1 of its files, such as .*a\.parquet"):
+    path = commit(
+        tmp_path / "with", protocol=protocol, files=[("a.parquet", rows, vector_of_row_1())]
+    )
+    with pytest.raises(
+        NotImplementedError, match=r"deletion vectors for 1 of its files, such as .*a\.parquet"
+    ):
         delta.dataset(path)
     bad = vector_of_row_1() | {"pathOrInlineDv": "00000"}
     path = commit(tmp_path / "bad", protocol=protocol, files=[("a.parquet", rows, bad)])
@@ -171,13 +204,18 @@ def test_deletion_vectors_are_refused_by_name_and_the_feature_alone_is_not(tmp_p
 
 
 def test_column_mapping_is_refused_by_name(tmp_path):
-    mapped = LONG | {"metadata": {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}}
+    mapped = LONG | {
+        "metadata": {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}
+    }
     for mode in ("name", "id"):
         path = commit(
             tmp_path / mode,
             fields=[mapped],
             protocol=(2, 5, ()),
-            configuration={"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "1"},
+            configuration={
+                "delta.columnMapping.mode": mode,
+                "delta.columnMapping.maxColumnId": "1",
+            },
             files=[("a.parquet", pa.table({"col-1": [1]}), None)],
         )
         with pytest.raises(NotImplementedError, match=f"column mapping by {mode}"):
@@ -185,7 +223,11 @@ def test_column_mapping_is_refused_by_name(tmp_path):
 
 
 def test_unknown_features_are_refused_by_name(tmp_path):
-    path = commit(tmp_path / "t", protocol=(3, 7, ["variantType"]), files=[("a.parquet", pa.table({"id": [1]}), None)])
+    path = commit(
+        tmp_path / "t",
+        protocol=(3, 7, ["variantType"]),
+        files=[("a.parquet", pa.table({"id": [1]}), None)],
+    )
     with pytest.raises(NotImplementedError, match="variantType"):
         delta.dataset(path)
 

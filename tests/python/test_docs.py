@@ -1,4 +1,4 @@
-"""Python of the README and the guides runs, in order, over a small data set; links lead somewhere."""
+"""The README and the guides: their Python runs, in order, on a small data set; links are valid."""
 
 import re
 from pathlib import Path
@@ -34,7 +34,10 @@ def shards(tmp_path_factory):
 
 
 def has_ray(page):
-    return re.search(r"^\s*(?:import|from) ray\b", page.read_text(encoding="utf-8"), re.MULTILINE) is not None
+    return (
+        re.search(r"^\s*(?:import|from) ray\b", page.read_text(encoding="utf-8"), re.MULTILINE)
+        is not None
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,11 +47,16 @@ def has_ray(page):
     ids=name_of,
 )
 def test_python_of_the_page_runs(page, shards, tmp_path, monkeypatch):
-    """Blocks of a page share their names and their directory, as they do for a user who runs them one after the other."""
+    """Blocks of a page share their names and their directory.
+
+    So they do for a user who runs them one after the other.
+    """
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shards").symlink_to(shards)
     text = page.read_text(encoding="utf-8")
-    for needed in re.findall(r"^(?:import|from) (torch|shardmill\.integrations\.\w+)\b", text, re.MULTILINE):
+    for needed in re.findall(
+        r"^(?:import|from) (torch|shardmill\.integrations\.\w+)\b", text, re.MULTILINE
+    ):
         pytest.importorskip(needed)
     names = {"__name__": "__main__"}
     for match in _BLOCK.finditer(text):
@@ -61,7 +69,9 @@ def test_python_of_the_page_runs(page, shards, tmp_path, monkeypatch):
         exec(compile(padding + code, name_of(page), "exec"), names)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if "```python no-run\n" in page.read_text()], ids=name_of)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "```python no-run\n" in page.read_text()], ids=name_of
+)
 def test_python_of_the_page_that_does_not_run_is_valid(page):
     text = page.read_text(encoding="utf-8")
     for match in _BLOCK.finditer(text):

@@ -11,7 +11,11 @@ from breadth import in_one
 
 
 def modules():
-    return [name.name for name in pkgutil.walk_packages(shardmill.__path__, "shardmill.") if "_native" not in name.name]
+    return [
+        name.name
+        for name in pkgutil.walk_packages(shardmill.__path__, "shardmill.")
+        if "_native" not in name.name
+    ]
 
 
 @pytest.fixture

@@ -42,7 +42,19 @@ def demo(tmp_path_factory):
 def test_demo_prints_a_table_and_the_path_of_the_report_last(demo):
     out, finished = demo
     lines = finished.stdout.splitlines()
-    assert lines[0].split() == ["path", "samples/s", "rows", "in", "rows", "out", "MB", "in", "MB", "out", "seconds"]
+    assert lines[0].split() == [
+        "path",
+        "samples/s",
+        "rows",
+        "in",
+        "rows",
+        "out",
+        "MB",
+        "in",
+        "MB",
+        "out",
+        "seconds",
+    ]
     rows = [re.split(r"\s{2,}", line) for line in lines[1:5]]
     assert len(rows) == 4
     assert {tuple(row[2:4]) for row in rows} == {DEMO_ROWS}
@@ -63,7 +75,12 @@ def test_demo_report_is_small_self_contained_and_has_pictures(demo):
         assert image["alt"]
         with Image.open(io.BytesIO(base64.b64decode(image["src"].split(",", 1)[1]))) as picture:
             picture.load()
-    for name in ("WebDataset → Parquet", "WebDataset → WebDataset", "Parquet → Parquet", "Parquet → WebDataset"):
+    for name in (
+        "WebDataset → Parquet",
+        "WebDataset → WebDataset",
+        "Parquet → Parquet",
+        "Parquet → WebDataset",
+    ):
         assert name in page.text
 
 
@@ -123,12 +140,18 @@ def test_training_on_text_is_killed_and_resumed_with_equal_batches_and_losses(te
     assert finished.returncode == 0, finished.stderr
     report = finished.stdout
     steps = int(re.search(r"2 ranks × 4 packs of 256 tokens: (\d+) steps", report)[1])
-    killed, saved = map(int, re.search(r"SIGKILL in step (\d+), the last checkpoint is of step (\d+)", report).groups())
+    killed, saved = map(
+        int,
+        re.search(r"SIGKILL in step (\d+), the last checkpoint is of step (\d+)", report).groups(),
+    )
     assert 0 < saved <= killed < steps
     assert f"1 rank × 8 packs: steps {saved} to {steps - 1}" in report
     assert f"all {steps} global batches have the same bytes" in report
     texts, size = re.search(r"([\d,]+) texts of ([\d,]+) bytes", report).groups()
-    assert f"each of the {int(texts) + int(size.replace(',', '')):,} tokens of the texts once" in report
+    assert (
+        f"each of the {int(texts) + int(size.replace(',', '')):,} tokens of the texts once"
+        in report
+    )
     assert "which is rounding" in report
     assert Path(report.splitlines()[-1]).read_text().lstrip().startswith("<?xml")
     losses = [json.loads(line)["loss"] for line in (out / "whole.0.jsonl").read_text().splitlines()]
@@ -174,7 +197,9 @@ def with_no_loss(lines):
         (["resumed.0.jsonl"], with_no_loss, "loss of a step differs by"),
     ],
 )
-def test_training_on_text_reports_a_difference(text_training, train_text, tmp_path, ledgers, change, problem):
+def test_training_on_text_reports_a_difference(
+    text_training, train_text, tmp_path, ledgers, change, problem
+):
     out, _ = text_training
     damaged = shutil.copytree(out, tmp_path / "out")
     assert train_text.check(damaged) is None
@@ -199,7 +224,11 @@ def test_tokenizer_of_the_training_makes_bytes_of_text_as_the_library_does(train
     train_text.write_tokenizer(tmp_path / "tokenizer.json")
     text = "".join(map(chr, range(0x250))) + "中文 🙂 don't\n\n  x"
     library = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    assert library.encode(text).ids == sm.Tokenizer(tmp_path / "tokenizer.json").encode(text) == list(text.encode())
+    assert (
+        library.encode(text).ids
+        == sm.Tokenizer(tmp_path / "tokenizer.json").encode(text)
+        == list(text.encode())
+    )
     assert library.encode(train_text.END).ids == [train_text.VOCABULARY - 1]
 
 
@@ -207,7 +236,9 @@ def test_tokenizer_of_the_training_makes_bytes_of_text_as_the_library_does(train
 def notebook():
     nbformat = pytest.importorskip("nbformat")
     content = nbformat.read(EXAMPLES / "interleaved_curation.ipynb", as_version=4)
-    assert not any(cell.get("outputs") for cell in content.cells), "commit the notebook without outputs"
+    assert not any(cell.get("outputs") for cell in content.cells), (
+        "commit the notebook without outputs"
+    )
     return content
 
 
@@ -221,7 +252,11 @@ def test_notebook_runs_and_shows_pictures(notebook):
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert not [output for output in outputs if output.output_type == "error"]
     assert sum("image/png" in output.get("data", {}) for output in outputs) == 2
-    printed = "".join(output.text for output in outputs if output.output_type == "stream" and output.name == "stdout")
+    printed = "".join(
+        output.text
+        for output in outputs
+        if output.output_type == "stream" and output.name == "stdout"
+    )
     assert "not a single pixel differs" in printed
     assert "broken JSON" in printed
     assert "without_short_texts" in printed
@@ -229,7 +264,9 @@ def test_notebook_runs_and_shows_pictures(notebook):
 
 def test_links_of_the_notebook_lead_somewhere(notebook):
     for cell in notebook.cells:
-        for target in re.findall(r"\]\(([^)]+)\)", cell.source if cell.cell_type == "markdown" else ""):
+        for target in re.findall(
+            r"\]\(([^)]+)\)", cell.source if cell.cell_type == "markdown" else ""
+        ):
             assert (EXAMPLES / target).exists(), target
 
 
@@ -240,23 +277,50 @@ def test_training_on_images_is_killed_and_resumed_with_equal_pixels_and_losses(t
     (tmp_path / "photos").mkdir()
     for number in range(3):
         rough = np.random.default_rng(number).integers(0, 256, (9, 12, 3), dtype=np.uint8)
-        image_module.fromarray(rough).resize((400, 300), 2).save(tmp_path / "photos" / f"{number}.jpg")
-    command = [sys.executable, EXAMPLES / "train_images.py", "--out", tmp_path / "out", "--photos", tmp_path / "photos"]
-    finished = subprocess.run([*command, "--crops", "160"], capture_output=True, text=True, timeout=600, check=False)
+        image_module.fromarray(rough).resize((400, 300), 2).save(
+            tmp_path / "photos" / f"{number}.jpg"
+        )
+    command = [
+        sys.executable,
+        EXAMPLES / "train_images.py",
+        "--out",
+        tmp_path / "out",
+        "--photos",
+        tmp_path / "photos",
+    ]
+    finished = subprocess.run(
+        [*command, "--crops", "160"], capture_output=True, text=True, timeout=600, check=False
+    )
     assert finished.returncode == 0, finished.stderr
     steps = int(re.search(r"2 epochs: (\d+) steps", finished.stdout)[1])
     killed, saved = map(
-        int, re.search(r"SIGKILL in step (\d+), the last checkpoint is of step (\d+)", finished.stdout).groups()
+        int,
+        re.search(
+            r"SIGKILL in step (\d+), the last checkpoint is of step (\d+)", finished.stdout
+        ).groups(),
     )
     assert 0 < saved <= killed < steps == 20
-    assert "the sums of the pixels of all 320 images are those of the uninterrupted run" in finished.stdout
+    assert (
+        "the sums of the pixels of all 320 images are those of the uninterrupted run"
+        in finished.stdout
+    )
     assert "which is rounding" in finished.stdout
 
 
 @pytest.mark.slow
 def test_training_on_images_needs_photographs(tmp_path):
     pytest.importorskip("torch")
-    command = [sys.executable, EXAMPLES / "train_images.py", "--out", tmp_path / "out", "--photos", tmp_path]
+    command = [
+        sys.executable,
+        EXAMPLES / "train_images.py",
+        "--out",
+        tmp_path / "out",
+        "--photos",
+        tmp_path,
+    ]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert finished.returncode == 1
-    assert "0 photographs" in finished.stderr and "hint: a directory with two or more" in finished.stderr
+    assert (
+        "0 photographs" in finished.stderr
+        and "hint: a directory with two or more" in finished.stderr
+    )

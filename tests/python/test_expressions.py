@@ -48,42 +48,55 @@ def column(values: Any, data_type: pa.DataType) -> pa.Table:
 
 the_column = pc.field("x")
 NS = 1_000_000_000
-MOMENTS = [datetime.datetime(1969, 12, 31, 23, 59, 59, 999_999), datetime.datetime(2024, 2, 29), None]
+MOMENTS = [
+    datetime.datetime(1969, 12, 31, 23, 59, 59, 999_999),
+    datetime.datetime(2024, 2, 29),
+    None,
+]
 STAMPS = [-1, 0, 1, NS, None]
 
 # Columns, and literals to compare them with as pyarrow does.
 CASES: list[tuple[str, pa.Table, list[Any]]] = [
-    ("int8", column([-128, -1, 0, 127, None], pa.int8()), [-128, 0, 127, 128, -129, 0.5, -0.5, Decimal("0.5"), True]),
+    ("int8", column([-128, -1, 0, 127, None], pa.int8()),
+     [-128, 0, 127, 128, -129, 0.5, -0.5, Decimal("0.5"), True]),
     ("uint8", column([0, 1, 255, None], pa.uint8()), [0, 255, 256, 254.5]),
     ("int32", column([-(2**31), 0, 2**31 - 1, None], pa.int32()), [0, 2**31, -(2**31), Decimal(0)]),
-    ("int64", column([-(2**63), 2**53, 2**53 + 1, 2**63 - 1, None], pa.int64()), [2**53, 2**53 + 1, 2**63 - 1]),
+    ("int64", column([-(2**63), 2**53, 2**53 + 1, 2**63 - 1, None], pa.int64()),
+     [2**53, 2**53 + 1, 2**63 - 1]),
     ("uint64", column([0, 1, 2**62, None], pa.uint64()), [0, 1, 2**62]),
     ("float64", column([-INFINITY, -1.5, -0.0, 0.0, 0.1, 1.5, INFINITY, NAN, None], pa.float64()),
      [0.0, -0.0, 0.1, 1, INFINITY, -INFINITY, NAN, Decimal("0.1"), Decimal("1.5")]),
     ("float32", column([-INFINITY, -0.0, 0.0, 0.1, 1.5, NAN, None], pa.float32()),
      [0.0, 0.1, 1, 1.5, 1e300, INFINITY, NAN, Decimal("0.1")]),
-    ("decimal", column([Decimal("-1.10"), Decimal("0.00"), Decimal("1.10"), None], pa.decimal128(10, 2)),
+    ("decimal",
+     column([Decimal("-1.10"), Decimal("0.00"), Decimal("1.10"), None], pa.decimal128(10, 2)),
      [Decimal("1.1"), Decimal("1.105"), Decimal("-1.10000"), 0, 1, Decimal("1e9")]),
-    ("decimal256", column([Decimal("-1.10"), Decimal("1.10"), None], pa.decimal256(50, 2)), [Decimal("1.1"), 0]),
+    ("decimal256", column([Decimal("-1.10"), Decimal("1.10"), None], pa.decimal256(50, 2)),
+     [Decimal("1.1"), 0]),
     ("bool", column([True, False, None], pa.bool_()), [True, False]),
     ("string", column(["", "a", "ä", "a\0", "b", None], pa.string()), ["", "a", "ä", "z"]),
     ("large_string", column(["", "a", "b", None], pa.large_string()), ["a"]),
     ("binary", column([b"", b"\xff", b"a", None], pa.binary()), [b"a", b"\xff"]),
     ("large_binary", column([b"", b"\xff", b"a", None], pa.large_binary()), [b"a"]),
     ("fixed_binary", column([b"aa", b"\xff\xff", None], pa.binary(2)), [b"aa"]),
-    ("dictionary", pa.table({"x": pa.array(["a", "b", None, "a"]).dictionary_encode()}), ["a", "c"]),
+    ("dictionary", pa.table({"x": pa.array(["a", "b", None, "a"]).dictionary_encode()}),
+     ["a", "c"]),
     ("date32", column([datetime.date(1969, 12, 31), datetime.date(2024, 2, 29), None], pa.date32()),
-     [datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29), datetime.datetime(2024, 2, 29, 0, 0, 0, 1)]),
+     [datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29),
+      datetime.datetime(2024, 2, 29, 0, 0, 0, 1)]),
     ("date64", column([datetime.date(1969, 12, 31), datetime.date(2024, 2, 29), None], pa.date64()),
      [datetime.date(2024, 2, 29)]),
     ("timestamp_s", column([0, 1_709_164_800, None], pa.timestamp("s")),
-     [datetime.datetime(2024, 2, 29), datetime.datetime(2024, 2, 29, 0, 0, 0, 1), datetime.date(2024, 2, 29)]),
-    ("timestamp_us", column(MOMENTS, pa.timestamp("us")), [*MOMENTS[:2], datetime.date(2024, 2, 29)]),
+     [datetime.datetime(2024, 2, 29), datetime.datetime(2024, 2, 29, 0, 0, 0, 1),
+      datetime.date(2024, 2, 29)]),
+    ("timestamp_us", column(MOMENTS, pa.timestamp("us")),
+     [*MOMENTS[:2], datetime.date(2024, 2, 29)]),
     ("timestamp_ns", column(STAMPS, pa.timestamp("ns")), [datetime.datetime(1970, 1, 1, 0, 0, 1)]),
     ("timestamp_zone", column([0, 1_709_164_800_000, None], pa.timestamp("ms", "UTC")),
      [datetime.datetime(2024, 2, 29, tzinfo=UTC),
       datetime.datetime(2024, 2, 29, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))]),
-    ("time32", column([0, 3_723, None], pa.time32("s")), [datetime.time(1, 2, 3), datetime.time(1, 2, 3, 5)]),
+    ("time32", column([0, 3_723, None], pa.time32("s")),
+     [datetime.time(1, 2, 3), datetime.time(1, 2, 3, 5)]),
     ("time64", column([0, 3_723_000_005_000, None], pa.time64("ns")), [datetime.time(1, 2, 3, 5)]),
     ("duration", column([-1, 3, None], pa.duration("s")),
      [datetime.timedelta(seconds=3), datetime.timedelta(seconds=3, microseconds=-1)]),
@@ -101,28 +114,40 @@ def oracle_or_none(build: Callable[[], pc.Expression], table: pa.Table) -> list[
 
 
 @pytest.mark.parametrize(("name", "table", "literals"), CASES, ids=[case[0] for case in CASES])
-def test_comparisons_keep_what_pyarrow_keeps(name: str, table: pa.Table, literals: list[Any]) -> None:
+def test_comparisons_keep_what_pyarrow_keeps(
+    name: str, table: pa.Table, literals: list[Any]
+) -> None:
     compared = 0
     for literal in literals:
         for compare in OPERATORS:
             for is_negated in (False, True):
                 theirs = compare(the_column, literal)
                 expected = oracle_or_none(
-                    lambda theirs=theirs, is_negated=is_negated: ~theirs if is_negated else theirs, table
+                    lambda theirs=theirs, is_negated=is_negated: ~theirs if is_negated else theirs,
+                    table,
                 )
                 if expected is None:
                     continue
                 compared += 1
                 ours = compare(sm.col("x"), literal)
                 assert kept_rows(~ours if is_negated else ours, table) == expected, (name, ours)
-                assert kept_rows(~theirs if is_negated else theirs, table) == expected, (name, theirs)
+                assert kept_rows(~theirs if is_negated else theirs, table) == expected, (
+                    name,
+                    theirs,
+                )
     assert compared >= 2 * len(literals)
 
 
 @pytest.mark.parametrize(("name", "table", "literals"), CASES, ids=[case[0] for case in CASES])
-def test_memberships_and_null_tests_keep_what_pyarrow_keeps(name: str, table: pa.Table, literals: list[Any]) -> None:
+def test_memberships_and_null_tests_keep_what_pyarrow_keeps(
+    name: str, table: pa.Table, literals: list[Any]
+) -> None:
     own = [value for value in table.column("x").to_pylist() if value is not None]
-    values = pa.array(own[1:], table.schema.field("x").type) if name != "dictionary" else pa.array(own[1:])
+    values = (
+        pa.array(own[1:], table.schema.field("x").type)
+        if name != "dictionary"
+        else pa.array(own[1:])
+    )
     with_null = pa.concat_arrays([values, pa.nulls(1, values.type)])
     tests = [
         the_column.is_null(),
@@ -138,10 +163,19 @@ def test_memberships_and_null_tests_keep_what_pyarrow_keeps(name: str, table: pa
             expected = oracle_or_none(lambda expression=expression: expression, table)
             if expected is not None:
                 assert kept_rows(expression, table) == expected, expression
-    ours = [sm.col("x").is_null(), sm.col("x").is_valid(), sm.col("x").is_in([]), sm.col("x").is_in(values)]
+    ours = [
+        sm.col("x").is_null(),
+        sm.col("x").is_valid(),
+        sm.col("x").is_in([]),
+        sm.col("x").is_in(values),
+    ]
     assert [kept_rows(expression, table) for expression in ours[:3]] == [
         oracle(test, table)
-        for test in (the_column.is_null(), the_column.is_valid(), the_column.isin(pa.array([], values.type)))
+        for test in (
+            the_column.is_null(),
+            the_column.is_valid(),
+            the_column.isin(pa.array([], values.type)),
+        )
     ]
 
 
@@ -166,9 +200,13 @@ def test_integers_beyond_every_type_compare_by_value() -> None:
     assert kept_rows(sm.col("x").is_in([2**64 - 1, -1, 10**40]), table) == [1]
 
 
-@pytest.mark.parametrize("data_type", [pa.string_view(), pa.binary_view(), pa.large_string(), pa.binary(1)])
+@pytest.mark.parametrize(
+    "data_type", [pa.string_view(), pa.binary_view(), pa.large_string(), pa.binary(1)]
+)
 def test_layouts_of_text_and_bytes_are_alike(data_type: pa.DataType) -> None:
-    table = column([b"a", b"b", None] if "binary" in str(data_type) else ["a", "b", None], data_type)
+    table = column(
+        [b"a", b"b", None] if "binary" in str(data_type) else ["a", "b", None], data_type
+    )
     assert kept_rows(sm.col("x") >= b"b", table) == [1]
     assert kept_rows(sm.col("x").is_in([b"a", b"c"]), table) == [0]
     assert kept_rows(sm.col("x").starts_with("b"), table) == [1]
@@ -226,27 +264,40 @@ FLOATS = st.sampled_from([-1.0, -0.0, 0.0, 0.5, INFINITY, NAN])
 TEXTS = st.sampled_from(["", "a", "ä", "c"])
 COMPARISON = st.sampled_from(OPERATORS)
 LEAVES = st.one_of(
-    st.builds(lambda op, value: op(pc.field("i"), value), COMPARISON, INTEGERS | st.sampled_from([0.5, -0.5])),
+    st.builds(
+        lambda op, value: op(pc.field("i"), value),
+        COMPARISON,
+        INTEGERS | st.sampled_from([0.5, -0.5]),
+    ),
     st.builds(lambda op, value: op(pc.field("f"), value), COMPARISON, FLOATS | INTEGERS),
     st.builds(lambda op, value: op(pc.field("s"), value), COMPARISON, TEXTS),
     st.builds(lambda op, value: op(pc.field("b"), value), COMPARISON, st.booleans()),
     st.builds(
-        lambda values: pc.field("i").isin(pa.array(values, pa.int32())), st.lists(INTEGERS | st.none(), max_size=3)
+        lambda values: pc.field("i").isin(pa.array(values, pa.int32())),
+        st.lists(INTEGERS | st.none(), max_size=3),
     ),
     st.builds(
-        lambda values: pc.field("f").isin(pa.array(values, pa.float64())), st.lists(FLOATS | st.none(), max_size=3)
+        lambda values: pc.field("f").isin(pa.array(values, pa.float64())),
+        st.lists(FLOATS | st.none(), max_size=3),
     ),
     st.builds(
-        lambda values: pc.field("s").isin(pa.array(values, pa.string())), st.lists(TEXTS | st.none(), max_size=3)
+        lambda values: pc.field("s").isin(pa.array(values, pa.string())),
+        st.lists(TEXTS | st.none(), max_size=3),
     ),
-    st.builds(lambda name, nan: pc.field(name).is_null(nan_is_null=nan), st.sampled_from("ifsb"), st.booleans()),
+    st.builds(
+        lambda name, nan: pc.field(name).is_null(nan_is_null=nan),
+        st.sampled_from("ifsb"),
+        st.booleans(),
+    ),
     st.just(pc.field("b")),
     st.just(pc.field("i") == pa.scalar(None, pa.int32())),
 )
 TREES = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
-        st.builds(operator.and_, inner, inner), st.builds(operator.or_, inner, inner), st.builds(operator.invert, inner)
+        st.builds(operator.and_, inner, inner),
+        st.builds(operator.or_, inner, inner),
+        st.builds(operator.invert, inner),
     ),
     max_leaves=8,
 )
@@ -254,7 +305,9 @@ TREES = st.recursive(
 
 @settings(max_examples=examples(400), deadline=None)
 @given(rows=ROWS, tree=TREES)
-def test_random_trees_keep_what_pyarrow_keeps(rows: list[tuple[Any, ...]], tree: pc.Expression) -> None:
+def test_random_trees_keep_what_pyarrow_keeps(
+    rows: list[tuple[Any, ...]], tree: pc.Expression
+) -> None:
     types = {"i": pa.int32(), "f": pa.float64(), "s": pa.string(), "b": pa.bool_()}
     columns = zip(types.items(), zip(*rows, strict=True), strict=True)
     table = pa.table({name: pa.array(values, data_type) for (name, data_type), values in columns})
@@ -283,14 +336,19 @@ def test_random_trees_keep_what_pyarrow_keeps(rows: list[tuple[Any, ...]], tree:
         (datetime.date(1970, 1, 2), {"date": 1}),
         (datetime.time(0, 0, 1, 2), {"time": {"value": 1_000_002, "unit": "us"}}),
         (datetime.timedelta(days=-1), {"duration": {"value": -86_400_000_000, "unit": "us"}}),
-        (pa.scalar(5, pa.timestamp("ns", "UTC")), {"timestamp": {"value": 5, "unit": "ns", "zone": "UTC"}}),
+        (
+            pa.scalar(5, pa.timestamp("ns", "UTC")),
+            {"timestamp": {"value": 5, "unit": "ns", "zone": "UTC"}},
+        ),
     ],
 )
 def test_literals_are_exact(literal: Any, form: Any) -> None:
     assert (sm.col("x") == literal).tree["compare"]["value"] == form
 
 
-@pytest.mark.parametrize("literal", [None, object(), [1], Decimal("NaN"), numpy.datetime64("NaT"), 1j])
+@pytest.mark.parametrize(
+    "literal", [None, object(), [1], Decimal("NaN"), numpy.datetime64("NaT"), 1j]
+)
 def test_what_no_column_holds_is_refused_at_once(literal: Any) -> None:
     with pytest.raises(TypeError, match="a column is"):
         sm.col("x") == literal  # noqa: B015  # pyright: ignore[reportUnusedExpression]
@@ -311,7 +369,9 @@ def test_what_no_column_holds_is_refused_at_once(literal: Any) -> None:
     ],
 )
 def test_surrogate_in_a_name_or_a_literal_is_refused_at_once(filtered: Any) -> None:
-    with pytest.raises(sm.OptionError, match=r"(column name|string) '.*\\ud[8f].*' .*is not valid Unicode"):
+    with pytest.raises(
+        sm.OptionError, match=r"(column name|string) '.*\\ud[8f].*' .*is not valid Unicode"
+    ):
         filtered()
 
 
@@ -369,7 +429,13 @@ def test_fields_of_structs_are_those_that_pyarrow_refers_to(tmp_path: Path) -> N
     table = pa.table({"s": pa.array(values), "n": list(range(4))})
     pq.write_table(table, tmp_path / "s.parquet")
     x, z = pc.field("s", "x"), pc.field("s", "y", "z")
-    for expression in (x > 4, x.isin([1, 9]), (z == "b") | (pc.field("n") == 2), z.is_null(), x > pc.field("n")):
+    for expression in (
+        x > 4,
+        x.isin([1, 9]),
+        (z == "b") | (pc.field("n") == 2),
+        z.is_null(),
+        x > pc.field("n"),
+    ):
         found = [row["n"] for row in sm.Dataset(tmp_path / "s.parquet", filter=expression)]
         assert found == oracle(expression, table), expression
 
@@ -380,7 +446,9 @@ def test_names_and_texts_are_taken_from_the_tree_and_not_from_its_text() -> None
     assert kept_rows(pc.field(name) == text, table) == [0]
     assert kept_rows(pc.scalar(text) == pc.field(name), table) == [0]
     assert kept_rows(pc.field(name) == pa.scalar(text).cast(pa.large_string()), table) == [0]
-    assert kept_rows((pc.field(name) == pc.scalar(text).cast(pa.large_string())) | pc.scalar(False), table) == [0]
+    assert kept_rows(
+        (pc.field(name) == pc.scalar(text).cast(pa.large_string())) | pc.scalar(False), table
+    ) == [0]
 
 
 def test_long_chains_stay_flat() -> None:
@@ -396,7 +464,8 @@ def test_long_chains_stay_flat() -> None:
 
 
 @pytest.mark.parametrize(
-    "data_type", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
+    "data_type",
+    [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())],
 )
 def test_lower_case_and_length_are_those_of_python_in_every_layout(data_type: pa.DataType) -> None:
     texts = ["", "ABC", "Straße", "ÉÀ", "İ", "ΑΣ", "😀", None]
@@ -405,34 +474,45 @@ def test_lower_case_and_length_are_those_of_python_in_every_layout(data_type: pa
         assert row in kept_rows(sm.col("x").lower() == text.lower(), table)
         assert row in kept_rows(sm.col("x").length() == len(text), table)
         assert row in kept_rows(sm.col("x").lower().ends_with(text.lower()[-1:]), table)
-    assert kept_rows(sm.col("x").length().is_null(), table) == kept_rows(sm.col("x").lower().is_null(), table) == [7]
+    assert (
+        kept_rows(sm.col("x").length().is_null(), table)
+        == kept_rows(sm.col("x").lower().is_null(), table)
+        == [7]
+    )
 
 
 @pytest.mark.parametrize(
     "data_type",
-    [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(2), pa.list_(pa.int8()), pa.large_list(pa.int8()),
-     pa.list_(pa.int8(), 2), pa.list_view(pa.int8()), pa.large_list_view(pa.int8())],
+    [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(2), pa.list_(pa.int8()),
+     pa.large_list(pa.int8()), pa.list_(pa.int8(), 2), pa.list_view(pa.int8()),
+     pa.large_list_view(pa.int8())],
     ids=str,
 )  # fmt: skip
 def test_length_counts_bytes_and_elements(data_type: pa.DataType) -> None:
     values = [b"ab", b"", None] if "binary" in str(data_type) else [[1, 2], [], None]
     values = [value for value in values if value or "2" not in str(data_type) or value is None]
     table = column(values, data_type)
-    assert truth(sm.col("x").length() == 2, table) == [None if value is None else len(value) == 2 for value in values]
+    assert truth(sm.col("x").length() == 2, table) == [
+        None if value is None else len(value) == 2 for value in values
+    ]
 
 
 def test_parts_of_texts_are_literal_and_those_of_bytes_need_no_encoding() -> None:
     table = pa.table({"s": ["a.b", "aXb", "%", None], "b": [b"\xff\x00", b"\x00", b"", None]})
     assert kept_rows(sm.col("s").contains("a.b") | sm.col("s").contains("%"), table) == [0, 2]
     assert truth(sm.col("b").contains(b"\x00"), table) == [True, True, False, None]
-    assert kept_rows(sm.col("b").ends_with(b"\x00") & ~sm.col("b").starts_with(b"\xff"), table) == [1]
+    assert kept_rows(sm.col("b").ends_with(b"\x00") & ~sm.col("b").starts_with(b"\xff"), table) == [
+        1
+    ]
     with pytest.raises(TypeError, match="a part of a string"):
         sm.col("s").contains(1)  # pyright: ignore[reportArgumentType]
 
 
 def test_wide_integers_and_decimals_are_computed_exactly() -> None:
     big = [2**64 - 1, 0, None]
-    table = pa.table({"u": pa.array(big, pa.uint64()), "d": [Decimal("0.10"), Decimal("-2.50"), None]})
+    table = pa.table(
+        {"u": pa.array(big, pa.uint64()), "d": [Decimal("0.10"), Decimal("-2.50"), None]}
+    )
     assert kept_rows(sm.col("u") + 1 == 2**64, table) == [0]
     assert kept_rows(sm.col("u") - 1 == -1, table) == [1]
     assert kept_rows(sm.col("d") * 3 == Decimal("0.3"), table) == [0]
@@ -464,7 +544,11 @@ def test_column_of_nulls_makes_every_computation_unknown() -> None:
 
 def test_nan_is_asked_of_any_number() -> None:
     assert truth(sm.col("x").is_nan(), column([1, None], pa.int32())) == [False, None]
-    assert truth((sm.col("x") / 2).is_nan(), column([NAN, 1.0, None], pa.float64())) == [True, False, None]
+    assert truth((sm.col("x") / 2).is_nan(), column([NAN, 1.0, None], pa.float64())) == [
+        True,
+        False,
+        None,
+    ]
 
 
 def test_values_are_computed_with_numbers_only() -> None:
@@ -479,11 +563,17 @@ def test_values_are_computed_with_numbers_only() -> None:
 
 @pytest.mark.parametrize(
     ("name", "close"),
-    [("is_not_null", "is_valid"), ("isin", "is_in"), ("startswith", "starts_with"), ("is_between", "between")],
+    [
+        ("is_not_null", "is_valid"),
+        ("isin", "is_in"),
+        ("startswith", "starts_with"),
+        ("is_between", "between"),
+    ],
 )
 def test_method_of_another_library_names_the_method_here(name, close):
     with pytest.raises(
-        AttributeError, match=f"^a column of a filter has no attribute '{name}'\nhint: did you mean '{close}'\\?$"
+        AttributeError,
+        match=f"^a column of a filter has no attribute '{name}'\nhint: did you mean '{close}'\\?$",
     ):
         getattr(sm.col("x"), name)
 
@@ -491,4 +581,8 @@ def test_method_of_another_library_names_the_method_here(name, close):
 def test_column_without_such_a_method_lists_the_methods():
     with pytest.raises(AttributeError) as raised:
         sm.col("x").sqrt()
-    assert str(raised.value).splitlines()[1].startswith("hint: the methods are between, compare, contains, ")
+    assert (
+        str(raised.value)
+        .splitlines()[1]
+        .startswith("hint: the methods are between, compare, contains, ")
+    )

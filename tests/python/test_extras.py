@@ -9,19 +9,27 @@ import pytest
 
 MISSING = ["pyarrow", "arro3", "jinja2", "torch", "prometheus_client", "ray"]
 CALLS = {
-    "sm.Loader(PATH, batch_size=2, output='numpy').explain_table(step=0)": "explain_table requires pyarrow: arrow",
+    "sm.Loader(PATH, batch_size=2, output='numpy').explain_table(step=0)": (
+        "explain_table requires pyarrow: arrow"
+    ),
     "list(sm.Loader(PATH, batch_size=2, output='arrow'))": "output='arrow' requires pyarrow: arrow",
     "list(sm.Loader(PATH, batch_size=2, output='torch'))": 'output="torch" needs torch: torch',
-    "sm.Tokenize(function=sm.TokenFunction(len, version='1'))": "Tokenize with a function requires pyarrow: arrow",
+    "sm.Tokenize(function=sm.TokenFunction(len, version='1'))": (
+        "Tokenize with a function requires pyarrow: arrow"
+    ),
     "sm.Writer(OUT, index='chinidataset')": "index='chinidataset' requires pyarrow: arrow",
     "sm.Writer(OUT).write_batch({'x': [1]})": "rows of Python objects require pyarrow: arrow",
-    "Pipeline(source=InterleavedParquetSource(PATH, schema_overrides={'x': 'int64'}), sink=ParquetSink(OUT))": (
-        "schema_overrides as a dict requires pyarrow: arrow"
+    "Pipeline(source=InterleavedParquetSource(PATH, schema_overrides={'x': 'int64'}), "
+    "sink=ParquetSink(OUT))": "schema_overrides as a dict requires pyarrow: arrow",
+    "Pipeline(source=TableSource(PATH), sink=ParquetSink(OUT)).run('ray')": (
+        'executor="ray" needs Ray: ray'
     ),
-    "Pipeline(source=TableSource(PATH), sink=ParquetSink(OUT)).run('ray')": 'executor="ray" needs Ray: ray',
-    "import_module('shardmill.curate._page').write_page(OUT, {'run': None})": "the page requires Jinja2: report",
+    "import_module('shardmill.curate._page').write_page(OUT, {'run': None})": (
+        "the page requires Jinja2: report"
+    ),
     "import_module('shardmill.view._page').templates()": "the page requires Jinja2: view",
-    "import_module('shardmill.cli._view').command.main([PATH, '--no-open'], standalone_mode=False)": "the page requires pyarrow: view",
+    "import_module('shardmill.cli._view')"
+    ".command.main([PATH, '--no-open'], standalone_mode=False)": "the page requires pyarrow: view",
     "import_module('shardmill.integrations.prometheus')": "needs prometheus_client: prometheus",
     "import_module('shardmill.integrations.torch')": "needs PyTorch: torch",
 }
@@ -46,7 +54,9 @@ for call in {list(CALLS)}:
     except ImportError as error:
         print(" | ".join(str(error).splitlines()))
 """
-    run = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False
+    )
     assert run.returncode == 0, run.stderr
     return run.stdout.splitlines()
 

@@ -1,4 +1,4 @@
-"""Filters as text: DuckDB keeps the same rows for the same text, and errors point at their place."""
+"""Filters as text: DuckDB keeps the same rows for the same text; errors point at their place."""
 
 import operator
 from collections.abc import Callable, Iterator
@@ -50,7 +50,10 @@ def kept_by(expression: Expression) -> list[int]:
 
 
 def kept_by_duckdb(database: duckdb.DuckDBPyConnection, text: str) -> list[int]:
-    return [row for (row,) in database.execute(f"SELECT id FROM rows WHERE {text} ORDER BY id").fetchall()]
+    return [
+        row
+        for (row,) in database.execute(f"SELECT id FROM rows WHERE {text} ORDER BY id").fetchall()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +83,9 @@ def kept_by_duckdb(database: duckdb.DuckDBPyConnection, text: str) -> list[int]:
         "60 * 60 % 7 = i + 3 * 1.5e0 - 6.5",
     ],
 )
-def test_text_keeps_the_rows_that_duckdb_keeps(database: duckdb.DuckDBPyConnection, text: str) -> None:
+def test_text_keeps_the_rows_that_duckdb_keeps(
+    database: duckdb.DuckDBPyConnection, text: str
+) -> None:
     assert kept_by(parse_filter(text)) == kept_by_duckdb(database, text)
 
 
@@ -109,7 +114,10 @@ BOOLEANS = pa.table(
     ],
 )
 def test_boolean_columns_and_constants_are_conditions(
-    database: duckdb.DuckDBPyConnection, tmp_path: Path, text: str, expression: Expression | Value | None
+    database: duckdb.DuckDBPyConnection,
+    tmp_path: Path,
+    text: str,
+    expression: Expression | Value | None,
 ) -> None:
     path = tmp_path / "rows.parquet"
     pq.write_table(BOOLEANS, path)
@@ -129,9 +137,13 @@ def test_filters_without_columns_keep_all_rows_or_none(tmp_path: Path, text: str
     assert [(sum(len(batch["id"]) for batch in batches),)] == wanted
 
 
-@pytest.mark.parametrize("wrong", [lambda: sm.col("a") > 1 & sm.col("b"), lambda: (sm.col("a") > 1) & 5])
+@pytest.mark.parametrize(
+    "wrong", [lambda: sm.col("a") > 1 & sm.col("b"), lambda: (sm.col("a") > 1) & 5]
+)
 def test_comparisons_without_parentheses_say_so(wrong: Callable[[], object]) -> None:
-    with pytest.raises(TypeError, match=r"hint: & and \| bind tighter than comparisons; write \(col"):
+    with pytest.raises(
+        TypeError, match=r"hint: & and \| bind tighter than comparisons; write \(col"
+    ):
         wrong()
 
 
@@ -139,7 +151,9 @@ TIMES = pa.table(
     {
         "id": pa.array(range(4)),
         "local": pa.array([1714559400, 1714559460, 1714552200, None], pa.timestamp("s")),
-        "instant": pa.array([1714559400, 1714559460, 1714552200, None], pa.timestamp("s", "Europe/Berlin")),
+        "instant": pa.array(
+            [1714559400, 1714559460, 1714552200, None], pa.timestamp("s", "Europe/Berlin")
+        ),
         "clock": pa.array([37800, 37860, 0, None], pa.time32("s")),
     }
 )
@@ -163,7 +177,9 @@ def test_times_may_lack_seconds_and_are_in_utc_without_a_zone(text: str, wanted:
     database = duckdb.connect()
     database.execute("SET TimeZone = 'UTC'")
     database.register("times", TIMES)
-    assert [row for (row,) in database.execute(f"SELECT id FROM times WHERE {text}").fetchall()] == wanted
+    assert [
+        row for (row,) in database.execute(f"SELECT id FROM times WHERE {text}").fetchall()
+    ] == wanted
 
 
 @pytest.mark.parametrize(
@@ -179,7 +195,9 @@ def test_times_may_lack_seconds_and_are_in_utc_without_a_zone(text: str, wanted:
     ],
     ids=str,
 )
-def test_times_with_a_zone_and_without_one_are_not_compared(condition: Expression, hint: str) -> None:
+def test_times_with_a_zone_and_without_one_are_not_compared(
+    condition: Expression, hint: str
+) -> None:
     with pytest.raises(LiteralTypeError, match=f"(?s)timestamp.*cannot be compared.*{hint}"):
         plan.check(condition.tree, TIMES.schema)
 
@@ -207,7 +225,10 @@ numbers: st.SearchStrategy[Pair] = st.recursive(
     columns | lengths,
     lambda inner: st.one_of(
         st.builds(
-            lambda left, op, right: (f"({left[0]} {op}{right[0]})", ARITHMETIC[op](left[1], right[1])),
+            lambda left, op, right: (
+                f"({left[0]} {op}{right[0]})",
+                ARITHMETIC[op](left[1], right[1]),
+            ),
             inner,
             st.sampled_from(list(ARITHMETIC)),
             inner | constants,
@@ -242,7 +263,10 @@ conditions: st.SearchStrategy[Pair] = st.recursive(
         numbers.map(lambda of: (f"{of[0]} is\nNOT null", of[1].is_valid())),
         texts.map(lambda of: (f"{of[0]} is null", of[1].is_null())),
         st.builds(
-            lambda of, low, high: (f"{of[0]} between {low[0]} and {high[0]}", of[1].between(low[1], high[1])),
+            lambda of, low, high: (
+                f"{of[0]} between {low[0]} and {high[0]}",
+                of[1].between(low[1], high[1]),
+            ),
             numbers,
             constants,
             constants | numbers,
@@ -257,8 +281,12 @@ conditions: st.SearchStrategy[Pair] = st.recursive(
         ),
     ),
     lambda inner: st.one_of(
-        st.builds(lambda one, other: (f"({one[0]}) And ({other[0]})", one[1] & other[1]), inner, inner),
-        st.builds(lambda one, other: (f"({one[0]} or {other[0]})", one[1] | other[1]), inner, inner),
+        st.builds(
+            lambda one, other: (f"({one[0]}) And ({other[0]})", one[1] & other[1]), inner, inner
+        ),
+        st.builds(
+            lambda one, other: (f"({one[0]} or {other[0]})", one[1] | other[1]), inner, inner
+        ),
         inner.map(lambda one: (f"not ({one[0]})", ~one[1])),
     ),
     max_leaves=4,
@@ -301,7 +329,11 @@ def test_text_is_parsed_to_the_same_expression_and_keeps_what_duckdb_keeps(
         ("lengths(a) > 1", "there is no function `lengths`; did you mean `length`?", 0),
         ("regexp(a, 'x')", "there is no function `regexp`", 0),
         ("contains(a)", "`,` and a string are expected", 10),
-        ("contains(a, en)", "a string in single quotes is expected; put strings in quotes: 'en'", 12),
+        (
+            "contains(a, en)",
+            "a string in single quotes is expected; put strings in quotes: 'en'",
+            12,
+        ),
         ("lower('A') = a", "a column is expected", 6),
         ("a = null", "use `is null`", 4),
         ("a is 5", "`null` or `not null` is expected", 5),
@@ -320,7 +352,9 @@ def test_text_is_parsed_to_the_same_expression_and_keeps_what_duckdb_keeps(
         ("a = " + "-" * 5000 + "1", "nested more than 48 levels deep", 4 + 49),
     ],
 )
-def test_error_says_what_was_expected_and_points_at_its_place(text: str, problem: str, at: int) -> None:
+def test_error_says_what_was_expected_and_points_at_its_place(
+    text: str, problem: str, at: int
+) -> None:
     with pytest.raises(OptionError) as error:
         parse_filter(text)
     message, shown, caret = str(error.value).split("\n")
@@ -356,7 +390,8 @@ def test_any_text_is_an_expression_or_an_option_error(text: str) -> None:
 
 
 def test_names_of_columns_may_be_quoted_or_dotted() -> None:
-    assert parse_filter('meta.lang = \'de\' and "a ""b" > 1 and `c-d` > 1 and "not" > 1').tree["and"] == [
+    parsed = parse_filter('meta.lang = \'de\' and "a ""b" > 1 and `c-d` > 1 and "not" > 1')
+    assert parsed.tree["and"] == [
         (sm.col("meta.lang") == "de").tree,
         *[(sm.col(name) > 1).tree for name in ('a "b', "c-d", "not")],
     ]
@@ -380,26 +415,60 @@ def test_text_is_taken_wherever_an_expression_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "error", "problem"),
     [
-        ("s > 5", LiteralTypeError, "Column `s` is string; it cannot be compared with the integer 5"),
-        ("i = 'a'", LiteralTypeError, 'Column `i` is int64; it cannot be compared with the string "a"'),
-        ("s = i", LiteralTypeError, "Column `s` is string; it cannot be compared with column `i`, which is int64"),
-        ("lower(s) = 1", LiteralTypeError, "`lower(s)` is string; it cannot be compared with the integer 1"),
+        (
+            "s > 5",
+            LiteralTypeError,
+            "Column `s` is string; it cannot be compared with the integer 5",
+        ),
+        (
+            "i = 'a'",
+            LiteralTypeError,
+            'Column `i` is int64; it cannot be compared with the string "a"',
+        ),
+        (
+            "s = i",
+            LiteralTypeError,
+            "Column `s` is string; it cannot be compared with column `i`, which is int64",
+        ),
+        (
+            "lower(s) = 1",
+            LiteralTypeError,
+            "`lower(s)` is string; it cannot be compared with the integer 1",
+        ),
         ("s + 1 = 2", LiteralTypeError, "Column `s` is string; `+` takes numbers"),
-        ("length(i) = 2", LiteralTypeError, "Column `i` is int64; `length` takes strings, binary values and lists"),
+        (
+            "length(i) = 2",
+            LiteralTypeError,
+            "Column `i` is int64; `length` takes strings, binary values and lists",
+        ),
         ("lower(i) = 'a'", LiteralTypeError, "Column `i` is int64; `lower` takes strings"),
-        ("contains(i, 'a')", LiteralTypeError, "Column `i` is int64; `contains` takes strings and binary values"),
+        (
+            "contains(i, 'a')",
+            LiteralTypeError,
+            "Column `i` is int64; `contains` takes strings and binary values",
+        ),
         ("is_nan(s)", LiteralTypeError, "Column `s` is string; `is_nan` takes numbers"),
-        ("meta.day > '2024-02-31'", LiteralTypeError, "hint: dates and times are written as ISO 8601"),
+        (
+            "meta.day > '2024-02-31'",
+            LiteralTypeError,
+            "hint: dates and times are written as ISO 8601",
+        ),
         ("meta.dy > '2024-01-31'", MissingColumnError, "hint: did you mean `meta.day`?"),
         ("s = en", MissingColumnError, "hint: put strings in single quotes: 'en'"),
         ('s = "en"', MissingColumnError, "hint: put strings in single quotes: 'en'"),
         ('"en" = s', MissingColumnError, "hint: put strings in single quotes: 'en'"),
         ("i", LiteralTypeError, "hint: only a boolean column is a condition by itself"),
         ("s > 5", LiteralTypeError, "hint: the column holds strings; write the value in quotes"),
-        ("i > '5'", LiteralTypeError, "hint: the column holds numbers; write the value without quotes"),
+        (
+            "i > '5'",
+            LiteralTypeError,
+            "hint: the column holds numbers; write the value without quotes",
+        ),
     ],
 )
-def test_types_and_names_are_checked_before_rows_are_read(text: str, error: type[Exception], problem: str) -> None:
+def test_types_and_names_are_checked_before_rows_are_read(
+    text: str, error: type[Exception], problem: str
+) -> None:
     with pytest.raises(error) as raised:
         plan.check(parse_filter(text).tree, TABLE.schema)
     assert problem in str(raised.value)
@@ -408,6 +477,11 @@ def test_types_and_names_are_checked_before_rows_are_read(text: str, error: type
 def test_values_and_chained_comparisons_have_no_truth() -> None:
     column = sm.col("x")
     assert isinstance(column, Value)
-    for wrong in (lambda: column and 1, lambda: not column, lambda: 1 < column < 5, lambda: (column > 1) and True):
+    for wrong in (
+        lambda: column and 1,
+        lambda: not column,
+        lambda: 1 < column < 5,
+        lambda: (column > 1) and True,
+    ):
         with pytest.raises(TypeError, match=r"use & \| ~ .* \.between\(low, high\)"):
             wrong()

@@ -1,4 +1,7 @@
-"""Which files of a directory `format=` reads: by extension, and those of unknown names only if there is none."""
+"""Which files of a directory `format=` reads.
+
+By extension, and those of unknown names only if there is none.
+"""
 
 import io
 import tarfile
@@ -44,7 +47,19 @@ FORMATS = {
     "webdataset": (tar, ".tar"),
 }
 #: Never read, unless they are named.
-NEVER = ["{}~", "{}.bak", "{}.tmp", ".{}.swp", "{}.swp", "{}.idx", "{}.sha256", "{}.md5", "{}.crc", ".{}", "{}.BAK"]
+NEVER = [
+    "{}~",
+    "{}.bak",
+    "{}.tmp",
+    ".{}.swp",
+    "{}.swp",
+    "{}.idx",
+    "{}.sha256",
+    "{}.md5",
+    "{}.crc",
+    ".{}",
+    "{}.BAK",
+]
 #: Read only if no file has the extension.
 UNKNOWN = ["part-0", "notes.txt", "rows.data"]
 
@@ -82,7 +97,9 @@ def test_files_with_the_extension_hide_those_without(tmp_path: Path, format: str
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("format", FORMATS)
-def test_files_of_unknown_names_are_read_if_no_file_has_the_extension(tmp_path: Path, format: str) -> None:
+def test_files_of_unknown_names_are_read_if_no_file_has_the_extension(
+    tmp_path: Path, format: str
+) -> None:
     content, extension = FORMATS[format]
     write(tmp_path / "d", UNKNOWN, content)
     write(tmp_path / "d", [name.format(f"a{extension}") for name in NEVER], content, 10)
@@ -100,7 +117,9 @@ def test_path_that_is_named_is_always_read(tmp_path: Path, format: str) -> None:
     files = [f"a{extension}", *(name.format(f"a{extension}") for name in NEVER), *UNKNOWN, "x.orc"]
     write(tmp_path, files, content)
     assert values([tmp_path / name for name in files], format) == list(range(len(files)))
-    assert [values(tmp_path / name, format) for name in files] == [[number] for number in range(len(files))]
+    assert [values(tmp_path / name, format) for name in files] == [
+        [number] for number in range(len(files))
+    ]
 
 
 def test_directory_with_files_of_another_format_only_is_an_error(tmp_path: Path) -> None:
@@ -119,7 +138,9 @@ def test_files_that_may_be_data_cause_a_warning(tmp_path: Path) -> None:
 def test_jobs_read_the_same_files(tmp_path: Path) -> None:
     write(tmp_path / "in", ["a.csv", "a.csv.bak", "part-0", "a.csv~"], csv)
     job = Pipeline(
-        source=TableSource(str(tmp_path / "in"), format="csv"), stages=[], sink=ParquetSink(str(tmp_path / "out"))
+        source=TableSource(str(tmp_path / "in"), format="csv"),
+        stages=[],
+        sink=ParquetSink(str(tmp_path / "out")),
     )
     job.run(progress=False)
     assert pq.read_table(tmp_path / "out")["x"].to_pylist() == [0]

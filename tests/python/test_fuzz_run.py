@@ -1,4 +1,4 @@
-"""`fuzz/run.sh` with a `cargo` that only tells what it was called with, and the job that runs it every night."""
+"""`fuzz/run.sh` with a `cargo` that only tells what it was called with, and the nightly job."""
 
 import os
 import subprocess
@@ -16,7 +16,9 @@ BUILD = 60
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = ["fuzz/run.sh", *arguments]
     variables = {**os.environ, **environment}
-    return subprocess.run(command, cwd=REPOSITORY, env=variables, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=REPOSITORY, env=variables, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.fixture
@@ -30,7 +32,11 @@ def path(tmp_path: Path) -> str:
 
 def ran(run: subprocess.CompletedProcess[str]) -> list[str]:
     assert run.returncode == 0, run.stderr
-    return [line.split()[1].removesuffix(",") for line in run.stdout.splitlines() if line.startswith("== ")]
+    return [
+        line.split()[1].removesuffix(",")
+        for line in run.stdout.splitlines()
+        if line.startswith("== ")
+    ]
 
 
 def test_parts_have_each_target_once(path: str) -> None:

@@ -1,4 +1,7 @@
-"""JPEGs so large that they are decoded in strips: their pixels, and what is said of damage, are those of Pillow."""
+"""JPEGs so large that they are decoded in strips.
+
+Their pixels, and what is said of damage, are those of Pillow.
+"""
 
 import numpy as np
 import pytest
@@ -33,7 +36,8 @@ def turned(orientation):
 def test_pixels_of_a_huge_jpeg_are_those_of_pillow(tmp_path, huge, options):
     payload = encoded(huge, quality=85, **options)
     data = sm.Dataset(
-        written(tmp_path / "x.parquet", [payload]), images=sm.Images("image", size=96, resample="bicubic")
+        written(tmp_path / "x.parquet", [payload]),
+        images=sm.Images("image", size=96, resample="bicubic"),
     )
     expected = np.asarray(cropped(opened(payload), 96, Image.Resampling.BICUBIC)).transpose(2, 0, 1)
     np.testing.assert_array_equal(images_of(data), [expected])

@@ -28,7 +28,11 @@ ROWS = 300
 
 @pytest.fixture
 def config(tmp_path):
-    return {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    return {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"file://{tmp_path}/warehouse",
+    }
 
 
 @pytest.fixture
@@ -62,7 +66,9 @@ def table(catalog):
 
 
 def delivered(dataset, **options):
-    loader = flat_loader(dataset, **({"batch_size": 32, "output": "arrow", "rank": 0, "world_size": 1} | options))
+    loader = flat_loader(
+        dataset, **({"batch_size": 32, "output": "arrow", "rank": 0, "world_size": 1} | options)
+    )
     batches = list(loader)
     assert len(loader) == len(batches)
     return pa.Table.from_batches(batches) if batches else dataset.schema.empty_table()
@@ -83,11 +89,20 @@ def delete_by_position(table, rows):
     file_path, pos = zip(*rows, strict=True)
     schema = pa.schema(
         [
-            pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": "2147483546"}),
-            pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"}),
+            pa.field(
+                "file_path",
+                pa.string(),
+                nullable=False,
+                metadata={"PARQUET:field_id": "2147483546"},
+            ),
+            pa.field(
+                "pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"}
+            ),
         ]
     )
-    pq.write_table(pa.table([list(file_path), list(pos)], schema=schema), path.removeprefix("file://"))
+    pq.write_table(
+        pa.table([list(file_path), list(pos)], schema=schema), path.removeprefix("file://")
+    )
     commit_deletes(table, path, DataFileContent.POSITION_DELETES, len(rows))
 
 
@@ -120,7 +135,12 @@ def commit_deletes(table, path, content, count):
 
 
 def make_delete_files():
-    from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestWriterV2
+    from pyiceberg.manifest import (
+        ManifestContent,
+        ManifestEntry,
+        ManifestEntryStatus,
+        ManifestWriterV2,
+    )
     from pyiceberg.table.update.snapshot import _FastAppendFiles
 
     class Writer(ManifestWriterV2):
@@ -159,7 +179,9 @@ def make_delete_files():
 def DeleteFiles(transaction):
     from pyiceberg.table.snapshots import Operation
 
-    return make_delete_files()(operation=Operation.OVERWRITE, transaction=transaction, io=transaction._table.io)
+    return make_delete_files()(
+        operation=Operation.OVERWRITE, transaction=transaction, io=transaction._table.io
+    )
 
 
 def test_rows_are_those_of_pyiceberg(table):
@@ -178,12 +200,19 @@ def test_rows_are_read_one_by_one(table):
 
 def test_attributes_of_a_data_set_are_there_on_a_table(table):
     dataset = IcebergTable(table)
-    names = [name for name in dir(IcebergTable) if isinstance(getattr(IcebergTable, name), property)]
+    names = [
+        name for name in dir(IcebergTable) if isinstance(getattr(IcebergTable, name), property)
+    ]
     assert {"ignore_zeros", "format", "skipped"} <= set(names)
     for one in (dataset, pickle.loads(pickle.dumps(dataset))):
         for name in names:
             getattr(one, name)
-        assert (one.format, one.ignore_zeros, one.skipped, one.row_filter) == ("parquet", False, [], None)
+        assert (one.format, one.ignore_zeros, one.skipped, one.row_filter) == (
+            "parquet",
+            False,
+            [],
+            None,
+        )
         with pytest.raises(sm.OptionError, match="no tokens to count"):
             one.token_counts()
 
@@ -199,7 +228,9 @@ def test_tokens_of_a_table_are_packed(catalog):
 
 
 def test_table_is_found_by_name_and_pickles_without_its_catalog(table, config, tmp_path):
-    dataset = IcebergTable("db.events", catalog_config=config, filter=sm.col("label") == 1, columns=["id"])
+    dataset = IcebergTable(
+        "db.events", catalog_config=config, filter=sm.col("label") == 1, columns=["id"]
+    )
     pickled = pickle.dumps(dataset)
     (tmp_path / "catalog.db").unlink()
     copy = pickle.loads(pickled)
@@ -241,7 +272,9 @@ def test_scan_that_prunes_everything_is_empty(table):
 def test_scan_filter_leaves_out_files_and_filter_rows(table):
     assert ids_of(IcebergTable(table, scan_filter=EqualTo("id", 150))) == list(range(100, 200))
     assert ids_of(IcebergTable(table, scan_filter="id < 20")) == list(range(100))
-    assert ids_of(IcebergTable(table, scan_filter="id < 20", filter=pc.field("id") < 5)) == list(range(5))
+    assert ids_of(IcebergTable(table, scan_filter="id < 20", filter=pc.field("id") < 5)) == list(
+        range(5)
+    )
 
 
 @pytest.mark.parametrize(
@@ -269,7 +302,9 @@ def test_filter_opens_only_files_that_the_manifests_do_not_rule_out(table):
 
 def test_negation_and_floats_are_left_to_the_rows():
     schema = Schema(
-        NestedField(1, "x", IntegerType()), NestedField(2, "f", FloatType()), NestedField(3, "s", StringType())
+        NestedField(1, "x", IntegerType()),
+        NestedField(2, "f", FloatType()),
+        NestedField(3, "s", StringType()),
     )
     known = sm.col("x") == 1
     for unknown in (
@@ -353,7 +388,15 @@ def test_columns_are_found_by_id(table):
     assert dataset.schema.field("score").type == pa.float64()
     assert_equals_pyiceberg(dataset, table)
     table.append(
-        pa.table({"id": [1000], "title": ["new"], "score": [0.5], "added": ["yes"], "name": pa.array([3], pa.int32())})
+        pa.table(
+            {
+                "id": [1000],
+                "title": ["new"],
+                "score": [0.5],
+                "added": ["yes"],
+                "name": pa.array([3], pa.int32()),
+            }
+        )
     )
     assert_equals_pyiceberg(IcebergTable(table), table)
     assert ids_of(IcebergTable(table, filter=sm.col("added") == "yes")) == [1000]
@@ -361,10 +404,14 @@ def test_columns_are_found_by_id(table):
 
 def test_partitions_prune_and_are_read_from_files_that_lack_them(catalog, tmp_path):
     schema = Schema(NestedField(1, "id", IntegerType()), NestedField(2, "day", IntegerType()))
-    spec = PartitionSpec(PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="day"))
+    spec = PartitionSpec(
+        PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="day")
+    )
     table = catalog.create_table("db.days", schema=schema, partition_spec=spec)
     for day in range(3):
-        table.append(pa.table({"id": pa.array([day * 10], pa.int32()), "day": pa.array([day], pa.int32())}))
+        table.append(
+            pa.table({"id": pa.array([day * 10], pa.int32()), "day": pa.array([day], pa.int32())})
+        )
     dataset = IcebergTable(table, filter=sm.col("day") == 1)
     assert len(dataset.files) == 1
     assert delivered(dataset).to_pylist() == [{"id": 10, "day": 1}]
@@ -373,7 +420,9 @@ def test_partitions_prune_and_are_read_from_files_that_lack_them(catalog, tmp_pa
     # As tables do that were made of Hive directories: the value stands in the manifest only.
     field = pa.field("id", pa.int32(), metadata={"PARQUET:field_id": "1"})
     pq.write_table(pa.table([pa.array([10], pa.int32())], schema=pa.schema([field])), file.path)
-    assert delivered(IcebergTable(table, filter=sm.col("day") == 1)).to_pylist() == [{"id": 10, "day": 1}]
+    assert delivered(IcebergTable(table, filter=sm.col("day") == 1)).to_pylist() == [
+        {"id": 10, "day": 1}
+    ]
 
 
 def test_unknown_columns_and_options_are_named(table):
@@ -397,17 +446,27 @@ def test_state_continues_in_another_process_of_the_snapshot(table):
     batches = iter(loader)
     seen = [one for _ in range(3) for one in next(batches)["id"].to_pylist()]
     rest = sm.Loader(
-        pickle.loads(pickle.dumps(dataset)), batch_size=32, output="arrow", shuffle=True, rank=0, world_size=1
+        pickle.loads(pickle.dumps(dataset)),
+        batch_size=32,
+        output="arrow",
+        shuffle=True,
+        rank=0,
+        world_size=1,
     )
     rest.load_state_dict(loader.state_dict())
-    assert sorted(seen + [one for batch in rest for one in batch["id"].to_pylist()]) == list(range(ROWS))
+    assert sorted(seen + [one for batch in rest for one in batch["id"].to_pylist()]) == list(
+        range(ROWS)
+    )
 
 
 def test_files_of_several_formats_are_refused_by_name(table):
     from types import SimpleNamespace
 
     tasks = [
-        SimpleNamespace(file=SimpleNamespace(file_format=kind, file_path=f"one.{kind.value}"), delete_files=set())
+        SimpleNamespace(
+            file=SimpleNamespace(file_format=kind, file_path=f"one.{kind.value}"),
+            delete_files=set(),
+        )
         for kind in (FileFormat.PARQUET, FileFormat.ORC)
     ]
     with pytest.raises(ValueError, match="one.ORC"):
@@ -427,12 +486,20 @@ def test_calls_of_torch_dataloader_utils(table, config):
     seen = []
     for rank in range(2):
         loader, dataset = IcebergDataset.create_dataloader(
-            "db.events", config, batch_size=16, columns=["id"], num_ranks=2, rank=rank, split_rows=10
+            "db.events",
+            config,
+            batch_size=16,
+            columns=["id"],
+            num_ranks=2,
+            rank=rank,
+            split_rows=10,
         )
         seen += [one for batch in loader for one in batch["id"].tolist()]
     assert sorted(seen) == expected
     assert sum(file.record_count for file in dataset.files) == ROWS - 1
-    dataset = IcebergDataset("db.events", config, columns=["id"], batch_size=16, filters=pc.field("id") < 50)
+    dataset = IcebergDataset(
+        "db.events", config, columns=["id"], batch_size=16, filters=pc.field("id") < 50
+    )
     own = [batch["id"].tolist() for batch in dataset]
     workers = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="fork")
     dataset.set_epoch(0)

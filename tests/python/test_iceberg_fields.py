@@ -25,7 +25,9 @@ from shardmill.integrations.iceberg import IcebergTable
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory):
     path = tmp_path_factory.mktemp("ice")
-    catalog = load_catalog(type="sql", uri=f"sqlite:///{path}/catalog.db", warehouse=f"file://{path}/a%20warehouse")
+    catalog = load_catalog(
+        type="sql", uri=f"sqlite:///{path}/catalog.db", warehouse=f"file://{path}/a%20warehouse"
+    )
     catalog.create_namespace("db")
     yield catalog
     catalog.engine.dispose()
@@ -47,7 +49,11 @@ VALUE = {"x": 1, "y": 10, "z": "old"}
 #: By name: the type of the column, one value, and the path of its struct.
 COLUMNS = {
     "struct": (PAIR, VALUE, ("s",)),
-    "struct of structs": (pa.struct([("t", PAIR), ("n", pa.int64())]), {"t": VALUE, "n": 2}, ("s", "t")),
+    "struct of structs": (
+        pa.struct([("t", PAIR), ("n", pa.int64())]),
+        {"t": VALUE, "n": 2},
+        ("s", "t"),
+    ),
     "list": (pa.list_(PAIR), [VALUE, VALUE], ("s", "element")),
     "map": (pa.map_(pa.string(), PAIR), [("k", VALUE)], ("s", "value")),
 }
@@ -84,9 +90,11 @@ def test_fields_inside_of_columns_are_matched_by_id(create, kind, change):
 
 
 def test_maps_inside_of_lists_are_matched_by_id(create):
-    """The oracle is not pyiceberg: here, 0.12 returns the dropped field and loses the renamed one."""
+    """The oracle is not pyiceberg: 0.12 returns the dropped field, and loses the renamed one."""
     table = create(pa.schema([("id", pa.int64()), ("s", pa.list_(pa.map_(pa.string(), PAIR)))]))
-    table.append(pa.Table.from_pylist([{"id": 1, "s": [[("k", VALUE)]]}], schema=table.schema().as_arrow()))
+    table.append(
+        pa.Table.from_pylist([{"id": 1, "s": [[("k", VALUE)]]}], schema=table.schema().as_arrow())
+    )
     at = ("s", "element", "value")
     with table.update_schema() as update:
         update.delete_column((*at, "y"))
@@ -100,7 +108,9 @@ def test_dropped_field_that_is_added_again_is_empty_in_rows_filters_and_paths(cr
     failures = []
     for kind, (data_type, value, at) in COLUMNS.items():
         table = create(pa.schema([("id", pa.int64()), ("s", data_type)]))
-        table.append(pa.Table.from_pylist([{"id": 1, "s": value}], schema=table.schema().as_arrow()))
+        table.append(
+            pa.Table.from_pylist([{"id": 1, "s": value}], schema=table.schema().as_arrow())
+        )
         with table.update_schema() as update:
             update.delete_column((*at, "y"))
         with table.update_schema() as update:
@@ -115,7 +125,10 @@ def test_dropped_field_that_is_added_again_is_empty_in_rows_filters_and_paths(cr
     with table.update_schema() as update:
         update.add_column(("s", "y"), LongType())
         update.rename_column(("s", "x"), "first")
-    assert len(IcebergTable(table, filter=sm.col("s.y") == 10)) == table.scan(row_filter="s.y = 10").to_arrow().num_rows
+    assert (
+        len(IcebergTable(table, filter=sm.col("s.y") == 10))
+        == table.scan(row_filter="s.y = 10").to_arrow().num_rows
+    )
     assert len(IcebergTable(table, filter=sm.col("s.y").is_null())) == 1
     assert len(IcebergTable(table, filter=sm.col("s.first") == 1)) == 1
     assert read(table, columns=["s.first", "s.y"]) == [{"s.first": 1, "s.y": None}]
@@ -132,7 +145,12 @@ NAMES = st.sampled_from("abcd")
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     derandomize=True,
 )
-@given(st.lists(st.tuples(st.sampled_from(["add", "drop", "rename", "first", "append"]), NAMES, NAMES), max_size=6))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["add", "drop", "rename", "first", "append"]), NAMES, NAMES),
+        max_size=6,
+    )
+)
 def test_any_history_of_a_struct_reads_as_in_pyiceberg(create, changes):
     table = create(pa.schema([("s", pa.struct([("a", pa.int64()), ("b", pa.int64())]))]))
     number = 0
@@ -157,7 +175,9 @@ def test_any_history_of_a_struct_reads_as_in_pyiceberg(create, changes):
     for field in table.schema().find_field("s").field_type.fields:
         values = [row[f"s.{field.name}"] for row in read(table, columns=[f"s.{field.name}"])]
         key = lambda value: (value is None, value)  # noqa: E731
-        assert sorted(values, key=key) == sorted(pc.struct_field(expected["s"], field.name).to_pylist(), key=key)
+        assert sorted(values, key=key) == sorted(
+            pc.struct_field(expected["s"], field.name).to_pylist(), key=key
+        )
 
 
 def test_default_of_an_added_field_is_filled_in_at_every_level(create):
@@ -175,7 +195,10 @@ def test_default_of_an_added_field_is_filled_in_at_every_level(create):
         if kind in ("struct", "struct of structs"):
             column = ".".join((*at, "w"))
             found = [row[column] for row in read(table, columns=[column])]
-            if found != [7, None, 7, None] or len(IcebergTable(table, filter=sm.col(column) == 7)) != 2:
+            if (
+                found != [7, None, 7, None]
+                or len(IcebergTable(table, filter=sm.col(column) == 7)) != 2
+            ):
                 failures.append(f"{column}: {found}")
     assert failures == []
 
@@ -186,7 +209,9 @@ PARTITIONS = ["plain", "a b", "c/d", "a:b", "ü", "100%", "x+y", "%2F", "..", "a
 def test_paths_of_data_files_are_literal(create):
     failures = []
     for value in PARTITIONS:
-        spec = PartitionSpec(PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="k"))
+        spec = PartitionSpec(
+            PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="k")
+        )
         schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "k", StringType()))
         table = create(schema, partition_spec=spec)
         table.append(pa.table({"id": [1], "k": [value]}))
@@ -252,7 +277,9 @@ def test_required_field_that_a_file_lacks_is_refused_by_name(create):
         IcebergTable(table)
 
 
-@pytest.mark.parametrize("path", ["hdfs://host/w/x.parquet", "oss://b/x.parquet", "file://host/x.parquet"])
+@pytest.mark.parametrize(
+    "path", ["hdfs://host/w/x.parquet", "oss://b/x.parquet", "file://host/x.parquet"]
+)
 def test_data_files_on_other_file_systems_are_refused_by_their_path(path):
     from shardmill.integrations.iceberg._storage import literal_path
 
@@ -265,10 +292,22 @@ def test_store_options_are_those_of_the_catalog():
 
     assert literal_path("s3n://b/a%20b") == "s3://b/a%20b"
     assert literal_path("file:/a%20b/c:d") == literal_path("file:///a%20b/c:d") == "/a%20b/c:d"
-    properties = {"s3.endpoint": "http://h:1", "client.access-key-id": "k", "s3.secret-access-key": "s", "uri": "x"}
+    properties = {
+        "s3.endpoint": "http://h:1",
+        "client.access-key-id": "k",
+        "s3.secret-access-key": "s",
+        "uri": "x",
+    }
     options = store_options("s3://b/x", properties, "db.t")
-    assert options.texts == {"endpoint": "http://h:1", "access_key_id": "k", "secret_access_key": "s"}
+    assert options.texts == {
+        "endpoint": "http://h:1",
+        "access_key_id": "k",
+        "secret_access_key": "s",
+    }
     assert store_options("s3://b/x", {"uri": "x"}, "db.t") is None
-    assert store_options("gs://b/x", {"gcs.oauth2.token": "t"}, "db.t").credentials.fetch() == ({"token": "t"}, None)
+    assert store_options("gs://b/x", {"gcs.oauth2.token": "t"}, "db.t").credentials.fetch() == (
+        {"token": "t"},
+        None,
+    )
     with pytest.raises(NotImplementedError, match=r"db\.t sets s3\.role-arn"):
         store_options("s3://b/x", {"s3.role-arn": "r"}, "db.t")

@@ -20,10 +20,28 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
-from shardmill.errors import FormatError, IdTypeError, MissingColumnError, NotFoundError, OptionError
+from shardmill.errors import (
+    FormatError,
+    IdTypeError,
+    MissingColumnError,
+    NotFoundError,
+    OptionError,
+)
 
 BIG = 1 << 60
-WORDS = ["7", "007", "", " ", "7 ", "x" * 15, "x" * 16, "18446744073709551615", "18446744073709551616", "é", "e\u0301"]
+WORDS = [
+    "7",
+    "007",
+    "",
+    " ",
+    "7 ",
+    "x" * 15,
+    "x" * 16,
+    "18446744073709551615",
+    "18446744073709551616",
+    "é",
+    "e\u0301",
+]
 UUIDS = [str(uuid.UUID(int=number << 64 | 5)) for number in range(3)]
 
 #: Arrow type, ids of the set, ids beside it.
@@ -35,7 +53,11 @@ CASES: list[tuple[pa.DataType, list[Any], list[Any]]] = [
     (pa.uint8(), [0, 255], [1]),
     (pa.uint64(), [1 << 63, (1 << 64) - 1], [(1 << 63) - 1, (1 << 63) + 1, 0]),
     (pa.bool_(), [True], [False]),
-    (pa.string(), [*WORDS[:6], *UUIDS[:2]], [*WORDS[6:], UUIDS[2], UUIDS[0].upper(), UUIDS[0].replace("-", "")]),
+    (
+        pa.string(),
+        [*WORDS[:6], *UUIDS[:2]],
+        [*WORDS[6:], UUIDS[2], UUIDS[0].upper(), UUIDS[0].replace("-", "")],
+    ),
     (pa.large_string(), WORDS[3:], WORDS[:3]),
     (pa.string_view(), WORDS[::2] + UUIDS[:1], WORDS[1::2] + UUIDS[1:]),
     (pa.dictionary(pa.int32(), pa.string()), WORDS[::2], WORDS[1::2]),
@@ -43,11 +65,19 @@ CASES: list[tuple[pa.DataType, list[Any], list[Any]]] = [
     (pa.large_binary(), [b"7"], [b"07"]),
     (pa.binary(16), [uuid.UUID(UUIDS[0]).bytes], [uuid.UUID(UUIDS[1]).bytes]),
     (pa.binary(20), [b"a" * 20], [b"a" * 19 + b"b"]),
-    (pa.timestamp("us", "UTC"), [datetime.datetime(2026, 1, 2)], [datetime.datetime(2026, 1, 2, 0, 0, 1)]),
+    (
+        pa.timestamp("us", "UTC"),
+        [datetime.datetime(2026, 1, 2)],
+        [datetime.datetime(2026, 1, 2, 0, 0, 1)],
+    ),
     (pa.date32(), [datetime.date(1969, 1, 1)], [datetime.date(2069, 1, 1)]),
     (pa.time64("us"), [datetime.time(1)], [datetime.time(2)]),
     (pa.duration("s"), [datetime.timedelta(seconds=-1)], [datetime.timedelta(seconds=1)]),
-    (pa.decimal128(38, 2), [decimal.Decimal("-1.25"), decimal.Decimal(10) ** 35], [decimal.Decimal("1.25")]),
+    (
+        pa.decimal128(38, 2),
+        [decimal.Decimal("-1.25"), decimal.Decimal(10) ** 35],
+        [decimal.Decimal("1.25")],
+    ),
 ]
 
 
@@ -63,15 +93,20 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(("kind", "stored", "others"), CASES, ids=[str(case[0]) for case in CASES])
-def test_ids_of_a_type_are_found_and_their_neighbours_are_not(kind: pa.DataType, stored: list, others: list) -> None:
+def test_ids_of_a_type_are_found_and_their_neighbours_are_not(
+    kind: pa.DataType, stored: list, others: list
+) -> None:
     index = build(pa.table({"id": pa.array([*stored, None, *stored], kind)}))
     assert len(index) == len(stored)
     probed = [*others, None, *stored]
-    assert index.contains(pa.array(probed, kind)).to_pylist() == [value in stored for value in probed]
+    assert index.contains(pa.array(probed, kind)).to_pylist() == [
+        value in stored for value in probed
+    ]
 
 
 @pytest.mark.parametrize(
-    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.large_string())]
+    "kind",
+    [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.large_string())],
 )
 def test_strings_of_every_kind_are_one_type(kind: pa.DataType) -> None:
     index = build(pa.table({"id": pa.array(["7", "b"])}))
@@ -89,7 +124,11 @@ def test_widths_of_signed_integers_are_one_type_and_unsigned_ones_another() -> N
     ("kind", "value", "other"),
     [
         (pa.timestamp("s"), datetime.datetime(2026, 1, 2), datetime.datetime(2026, 1, 2, 0, 0, 1)),
-        (pa.timestamp("s", "UTC"), datetime.datetime(2026, 1, 2), datetime.datetime(2026, 1, 2, 0, 0, 1)),
+        (
+            pa.timestamp("s", "UTC"),
+            datetime.datetime(2026, 1, 2),
+            datetime.datetime(2026, 1, 2, 0, 0, 1),
+        ),
         (pa.time32("s"), datetime.time(1), datetime.time(2)),
         (pa.date64(), datetime.date(1969, 1, 1), datetime.date(2069, 1, 1)),
     ],
@@ -125,7 +164,8 @@ def test_ids_of_another_type_are_refused(kind: pa.DataType, other: pa.DataType) 
 
 
 @pytest.mark.parametrize(
-    "kind", [pa.float64(), pa.float16(), pa.list_(pa.int64()), pa.struct([("a", pa.int64())]), pa.null()]
+    "kind",
+    [pa.float64(), pa.float16(), pa.list_(pa.int64()), pa.struct([("a", pa.int64())]), pa.null()],
 )
 def test_types_that_identify_nothing_are_refused_at_the_start(kind: pa.DataType) -> None:
     with pytest.raises(IdTypeError, match="column `id`"):
@@ -151,7 +191,9 @@ def test_chunked_and_sliced_arrays_answer_row_by_row() -> None:
     index = build(pa.table({"id": [str(number) for number in range(0, 5000, 3)]}))
     ids = pa.array([str(number) for number in range(9000)])
     expected = [number < 5000 and number % 3 == 0 for number in range(9000)]
-    assert index.contains(pa.chunked_array([ids[:10], ids[10:10], ids[10:]])).to_pylist() == expected
+    assert (
+        index.contains(pa.chunked_array([ids[:10], ids[10:10], ids[10:]])).to_pylist() == expected
+    )
     assert index.contains(ids[1234:]).to_pylist() == expected[1234:]
     assert index.contains(pa.chunked_array([], pa.string())).to_pylist() == []
 
@@ -183,13 +225,18 @@ class Slow(FSSpecHandler):
         time.sleep(0.5)
         return super().open_input_file(path)
 
-data = pyarrow.dataset.dataset(sys.argv[1:], filesystem=PyFileSystem(Slow(fsspec.filesystem("file"))))
+slow = PyFileSystem(Slow(fsspec.filesystem("file")))
+data = pyarrow.dataset.dataset(sys.argv[1:], filesystem=slow)
 rows = data.scanner(fragment_readahead=1).to_reader()
 print(len(sm.resume.IdIndex.build(rows, "id", path="done.ids")))
 """
     # In its own process: a reader that holds the interpreter while it waits never ends.
     run = subprocess.run(
-        [sys.executable, "-c", program, *files], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", program, *files],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
     assert run.stdout == "3\n"
 
@@ -208,7 +255,9 @@ def test_files_of_every_format_are_read(directory: Path, format: str) -> None:
         elif format == "csv":
             pyarrow.csv.write_csv(table, path)
         else:
-            path.write_text("".join(f'{{"n": {row["n"]}, "id": "{row["id"]}"}}\n' for row in table.to_pylist()))
+            path.write_text(
+                "".join(f'{{"n": {row["n"]}, "id": "{row["id"]}"}}\n' for row in table.to_pylist())
+            )
     index = build(str(data))
     assert len(index) == 130
     assert index.contains(pa.array(["k-0", "k-129", "k-130"])).to_pylist() == [True, True, False]
@@ -220,7 +269,8 @@ def test_large_row_groups_and_many_files_are_read_whole(directory: Path) -> None
     (directory / "many").mkdir()
     for number in range(100):
         pq.write_table(
-            pa.table({"id": ids[number * 13_000 : (number + 1) * 13_000]}), directory / f"many/{number}.parquet"
+            pa.table({"id": ids[number * 13_000 : (number + 1) * 13_000]}),
+            directory / f"many/{number}.parquet",
         )
     for source in ("one.parquet", "many"):
         index = build(source)
@@ -235,21 +285,27 @@ def test_pending_files_of_a_checkpoint_are_not_read(directory: Path) -> None:
     assert len(build("in")) == 1
 
 
-@pytest.mark.parametrize("paths", ["ids/done.parquet", "ids", "ids/*.parquet", ["ids/other.parquet", "link"]])
+@pytest.mark.parametrize(
+    "paths", ["ids/done.parquet", "ids", "ids/*.parquet", ["ids/other.parquet", "link"]]
+)
 def test_index_does_not_replace_a_file_of_its_ids(paths: str | list[str]) -> None:
     Path("ids").mkdir()
     Path("link").symlink_to("ids", target_is_directory=True)
     for name in ("done", "other"):
         pq.write_table(pa.table({"id": ["a", "b"]}), f"ids/{name}.parquet")
     before = Path("ids/done.parquet").read_bytes()
-    with pytest.raises(OptionError, match="`ids/done.parquet` is a file of ids, which the index would replace"):
+    with pytest.raises(
+        OptionError, match="`ids/done.parquet` is a file of ids, which the index would replace"
+    ):
         sm.resume.IdIndex.build(paths, "id", path="ids/done.parquet")
     assert Path("ids/done.parquet").read_bytes() == before
 
 
 def test_files_without_ids_may_have_columns_of_any_type(directory: Path) -> None:
     (directory / "in").mkdir()
-    for number, ids in enumerate([pa.array([], pa.float64()), pa.nulls(2), pa.array(["a"]), pa.nulls(0), pa.nulls(1)]):
+    for number, ids in enumerate(
+        [pa.array([], pa.float64()), pa.nulls(2), pa.array(["a"]), pa.nulls(0), pa.nulls(1)]
+    ):
         pq.write_table(pa.table({"id": ids}), f"in/{number}.parquet")
     index = build("in")
     assert (len(index), index.id_type) == (1, "string")
@@ -286,7 +342,9 @@ def test_damaged_index_is_refused(directory: Path) -> None:
             sm.resume.IdIndex.open(directory / name)
 
 
-def test_cached_index_is_found_again_until_the_files_change(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_cached_index_is_found_again_until_the_files_change(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "shardmill.resume")
     pq.write_table(pa.table({"id": [1, 2]}), "in.parquet")
     first = sm.resume.IdIndex.build("in.parquet", "id")

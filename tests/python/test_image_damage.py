@@ -1,4 +1,4 @@
-"""Damaged images: truncated files and flipped bits are refused or decoded as Pillow refuses or decodes them."""
+"""Damaged images: truncated files and flipped bits are refused or decoded as by Pillow."""
 
 import io
 import random
@@ -13,8 +13,8 @@ from PIL import Image
 from shardmill._native import pixels
 
 FLIPS_OF_FILE = {"raise": examples(1_000, 100), "accept": examples(200, 20)}
-#: Share of the flipped files that Pillow refuses or decodes to other pixels, and we decode. Nothing protects the data of a lossy WebP or a
-#: CCITT strip, and their decoders recover in different ways.
+#: Share of the flipped files that Pillow refuses or decodes to other pixels, and we decode. Nothing
+#: protects the data of a lossy WebP or a CCITT strip, and their decoders recover in different ways.
 LENIENT = {"JPEG": 0, "PNG": 0, "BMP": 0.0005, "GIF": 0.002, "WEBP": 0.02, "TIFF": 0.05}
 #: Share of the flipped files that we refuse and Pillow decodes, with ``damaged="accept"``.
 STRICT = {"JPEG": 0.005, "PNG": 0.01, "BMP": 0.002, "GIF": 0.002, "WEBP": 0.05, "TIFF": 0.1}
@@ -25,7 +25,11 @@ def files(format):
     small, odd = picture(1, (48, 32)), picture(2, (37, 29))
     alpha = picture(3, (40, 30)).convert("RGBA")
     alpha.putalpha(picture(4, (40, 30), "L"))
-    gray, palette, bilevel = picture(5, (40, 30), "L"), picture(6, (40, 30)).quantize(32), picture(7, (40, 30), "1")
+    gray, palette, bilevel = (
+        picture(5, (40, 30), "L"),
+        picture(6, (40, 30)).quantize(32),
+        picture(7, (40, 30), "1"),
+    )
     frames = {"save_all": True, "append_images": [odd.resize((48, 32))]}
     variants = {
         "JPEG": [
@@ -78,7 +82,18 @@ def files(format):
         ],
         "BMP": [
             (image, {})
-            for image in (small, odd, gray, palette, bilevel, alpha, small.quantize(2), odd.quantize(200), picture(8, (5, 3)), picture(9, (1, 40)))
+            for image in (
+                small,
+                odd,
+                gray,
+                palette,
+                bilevel,
+                alpha,
+                small.quantize(2),
+                odd.quantize(200),
+                picture(8, (5, 3)),
+                picture(9, (1, 40)),
+            )
         ],
         "TIFF": [
             (small, {}),
@@ -92,7 +107,7 @@ def files(format):
             (palette, {}),
             (bilevel, {}),
         ],
-    }  # fmt: skip
+    }
     return [encoded(image, format, **options) for image, options in variants[format]]
 
 
@@ -137,7 +152,7 @@ def flipped(payload, chance):
 
 @pytest.fixture(autouse=True)
 def limit(monkeypatch):
-    """A flipped bit of a header may state gigabytes, and stages of curation lift the limit of the process."""
+    """A flipped header bit may state gigabytes, and curation lifts the limit of the process."""
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 89_478_485)
 
 
@@ -159,14 +174,19 @@ def test_file_is_refused_at_every_cut_that_pillow_refuses(format):
 def test_flipped_bits_are_refused_or_decoded_as_by_pillow(format, damaged):
     chance = random.Random(f"{format} {damaged}")
     found = Counter(
-        verdict(flipped(payload, chance), damaged) for payload in files(format) for _ in range(FLIPS_OF_FILE[damaged])
+        verdict(flipped(payload, chance), damaged)
+        for payload in files(format)
+        for _ in range(FLIPS_OF_FILE[damaged])
     )
     assert found["lenient"] <= LENIENT[format] * found.total() or damaged == "accept", found
     assert found["strict"] <= STRICT[format] * found.total() or damaged == "raise", found
 
 
 def test_png_that_lacks_chunks_after_its_pixels_is_accepted_as_pillow_accepts_it():
-    """The 12 bytes of the end and 4 of the last checksum may be missing. If more is missing, both refuse the file."""
+    """The 12 bytes of the end and 4 of the last checksum may be missing.
+
+    If more is missing, both refuse the file.
+    """
     wrong = []
     for number, payload in enumerate(files("PNG")):
         for cut in (*range(1, 17), *range(25, 60, 7)):

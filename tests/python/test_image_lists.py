@@ -12,13 +12,23 @@ from PIL import Image, ImageOps
 @pytest.mark.parametrize("form", ["binary", "struct", "large list"])
 def test_lists_of_images_are_ragged_by_row(tmp_path, form):
     counts = [2, 0, 3, 1, 4]
-    payloads = [encoded(picture(number, (80 + number, 64)), quality=90) for number in range(sum(counts))]
+    payloads = [
+        encoded(picture(number, (80 + number, 64)), quality=90) for number in range(sum(counts))
+    ]
     ends = np.cumsum(counts)
     lists = [payloads[end - count : end] for end, count in zip(ends, counts, strict=True)]
-    kind = pa.struct({"path": pa.string(), "bytes": pa.binary()}) if form == "struct" else pa.binary()
-    cells = [[{"bytes": one, "path": None} for one in cell] for cell in lists] if form == "struct" else lists
+    kind = (
+        pa.struct({"path": pa.string(), "bytes": pa.binary()}) if form == "struct" else pa.binary()
+    )
+    cells = (
+        [[{"bytes": one, "path": None} for one in cell] for cell in lists]
+        if form == "struct"
+        else lists
+    )
     kind = pa.large_list(kind) if form == "large list" else pa.list_(kind)
-    pq.write_table(pa.table({"images": pa.array(cells, kind)}), tmp_path / "x.parquet", row_group_size=2)
+    pq.write_table(
+        pa.table({"images": pa.array(cells, kind)}), tmp_path / "x.parquet", row_group_size=2
+    )
 
     fixed = sm.Dataset(tmp_path / "x.parquet", images=sm.Images("images", size=24))
     (batch,) = batches_of(fixed, batch_size=5)
@@ -29,18 +39,23 @@ def test_lists_of_images_are_ragged_by_row(tmp_path, form):
     kept = sm.Dataset(tmp_path / "x.parquet", images=sm.Images("images", fit="keep"))
     (batch,) = batches_of(kept, batch_size=5)
     assert batch["images__shape"].offsets.tolist() == [0, *ends]
-    assert batch["images__shape"].values.tolist() == [[64, 80 + number] for number in range(len(payloads))]
+    assert batch["images__shape"].values.tolist() == [
+        [64, 80 + number] for number in range(len(payloads))
+    ]
     assert batch["images"].offsets.tolist() == [0, *ends]
     pixels = batch["images"].values.values
     assert np.array_equal(
-        pixels, np.concatenate([np.asarray(opened(one)).transpose(2, 0, 1).ravel() for one in payloads])
+        pixels,
+        np.concatenate([np.asarray(opened(one)).transpose(2, 0, 1).ravel() for one in payloads]),
     )
 
 
 def test_images_of_a_list_have_crops_of_their_own(tmp_path):
     payload = encoded(picture(1), "PNG")
     pq.write_table(
-        pa.table({"images": [[payload] * 3] * 20, "image": [payload] * 20}), tmp_path / "x.parquet", row_group_size=4
+        pa.table({"images": [[payload] * 3] * 20, "image": [payload] * 20}),
+        tmp_path / "x.parquet",
+        row_group_size=4,
     )
 
     def loaded(threads, **options):
@@ -50,7 +65,9 @@ def test_images_of_a_list_have_crops_of_their_own(tmp_path):
         return np.concatenate(
             [
                 batch["images"].values
-                for batch in batches_of(data, batch_size=4, columns=["images"], runtime=runtime, **options)
+                for batch in batches_of(
+                    data, batch_size=4, columns=["images"], runtime=runtime, **options
+                )
             ]
         )
 
@@ -59,7 +76,11 @@ def test_images_of_a_list_have_crops_of_their_own(tmp_path):
     assert np.array_equal(pixels, loaded(4))
     crops = sm.Images("images", size=16, fit=sm.RandomCrop(), flip=0.5)
     (top, left, height, width), _, flip = crops.geometry(60, 90, row=7, item=2)
-    part = picture(1).crop((left, top, left + width, top + height)).resize((16, 16), Image.Resampling.BILINEAR)
+    part = (
+        picture(1)
+        .crop((left, top, left + width, top + height))
+        .resize((16, 16), Image.Resampling.BILINEAR)
+    )
     part = ImageOps.mirror(part) if flip else part
     assert np.array_equal(pixels[7 * 3 + 2], np.asarray(part).transpose(2, 0, 1))
 
@@ -74,7 +95,10 @@ def test_bad_image_of_a_list_makes_its_row_bad(tmp_path):
     (batch,) = batches_of(data, errors=sm.ErrorPolicy(rows="skip"))
     assert batch["row"].tolist() == [0, 2]
     assert batch["images"].offsets.tolist() == [0, 2, 3]
-    marked = sm.Dataset(tmp_path / "x.parquet", images=sm.Images("images", size=8, on_error="null", background="gray"))
+    marked = sm.Dataset(
+        tmp_path / "x.parquet",
+        images=sm.Images("images", size=8, on_error="null", background="gray"),
+    )
     (batch,) = batches_of(marked)
     assert batch["images__valid"].values.tolist() == [True, True, True, False, True]
     assert (batch["images"].values[3] == 128).all()
@@ -82,7 +106,10 @@ def test_bad_image_of_a_list_makes_its_row_bad(tmp_path):
 
 def test_null_list_of_images_follows_the_policy_for_nulls(tmp_path):
     payload = encoded(picture(1), "PNG")
-    pq.write_table(pa.table({"images": pa.array([[payload], None], pa.list_(pa.binary()))}), tmp_path / "x.parquet")
+    pq.write_table(
+        pa.table({"images": pa.array([[payload], None], pa.list_(pa.binary()))}),
+        tmp_path / "x.parquet",
+    )
     data = sm.Dataset(tmp_path / "x.parquet", images=sm.Images("images", size=8))
     with pytest.raises(ValueError, match="null"):
         batches_of(data)
@@ -104,7 +131,12 @@ def test_list_of_images_that_is_null_has_no_images_where_bad_ones_are_filled(tmp
 def test_bfloat16_is_refused_where_it_would_be_bits(tmp_path):
     pq.write_table(pa.table({"image": [encoded(picture(1))]}), tmp_path / "x.parquet")
     data = sm.Dataset(tmp_path / "x.parquet", images=sm.Images("image", size=8, dtype="bfloat16"))
-    for use in (lambda: data[0], lambda: data.take([0]), lambda: next(data.iterate()), lambda: pa.table(data)):
+    for use in (
+        lambda: data[0],
+        lambda: data.take([0]),
+        lambda: next(data.iterate()),
+        lambda: pa.table(data),
+    ):
         with pytest.raises(sm.OptionError, match="bfloat16"):
             use()
     with pytest.raises(sm.OptionError, match="bfloat16"):

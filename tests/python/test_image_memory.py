@@ -1,4 +1,7 @@
-"""Pixels are written once, into the page-locked memory that is delivered. No machine of the tests has a GPU, so ordinary memory stands in for it."""
+"""Pixels are written once, into the page-locked memory that is delivered.
+
+No machine of the tests has a GPU, so ordinary memory stands in for it.
+"""
 
 import gc
 import weakref
@@ -15,7 +18,10 @@ DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "bfloat16": torch.bflo
 
 
 class Lender:
-    """An allocator of ordinary memory that knows what it gave away. Like that of torch, it does not clear it."""
+    """An allocator of ordinary memory that knows what it gave away.
+
+    Like that of torch, it does not clear it.
+    """
 
     def __init__(self):
         self.tensors, self.copied = [], []
@@ -28,7 +34,8 @@ class Lender:
     def has(self, tensor):
         held = [storage() for storage in self.tensors]
         return any(
-            storage is not None and storage.data_ptr() == tensor.untyped_storage().data_ptr() for storage in held
+            storage is not None and storage.data_ptr() == tensor.untyped_storage().data_ptr()
+            for storage in held
         )
 
     def pin_memory(self, tensor):
@@ -54,7 +61,10 @@ def lender(monkeypatch):
 
 @pytest.fixture(scope="module")
 def pictures():
-    return [encoded(picture(number, (80 + number, 64 + number % 7)), quality=90) for number in range(200)]
+    return [
+        encoded(picture(number, (80 + number, 64 + number % 7)), quality=90)
+        for number in range(200)
+    ]
 
 
 @pytest.fixture
@@ -65,7 +75,11 @@ def payloads(pictures):
 def batches(path, images, *, pin_memory, threads=2, **options):
     runtime = sm.Runtime(pin_memory=pin_memory, threads=threads)
     data = sm.Dataset(path, images=sm.Images("image", **images))
-    return list(sm.Loader(data, batch_size=7, output=options.pop("output", "torch"), runtime=runtime, **options))
+    return list(
+        sm.Loader(
+            data, batch_size=7, output=options.pop("output", "torch"), runtime=runtime, **options
+        )
+    )
 
 
 def assert_equal(some, others):
@@ -76,11 +90,15 @@ def assert_equal(some, others):
 
 
 @covering(1, threads=[0, 1, 3], name=list(DTYPES))
-def test_pixels_are_delivered_in_the_memory_they_were_written_to(tmp_path, lender, payloads, name, threads):
+def test_pixels_are_delivered_in_the_memory_they_were_written_to(
+    tmp_path, lender, payloads, name, threads
+):
     path = written(tmp_path / "x.parquet", payloads)
     images = {"size": (24, 40), "dtype": name}
     pinned = batches(path, images, pin_memory=True, threads=threads, shuffle=True)
-    assert all(batch["image"].dtype == DTYPES[name] and lender.has(batch["image"]) for batch in pinned)
+    assert all(
+        batch["image"].dtype == DTYPES[name] and lender.has(batch["image"]) for batch in pinned
+    )
     assert all(batch["image"].shape == (len(batch["image"]), 3, 24, 40) for batch in pinned)
     assert_equal(pinned, batches(path, images, pin_memory=False, shuffle=True))
 
@@ -111,7 +129,9 @@ def test_rows_with_bad_images_leave_no_gap(tmp_path, lender, payloads, rows):
 def test_null_images_are_the_same_as_in_other_memory(tmp_path, lender, payloads, nulls, on_error):
     payloads[3] = payloads[150] = None
     path = written(tmp_path / "x.parquet", payloads)
-    output = sm.Output(nulls=nulls, fill_values={"image": 9} if nulls == "fill" and on_error is None else None)
+    output = sm.Output(
+        nulls=nulls, fill_values={"image": 9} if nulls == "fill" and on_error is None else None
+    )
     images = {"size": 16, "on_error": on_error}
     pinned = batches(path, images, pin_memory=True, output=output)
     assert_equal(pinned, batches(path, images, pin_memory=False, output=output))
@@ -123,13 +143,20 @@ def test_images_of_their_own_sizes_are_copied(tmp_path, lender, payloads):
     pinned = batches(path, {"fit": "keep"}, pin_memory=True)
     assert lender.tensors == [] and len(lender.copied) >= len(pinned)
     expected = batches(path, {"fit": "keep"}, pin_memory=False)
-    assert all(torch.equal(a["image"].values, b["image"].values) for a, b in zip(pinned, expected, strict=True))
+    assert all(
+        torch.equal(a["image"].values, b["image"].values)
+        for a, b in zip(pinned, expected, strict=True)
+    )
 
 
-def test_memory_is_given_back_after_the_last_batch_and_after_an_abandoned_pass(tmp_path, lender, payloads):
+def test_memory_is_given_back_after_the_last_batch_and_after_an_abandoned_pass(
+    tmp_path, lender, payloads
+):
     path = written(tmp_path / "x.parquet", payloads)
     data = sm.Dataset(path, images=sm.Images("image", size=64))
-    loader = sm.Loader(data, batch_size=7, runtime=sm.Runtime(pin_memory=True, prefetch_bytes=1 << 20))
+    loader = sm.Loader(
+        data, batch_size=7, runtime=sm.Runtime(pin_memory=True, prefetch_bytes=1 << 20)
+    )
     kept = [batch["image"] for batch in loader][-1]
     assert lender.num_held == 1
     kept = next(iter(loader))
@@ -175,7 +202,9 @@ def test_superbatch_without_a_good_row_is_empty_batches(tmp_path, lender, payloa
     assert lender.num_held == 0
 
 
-def test_interrupt_in_the_allocator_is_raised_as_it_is_and_loses_no_row(tmp_path, lender, payloads, monkeypatch):
+def test_interrupt_in_the_allocator_is_raised_as_it_is_and_loses_no_row(
+    tmp_path, lender, payloads, monkeypatch
+):
     path = written(tmp_path / "x.parquet", payloads)
     calls = []
 

@@ -18,7 +18,9 @@ SEED = 11
 @pytest.fixture
 def photographs(tmp_path):
     """Forty JPEG images of different sizes in ten row groups."""
-    payloads = [encoded(picture(number, (80 + number, 64 + number % 7)), quality=90) for number in range(40)]
+    payloads = [
+        encoded(picture(number, (80 + number, 64 + number % 7)), quality=90) for number in range(40)
+    ]
     return written(tmp_path / "photographs.parquet", payloads)
 
 
@@ -29,7 +31,9 @@ def test_pixels_of_a_batch_are_those_of_pillow(tmp_path, resample, as_struct):
     path = written(tmp_path / "x.parquet", payloads, as_struct=as_struct)
     images = images_of(sm.Dataset(path, images=sm.Images("image", size=32, resample=resample)))
     filter = Image.Resampling[resample.upper()]
-    expected = [np.asarray(cropped(opened(payload), 32, filter)).transpose(2, 0, 1) for payload in payloads]
+    expected = [
+        np.asarray(cropped(opened(payload), 32, filter)).transpose(2, 0, 1) for payload in payloads
+    ]
     np.testing.assert_array_equal(images, expected)
 
 
@@ -38,7 +42,9 @@ def test_every_format_is_told_by_its_first_bytes(tmp_path, format):
     image = picture(3, mode="P" if format == "GIF" else "RGB")
     options = {"lossless": True} if format == "WEBP" else {}
     payload = encoded(image, format, **options)
-    data = sm.Dataset(written(tmp_path / "x.parquet", [payload]), images=sm.Images("image", fit="keep"))
+    data = sm.Dataset(
+        written(tmp_path / "x.parquet", [payload]), images=sm.Images("image", fit="keep")
+    )
     [batch] = batches_of(data)
     assert batch["image__shape"].tolist() == [[60, 90]]
     expected = np.asarray(Image.open(io.BytesIO(payload)).convert("RGB")).transpose(2, 0, 1)
@@ -49,7 +55,9 @@ def test_alpha_is_composited_on_the_background_or_dropped(tmp_path):
     image = picture(5).convert("RGBA")
     image.putalpha(Image.linear_gradient("L").resize(image.size))
     path = written(tmp_path / "x.parquet", [encoded(image, "PNG")])
-    on_white = Image.alpha_composite(Image.new("RGBA", image.size, (255, 255, 255, 255)), image).convert("RGB")
+    on_white = Image.alpha_composite(
+        Image.new("RGBA", image.size, (255, 255, 255, 255)), image
+    ).convert("RGB")
     for background, expected in (("white", on_white), (None, image.convert("RGB"))):
         images = sm.Images("image", fit="keep", background=background, layout="HWC")
         [batch] = batches_of(sm.Dataset(path, images=images))
@@ -74,16 +82,22 @@ def test_floats_are_normalized_as_transformers_does(photographs):
     options = {"size": 16, "dtype": "float32"}
     scaled = images_of(sm.Dataset(photographs, images=sm.Images("image", **options)))
     np.testing.assert_array_equal(scaled, plain.astype(np.float32) / np.float32(255))
-    normalized = images_of(sm.Dataset(photographs, images=sm.Images("image", normalize="imagenet", **options)))
+    normalized = images_of(
+        sm.Dataset(photographs, images=sm.Images("image", normalize="imagenet", **options))
+    )
     mean, std = (
-        np.float32(of).reshape(3, 1, 1) * np.float32(255) for of in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+        np.float32(of).reshape(3, 1, 1) * np.float32(255)
+        for of in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
     )
     np.testing.assert_array_equal(normalized, (plain.astype(np.float32) - mean) / std)
 
 
 @pytest.mark.parametrize("fit", ["stretch", "pad"])
 def test_fits_of_a_fixed_size_are_those_of_pillow(photographs, fit):
-    data = sm.Dataset(photographs, images=sm.Images("image", size=(24, 40), fit=fit, layout="HWC", background="black"))
+    data = sm.Dataset(
+        photographs,
+        images=sm.Images("image", size=(24, 40), fit=fit, layout="HWC", background="black"),
+    )
     originals = [opened(payload) for payload in pq.read_table(photographs)["image"].to_pylist()]
     bilinear = Image.Resampling.BILINEAR
     if fit == "stretch":
@@ -102,7 +116,11 @@ def test_column_of_the_data_with_the_name_of_a_computed_one_is_refused(tmp_path)
 
 def test_longest_side_keeps_the_ratio_and_shapes_follow(photographs):
     data = sm.Dataset(photographs, images=sm.Images("image", size=32, fit="longest"))
-    assert data.columns == ["image", "row", "image__shape"] or set(data.columns) == {"image", "row", "image__shape"}
+    assert data.columns == ["image", "row", "image__shape"] or set(data.columns) == {
+        "image",
+        "row",
+        "image__shape",
+    }
     for batch in batches_of(data, batch_size=8):
         for number, (height, width) in enumerate(batch["image__shape"].tolist()):
             assert max(height, width) == 32
@@ -149,7 +167,9 @@ def test_random_crops_are_what_geometry_says(photographs):
             (top, left, height, width), target, flip = images.geometry(
                 image.height, image.width, seed=SEED, epoch=0, row=row
             )
-            part = image.crop((left, top, left + width, top + height)).resize(target[::-1], Image.Resampling.BILINEAR)
+            part = image.crop((left, top, left + width, top + height)).resize(
+                target[::-1], Image.Resampling.BILINEAR
+            )
             part = ImageOps.mirror(part) if flip else part
             np.testing.assert_array_equal(pixels, np.asarray(part).transpose(2, 0, 1))
 
@@ -171,7 +191,9 @@ def test_resumed_run_has_the_same_pixels_on_any_ranks_and_threads(photographs, w
 
 
 def test_bytes_come_with_the_geometry_of_the_pixels(photographs):
-    images = sm.Images("image", size=16, fit=sm.RandomCrop(scale=(0.2, 0.9)), flip=0.5, layout="bytes")
+    images = sm.Images(
+        "image", size=16, fit=sm.RandomCrop(scale=(0.2, 0.9)), flip=0.5, layout="bytes"
+    )
     payloads = pq.read_table(photographs)["image"].to_pylist()
     data = sm.Dataset(photographs, images=images)
     for batch in sm.Loader(data, batch_size=8, shuffle=True, seed=SEED, output="numpy"):
@@ -179,13 +201,27 @@ def test_bytes_come_with_the_geometry_of_the_pixels(photographs):
             assert batch["image"][place].tobytes() == payloads[row]
             image = opened(payloads[row])
             box, _, flip = images.geometry(image.height, image.width, seed=SEED, epoch=0, row=row)
-            assert batch["image__geometry"][place].tolist() == [image.height, image.width, *box, int(flip), 1]
+            assert batch["image__geometry"][place].tolist() == [
+                image.height,
+                image.width,
+                *box,
+                int(flip),
+                1,
+            ]
 
 
 def test_epochs_and_seeds_have_crops_of_their_own(photographs):
     one = loader(photographs)
-    first = {row: pixels for batch in one for row, pixels in zip(batch["row"].tolist(), batch["image"], strict=True)}
-    second = {row: pixels for batch in one for row, pixels in zip(batch["row"].tolist(), batch["image"], strict=True)}
+    first = {
+        row: pixels
+        for batch in one
+        for row, pixels in zip(batch["row"].tolist(), batch["image"], strict=True)
+    }
+    second = {
+        row: pixels
+        for batch in one
+        for row, pixels in zip(batch["row"].tolist(), batch["image"], strict=True)
+    }
     assert all(not np.array_equal(first[row], second[row]) for row in first)
 
 
@@ -193,31 +229,49 @@ def test_repeated_draws_of_a_mixture_have_crops_of_their_own(photographs):
     def run():
         mixture = sm.Mixture({"a": augmented(photographs)}, repeat=2)
         seen = {}
-        for batch in sm.Loader(mixture, batch_size=16, seed=SEED, output="numpy", runtime=sm.Runtime(threads=4)):
+        for batch in sm.Loader(
+            mixture, batch_size=16, seed=SEED, output="numpy", runtime=sm.Runtime(threads=4)
+        ):
             for row, pixels in zip(batch["row"].tolist(), batch["image"], strict=True):
                 seen.setdefault(row, []).append(pixels)
         return seen
 
     seen = run()
     assert all(len(draws) == 2 and not np.array_equal(*draws) for draws in seen.values())
-    assert all(np.array_equal(draws, again) for draws, again in zip(seen.values(), run().values(), strict=True))
+    assert all(
+        np.array_equal(draws, again)
+        for draws, again in zip(seen.values(), run().values(), strict=True)
+    )
 
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("size", 8), ("dtype", "float32"), ("layout", "HWC"), ("channels", "L"), ("on_error", "null"), ("fit", "keep")],
+    [
+        ("size", 8),
+        ("dtype", "float32"),
+        ("layout", "HWC"),
+        ("channels", "L"),
+        ("on_error", "null"),
+        ("fit", "keep"),
+    ],
 )
 def test_sources_whose_images_differ_in_form_are_refused(photographs, option, value):
     options = {"size": 16} | {option: value}
     if value == "keep":
         del options["size"]
-    sources = [sm.Dataset(photographs, images=sm.Images("image", **one)) for one in ({"size": 16}, options)]
+    sources = [
+        sm.Dataset(photographs, images=sm.Images("image", **one)) for one in ({"size": 16}, options)
+    ]
     with pytest.raises(sm.OptionError, match="in source '0', and .* in source '1'"):
         sm.Mixture(sources)
 
 
 def test_pixels_in_file_order_come_in_superbatches_of_a_bounded_size(tmp_path):
-    path = written(tmp_path / "one_group.parquet", [encoded(picture(number)) for number in range(120)], rows=120)
+    path = written(
+        tmp_path / "one_group.parquet",
+        [encoded(picture(number)) for number in range(120)],
+        rows=120,
+    )
     data = sm.Dataset(path, images=sm.Images("image", size=512, dtype="float32"))
     batches = iter(sm.Loader(data, batch_size=4, output="numpy", runtime=sm.Runtime(threads=1)))
     first, second = next(batches)["image"], next(batches)["image"]
@@ -240,9 +294,15 @@ def test_row_keeps_its_pixels_under_a_filter(photographs):
 
 def test_torch_batches_are_tensors_of_the_type(photographs):
     torch = pytest.importorskip("torch")
-    data = sm.Dataset(photographs, images=sm.Images("image", size=16, dtype="bfloat16", normalize="siglip"))
-    wide = sm.Dataset(photographs, images=sm.Images("image", size=16, dtype="float32", normalize="siglip"))
-    for narrow, exact in zip(sm.Loader(data, batch_size=8), sm.Loader(wide, batch_size=8), strict=True):
+    data = sm.Dataset(
+        photographs, images=sm.Images("image", size=16, dtype="bfloat16", normalize="siglip")
+    )
+    wide = sm.Dataset(
+        photographs, images=sm.Images("image", size=16, dtype="float32", normalize="siglip")
+    )
+    for narrow, exact in zip(
+        sm.Loader(data, batch_size=8), sm.Loader(wide, batch_size=8), strict=True
+    ):
         assert narrow["image"].dtype == torch.bfloat16
         assert torch.equal(narrow["image"], exact["image"].to(torch.bfloat16))
 
@@ -265,7 +325,10 @@ def test_torch_batches_are_tensors_of_the_type(photographs):
         ({"size": 16, "background": "mauve"}, "background must be"),
         ({"size": 16, "max_pixels": 0}, "max_pixels must be"),
         ({"size": 16, "on_error": "skip"}, "ErrorPolicy"),
-        ({"size": 16, "source": "paths"}, "source must be one of 'bytes', 'path', 'url', not 'paths'"),
+        (
+            {"size": 16, "source": "paths"},
+            "source must be one of 'bytes', 'path', 'url', not 'paths'",
+        ),
     ],
 )
 def test_option_that_is_not_valid_says_what_is(options, message):
@@ -274,14 +337,18 @@ def test_option_that_is_not_valid_says_what_is(options, message):
 
 
 def test_option_for_another_jpeg_decoder_is_refused_with_the_reason():
-    with pytest.raises(TypeError, match="'decoder'\nhint: remove it: libjpeg-turbo .* than Pillow$"):
+    with pytest.raises(
+        TypeError, match="'decoder'\nhint: remove it: libjpeg-turbo .* than Pillow$"
+    ):
         sm.Images("image", size=16, decoder="rust")  # pyright: ignore[reportCallIssue]
 
 
 @pytest.mark.parametrize("form", ["cell", "field", "item"])
 def test_images_in_a_dictionary_are_decoded(tmp_path, form):
     payloads = [encoded(picture(number), "PNG") for number in (0, 1, 0)]
-    plain = images_of(sm.Dataset(written(tmp_path / "plain.parquet", payloads), images=sm.Images("image", size=8)))
+    plain = images_of(
+        sm.Dataset(written(tmp_path / "plain.parquet", payloads), images=sm.Images("image", size=8))
+    )
     cells = pa.array(payloads).dictionary_encode()
     if form == "field":
         cells = pa.StructArray.from_arrays([cells], ["bytes"])
@@ -289,7 +356,9 @@ def test_images_in_a_dictionary_are_decoded(tmp_path, form):
         cells = pa.ListArray.from_arrays([0, 1, 2, 3], cells)
     pq.write_table(pa.table({"image": cells}), tmp_path / "x.parquet")
     (batch,) = batches_of(sm.Dataset(tmp_path / "x.parquet", images=sm.Images("image", size=8)))
-    np.testing.assert_array_equal(batch["image"].values if form == "item" else batch["image"], plain)
+    np.testing.assert_array_equal(
+        batch["image"].values if form == "item" else batch["image"], plain
+    )
 
 
 def test_column_of_another_type_is_an_error(tmp_path):
@@ -316,7 +385,9 @@ def test_state_of_other_images_is_loaded_with_a_warning(photographs):
         lanes=4,
         output="numpy",
     )
-    with pytest.warns(UserWarning, match=r"sm\.Images\('image', fit=.*loader has fit=.*may have other pixels"):
+    with pytest.warns(
+        UserWarning, match=r"sm\.Images\('image', fit=.*loader has fit=.*may have other pixels"
+    ):
         other.load_state_dict(first.state_dict())
 
 
@@ -326,14 +397,21 @@ def test_state_of_another_seed_is_refused_where_images_are_drawn(photographs, op
         data = sm.Dataset(photographs, images=sm.Images("image", size=16, **options))
         return sm.Loader(data, batch_size=8, seed=seed, output="numpy")
 
-    with pytest.raises(sm.CheckpointMismatchError, match="saved with seed=1, this loader has seed=2"):
+    with pytest.raises(
+        sm.CheckpointMismatchError, match="saved with seed=1, this loader has seed=2"
+    ):
         plain(2).load_state_dict(plain(1).state_dict())
 
 
 def test_state_without_images_is_loaded_with_a_warning_about_columns(photographs):
     plain = sm.Loader(photographs, batch_size=8, columns=["row"], output="numpy")
-    with_images = sm.Loader(sm.Dataset(photographs, images=sm.Images("image", size=16)), batch_size=8, output="numpy")
-    with pytest.warns(UserWarning, match="without images, and this loader has them: the same rows have other columns"):
+    with_images = sm.Loader(
+        sm.Dataset(photographs, images=sm.Images("image", size=16)), batch_size=8, output="numpy"
+    )
+    with pytest.warns(
+        UserWarning,
+        match="without images, and this loader has them: the same rows have other columns",
+    ):
         with_images.load_state_dict(plain.state_dict())
     with pytest.warns(UserWarning, match="with images, and this loader has none"):
         plain.load_state_dict(with_images.state_dict())
@@ -347,7 +425,9 @@ def test_geometry_of_a_number_that_is_not_valid_is_an_error(number):
 
 def test_image_column_in_a_struct_is_delivered(tmp_path):
     payload = encoded(picture(1), "PNG")
-    pq.write_table(pa.table({"meta": [{"photo": payload, "id": 7}], "row": [0]}), tmp_path / "x.parquet")
+    pq.write_table(
+        pa.table({"meta": [{"photo": payload, "id": 7}], "row": [0]}), tmp_path / "x.parquet"
+    )
     data = sm.Dataset(tmp_path / "x.parquet", images=sm.Images("meta.photo", size=8))
     assert data.columns == ["meta", "row", "meta.photo"]
     (batch,) = batches_of(data, columns=["meta.photo"])

@@ -14,30 +14,52 @@ from shardmill.curate._inspection import Inspection
 
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
 def test_tar_tells_samples_sizes_columns_and_first_texts(tmp_path: Path, mode: str) -> None:
-    members = [*source_sample("a", url="u", words=3), *source_sample("b", pages=3, entries=3, words=2.5)]
+    members = [
+        *source_sample("a", url="u", words=3),
+        *source_sample("b", pages=3, entries=3, words=2.5),
+    ]
     path = write_tar(tmp_path / ("x.tar.gz" if mode == "w:gz" else "x.tar"), members, mode)
     (file,) = inspect(path, first=1).files
-    assert (file.format, file.compression, file.members) == ("tar", "gzip" if mode == "w:gz" else "none", 4)
+    assert (file.format, file.compression, file.members) == (
+        "tar",
+        "gzip" if mode == "w:gz" else "none",
+        4,
+    )
     assert (file.samples, file.rows) == (2, {"metadata": 2, "text": 2, "image": 5, "other": 0})
     assert file.content_types == {"application/json": 2, "image/tiff": 5, "text/plain": 2}
     assert file.images["width"] == {"min": 8, "median": 9, "max": 10}
     assert file.images["height"] == {"min": 6, "median": 6, "max": 6}
-    assert (file.images["pages"], file.images["formats"]) == ({"min": 2, "median": 2, "max": 3}, {"tiff": 2})
-    assert file.bytes_by_modality["image"] == sum(len(body) for name, body in members if name.endswith("tiff"))
+    assert (file.images["pages"], file.images["formats"]) == (
+        {"min": 2, "median": 2, "max": 3},
+        {"tiff": 2},
+    )
+    assert file.bytes_by_modality["image"] == sum(
+        len(body) for name, body in members if name.endswith("tiff")
+    )
     assert file.bytes_by_modality["text"] == len("text of a") * 2
-    assert {column["name"]: column["data_type"] for column in file.columns} == {"url": "string", "words": "double"}
+    assert {column["name"]: column["data_type"] for column in file.columns} == {
+        "url": "string",
+        "words": "double",
+    }
     assert file.texts == [{"sample": "a", "position": 0, "text": "text of a"}]
     assert file.image_names == ["a.tiff"]
     assert file.damage == []
 
 
 def test_parquet_tells_codecs_row_groups_and_rows(tmp_path: Path) -> None:
-    rows = [*document("a"), *document("b", binary_content=png(20, 9)), *document("c", binary_content=None)]
+    rows = [
+        *document("a"),
+        *document("b", binary_content=png(20, 9)),
+        *document("c", binary_content=None),
+    ]
     path = write_parquet(tmp_path / "x.parquet", rows, row_group_size=4, compression="zstd")
     (file,) = inspect(path).files
     assert (file.samples, file.rows) == (3, {"metadata": 3, "text": 3, "image": 3, "other": 0})
     assert [group["rows"] for group in file.row_groups] == [4, 4, 1]
-    assert (file.images["measured"], file.images["width"]) == (2, {"min": 4, "median": 4, "max": 20})
+    assert (file.images["measured"], file.images["width"]) == (
+        2,
+        {"min": 4, "median": 4, "max": 20},
+    )
     columns = {column["name"]: column for column in file.columns}
     assert (columns["words"]["data_type"], columns["words"]["codecs"]) == ("int64", ["zstd"])
     assert file.texts[1] == {"sample": "b", "position": 0, "text": "a"}
@@ -51,8 +73,12 @@ def test_columns_of_long_types_are_aligned(tmp_path: Path) -> None:
     assert first.index("snappy") == second.index("snappy")
 
 
-def test_table_whose_columns_only_have_the_names_of_documents_is_counted_as_rows(tmp_path: Path) -> None:
-    table = pa.table({"sample_id": ["a", "a"], "position": [0.5, 1.5], "modality": [["text"], ["image"]]})
+def test_table_whose_columns_only_have_the_names_of_documents_is_counted_as_rows(
+    tmp_path: Path,
+) -> None:
+    table = pa.table(
+        {"sample_id": ["a", "a"], "position": [0.5, 1.5], "modality": [["text"], ["image"]]}
+    )
     pq.write_table(table, tmp_path / "x.parquet")
     (file,) = inspect(tmp_path / "x.parquet").files
     assert (file.samples, file.rows["other"], file.damage) == (2, 2, [])
@@ -78,7 +104,12 @@ def test_damage_is_told_and_the_rest_is_counted(tmp_path: Path) -> None:
     reasons = " ".join(damage["reason"] for damage in file.damage)
     for expected in ("broken JSON", "missing member 'gone.png'", "not a recognized image", "needs"):
         assert expected in reasons
-    assert (file.samples, file.rows["metadata"], file.rows["image"], file.images["unreadable"]) == (3, 2, 3, 1)
+    assert (file.samples, file.rows["metadata"], file.rows["image"], file.images["unreadable"]) == (
+        3,
+        2,
+        3,
+        1,
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"hello"])
@@ -117,7 +148,10 @@ def test_mds_tells_its_samples_and_columns(tmp_path: Path) -> None:
         writer.write_rows({"text": "a", "label": number} for number in range(3))
     (file,) = inspect(tmp_path / "mds").files
     assert file.samples == 3
-    assert {column["name"]: column["data_type"] for column in file.columns} == {"text": "string", "label": "int64"}
+    assert {column["name"]: column["data_type"] for column in file.columns} == {
+        "text": "string",
+        "label": "int64",
+    }
     (shard,) = inspect(tmp_path / "mds" / "shard.00000.mds").files
     assert (shard.samples, shard.columns) == (3, file.columns)
 

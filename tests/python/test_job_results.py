@@ -1,4 +1,7 @@
-"""The files that a job writes: their columns, declared or decided by the first result of a function, and their pages."""
+"""The files that a job writes: their columns and their pages.
+
+Columns are declared, or decided by the first result of a function.
+"""
 
 import gzip
 import json
@@ -11,7 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
-from shardmill.curate import Filter, InterleavedParquetSource, Map, ParquetSink, Pipeline, TableSource
+from shardmill.curate import (
+    Filter,
+    InterleavedParquetSource,
+    Map,
+    ParquetSink,
+    Pipeline,
+    TableSource,
+)
 
 STRING = pa.string()
 
@@ -24,7 +34,9 @@ def write(directory: Path, *files: dict[str, Any]) -> Path:
     return directory
 
 
-def run(source: Any, out: Path, *stages: Any, sink: dict[str, Any] | None = None, **options: Any) -> pa.Table:
+def run(
+    source: Any, out: Path, *stages: Any, sink: dict[str, Any] | None = None, **options: Any
+) -> pa.Table:
     """Run a job; its files must have one schema."""
     given = {name: options.pop(name) for name in ("checkpoint",) if name in options}
     Pipeline(source=source, stages=stages, sink=ParquetSink(out, **(sink or {})), **given).run(
@@ -54,9 +66,14 @@ TEXTS = {
 def test_declared_string_keeps_the_text_of_numbers(name: str, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     text = TEXTS[name].encode()
-    (tmp_path / "in" / f"a.{name}").write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    (tmp_path / "in" / f"a.{name}").write_bytes(
+        gzip.compress(text) if name.endswith(".gz") else text
+    )
     source = TableSource(tmp_path / "in", schema_overrides={"zip": STRING})
-    assert run(source, tmp_path / "out").to_pylist() == [{"row": 0, "zip": "01234"}, {"row": 1, "zip": "5"}]
+    assert run(source, tmp_path / "out").to_pylist() == [
+        {"row": 0, "zip": "01234"},
+        {"row": 1, "zip": "5"},
+    ]
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -72,14 +89,22 @@ def test_value_that_a_declared_type_cannot_hold_stops_the_job(count: int, tmp_pa
     given = TableSource(source, files_per_partition=count, schema_overrides={"v": pa.int8()})
     with pytest.raises(sm.FormatError, match=r"Row 1 of .*1\.parquet`: 300 in column `v` .*int8"):
         run(given, tmp_path / "out")
-    assert not [file for file in tmp_path.glob("out/*.parquet") if 300 in pq.read_table(file)["v"].to_pylist()]
+    assert not [
+        file
+        for file in tmp_path.glob("out/*.parquet")
+        if 300 in pq.read_table(file)["v"].to_pylist()
+    ]
 
 
-def test_inferred_string_refuses_a_number_after_the_sample_as_the_data_set_does(tmp_path: Path) -> None:
+def test_inferred_string_refuses_a_number_after_the_sample_as_the_data_set_does(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "in").mkdir()
     lines = [{"v": "x" * 100}] * 30_000 + [{"v": 5}]
     (tmp_path / "in" / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with pytest.raises(sm.FormatError, match="Line 30001 of .*`5` in column `v` is not a valid string"):
+    with pytest.raises(
+        sm.FormatError, match="Line 30001 of .*`5` in column `v` is not a valid string"
+    ):
         run(TableSource(tmp_path / "in"), tmp_path / "out")
     table = run(TableSource(tmp_path / "in", schema_overrides={"v": STRING}), tmp_path / "declared")
     assert table["v"][-1].as_py() == "5"
@@ -88,7 +113,9 @@ def test_inferred_string_refuses_a_number_after_the_sample_as_the_data_set_does(
 def test_selected_columns_of_text_skip_the_others(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jsonl").write_text('{"v": 1, "other": 2}\n')
-    assert run(TableSource(tmp_path / "in", columns=["v"]), tmp_path / "out").to_pylist() == [{"v": 1}]
+    assert run(TableSource(tmp_path / "in", columns=["v"]), tmp_path / "out").to_pylist() == [
+        {"v": 1}
+    ]
 
 
 def test_declared_column_lets_a_job_grow(tmp_path: Path) -> None:
@@ -121,7 +148,9 @@ def test_other_declared_columns_are_another_job(part: str, tmp_path: Path) -> No
 
 def test_declared_type_leaves_the_metadata_of_the_schema(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    pq.write_table(pa.table({"v": [1]}).replace_schema_metadata({"owner": "a"}), tmp_path / "in" / "0.parquet")
+    pq.write_table(
+        pa.table({"v": [1]}).replace_schema_metadata({"owner": "a"}), tmp_path / "in" / "0.parquet"
+    )
     given = {"schema_overrides": {"v": pa.float64()}}
     run(TableSource(tmp_path / "in", **given), tmp_path / "out", sink=given)
     [file] = (tmp_path / "out").glob("*.parquet")
@@ -136,12 +165,17 @@ def test_declared_id_column_is_refused(tmp_path: Path) -> None:
 
 
 def test_sink_decides_the_columns_of_rows_without_a_function(tmp_path: Path) -> None:
-    source = TableSource(write(tmp_path / "in", {"a": [1], "b": ["x"]}, {"a": [2], "c": [0.5]}), files_per_partition=1)
+    source = TableSource(
+        write(tmp_path / "in", {"a": [1], "b": ["x"]}, {"a": [2], "c": [0.5]}),
+        files_per_partition=1,
+    )
     schema = pa.schema([("c", pa.float32()), ("a", pa.int8()), ("new", STRING)])
     table = run(source, tmp_path / "exact", Filter("a > 0"), sink={"schema": schema})
     assert table.schema == schema
     assert table.to_pylist() == [{"c": None, "a": 1, "new": None}, {"c": 0.5, "a": 2, "new": None}]
-    table = run(source, tmp_path / "some", sink={"schema_overrides": {"a": STRING, "new": pa.int8()}})
+    table = run(
+        source, tmp_path / "some", sink={"schema_overrides": {"a": STRING, "new": pa.int8()}}
+    )
     assert dict(zip(table.schema.names, table.schema.types, strict=True)) == {
         "a": STRING,
         "b": STRING,
@@ -165,7 +199,9 @@ def test_first_result_decides_the_columns_of_all_files(
         ),
         batch_size=batch_size,
     )
-    table = run(TableSource(source, files_per_partition=count), tmp_path / "out", stage, threads=threads)
+    table = run(
+        TableSource(source, files_per_partition=count), tmp_path / "out", stage, threads=threads
+    )
     assert table.to_pylist() == [{"row": row, "v": float(row)} for row in range(8)]
     assert table.schema.field("v").type == pa.float64()
 
@@ -174,16 +210,32 @@ def test_first_result_decides_the_columns_of_all_files(
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
-        ([1, "x"], "column `v` is string, and was int64: x of type string cannot be converted exactly to int64"),
-        ([1, 0.5], "column `v` is double, and was int64: 0.5 of type double cannot be converted exactly to int64"),
+        (
+            [1, "x"],
+            "column `v` is string, and was int64: "
+            "x of type string cannot be converted exactly to int64",
+        ),
+        (
+            [1, 0.5],
+            "column `v` is double, and was int64: "
+            "0.5 of type double cannot be converted exactly to int64",
+        ),
     ],
 )
 def test_later_result_of_another_type_stops_the_job_however_it_is_split(
     count: int, values: list[Any], problem: str, tmp_path: Path
 ) -> None:
-    source = TableSource(write(tmp_path / "in", {"row": [0]}, {"row": [1]}), files_per_partition=count)
-    stage = Map(lambda table: table.append_column("v", pa.array(value_of_row(values)(table))), name="add", batch_size=1)
-    with pytest.raises(sm.FormatError, match=rf"Stage add returned .*{problem}\nhint: declare .*schema_overrides"):
+    source = TableSource(
+        write(tmp_path / "in", {"row": [0]}, {"row": [1]}), files_per_partition=count
+    )
+    stage = Map(
+        lambda table: table.append_column("v", pa.array(value_of_row(values)(table))),
+        name="add",
+        batch_size=1,
+    )
+    with pytest.raises(
+        sm.FormatError, match=rf"Stage add returned .*{problem}\nhint: declare .*schema_overrides"
+    ):
         run(source, tmp_path / "out", stage)
     table = run(source, tmp_path / "declared", stage, sink={"schema_overrides": {"v": STRING}})
     assert table["v"].to_pylist() == [str(value) for value in values]
@@ -191,7 +243,11 @@ def test_later_result_of_another_type_stops_the_job_however_it_is_split(
 
 def test_new_column_of_a_later_result_stops_the_job(tmp_path: Path) -> None:
     source = TableSource(write(tmp_path / "in", {"row": [0]}, {"row": [1]}), files_per_partition=1)
-    stage = Map(lambda table: table if 0 in table["row"].to_pylist() else table.append_column("w", table["row"]))
+    stage = Map(
+        lambda table: (
+            table if 0 in table["row"].to_pylist() else table.append_column("w", table["row"])
+        )
+    )
     with pytest.raises(sm.FormatError, match=r"column `w` \(int64\) is new"):
         run(source, tmp_path / "out", stage)
     table = run(source, tmp_path / "some", stage, sink={"schema_overrides": {"w": pa.int64()}})
@@ -203,7 +259,9 @@ def test_new_column_of_a_later_result_stops_the_job(tmp_path: Path) -> None:
 def test_null_column_of_the_first_result_asks_for_a_type(tmp_path: Path) -> None:
     source = TableSource(write(tmp_path / "in", {"row": [0]}, {"row": [1]}), files_per_partition=1)
     stage = adding("v", value_of_row([None, "x"]))
-    with pytest.raises(sm.FormatError, match="only nulls without a type in column `v` of its first result"):
+    with pytest.raises(
+        sm.FormatError, match="only nulls without a type in column `v` of its first result"
+    ):
         run(source, tmp_path / "out", stage)
     assert not list(tmp_path.glob("out/*.parquet"))
     table = run(source, tmp_path / "declared", stage, sink={"schema_overrides": {"v": STRING}})
@@ -211,7 +269,9 @@ def test_null_column_of_the_first_result_asks_for_a_type(tmp_path: Path) -> None
 
 
 def test_split_without_results_does_not_decide(tmp_path: Path) -> None:
-    source = TableSource(write(tmp_path / "in", {"row": [0]}, {"row": [1]}, {"row": [2]}), files_per_partition=1)
+    source = TableSource(
+        write(tmp_path / "in", {"row": [0]}, {"row": [1]}, {"row": [2]}), files_per_partition=1
+    )
 
     def kept(table: pa.Table) -> pa.Table:
         if 0 in table["row"].to_pylist():
@@ -233,9 +293,13 @@ def test_function_between_others_gives_them_one_type(tmp_path: Path) -> None:
     assert seen == [pa.float64()] * 2
 
 
-@pytest.mark.parametrize("executor", ["local", pytest.param("ray", marks=[pytest.mark.slow, pytest.mark.ray])])
+@pytest.mark.parametrize(
+    "executor", ["local", pytest.param("ray", marks=[pytest.mark.slow, pytest.mark.ray])]
+)
 def test_resumed_job_keeps_the_columns_of_its_first_result(executor: Any, tmp_path: Path) -> None:
-    source = TableSource(write(tmp_path / "in", {"row": [0]}, {"row": [1]}, {"row": [2]}), files_per_partition=1)
+    source = TableSource(
+        write(tmp_path / "in", {"row": [0]}, {"row": [1]}, {"row": [2]}), files_per_partition=1
+    )
 
     def job(is_first: bool) -> pa.Table:
         def add(table: pa.Table) -> pa.Table:
@@ -248,7 +312,14 @@ def test_resumed_job_keeps_the_columns_of_its_first_result(executor: Any, tmp_pa
             return table.append_column("v", pa.array([0.5 if is_first else 1]))
 
         stage, options = Map(add, name="add"), {"threads": 2} if executor == "local" else {}
-        return run(source, tmp_path / "out", stage, executor=executor, checkpoint=tmp_path / "state", **options)
+        return run(
+            source,
+            tmp_path / "out",
+            stage,
+            executor=executor,
+            checkpoint=tmp_path / "state",
+            **options,
+        )
 
     with pytest.raises(sm.CurateError, match="stopped"):
         job(is_first=True)
@@ -274,14 +345,18 @@ def test_job_that_committed_nothing_decides_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("count", [1, 2])
-def test_first_result_decides_the_columns_of_all_documents(threads: int, count: int, tmp_path: Path) -> None:
+def test_first_result_decides_the_columns_of_all_documents(
+    threads: int, count: int, tmp_path: Path
+) -> None:
     document = {"position": pa.array([0], pa.int32()), "modality": ["text"], "text_content": ["t"]}
     source = write(tmp_path / "in", *({"sample_id": [name], **document} for name in "abc"))
 
     def stage(values: dict[str, Any]) -> Map:
         # Which rows are in one call depends on the split; each row has the type of its value.
         def add(table: pa.Table) -> pa.Table:
-            return table.append_column("v", pa.array([values[id] for id in table["sample_id"].to_pylist()]))
+            return table.append_column(
+                "v", pa.array([values[id] for id in table["sample_id"].to_pylist()])
+            )
 
         return Map(add, name="add")
 
@@ -303,14 +378,21 @@ def pages(path: Path) -> Any:
     content = path.read_bytes()
     footer = int.from_bytes(content[-8:-4], "little") + 8
     metadata = pq.read_metadata(path)
-    return content[:-footer], [metadata.row_group(number).to_dict() for number in range(metadata.num_row_groups)]
+    return content[:-footer], [
+        metadata.row_group(number).to_dict() for number in range(metadata.num_row_groups)
+    ]
 
 
 @pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip", "brotli", "lz4", "none"])
 def test_writer_and_job_write_the_same_file(tmp_path: Path, compression: str) -> None:
     rows = 250_000
-    columns = {"id": [f"id-{row}" for row in range(rows)], "kind": ["ab"[row % 2] for row in range(rows)]}
-    lists = pa.array([[row, None] if row % 3 else None for row in range(rows)], pa.list_(pa.int64()))
+    columns = {
+        "id": [f"id-{row}" for row in range(rows)],
+        "kind": ["ab"[row % 2] for row in range(rows)],
+    }
+    lists = pa.array(
+        [[row, None] if row % 3 else None for row in range(rows)], pa.list_(pa.int64())
+    )
     table = pa.table(columns | {"x": pa.array(range(rows)), "lists": lists})
     pq.write_table(table, tmp_path / "in.parquet", row_group_size=7000)
     table = pa.table(sm.Dataset(tmp_path / "in.parquet"))

@@ -1,4 +1,7 @@
-"""One schema a job: splitting decides neither success nor types. The oracle is the data set of the same files."""
+"""One schema a job: splitting decides neither success nor types.
+
+The oracle is the data set of the same files.
+"""
 
 import io
 import json
@@ -14,7 +17,14 @@ import shardmill as sm
 from breadth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shardmill.curate import InterleavedParquetSource, Map, ParquetSink, Pipeline, TableSource, WebDatasetSource
+from shardmill.curate import (
+    InterleavedParquetSource,
+    Map,
+    ParquetSink,
+    Pipeline,
+    TableSource,
+    WebDatasetSource,
+)
 
 #: Pairs of values of one column in two files.
 PAIRS = {
@@ -58,11 +68,14 @@ def types_of_job(source: Any, out: Path) -> Any:
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_table_job_has_the_types_of_the_data_set_however_it_is_split(pair: str, tmp_path: Path) -> None:
+def test_table_job_has_the_types_of_the_data_set_however_it_is_split(
+    pair: str, tmp_path: Path
+) -> None:
     source = write(tmp_path / "in", pair)
     expected = outcome(lambda: sm.Dataset(source).schema.field("v").type)
     found = [
-        types_of_job(TableSource(source, files_per_partition=count), tmp_path / f"out-{count}") for count in (1, 2)
+        types_of_job(TableSource(source, files_per_partition=count), tmp_path / f"out-{count}")
+        for count in (1, 2)
     ]
     assert found == [expected, expected]
 
@@ -80,7 +93,10 @@ COLUMNS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.list_(pa.int64()), st.lists(INTEGERS, max_size=2)),
     (pa.list_(pa.float64()), st.lists(FLOATS, max_size=2)),
     (pa.struct([("a", pa.int32())]), st.fixed_dictionaries({"a": st.integers(0, 9)})),
-    (pa.struct([("b", pa.string()), ("a", pa.float64())]), st.fixed_dictionaries({"b": st.just("x"), "a": FLOATS})),
+    (
+        pa.struct([("b", pa.string()), ("a", pa.float64())]),
+        st.fixed_dictionaries({"b": st.just("x"), "a": FLOATS}),
+    ),
 ]
 
 
@@ -98,11 +114,17 @@ def tables(draw: st.DrawFn) -> pa.Table:
 
 def contents(dataset: sm.Dataset) -> Any:
     """The types and the rows of a data set."""
-    return dict(zip(dataset.schema.names, dataset.schema.types, strict=True)), pa.table(dataset).to_pylist()
+    return dict(zip(dataset.schema.names, dataset.schema.types, strict=True)), pa.table(
+        dataset
+    ).to_pylist()
 
 
 @settings(max_examples=examples(300, 25), deadline=None)
-@given(files=st.lists(tables(), min_size=1, max_size=4), count=st.integers(1, 4), threads=st.integers(1, 3))
+@given(
+    files=st.lists(tables(), min_size=1, max_size=4),
+    count=st.integers(1, 4),
+    threads=st.integers(1, 3),
+)
 def test_job_gives_the_rows_and_types_of_the_data_set_however_it_is_split(
     files: list[pa.Table], count: int, threads: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -112,14 +134,20 @@ def test_job_gives_the_rows_and_types_of_the_data_set_however_it_is_split(
         pq.write_table(table, root / "in" / f"{number}.parquet")
     expected = outcome(lambda: contents(sm.Dataset(root / "in")))
     has_rows = any(len(table) for table in files)
-    splits = [{"files_per_partition": count}, {"partition_bytes": 1}, {"files_per_partition": count}]
+    splits = [
+        {"files_per_partition": count},
+        {"partition_bytes": 1},
+        {"files_per_partition": count},
+    ]
     for number, options in enumerate(splits):
         out = root / f"out-{number}"
 
         def run(out: Path = out, number: int = number, options: Any = options) -> Any:
             checkpoint = root / "state" if number == 2 else None
             source, sink = TableSource(root / "in", **options), ParquetSink(out)
-            Pipeline(source=source, sink=sink, checkpoint=checkpoint).run(threads=threads, progress=False)
+            Pipeline(source=source, sink=sink, checkpoint=checkpoint).run(
+                threads=threads, progress=False
+            )
             return contents(sm.Dataset(out)) if has_rows else expected
 
         assert outcome(run) == expected
@@ -127,19 +155,31 @@ def test_job_gives_the_rows_and_types_of_the_data_set_however_it_is_split(
 
 def test_null_column_does_not_decide_the_type_that_others_have(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    for name, values in {"a": pa.array([None, None], pa.int64()), "b": ["x"], "c": pa.array([], pa.bool_())}.items():
+    for name, values in {
+        "a": pa.array([None, None], pa.int64()),
+        "b": ["x"],
+        "c": pa.array([], pa.bool_()),
+    }.items():
         pq.write_table(pa.table({"v": values}), tmp_path / "in" / f"{name}.parquet")
     expected = {"v": pa.string()}, [{"v": None}, {"v": None}, {"v": "x"}]
     assert contents(sm.Dataset(tmp_path / "in")) == expected
-    Pipeline(source=TableSource(tmp_path / "in"), sink=ParquetSink(tmp_path / "out")).run(progress=False)
+    Pipeline(source=TableSource(tmp_path / "in"), sink=ParquetSink(tmp_path / "out")).run(
+        progress=False
+    )
     assert contents(sm.Dataset(tmp_path / "out")) == expected
 
 
 @pytest.mark.parametrize(
     ("later", "problem"),
     [
-        ({"v": [1], "w": [0]}, "Column `w` of .*1.parquet` is int64, and the files that the checkpoint has planned"),
-        ({"v": [0.5]}, "Column `v` of .*1.parquet` is double, and the checkpoint has planned it as int64"),
+        (
+            {"v": [1], "w": [0]},
+            "Column `w` of .*1.parquet` is int64, and the files that the checkpoint has planned",
+        ),
+        (
+            {"v": [0.5]},
+            "Column `v` of .*1.parquet` is double, and the checkpoint has planned it as int64",
+        ),
         ({"v": pa.array([2], pa.int8())}, None),
         ({"row": [1]}, None),
     ],
@@ -150,7 +190,9 @@ def test_file_that_is_added_to_a_job_has_the_planned_types_or_is_refused(
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({"v": [1], "row": [0]}), tmp_path / "in" / "0.parquet")
     sink = ParquetSink(tmp_path / "out")
-    pipeline = Pipeline(source=TableSource(tmp_path / "in"), sink=sink, checkpoint=tmp_path / "state")
+    pipeline = Pipeline(
+        source=TableSource(tmp_path / "in"), sink=sink, checkpoint=tmp_path / "state"
+    )
     pipeline.run(progress=False)
     pq.write_table(pa.table(later), tmp_path / "in" / "1.parquet")
     if problem is None:
@@ -166,7 +208,9 @@ def test_file_that_is_added_to_a_job_has_the_planned_types_or_is_refused(
 def test_document_job_has_one_type_however_it_is_split(pair: str, tmp_path: Path) -> None:
     source = write(tmp_path / "in", pair)
     found = [
-        types_of_job(InterleavedParquetSource(source, files_per_partition=count), tmp_path / f"out-{count}")
+        types_of_job(
+            InterleavedParquetSource(source, files_per_partition=count), tmp_path / f"out-{count}"
+        )
         for count in (1, 2)
     ]
     assert found[0] == found[1] != "refused"
@@ -205,8 +249,15 @@ def test_job_over_tars_has_one_type_however_it_is_split(
 
 
 JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | INTEGERS | st.integers(-(2**65), 2**65) | FLOATS | st.sampled_from(["", "x"]),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    st.none()
+    | st.booleans()
+    | INTEGERS
+    | st.integers(-(2**65), 2**65)
+    | FLOATS
+    | st.sampled_from(["", "x"]),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2)
+    ),
     max_leaves=3,
 )
 DOCUMENTS = st.dictionaries(st.sampled_from("uvw"), JSON_VALUES)
@@ -219,21 +270,37 @@ DOCUMENTS = st.dictionaries(st.sampled_from("uvw"), JSON_VALUES)
     threads=st.integers(1, 3),
 )
 def test_documents_of_tars_have_one_schema_and_none_of_their_values_is_rescued(
-    shards: list[list[dict[str, Any]]], count: int, threads: int, tmp_path_factory: pytest.TempPathFactory
+    shards: list[list[dict[str, Any]]],
+    count: int,
+    threads: int,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     root = tmp_path_factory.mktemp("tars")
     documents = [[{"texts": ["t"], **document} for document in documents] for documents in shards]
     source = write_tars(root / "in", documents)
     found = []
-    splits = [{}, {"files_per_partition": count}, {"partition_bytes": 1 << 20}, {"max_batch_bytes": 1}, {}]
+    splits = [
+        {},
+        {"files_per_partition": count},
+        {"partition_bytes": 1 << 20},
+        {"max_batch_bytes": 1},
+        {},
+    ]
     for number, options in enumerate(splits):
         out, checkpoint = root / f"out-{number}", root / "state" if number == 4 else None
-        job = Pipeline(source=WebDatasetSource(source, **options), sink=ParquetSink(out), checkpoint=checkpoint)
+        job = Pipeline(
+            source=WebDatasetSource(source, **options), sink=ParquetSink(out), checkpoint=checkpoint
+        )
         report = job.run(threads=threads, progress=False)
         assert report.rescued == {}
-        [schema] = {pq.read_schema(file).to_string(show_field_metadata=True) for file in out.glob("*.parquet")}
+        [schema] = {
+            pq.read_schema(file).to_string(show_field_metadata=True)
+            for file in out.glob("*.parquet")
+        }
         rows = [row for file in out.glob("*.parquet") for row in pq.read_table(file).to_pylist()]
-        found.append((schema, sorted((row["sample_id"], row["position"], repr(row)) for row in rows)))
+        found.append(
+            (schema, sorted((row["sample_id"], row["position"], repr(row)) for row in rows))
+        )
     assert all(other == found[0] for other in found)
 
 
@@ -249,14 +316,16 @@ class Work:
         return table
 
 
-def test_job_over_tars_that_was_stopped_before_its_first_commit_takes_the_columns_of_added_files_too(
+def test_job_over_tars_that_was_stopped_before_its_first_commit_takes_the_columns_of_added_files_too(  # noqa: E501
     tmp_path: Path,
 ) -> None:
     inputs = write_tars(tmp_path / "in", [[{"texts": ["t"], "v": None}]])
 
     def run(fails: bool) -> sm.curate.Report:
         stages, sink = [Map(Work(fails), name="work")], ParquetSink(tmp_path / "out")
-        job = Pipeline(source=WebDatasetSource(inputs), stages=stages, sink=sink, checkpoint=tmp_path / "state")
+        job = Pipeline(
+            source=WebDatasetSource(inputs), stages=stages, sink=sink, checkpoint=tmp_path / "state"
+        )
         return job.run(progress=False)
 
     with pytest.raises(sm.CurateError, match="stopped"):
@@ -265,7 +334,10 @@ def test_job_over_tars_that_was_stopped_before_its_first_commit_takes_the_column
     (tmp_path / "more" / "1.tar").rename(inputs / "1.tar")
     assert run(fails=False).rescued == {}
     rows = pa.table(sm.Dataset(tmp_path / "out", filter=sm.col("position") == -1)).to_pylist()
-    assert {row["sample_id"]: (row["v"], row["w"]) for row in rows} == {"0-0": (None, None), "1-0": (1, 0.5)}
+    assert {row["sample_id"]: (row["v"], row["w"]) for row in rows} == {
+        "0-0": (None, None),
+        "1-0": (1, 0.5),
+    }
 
 
 @pytest.mark.parametrize("source", [TableSource, InterleavedParquetSource])
@@ -277,12 +349,17 @@ def test_job_that_was_stopped_before_its_first_commit_takes_the_columns_of_added
 
     def run(fails: bool) -> None:
         stages, sink = [Map(Work(fails), name="work")], ParquetSink(tmp_path / "out")
-        job = Pipeline(source=source(inputs), stages=stages, sink=sink, checkpoint=tmp_path / "state")
+        job = Pipeline(
+            source=source(inputs), stages=stages, sink=sink, checkpoint=tmp_path / "state"
+        )
         job.run(progress=False)
 
     with pytest.raises(sm.CurateError, match="stopped"):
         run(fails=True)
     pq.write_table(pa.table({"sample_id": ["2"], **DOCUMENT, "w": [0.5]}), inputs / "2.parquet")
     run(fails=False)
-    rows = {row["sample_id"]: (row["v"], row["w"]) for row in pa.table(sm.Dataset(tmp_path / "out")).to_pylist()}
+    rows = {
+        row["sample_id"]: (row["v"], row["w"])
+        for row in pa.table(sm.Dataset(tmp_path / "out")).to_pylist()
+    }
     assert rows == {"1": (1, None), "2": (None, 0.5)}

@@ -1,4 +1,7 @@
-"""JSON arrays of objects as rows, held against the json module, pyarrow and polars; and files that are neither lines nor such an array."""
+"""JSON arrays of objects as rows, held against the json module, pyarrow and polars.
+
+Also files that are neither lines nor such an array.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ from hypothesis import strategies as st
 from shardmill.curate import ParquetSink, Pipeline, TableSource
 
 ROWS = [
-    {"id": number, "text": f'a "{number}" ]}},{{[ \\', "inner": {"x": [number, 1], "y": "é\n"}} for number in range(500)
+    {"id": number, "text": f'a "{number}" ]}},{{[ \\', "inner": {"x": [number, 1], "y": "é\n"}}
+    for number in range(500)
 ]
 
 
@@ -64,14 +68,24 @@ def test_large_array_is_cut_into_blocks_that_follow_from_the_file(tmp_path: Path
     explained = sm.Dataset(path)
     assert len(explained) == 20_000
     assert [row["id"] for row in explained] == list(range(20_000))
-    first = sm.Loader(path, batch_size=777, shuffle=True, seed=3, output="numpy", columns=["id"], lanes=1)
+    first = sm.Loader(
+        path, batch_size=777, shuffle=True, seed=3, output="numpy", columns=["id"], lanes=1
+    )
     batches = iter(first)
     seen = [id for _ in range(9) for id in next(batches)["id"].tolist()]
     second = sm.Loader(
-        path, batch_size=1000, shuffle=True, seed=3, output="numpy", columns=["id"], runtime=sm.Runtime(threads=1)
+        path,
+        batch_size=1000,
+        shuffle=True,
+        seed=3,
+        output="numpy",
+        columns=["id"],
+        runtime=sm.Runtime(threads=1),
     )
     second.load_state_dict(first.state_dict())
-    assert sorted(seen + [id for batch in second for id in batch["id"].tolist()]) == list(range(20_000))
+    assert sorted(seen + [id for batch in second for id in batch["id"].tolist()]) == list(
+        range(20_000)
+    )
 
 
 @pytest.mark.parametrize("content", ["[]", " [ \n ] \n", "[\n]"])
@@ -119,7 +133,9 @@ def test_what_is_neither_lines_nor_an_array_is_an_error_with_its_place(
 ) -> None:
     content, message = BROKEN[case]
     path = tmp_path / f"a.{extension}"
-    path.write_bytes(gzip.compress(content.encode()) if extension.endswith("gz") else content.encode())
+    path.write_bytes(
+        gzip.compress(content.encode()) if extension.endswith("gz") else content.encode()
+    )
     with pytest.raises(ValueError, match=message) as raised:
         rows_of(path)
     assert str(path) in str(raised.value)
@@ -127,7 +143,9 @@ def test_what_is_neither_lines_nor_an_array_is_an_error_with_its_place(
     with pytest.raises(ValueError, match=message):
         list(sm.Loader(path, output="rows", batch_size=10))
     with pytest.raises(ValueError, match=message):
-        pipeline = Pipeline(source=TableSource(str(path)), stages=[], sink=ParquetSink(str(tmp_path / "out")))
+        pipeline = Pipeline(
+            source=TableSource(str(path)), stages=[], sink=ParquetSink(str(tmp_path / "out"))
+        )
         pipeline.run(progress=False)
 
 
@@ -135,7 +153,12 @@ def test_policy_for_bad_lines_applies_to_elements(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text('[{"a": 1},\n[2],\n{"a": },\n{"a": 3}]')
     assert rows_of(path, errors=sm.ErrorPolicy(lines="skip")) == [{"a": 1}, {"a": 3}]
-    assert rows_of(path, errors=sm.ErrorPolicy(lines="null")) == [{"a": 1}, {"a": None}, {"a": None}, {"a": 3}]
+    assert rows_of(path, errors=sm.ErrorPolicy(lines="null")) == [
+        {"a": 1},
+        {"a": None},
+        {"a": None},
+        {"a": 3},
+    ]
     path.write_text('[{"a": 1}')
     for policy in ("skip", "null"):
         with pytest.raises(ValueError, match="ends before the array does"):
@@ -157,7 +180,9 @@ def parquet(tmp_path: Path) -> bytes:
     return (tmp_path / "whole.parquet").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.csv", "a.orc", "a.array_record", "a.tar", "a.mds"])
+@pytest.mark.parametrize(
+    "name", ["a.json", "a.jsonl", "a.csv", "a.orc", "a.array_record", "a.tar", "a.mds"]
+)
 @pytest.mark.parametrize("options", [{}, {"errors": sm.ErrorPolicy(lines="skip")}])
 def test_parquet_of_another_name_is_an_error_that_says_so(
     tmp_path: Path, parquet: bytes, name: str, options: dict[str, Any]
@@ -167,7 +192,9 @@ def test_parquet_of_another_name_is_an_error_that_says_so(
         sm.Dataset(tmp_path / name, **options)
     assert name in str(raised.value)
     if not options:
-        dataset = sm.Dataset([tmp_path / name, tmp_path / name], errors=sm.ErrorPolicy(files="skip"))
+        dataset = sm.Dataset(
+            [tmp_path / name, tmp_path / name], errors=sm.ErrorPolicy(files="skip")
+        )
         assert [path for path, _ in dataset.skipped] == [str(tmp_path / name)] * 2
 
 
@@ -181,7 +208,9 @@ def test_parquet_of_another_name_is_an_error_that_says_so(
     ],
 )
 @pytest.mark.parametrize("name", ["a.parquet", "a.orc", "a.array_record"])
-def test_other_bytes_of_a_name_are_named(tmp_path: Path, name: str, content: bytes, found: str) -> None:
+def test_other_bytes_of_a_name_are_named(
+    tmp_path: Path, name: str, content: bytes, found: str
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises((ValueError, RuntimeError), match=f"look like .*{found}") as raised:
         sm.Dataset(tmp_path / name)
@@ -193,28 +222,42 @@ def test_command_line_reads_and_converts_arrays(tmp_path: Path) -> None:
     rows = [{"id": row["id"], "text": row["text"]} for row in ROWS]
     source.write_text(json.dumps(rows, indent=2))
     command = [sys.executable, "-m", "shardmill"]
-    subprocess.run([*command, "convert", str(source), str(target), "--no-progress"], check=True, capture_output=True)
+    subprocess.run(
+        [*command, "convert", str(source), str(target), "--no-progress"],
+        check=True,
+        capture_output=True,
+    )
     assert pq.read_table(target).to_pylist() == rows
-    head = subprocess.run([*command, "head", str(source), "--json"], check=True, capture_output=True, text=True)
+    head = subprocess.run(
+        [*command, "head", str(source), "--json"], check=True, capture_output=True, text=True
+    )
     assert json.loads(head.stdout.splitlines()[0]) == rows[0]
 
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
 
 @settings(max_examples=examples(150), deadline=None)
 @given(
-    values=st.lists(st.fixed_dictionaries({"n": st.integers(0, 9), "json": VALUES.map(json.dumps)}), max_size=8),
+    values=st.lists(
+        st.fixed_dictionaries({"n": st.integers(0, 9), "json": VALUES.map(json.dumps)}), max_size=8
+    ),
     indent=st.sampled_from([None, 0, 3]),
     ascii=st.booleans(),
     data=st.data(),
 )
 def test_arrays_are_what_the_json_module_makes_of_them_and_cuts_are_errors(
-    tmp_path_factory: pytest.TempPathFactory, values: list[Any], indent: Any, ascii: bool, data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory,
+    values: list[Any],
+    indent: Any,
+    ascii: bool,
+    data: st.DataObject,
 ) -> None:
     path = tmp_path_factory.mktemp("arrays") / "a.json"
     text = json.dumps(values, indent=indent, ensure_ascii=ascii).encode("utf-8", "surrogatepass")

@@ -21,7 +21,9 @@ def text(rows: list) -> bytes:
 @pytest.mark.parametrize("extension", ["gz", "zst"])
 def test_what_the_writer_compresses_is_read_again(tmp_path: Path, extension: str) -> None:
     codec = {"gz": "gz", "zst": "zstd"}[extension]
-    with sm.Writer(tmp_path / "directory", format="jsonl", compression=codec, shard_bytes="64KiB") as writer:
+    with sm.Writer(
+        tmp_path / "directory", format="jsonl", compression=codec, shard_bytes="64KiB"
+    ) as writer:
         writer.write_rows(ROWS)
     with sm.Writer(tmp_path / f"rows.jsonl.{extension}") as writer:
         writer.write_rows(ROWS)
@@ -36,7 +38,9 @@ def test_order_state_and_filter_are_those_of_the_plain_file(tmp_path: Path) -> N
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "a.jsonl").write_bytes(text(ROWS))
     # Several streams in a row are one file, as `cat` makes it.
-    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(text(ROWS[:2_000])) + gzip.compress(text(ROWS[2_000:])))
+    (tmp_path / "a.jsonl.gz").write_bytes(
+        gzip.compress(text(ROWS[:2_000])) + gzip.compress(text(ROWS[2_000:]))
+    )
     plain, packed = (
         sm.Loader(path, columns=["x"], shuffle=True, batch_size=64, output="numpy")
         for path in (tmp_path / "plain", tmp_path / "a.jsonl.gz")
@@ -54,7 +58,10 @@ def test_stream_that_ends_early_is_an_error_that_names_it(tmp_path: Path, name: 
     Path(writer.files[0]).unlink()
     for length in (0, 1, 10, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(sm.FormatError, match=rf"{name}` cannot be decompressed after \d+ bytes: .*\nhint: fetch"):
+        with pytest.raises(
+            sm.FormatError,
+            match=rf"{name}` cannot be decompressed after \d+ bytes: .*\nhint: fetch",
+        ):
             sm.Dataset(path)
     (tmp_path / "b.jsonl").write_bytes(text(ROWS[:3]))
     dataset = sm.Dataset(tmp_path, errors=sm.ErrorPolicy(files="skip"))
@@ -87,7 +94,11 @@ assert len(dataset) == 100_000 and dataset[99_999] == {"x": 1, "y": "a" * 1_000}
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
     plain, packed = (
-        int(subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True).stdout)
+        int(
+            subprocess.run(
+                [sys.executable, "-c", script, path], capture_output=True, text=True, check=True
+            ).stdout
+        )
         for path in (tmp_path / "a.jsonl", tmp_path / "b.jsonl.gz")
     )
     assert packed < plain + 30_000, "kilobytes; the file becomes 100,000"

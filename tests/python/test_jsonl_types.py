@@ -1,4 +1,7 @@
-"""JSONL fields whose first values do not show their type: a field, a fraction or a value after the sample that types are inferred from."""
+"""JSONL fields whose first values do not show their type.
+
+A field, a fraction or a value comes after the sample that types are inferred from.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,8 @@ def rows_with(late: Row, *, first: Row | None = None, after: int = 20) -> list[R
     """Rows whose other values look like what the scan for late values searches for."""
     text = '2-1, 3.5 [1.5, "score": 0.5' * 10
     rows: list[Row] = [
-        {"id": row, "text": text, "half": row / 2, "vector": [0.5, row + 0.25]} | (first or {"score": row % 2})
+        {"id": row, "text": text, "half": row / 2, "vector": [0.5, row + 0.25]}
+        | (first or {"score": row % 2})
         for row in range(LATE + after)
     ]
     rows[LATE] |= late
@@ -42,21 +46,29 @@ def rows_with(late: Row, *, first: Row | None = None, after: int = 20) -> list[R
 def write(path: Path, rows: list[Row], *, indent: int | None = None) -> Path:
     path.parent.mkdir(exist_ok=True)
     path.write_text(
-        json.dumps(rows, indent=indent) if path.suffix == ".json" else "".join(json.dumps(row) + "\n" for row in rows)
+        json.dumps(rows, indent=indent)
+        if path.suffix == ".json"
+        else "".join(json.dumps(row) + "\n" for row in rows)
     )
     return path
 
 
 @pytest.mark.parametrize("value", [0.5, -0.25, 1e-7, 1e300])
-def test_integers_with_a_late_fraction_are_floats_in_every_row(tmp_path: Path, value: float) -> None:
+def test_integers_with_a_late_fraction_are_floats_in_every_row(
+    tmp_path: Path, value: float
+) -> None:
     rows = rows_with({"score": value})
     path = write(tmp_path / "a.jsonl", rows)
     for threads in (1, 2):
         dataset = sm.Dataset(path)
         assert dataset.schema.field("score").type == pa.float64()
         assert dataset.schema.field("id").type == pa.int64()
-        batches = list(sm.Loader(dataset, batch_size=500, output="arrow", runtime=sm.Runtime(threads=threads)))
-        assert pa.Table.from_batches(batches).column("score").to_pylist() == [row["score"] for row in rows]
+        batches = list(
+            sm.Loader(dataset, batch_size=500, output="arrow", runtime=sm.Runtime(threads=threads))
+        )
+        assert pa.Table.from_batches(batches).column("score").to_pylist() == [
+            row["score"] for row in rows
+        ]
     oracle = pl.read_ndjson(path, infer_schema_length=None)
     assert [row["score"] for row in dataset] == oracle["score"].to_list()
     assert [row["id"] for row in sm.Dataset(path, filter=sm.col("score") == value)] == [LATE]
@@ -72,10 +84,19 @@ def test_a_late_fraction_in_any_file_decides_for_all(tmp_path: Path, place: int)
     dataset = sm.Dataset(tmp_path / "in")
     assert dataset.schema.field("score").type == pa.float64()
     assert [row["score"] for row in dataset] == expected
-    Pipeline(source=TableSource(tmp_path / "in"), stages=[], sink=ParquetSink(str(tmp_path / "out"))).run()
+    Pipeline(
+        source=TableSource(tmp_path / "in"), stages=[], sink=ParquetSink(str(tmp_path / "out"))
+    ).run()
     # Files are split into several outputs, each with the types of its own rows.
     assert [row["score"] for row in sm.Dataset(tmp_path / "out")] == expected
-    command = [sys.executable, "-m", "shardmill", "convert", str(tmp_path / "in"), str(tmp_path / "one.parquet")]
+    command = [
+        sys.executable,
+        "-m",
+        "shardmill",
+        "convert",
+        str(tmp_path / "in"),
+        str(tmp_path / "one.parquet"),
+    ]
     subprocess.run(command, check=True, capture_output=True)
     assert pq.read_table(tmp_path / "one.parquet").column("score").to_pylist() == expected
 
@@ -108,7 +129,9 @@ def test_arrays_and_compressed_files_are_looked_through_as_well(tmp_path: Path, 
     ],
     ids=str,
 )
-def test_late_values_complete_the_type(tmp_path: Path, first: Row, late: Row, expected: pa.DataType) -> None:
+def test_late_values_complete_the_type(
+    tmp_path: Path, first: Row, late: Row, expected: pa.DataType
+) -> None:
     rows = rows_with(late, first=first)
     path = write(tmp_path / "a.jsonl", rows)
     dataset = sm.Dataset(path)
@@ -127,7 +150,9 @@ def test_late_values_complete_the_type(tmp_path: Path, first: Row, late: Row, ex
     ],
     ids=str,
 )
-def test_late_values_of_another_kind_are_errors_where_they_are_read(tmp_path: Path, late: Row, named: str) -> None:
+def test_late_values_of_another_kind_are_errors_where_they_are_read(
+    tmp_path: Path, late: Row, named: str
+) -> None:
     path = write(tmp_path / "a.jsonl", rows_with(late))
     with pytest.raises(FormatError, match=rf"(?s)Line {LATE + 1} of .*a\.jsonl.*{named}.*`schema`"):
         list(sm.Loader(path, output="arrow"))
@@ -138,7 +163,9 @@ def test_integer_that_float64_would_round_is_an_error_with_its_line(tmp_path: Pa
     rows[7]["score"] = 2**53 + 1
     path = write(tmp_path / "a.jsonl", rows)
     with pytest.raises(
-        FormatError, match=rf"Line 8 of .*a\.jsonl`: column `score` has the integer `{2**53 + 1}`, which double rounds"
+        FormatError,
+        match=r"Line 8 of .*a\.jsonl`: "
+        rf"column `score` has the integer `{2**53 + 1}`, which double rounds",
     ):
         list(sm.Loader(path, output="arrow"))
     schema = pa.schema([("score", pa.float64())])
@@ -159,7 +186,9 @@ LATE_FIELDS = [
 
 
 @covering(1, name=["a.jsonl", "a.json", "a.jsonl.gz"], fields=LATE_FIELDS)
-def test_late_fields_join_the_schema_and_are_null_before(tmp_path: Path, fields: tuple[Row, Row], name: str) -> None:
+def test_late_fields_join_the_schema_and_are_null_before(
+    tmp_path: Path, fields: tuple[Row, Row], name: str
+) -> None:
     first, late = fields
     rows = rows_with(late, first=first)
     path = write(tmp_path / name.removesuffix(".gz"), rows)
@@ -181,7 +210,9 @@ def test_all_rows_with_late_fields_are_those_of_pyarrow(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", rows)
     oracle = pa.json.read_json(path, read_options=pa.json.ReadOptions(block_size=1 << 24))
     for threads in (1, 2):
-        batches = sm.Loader(path, batch_size=500, output="arrow", runtime=sm.Runtime(threads=threads))
+        batches = sm.Loader(
+            path, batch_size=500, output="arrow", runtime=sm.Runtime(threads=threads)
+        )
         assert pa.Table.from_batches(list(batches)).equals(oracle)
     filtered = sm.Dataset(path, filter="new > 1 or a.new is not null", columns=["id", "a.new"])
     assert list(filtered) == [{"id": LATE + 1, "a.new": 0.5}]
@@ -196,31 +227,48 @@ def test_late_fields_of_any_file_are_columns_of_all(tmp_path: Path, place: int) 
         write(tmp_path / "in" / f"{number}.jsonl", rows)
     expected = [row.get("new") for rows in files for row in rows]
     assert [row["new"] for row in sm.Dataset(tmp_path / "in")] == expected
-    Pipeline(source=TableSource(tmp_path / "in"), stages=[], sink=ParquetSink(str(tmp_path / "out"))).run()
-    assert sum(pq.read_table(file).num_rows for file in (tmp_path / "out").glob("*.parquet")) == len(expected)
-    with_new = [file for file in (tmp_path / "out").glob("*.parquet") if "new" in pq.read_schema(file).names]
-    assert [value for file in with_new for value in pq.read_table(file)["new"].to_pylist() if value] == [{"b": "x"}]
+    Pipeline(
+        source=TableSource(tmp_path / "in"), stages=[], sink=ParquetSink(str(tmp_path / "out"))
+    ).run()
+    assert sum(
+        pq.read_table(file).num_rows for file in (tmp_path / "out").glob("*.parquet")
+    ) == len(expected)
+    with_new = [
+        file for file in (tmp_path / "out").glob("*.parquet") if "new" in pq.read_schema(file).names
+    ]
+    assert [
+        value for file in with_new for value in pq.read_table(file)["new"].to_pylist() if value
+    ] == [{"b": "x"}]
 
 
 def test_late_fields_of_two_types_are_an_error_with_file_and_line(tmp_path: Path) -> None:
     write(tmp_path / "in" / "0.jsonl", rows_with({"new": 1}))
     write(tmp_path / "in" / "1.jsonl", rows_with({"new": "x"}))
-    with pytest.raises(FormatError, match=rf'(?s)Line {LATE + 1} of .*1\.jsonl`: `"x"` in column `new` .*`schema`'):
+    with pytest.raises(
+        FormatError, match=rf'(?s)Line {LATE + 1} of .*1\.jsonl`: `"x"` in column `new` .*`schema`'
+    ):
         list(sm.Loader(tmp_path / "in", output="arrow"))
 
 
-def test_names_that_are_data_are_an_error_with_a_line_once_there_are_too_many(tmp_path: Path) -> None:
+def test_names_that_are_data_are_an_error_with_a_line_once_there_are_too_many(
+    tmp_path: Path,
+) -> None:
     rows = rows_with({}, first={"a": {"b": 1}}, after=2000)
     for row in rows[LATE:]:
         row["a"] = {f"user {row['id']}": 1}
     path = write(tmp_path / "a.jsonl", rows)
-    with pytest.raises(FormatError, match=r"(?s)Line \d+ of .*a\.jsonl` has the field `a\.user \d+`.*hint: .*`schema`"):
+    with pytest.raises(
+        FormatError,
+        match=r"(?s)Line \d+ of .*a\.jsonl` has the field `a\.user \d+`.*hint: .*`schema`",
+    ):
         list(sm.Loader(path, output="arrow"))
     assert sm.Dataset(path, columns=["id"])[LATE] == {"id": LATE}
 
 
 @pytest.mark.parametrize("policy", ["skip", "null"])
-def test_policies_on_bad_lines_see_late_fields(tmp_path: Path, policy: Literal["skip", "null"]) -> None:
+def test_policies_on_bad_lines_see_late_fields(
+    tmp_path: Path, policy: Literal["skip", "null"]
+) -> None:
     path = write(tmp_path / "a.jsonl", rows_with({"a": {"b": 1, "new": 2}}, first={"a": {"b": 1}}))
     row = sm.Dataset(path, errors=sm.ErrorPolicy(lines=policy))[LATE]
     assert (row["id"], row["a"]) == (LATE, {"b": 1, "new": 2})
@@ -257,17 +305,30 @@ def test_late_fraction_is_found_wherever_it_lies(
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
 
 
-@given(st.lists(st.lists(json_values, max_size=3) | st.dictionaries(st.text(), json_values, max_size=3), min_size=1))
+@given(
+    st.lists(
+        st.lists(json_values, max_size=3) | st.dictionaries(st.text(), json_values, max_size=3),
+        min_size=1,
+    )
+)
 def test_objects_and_lists_are_their_json_text_where_the_schema_has_a_string(rows):
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "rows.jsonl"
-        path.write_text("".join(f'{{"x": {json.dumps(row)} , "s": {{"y":{json.dumps(row)}}}}}\n' for row in rows))
+        path.write_text(
+            "".join(
+                f'{{"x": {json.dumps(row)} , "s": {{"y":{json.dumps(row)}}}}}\n' for row in rows
+            )
+        )
         schema = pa.schema([("x", pa.string()), ("s", pa.struct([("y", pa.large_string())]))])
         table = pa.table(sm.Dataset(path, schema=schema))
     # The text itself, so that the types of numbers and the order of keys stay.
@@ -275,27 +336,40 @@ def test_objects_and_lists_are_their_json_text_where_the_schema_has_a_string(row
     assert table["s"].to_pylist() == [{"y": json.dumps(row)} for row in rows]
 
 
-def test_null_policy_stores_nulls_for_values_and_for_lines_that_are_not_json(tmp_path: Path) -> None:
+def test_null_policy_stores_nulls_for_values_and_for_lines_that_are_not_json(
+    tmp_path: Path,
+) -> None:
     lenient = sm.ErrorPolicy(lines="null")
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1, "b": 1}\n{"a": "x", "b": 2}\n{"a": nan, "b": 3, "c": 3}\n[1]\n')
     rows = list(sm.Dataset(path, errors=lenient))
-    assert rows == [{"a": 1, "b": 1}, {"a": None, "b": 2}, {"a": None, "b": None}, {"a": None, "b": None}]
+    assert rows == [
+        {"a": 1, "b": 1},
+        {"a": None, "b": 2},
+        {"a": None, "b": None},
+        {"a": None, "b": None},
+    ]
     path.write_text('{"a": nan}\n')
-    with pytest.raises(sm.FormatError, match="Line 1 of .* is not valid JSON at byte 7: expected a value"):
+    with pytest.raises(
+        sm.FormatError, match="Line 1 of .* is not valid JSON at byte 7: expected a value"
+    ):
         len(sm.Dataset(path, errors=lenient))
 
 
 @pytest.mark.parametrize("others", ["", '{"text": "good"}\n'])
 def test_half_of_a_surrogate_pair_is_named_as_such(tmp_path: Path, others: str) -> None:
     (tmp_path / "x.jsonl").write_text(others + '{"text":"a\\ud800b"}\n')
-    with pytest.raises(ValueError, match=r"is not valid JSON at byte 11: the escape is half of a surrogate pair"):
+    with pytest.raises(
+        ValueError, match=r"is not valid JSON at byte 11: the escape is half of a surrogate pair"
+    ):
         pa.table(sm.Dataset(tmp_path / "x.jsonl"))
 
 
 @pytest.mark.parametrize("first", ["", '{"a": 1}\n', '{"a": 0.5}\n'])
 @pytest.mark.parametrize(
-    "number", [2**64 + 1, -(2**63) - 1, 10**30 + 1, 10**400], ids=lambda number: f"{len(str(number))} digits"
+    "number",
+    [2**64 + 1, -(2**63) - 1, 10**30 + 1, 10**400],
+    ids=lambda number: f"{len(str(number))} digits",
 )
 def test_integer_beyond_64_bits_that_no_type_holds_is_an_error_and_not_rounded(
     tmp_path: Path, first: str, number: int
@@ -303,7 +377,9 @@ def test_integer_beyond_64_bits_that_no_type_holds_is_an_error_and_not_rounded(
     path = tmp_path / "a.jsonl"
     path.write_text(f'{first}{{"a": {number}}}\n')
     with pytest.raises(
-        FormatError, match=rf"Line {2 if first else 1} of .*a\.jsonl`: column `a` has the integer `{str(number)[:20]}"
+        FormatError,
+        match=rf"Line {2 if first else 1} of .*a\.jsonl`: "
+        rf"column `a` has the integer `{str(number)[:20]}",
     ):
         list(sm.Dataset(path))
 

@@ -42,7 +42,17 @@ def test_directories_and_globs_at_below_and_above_the_table_are_refused(
     failures = []
     (tmp_path / "link").symlink_to(lake / "data" / "k=1")
     monkeypatch.chdir(lake / "data")
-    paths = [lake, lake.parent, tmp_path, lake / "data", lake / "data" / "k=1", tmp_path / "link", ".", "k=1", ".."]
+    paths = [
+        lake,
+        lake.parent,
+        tmp_path,
+        lake / "data",
+        lake / "data" / "k=1",
+        tmp_path / "link",
+        ".",
+        "k=1",
+        "..",
+    ]
     globs = [
         f"{lake}/*.parquet",
         f"{lake}/**/*.parquet",
@@ -51,7 +61,12 @@ def test_directories_and_globs_at_below_and_above_the_table_are_refused(
         "*",
         "*.parquet",
     ]
-    for path in [*paths, *globs, [lake / "data" / "b.parquet", lake / "data" / "k=1"], f"file://{lake}"]:
+    for path in [
+        *paths,
+        *globs,
+        [lake / "data" / "b.parquet", lake / "data" / "k=1"],
+        f"file://{lake}",
+    ]:
         try:
             sm.Dataset(path)
         except sm.PlanError as error:
@@ -77,13 +92,17 @@ def test_files_that_are_listed_one_by_one_are_read(lake: Path) -> None:
 
 
 def test_jobs_refuse_the_directory_too(lake: Path, kind: str, tmp_path: Path) -> None:
-    job = Pipeline(source=TableSource(str(lake)), stages=[], sink=ParquetSink(str(tmp_path / "out")))
+    job = Pipeline(
+        source=TableSource(str(lake)), stages=[], sink=ParquetSink(str(tmp_path / "out"))
+    )
     with pytest.raises(sm.PlanError, match=f"directory of an? {kind} table"):
         job.run(progress=False)
 
 
 @pytest.mark.parametrize("name", ["inspect", "verify"])
-def test_commands_that_look_at_files_refuse_the_directory_too(lake: Path, kind: str, name: str) -> None:
+def test_commands_that_look_at_files_refuse_the_directory_too(
+    lake: Path, kind: str, name: str
+) -> None:
     result = shardmill(name, lake)
     assert result.returncode == 1
     assert f" {kind} table (" in result.stderr and HINTS[kind] in result.stderr

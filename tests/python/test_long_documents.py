@@ -1,6 +1,7 @@
 """Documents of many megabytes: the ids of the library of Hugging Face, in bounded memory.
 
-The library itself needs 200 bytes a byte, so it gets the documents in parts, cut where GPT-2's pattern ends a word.
+The library itself needs 200 bytes a byte, so it gets the documents in parts, cut where GPT-2's
+pattern ends a word.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ def document(paragraphs: list[str], size: int, between: str) -> str:
 
 
 def expected(trained: Path, text: str) -> np.ndarray:
-    """The ids of parts. A word that has letters ends before a space, a line feed or a full stop, whatever follows."""
+    """The ids of parts.
+
+    A word that has letters ends before a space, a line feed or a full stop, whatever follows.
+    """
     oracle = tokenizers.Tokenizer.from_file(str(trained))
     oracle.encode_special_tokens = True
     ends = [match.start() + 1 for match in re.finditer(r"[a-z](?=[ \n.][a-z])", text)]
@@ -80,10 +84,19 @@ def found(tmp_path: Path, trained: Path) -> Callable[[str, int], Found]:
     """The ids of a document, and the mebibytes that it took, in a process of its own."""
 
     def run(text: str, threads: int) -> Found:
-        pq.write_table(pa.table({"text": [text]}), tmp_path / "document.parquet", compression="zstd")
+        pq.write_table(
+            pa.table({"text": [text]}), tmp_path / "document.parquet", compression="zstd"
+        )
         script = str(Path(__file__).with_name("long_document.py"))
-        arguments = [str(tmp_path / "document.parquet"), str(trained), str(threads), str(tmp_path / "ids.npy")]
-        output = subprocess.run([sys.executable, script, *arguments], check=True, capture_output=True, text=True).stdout
+        arguments = [
+            str(tmp_path / "document.parquet"),
+            str(trained),
+            str(threads),
+            str(tmp_path / "ids.npy"),
+        ]
+        output = subprocess.run(
+            [sys.executable, script, *arguments], check=True, capture_output=True, text=True
+        ).stdout
         before, after = map(float, output.split())
         return np.load(tmp_path / "ids.npy"), after - before
 
@@ -92,7 +105,11 @@ def found(tmp_path: Path, trained: Path) -> Callable[[str, int], Found]:
 
 @covering(1, threads=[1, 2], between=[" ", "\n", ""])
 def test_document_of_ten_megabytes_has_the_ids_of_the_library(
-    trained: Path, paragraphs: list[str], found: Callable[[str, int], Found], between: str, threads: int
+    trained: Path,
+    paragraphs: list[str],
+    found: Callable[[str, int], Found],
+    between: str,
+    threads: int,
 ) -> None:
     text = document(paragraphs, examples(10**7, 10**6), between)
     ids, mebibytes = found(text, threads)
@@ -101,7 +118,9 @@ def test_document_of_ten_megabytes_has_the_ids_of_the_library(
     assert mebibytes < 150
 
 
-def test_word_of_a_million_bytes_has_the_ids_of_the_library(trained: Path, found: Callable[[str, int], Found]) -> None:
+def test_word_of_a_million_bytes_has_the_ids_of_the_library(
+    trained: Path, found: Callable[[str, int], Found]
+) -> None:
     text = "^" * 10**6
     ids, mebibytes = found(text, 1)
     assert np.array_equal(ids, expected(trained, text))

@@ -22,7 +22,9 @@ def shards(tmp_path):
 
 def run(shards, tmp_path, *stages, source=None, **options):
     source = source or WebDatasetSource(shards)
-    report = Pipeline(source=source, stages=stages, sink=ParquetSink(tmp_path / "out", **options)).run()
+    report = Pipeline(
+        source=source, stages=stages, sink=ParquetSink(tmp_path / "out", **options)
+    ).run()
     return report, rows(tmp_path / "out")
 
 
@@ -47,21 +49,38 @@ def test_function_gets_whole_documents_as_a_table(shards, tmp_path):
     names = [name for table in seen for name in dict.fromkeys(table["sample_id"].to_pylist())]
     assert sorted(names) == ["doc-0-0", "doc-0-1", "doc-1-0", "doc-1-1"]
     assert seen[0].column_names[:8] == [
-        "sample_id", "position", "modality", "content_type", "text_content", "binary_content", "source_ref", "materialize_error",
-    ]  # fmt: skip
+        "sample_id",
+        "position",
+        "modality",
+        "content_type",
+        "text_content",
+        "binary_content",
+        "source_ref",
+        "materialize_error",
+    ]
 
 
 def test_changed_text_is_written(shards, tmp_path):
-    upper = Map(lambda table: with_column(table, "text_content", pc.utf8_upper(table["text_content"])))
+    upper = Map(
+        lambda table: with_column(table, "text_content", pc.utf8_upper(table["text_content"]))
+    )
     _report, kept = run(shards, tmp_path, upper)
 
-    assert {row["text_content"] for row in kept if row["modality"] == "text" and row["sample_id"] == "doc-0-0"} == {
-        "TEXT 0 OF DOC-0-0", "TEXT 1 OF DOC-0-0", "TEXT 2 OF DOC-0-0",
-    }  # fmt: skip
+    assert {
+        row["text_content"]
+        for row in kept
+        if row["modality"] == "text" and row["sample_id"] == "doc-0-0"
+    } == {
+        "TEXT 0 OF DOC-0-0",
+        "TEXT 1 OF DOC-0-0",
+        "TEXT 2 OF DOC-0-0",
+    }
 
 
 def test_dropped_rows_are_counted_under_the_name_of_the_stage(shards, tmp_path):
-    no_images = Map(lambda table: table.filter(pc.not_equal(table["modality"], "image")), name="no_images")
+    no_images = Map(
+        lambda table: table.filter(pc.not_equal(table["modality"], "image")), name="no_images"
+    )
     report, kept = run(shards, tmp_path, no_images)
 
     assert {row["modality"] for row in kept} == {"metadata", "text"}
@@ -71,7 +90,9 @@ def test_dropped_rows_are_counted_under_the_name_of_the_stage(shards, tmp_path):
 def test_added_rows_are_written(shards, tmp_path):
     def with_summary(table):
         last = table.filter(pc.equal(table["modality"], "text"))
-        first_of = last.group_by("sample_id", use_threads=False).aggregate([])["sample_id"].to_pylist()
+        first_of = (
+            last.group_by("sample_id", use_threads=False).aggregate([])["sample_id"].to_pylist()
+        )
         extra = [
             {
                 "sample_id": name,
@@ -83,7 +104,8 @@ def test_added_rows_are_written(shards, tmp_path):
             for name in first_of
         ]
         return pa.Table.from_pylist(
-            sorted(table.to_pylist() + extra, key=lambda row: (row["sample_id"], row["position"])), schema=table.schema
+            sorted(table.to_pylist() + extra, key=lambda row: (row["sample_id"], row["position"])),
+            schema=table.schema,
         )
 
     report, kept = run(shards, tmp_path, Map(with_summary))
@@ -106,7 +128,9 @@ def test_added_column_is_written_with_its_type(shards, tmp_path):
 
 
 def test_record_batch_and_reader_are_tables_too(shards, tmp_path):
-    _report, as_batch = run(shards, tmp_path, Map(lambda table: table.combine_chunks().to_batches()[0]))
+    _report, as_batch = run(
+        shards, tmp_path, Map(lambda table: table.combine_chunks().to_batches()[0])
+    )
     (tmp_path / "out").rename(tmp_path / "first")
     _report, as_reader = run(shards, tmp_path, Map(lambda table: table.to_reader(max_chunksize=3)))
 
@@ -124,12 +148,18 @@ def test_empty_result_drops_all(shards, tmp_path):
 def test_lazily_located_images_are_null_and_fetched_at_write(shards, tmp_path):
     seen = []
     _report, kept = run(
-        shards, tmp_path, Map(lambda table: seen.append(table["binary_content"].null_count == len(table)) or table)
+        shards,
+        tmp_path,
+        Map(lambda table: seen.append(table["binary_content"].null_count == len(table)) or table),
     )
 
     assert all(seen)
     images = [row["binary_content"] for row in kept if row["modality"] == "image"]
-    assert [Image.open(io.BytesIO(image)).size for image in images] == [(96, 48), (48, 48), (48, 96)] * 4
+    assert [Image.open(io.BytesIO(image)).size for image in images] == [
+        (96, 48),
+        (48, 48),
+        (48, 96),
+    ] * 4
 
 
 def test_images_are_there_when_they_were_read(shards, tmp_path):
@@ -137,12 +167,16 @@ def test_images_are_there_when_they_were_read(shards, tmp_path):
     shown = []
 
     def look(table):
-        shown.extend(table.filter(pc.equal(table["modality"], "image"))["binary_content"].to_pylist())
+        shown.extend(
+            table.filter(pc.equal(table["modality"], "image"))["binary_content"].to_pylist()
+        )
         return table
 
     _report, kept = run(shards, tmp_path, Map(look), source=source)
 
-    assert sorted(shown) == sorted(row["binary_content"] for row in kept if row["modality"] == "image")
+    assert sorted(shown) == sorted(
+        row["binary_content"] for row in kept if row["modality"] == "image"
+    )
 
 
 def test_moved_locator_fetches_the_other_image(tmp_path):
@@ -152,14 +186,20 @@ def test_moved_locator_fetches_the_other_image(tmp_path):
 
     def other(table):
         refs = pa.array(
-            [f'{{"path": "{tmp_path}/in/a.tar", "member": "b.png"}}' if row == "image" else ref
-             for row, ref in zip(table["modality"].to_pylist(), table["source_ref"].to_pylist(), strict=True)]
-        )  # fmt: skip
+            [
+                f'{{"path": "{tmp_path}/in/a.tar", "member": "b.png"}}' if row == "image" else ref
+                for row, ref in zip(
+                    table["modality"].to_pylist(), table["source_ref"].to_pylist(), strict=True
+                )
+            ]
+        )
         return with_column(table, "source_ref", refs)
 
     _report, kept = run(tmp_path / "in", tmp_path, Map(other))
 
-    assert [row["binary_content"] for row in kept if row["modality"] == "image"] == [images["b.png"]]
+    assert [row["binary_content"] for row in kept if row["modality"] == "image"] == [
+        images["b.png"]
+    ]
 
 
 def test_raising_function_stops_the_run_and_is_the_cause(shards, tmp_path):
@@ -203,7 +243,11 @@ def test_null_in_a_needed_column_is_named(shards, tmp_path, name):
 
 def test_what_is_no_stage_is_refused_at_once(tmp_path):
     with pytest.raises(OptionError, match="Map"):
-        Pipeline(source=WebDatasetSource("in"), stages=[lambda table: table], sink=ParquetSink(tmp_path / "out"))
+        Pipeline(
+            source=WebDatasetSource("in"),
+            stages=[lambda table: table],
+            sink=ParquetSink(tmp_path / "out"),
+        )
 
 
 def test_reencoding_is_a_stage_of_its_own(shards, tmp_path):

@@ -1,4 +1,7 @@
-"""An index of MDS shards that is broken, or that knows better than a damaged shard: an error, and no row is lost in silence."""
+"""An index of MDS shards that is broken, or that knows better than a damaged shard.
+
+The outcome is an error, and no row is lost in silence.
+"""
 
 import json
 from pathlib import Path
@@ -10,14 +13,18 @@ import shardmill as sm
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     directory = tmp_path / "set"
-    with sm.Writer(directory, format="mds", columns={"i": "int"}, hashes=["sha1"], shard_bytes=600) as writer:
+    with sm.Writer(
+        directory, format="mds", columns={"i": "int"}, hashes=["sha1"], shard_bytes=600
+    ) as writer:
         writer.write_rows([{"i": row} for row in range(300)])
     assert len(list(directory.glob("*.mds"))) > 6
     return directory
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
-def test_index_that_was_cut_is_an_error_and_not_a_smaller_set(directory: Path, share: float) -> None:
+def test_index_that_was_cut_is_an_error_and_not_a_smaller_set(
+    directory: Path, share: float
+) -> None:
     index = directory / "index.json"
     content = index.read_bytes()
     index.write_bytes(content[: int(len(content) * share)])
@@ -27,7 +34,9 @@ def test_index_that_was_cut_is_an_error_and_not_a_smaller_set(directory: Path, s
     assert index.read_bytes() == content
 
 
-def test_index_that_cannot_be_opened_is_an_error_and_not_a_set_without_an_index(directory: Path) -> None:
+def test_index_that_cannot_be_opened_is_an_error_and_not_a_set_without_an_index(
+    directory: Path,
+) -> None:
     (directory / "index.json").unlink()
     (directory / "index.json").mkdir()
     with pytest.raises(sm.StorageError, match=r"Failed to open `.*index\.json`"):
@@ -45,7 +54,8 @@ def test_field_of_another_type_is_named_with_its_shard(directory: Path) -> None:
     index["shards"][1]["samples"] = "5"
     (directory / "index.json").write_text(json.dumps(index))
     with pytest.raises(
-        sm.FormatError, match=r"Field `samples` of shard `shard\.00001\.mds` .*an integer of at least 0, not \"5\""
+        sm.FormatError,
+        match=r"Field `samples` of shard `shard\.00001\.mds` .*an integer of at least 0, not \"5\"",
     ):
         sm.Dataset(directory)
 
@@ -78,7 +88,9 @@ def test_repair_refuses_to_forget_a_shard_that_the_old_index_lists(directory: Pa
     assert 0 < len(sm.Dataset(directory)) < 300
 
 
-def test_repair_lists_shards_by_number_where_the_numbers_of_names_differ_in_length(tmp_path: Path) -> None:
+def test_repair_lists_shards_by_number_where_the_numbers_of_names_differ_in_length(
+    tmp_path: Path,
+) -> None:
     shards = {2: "shard.100000.mds", 1: "shard.99999.mds", 0: "shard.00002.mds"}
     for row, name in shards.items():
         with sm.Writer(tmp_path / str(row), format="mds", columns={"i": "int"}) as writer:
@@ -131,7 +143,9 @@ def test_shards_without_samples_have_columns(tmp_path: Path) -> None:
     assert index["shards"] and (len(dataset), dataset.columns) == (0, ["t"])
 
 
-def test_missing_shard_of_an_index_may_be_skipped_and_a_missing_path_may_not(tmp_path: Path) -> None:
+def test_missing_shard_of_an_index_may_be_skipped_and_a_missing_path_may_not(
+    tmp_path: Path,
+) -> None:
     skipping = sm.ErrorPolicy(files="skip")
     with sm.Writer(tmp_path / "mds", format="mds", columns={"x": "int"}, shard_bytes=300) as writer:
         writer.write_rows({"x": number} for number in range(100))

@@ -1,4 +1,7 @@
-"""Files within rows, ``{bytes, path}`` as in Hugging Face data sets, are written as files that the readers of a format decode."""
+"""Files within rows are written as files that the readers of a format decode.
+
+The rows hold ``{bytes, path}``, as in Hugging Face data sets.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,10 @@ def written(path: Path, columns: dict[str, Any], **options: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    columns = {"cls": range(6), "image": pa.array(FILES, pa.struct([("bytes", pa.binary()), ("path", pa.string())]))}
+    columns = {
+        "cls": range(6),
+        "image": pa.array(FILES, pa.struct([("bytes", pa.binary()), ("path", pa.string())])),
+    }
     return written(tmp_path_factory.mktemp("media"), columns, row_group_size=2)
 
 
@@ -64,7 +70,10 @@ def members(path: Path) -> dict[str, bytes]:
     found = {}
     for archive in sorted(path.glob("*.tar")):
         with tarfile.open(archive) as tar:
-            found |= {member.name: tar.extractfile(member).read() for member in tar}  # pyright: ignore[reportOptionalMemberAccess]
+            found |= {
+                member.name: tar.extractfile(member).read()  # pyright: ignore
+                for member in tar
+            }
     return found
 
 
@@ -91,11 +100,17 @@ def _write(source: Path, out: Path, format: Any, write: Any) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_pictures_become_members_that_webdataset_decodes(source: Path, tmp_path: Path, way: str) -> None:
+def test_pictures_become_members_that_webdataset_decodes(
+    source: Path, tmp_path: Path, way: str
+) -> None:
     WAYS[way](source, tmp_path / "out", "webdataset")
-    expected = {f"{row:09}.{extension}": FILES[row]["bytes"] for row, extension in enumerate(EXTENSIONS)}
+    expected = {
+        f"{row:09}.{extension}": FILES[row]["bytes"] for row, extension in enumerate(EXTENSIONS)
+    }
     found = members(tmp_path / "out")
-    assert {name: content for name, content in found.items() if not name.endswith(".cls")} == expected
+    assert {
+        name: content for name, content in found.items() if not name.endswith(".cls")
+    } == expected
     decoded = samples(tmp_path / "out")
     assert [sample["cls"] for sample in decoded] == [*range(6)]
     # Its decoder knows neither webp nor tiff.
@@ -106,26 +121,35 @@ def test_pictures_become_members_that_webdataset_decodes(source: Path, tmp_path:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_pictures_get_an_encoding_of_mds_that_opens_all_of_them(source: Path, tmp_path: Path, way: str) -> None:
+def test_pictures_get_an_encoding_of_mds_that_opens_all_of_them(
+    source: Path, tmp_path: Path, way: str
+) -> None:
     WAYS[way](source, tmp_path / "out", "mds")
     again = sm.Dataset(tmp_path / "out")
     assert again.schema.field("image").metadata == {b"mds.encoding": b"jpeg"}
     rows = list(again)
     assert [row["image"] for row in rows] == [file["bytes"] for file in FILES]
     images = sm.Images("image", size=4, on_error="null")
-    loader = sm.Loader(sm.Dataset(tmp_path / "out", images=images), output="numpy", rank=0, world_size=1)
+    loader = sm.Loader(
+        sm.Dataset(tmp_path / "out", images=images), output="numpy", rank=0, world_size=1
+    )
     assert next(iter(loader))["image"][:5].shape == (5, 3, 4, 4)
 
 
-@pytest.mark.skipif(not PEER.is_file(), reason="SHARDMILL_PEERS names no directory with streaming/bin/python")
+@pytest.mark.skipif(
+    not PEER.is_file(), reason="SHARDMILL_PEERS names no directory with streaming/bin/python"
+)
 def test_streaming_of_mosaicml_reads_the_pictures(source: Path, tmp_path: Path) -> None:
     convert(source, tmp_path / "out", "--to", "mds")
     program = (
         "import streaming, sys\n"
         "rows = streaming.StreamingDataset(local=sys.argv[1], batch_size=1, shuffle=False)\n"
-        "print([(row['image'].format, row['image'].size, row['image'].convert('RGB').getpixel((0, 0))) for row in rows])"
+        "print([(row['image'].format, row['image'].size, "
+        "row['image'].convert('RGB').getpixel((0, 0))) for row in rows])"
     )
-    done = subprocess.run([PEER, "-c", program, tmp_path / "out"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [PEER, "-c", program, tmp_path / "out"], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == str(sizes([file["bytes"] for file in FILES]))
 
 
@@ -138,7 +162,9 @@ def test_command_notes_that_paths_are_lost_and_compares_the_bytes(
         assert "note: of the files in 'image', only the bytes are written, not the paths" in text
         assert "only the number of rows is compared" not in text
     assert convert(source, tmp_path / "a.array_record", "--column", "image") == 0
-    assert [row["record"] for row in sm.Dataset(tmp_path / "a.array_record")] == [file["bytes"] for file in FILES]
+    assert [row["record"] for row in sm.Dataset(tmp_path / "a.array_record")] == [
+        file["bytes"] for file in FILES
+    ]
 
 
 def test_appended_pictures_may_have_other_extensions(source: Path, tmp_path: Path) -> None:
@@ -167,7 +193,10 @@ def test_members_are_named_for_the_column_where_the_extension_is_not_enough(tmp_
     }
     wrong = []
     for number, (names, (columns, expected)) in enumerate(cases.items()):
-        for way, data in (("write_batch", pa.table(columns)), ("write_rows", pa.table(columns).to_pylist())):
+        for way, data in (
+            ("write_batch", pa.table(columns)),
+            ("write_rows", pa.table(columns).to_pylist()),
+        ):
             out = tmp_path / f"{way}{number}"
             with sm.Writer(out, format="webdataset") as writer:
                 getattr(writer, way)(data)
@@ -177,18 +206,27 @@ def test_members_are_named_for_the_column_where_the_extension_is_not_enough(tmp_
     assert wrong == []
 
 
-def test_null_pictures_have_no_member_and_mds_refuses_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_null_pictures_have_no_member_and_mds_refuses_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     files = [FILES[0], None, {"bytes": None, "path": None}]
     source = written(tmp_path / "in", {"cls": range(3), "image": files})
     for way in WAYS:
         WAYS[way](source, tmp_path / way, "webdataset")
-        assert [*members(tmp_path / way)] == ["000000000.cls", "000000000.jpg", "000000001.cls", "000000002.cls"]
+        assert [*members(tmp_path / way)] == [
+            "000000000.cls",
+            "000000000.jpg",
+            "000000001.cls",
+            "000000002.cls",
+        ]
     capsys.readouterr()
     assert convert(source, tmp_path / "mds", "--to", "mds") != 0
     text = capsys.readouterr().err
     assert "column 'image' has 2 nulls" in text
     assert '--filter "image.bytes is not null"' in text
-    assert convert(source, tmp_path / "mds", "--to", "mds", "--filter", "image.bytes is not null") == 0
+    assert (
+        convert(source, tmp_path / "mds", "--to", "mds", "--filter", "image.bytes is not null") == 0
+    )
     assert len(sm.Dataset(tmp_path / "mds")) == 1
 
 
@@ -208,7 +246,9 @@ def test_encodings_that_are_named_apply(source: Path, tmp_path: Path) -> None:
         "bytes": [sm.Writer.write_batch],
     }.items():
         for way in ways:
-            with sm.Writer(tmp_path / "out", format="mds", columns={"image": encoding}, mode="overwrite") as writer:
+            with sm.Writer(
+                tmp_path / "out", format="mds", columns={"image": encoding}, mode="overwrite"
+            ) as writer:
                 way(writer, sm.Dataset(source, columns=["image"]))
             again = sm.Dataset(tmp_path / "out")
             assert again.schema.field("image").metadata == {b"mds.encoding": encoding.encode()}
@@ -217,12 +257,20 @@ def test_encodings_that_are_named_apply(source: Path, tmp_path: Path) -> None:
     assert sm.Dataset(tmp_path / "two").columns == ["cls", "image"]
 
 
-def test_bytes_that_are_selected_alone_are_named_by_their_first_bytes(source: Path, tmp_path: Path) -> None:
-    for format, columns in (("webdataset", "image.bytes"), ("webdataset", "cls,image.bytes"), ("mds", "image.bytes")):
+def test_bytes_that_are_selected_alone_are_named_by_their_first_bytes(
+    source: Path, tmp_path: Path
+) -> None:
+    for format, columns in (
+        ("webdataset", "image.bytes"),
+        ("webdataset", "cls,image.bytes"),
+        ("mds", "image.bytes"),
+    ):
         out = tmp_path / f"{format}{len(columns)}"
         assert convert(source, out, "--to", format, "--columns", columns) == 0
         if format == "mds":
-            assert sm.Dataset(out).schema.field("image.bytes").metadata == {b"mds.encoding": b"jpeg"}
+            assert sm.Dataset(out).schema.field("image.bytes").metadata == {
+                b"mds.encoding": b"jpeg"
+            }
         else:
             found = [name.partition(".")[2] for name in members(out) if not name.endswith(".cls")]
             assert found == ["jpg", "png", "png", "webp", "jpg", "tiff"]
@@ -231,13 +279,18 @@ def test_bytes_that_are_selected_alone_are_named_by_their_first_bytes(source: Pa
 def test_sound_is_bytes_in_mds(tmp_path: Path) -> None:
     source = written(tmp_path / "in", {"audio": [{"bytes": WAVE, "path": "a.wav"}]})
     convert(source, tmp_path / "out", "--to", "mds")
-    assert sm.Dataset(tmp_path / "out").schema.field("audio").metadata == {b"mds.encoding": b"bytes"}
+    assert sm.Dataset(tmp_path / "out").schema.field("audio").metadata == {
+        b"mds.encoding": b"bytes"
+    }
 
 
 def test_pictures_of_mds_become_members_with_their_extension(source: Path, tmp_path: Path) -> None:
     convert(source, tmp_path / "mds", "--to", "mds")
     convert(tmp_path / "mds", tmp_path / "out", "--to", "webdataset")
-    assert [name for name in members(tmp_path / "out") if "cls" not in name][:2] == ["000000000.jpg", "000000001.png"]
+    assert [name for name in members(tmp_path / "out") if "cls" not in name][:2] == [
+        "000000000.jpg",
+        "000000001.png",
+    ]
 
 
 def test_other_structs_stay_what_they_are(tmp_path: Path) -> None:

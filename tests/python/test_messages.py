@@ -1,4 +1,8 @@
-"""Every message as a user reads it. After a change that was reviewed, ``python tests/python/message_cases.py`` rewrites ``messages.txt``."""
+"""Every message as a user reads it.
+
+After a change that was reviewed,
+``python tests/python/message_cases.py`` rewrites ``messages.txt``.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,9 @@ import pytest
 from breadth import in_one
 from message_cases import CASES, SNAPSHOT, outcome, write_files
 
-EXPECTED = dict(re.findall(r"^\[(.+)\]\n((?:.+\n)+)", SNAPSHOT.read_text(encoding="utf-8"), re.MULTILINE))
+EXPECTED = dict(
+    re.findall(r"^\[(.+)\]\n((?:.+\n)+)", SNAPSHOT.read_text(encoding="utf-8"), re.MULTILINE)
+)
 #: Debug output of Rust, and errors of libraries that parse options.
 RAW = re.compile(r"Some\(|invalid type|dunder|Error \{|object is not")
 
@@ -27,7 +33,9 @@ def test_each_situation_has_a_message_and_each_message_a_situation() -> None:
 
 
 def test_no_message_shows_what_only_a_developer_reads() -> None:
-    assert [name for name, text in EXPECTED.items() if RAW.search(text) or text == "nothing\n"] == []
+    assert [
+        name for name, text in EXPECTED.items() if RAW.search(text) or text == "nothing\n"
+    ] == []
 
 
 @pytest.mark.filterwarnings("ignore")

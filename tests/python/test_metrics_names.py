@@ -32,7 +32,10 @@ def written(directory: Path) -> sm.WriterMetrics:
 def test_writer_counts_its_rows_and_published_bytes(tmp_path: Path) -> None:
     metrics = written(tmp_path / "out")
     files = list((tmp_path / "out").glob("*.parquet"))
-    assert (metrics.files, metrics.bytes_written) == (len(files), sum(file.stat().st_size for file in files))
+    assert (metrics.files, metrics.bytes_written) == (
+        len(files),
+        sum(file.stat().st_size for file in files),
+    )
 
 
 def test_index_counts_as_written(tmp_path: Path) -> None:
@@ -94,13 +97,21 @@ def executor(request: pytest.FixtureRequest) -> Iterator[str]:
         yield request.param
         return
     ray = pytest.importorskip("ray")
-    ray.init(address="local", num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        logging_level="error",
+        log_to_driver=False,
+    )
     yield request.param
     ray.shutdown()
 
 
 @pytest.mark.parametrize(
-    "executor", ["local", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.slow])], indirect=True
+    "executor",
+    ["local", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.slow])],
+    indirect=True,
 )
 def test_pipeline_counts_what_it_reads_and_writes_by_stage(tmp_path: Path, executor: str) -> None:
     # Ray sends a function by value only if it is not one of this module.
@@ -120,7 +131,12 @@ def test_pipeline_counts_what_it_reads_and_writes_by_stage(tmp_path: Path, execu
     ).run(executor, progress=False)
     metrics = report.metrics()
     files = list((tmp_path / "out").glob("*.parquet"))
-    assert (metrics.splits, metrics.rows_read, metrics.rows, metrics.files) == (2, 2 * ROWS, 2 * ROWS, len(files))
+    assert (metrics.splits, metrics.rows_read, metrics.rows, metrics.files) == (
+        2,
+        2 * ROWS,
+        2 * ROWS,
+        len(files),
+    )
     assert metrics.bytes_written == sum(file.stat().st_size for file in files)
     assert metrics.bytes_read == sum(file.stat().st_size for file in (tmp_path / "in").iterdir())
     assert metrics.elapsed_seconds == report.seconds
@@ -131,7 +147,8 @@ def test_pipeline_counts_what_it_reads_and_writes_by_stage(tmp_path: Path, execu
 
 def test_equal_quantities_have_equal_names() -> None:
     names = {
-        kind: {field.name for field in fields(kind)} for kind in (sm.LoaderMetrics, sm.WriterMetrics, PipelineMetrics)
+        kind: {field.name for field in fields(kind)}
+        for kind in (sm.LoaderMetrics, sm.WriterMetrics, PipelineMetrics)
     }
     assert set.intersection(*names.values()) == {"rows", "elapsed_seconds"}
     assert names[sm.LoaderMetrics] & names[PipelineMetrics] == {
@@ -141,4 +158,9 @@ def test_equal_quantities_have_equal_names() -> None:
         "stages",
         "storage",
     }
-    assert names[sm.WriterMetrics] & names[PipelineMetrics] == {"rows", "bytes_written", "files", "elapsed_seconds"}
+    assert names[sm.WriterMetrics] & names[PipelineMetrics] == {
+        "rows",
+        "bytes_written",
+        "files",
+        "elapsed_seconds",
+    }

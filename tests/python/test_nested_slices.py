@@ -1,4 +1,4 @@
-"""Slices of nested Arrow data, wherever it comes in: the rows are those of pyarrow, at any offset."""
+"""Slices of nested Arrow data, wherever it comes in: the rows of pyarrow, at any offset."""
 
 import datetime as dt
 from collections.abc import Iterator
@@ -21,7 +21,9 @@ def texts(row: int) -> dict:
 def inner() -> Iterator[pa.Array]:
     yield pa.array([None if row % 5 == 4 else {"a": row} for row in range(ROWS)])
     yield pa.array([None if row % 5 == 4 else {"a": texts(row)} for row in range(ROWS)])
-    yield pa.array([None if row % 5 == 4 else {"a": [texts(row)] * (row % 3)} for row in range(ROWS)])
+    yield pa.array(
+        [None if row % 5 == 4 else {"a": [texts(row)] * (row % 3)} for row in range(ROWS)]
+    )
     yield pa.array([None if row % 5 == 4 else [texts(row), None] for row in range(ROWS)])
     words = pa.array([f"word {row % 3}" for row in range(ROWS)]).dictionary_encode()
     yield pa.StructArray.from_arrays([words, pa.array(range(ROWS))], names=["word", "n"])
@@ -39,10 +41,14 @@ def columns() -> Iterator[pa.Array]:
     for array in inner():
         yield array
         yield pa.StructArray.from_arrays([array], names=["s"])
-        yield pa.StructArray.from_arrays([array], names=["s"], mask=pa.array([row % 6 == 5 for row in range(ROWS)]))
+        yield pa.StructArray.from_arrays(
+            [array], names=["s"], mask=pa.array([row % 6 == 5 for row in range(ROWS)])
+        )
         # Children that are slices themselves.
         twice = pa.concat_arrays([array, array])
-        yield pa.StructArray.from_arrays([twice.slice(5, ROWS), pa.array(range(ROWS))], names=["s", "n"])
+        yield pa.StructArray.from_arrays(
+            [twice.slice(5, ROWS), pa.array(range(ROWS))], names=["s", "n"]
+        )
         yield pa.FixedSizeListArray.from_arrays(twice.slice(3, 20), 2)
         yield pa.ListArray.from_arrays(pa.array([0, 2, 2, 7, 11], pa.int32()), twice.slice(9, 11))
 
@@ -75,9 +81,11 @@ def test_slices_of_a_function_are_written(tmp_path: Path, column: pa.Array) -> N
         return pa.table({"id": rows["id"], "c": column}).slice(1, len(column) - 2)
 
     stages = [Map(sliced)]
-    Pipeline(source=TableSource(tmp_path / "in.parquet"), stages=stages, sink=ParquetSink(tmp_path / "out")).run(
-        progress=False
-    )
+    Pipeline(
+        source=TableSource(tmp_path / "in.parquet"),
+        stages=stages,
+        sink=ParquetSink(tmp_path / "out"),
+    ).run(progress=False)
     (path,) = (tmp_path / "out").glob("*.parquet")
     assert pq.read_table(path)["c"].to_pylist() == column.to_pylist()[1:-1]
 
@@ -101,9 +109,13 @@ LONG = [[row] * 100 for row in range(2000)]
 LONG_COLUMNS = {
     "list": pa.array(LONG),
     "large list": pa.array(LONG, pa.large_list(pa.int64())),
-    "map": pa.array([[(key, row) for key in range(50)] for row in range(2000)], pa.map_(pa.int64(), pa.int64())),
+    "map": pa.array(
+        [[(key, row) for key in range(50)] for row in range(2000)], pa.map_(pa.int64(), pa.int64())
+    ),
     "struct of lists": pa.StructArray.from_arrays([pa.array(LONG)], names=["a"]),
-    "pair of lists": pa.FixedSizeListArray.from_arrays(pa.array([[row] * 50 for row in range(4000)]), 2),
+    "pair of lists": pa.FixedSizeListArray.from_arrays(
+        pa.array([[row] * 50 for row in range(4000)]), 2
+    ),
 }
 
 

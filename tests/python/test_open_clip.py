@@ -23,7 +23,9 @@ def weights(tmp_path_factory):
     directory = tmp_path_factory.mktemp("model")
     vision = {"image_size": 32, "layers": 1, "width": 64, "patch_size": 16, "head_width": 32}
     text = {"context_length": 77, "vocab_size": 49408, "width": 64, "heads": 2, "layers": 1}
-    (directory / f"{NAME}.json").write_text(json.dumps({"embed_dim": 16, "vision_cfg": vision, "text_cfg": text}))
+    (directory / f"{NAME}.json").write_text(
+        json.dumps({"embed_dim": 16, "vision_cfg": vision, "text_cfg": text})
+    )
     open_clip.add_model_config(directory)
     torch.manual_seed(0)
     model = open_clip.create_model(NAME)
@@ -33,7 +35,10 @@ def weights(tmp_path_factory):
 
 def test_batches_do_not_change_the_vectors(weights):
     images, texts = [picture(seed=seed) for seed in range(5)], ["a cat", "a dog " * 200, "ein Bär"]
-    small, large = OpenClip(NAME, pretrained=weights, batch_size=2), OpenClip(NAME, pretrained=weights)
+    small, large = (
+        OpenClip(NAME, pretrained=weights, batch_size=2),
+        OpenClip(NAME, pretrained=weights),
+    )
 
     np.testing.assert_allclose(small.embed_images(images), large.embed_images(images), atol=1e-5)
     np.testing.assert_allclose(small.embed_texts(texts), large.embed_texts(texts), atol=1e-5)
@@ -53,7 +58,10 @@ def test_many_threads_get_the_vectors_of_one(weights):
     model = OpenClip(NAME, pretrained=weights)
     expected = model.embed_texts(["a cat"])
     results = []
-    threads = [threading.Thread(target=lambda: results.append(model.embed_texts(["a cat"]))) for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda: results.append(model.embed_texts(["a cat"])))
+        for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

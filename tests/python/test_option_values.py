@@ -40,15 +40,23 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "batch_size": lambda value: len(sm.Loader("a.parquet", batch_size=value, **ONE)),
     "lanes": lambda value: sm.Loader("a.parquet", lanes=value, **ONE).state_dict()["lanes"],
     "seed": lambda value: sm.Loader("a.parquet", seed=value, **ONE).state_dict()["seed"],
-    "world_size": lambda value: sm.Loader("a.parquet", rank=0, world_size=value, output="numpy").world_size,
-    "threads of a loader": lambda value: sm.Loader("a.parquet", runtime=sm.Runtime(threads=value), **ONE).threads,
+    "world_size": lambda value: (
+        sm.Loader("a.parquet", rank=0, world_size=value, output="numpy").world_size
+    ),
+    "threads of a loader": lambda value: (
+        sm.Loader("a.parquet", runtime=sm.Runtime(threads=value), **ONE).threads
+    ),
     "threads of a data set": lambda value: len(sm.Dataset("a.parquet", threads=value)),
     "epoch of a loader": lambda value: moved(lambda loader: loader.set_epoch(value)),
     "steps to skip": lambda value: moved(lambda loader: loader.skip(value)),
-    "epoch of an explanation": lambda value: json.dumps(sm.Loader("a.parquet", **ONE).explain(epoch=value)),
+    "epoch of an explanation": lambda value: json.dumps(
+        sm.Loader("a.parquet", **ONE).explain(epoch=value)
+    ),
     "epoch of an audit": lambda value: audited().expected_audit(epoch=value),
     "epoch of a mixture": lambda value: sm.Mixture({"a": "a.parquet"}).counts(value),
-    "epoch of a geometry": lambda value: images().geometry(9, 9, seed=value, epoch=value, row=value, item=value),
+    "epoch of a geometry": lambda value: images().geometry(
+        9, 9, seed=value, epoch=value, row=value, item=value
+    ),
     "epoch of iterate": lambda value: len(list(sm.Dataset("a.parquet").iterate(epoch=value))),
     "start of iterate": lambda value: len(list(sm.Dataset("a.parquet").iterate(start=value))),
     "prefetch_bytes": lambda value: sm.Runtime(prefetch_bytes=value).prefetch_bytes,
@@ -56,11 +64,15 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "stall_seconds": lambda value: sm.Runtime(stall_seconds=value),
     "max_rows": lambda value: json.dumps(sm.ErrorPolicy(rows="skip", max_rows=value).max_rows),
     "length": lambda value: sm.Packing("x", length=value).length,
-    "epoch_rows": lambda value: sm.Mixture({"a": "a.parquet"}, weights={"a": 1}, epoch_rows=value).num_rows,
+    "epoch_rows": lambda value: (
+        sm.Mixture({"a": "a.parquet"}, weights={"a": 1}, epoch_rows=value).num_rows
+    ),
     "workers of a transform": lambda value: json.dumps(sm.Transform(len, workers=value).workers),
     "max_errors": lambda value: job(max_errors=value),
     "row_group_size": lambda value: job(sink=ParquetSink("out", row_group_size=value)),
-    "files_per_partition": lambda value: job(source=TableSource("a.parquet", files_per_partition=value)),
+    "files_per_partition": lambda value: job(
+        source=TableSource("a.parquet", files_per_partition=value)
+    ),
     "batch_size of a stage": lambda value: job(stages=[Map(len, batch_size=value)]),
     "min_side": lambda value: job(source=DOCUMENTS, stages=[SizeFilter(min_side=value)]),
     "max_pixels": lambda value: job(source=DOCUMENTS, stages=[SizeFilter(max_pixels=value)]),
@@ -69,7 +81,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "max_problems": lambda value: len(verify("a.parquet", max_problems=value)),
     "first": lambda value: len(inspect("a.parquet", first=value).files),
     "threads of verify": lambda value: len(verify("a.parquet", threads=value)),
-    "group_size": lambda value: sm.Writer("a.array_record", group_size=value, mode="overwrite").close(),
+    "group_size": lambda value: sm.Writer(
+        "a.array_record", group_size=value, mode="overwrite"
+    ).close(),
     "modified": lambda value: sm.Writer("a.tar", modified=value, mode="overwrite").close(),
 }
 
@@ -78,7 +92,9 @@ def moved(move: Callable[[sm.Loader], None]) -> str:
     loader = sm.Loader("a.parquet", shuffle=True, batch_size=2, **ONE)
     move(loader)
     state = loader.state_dict()
-    return json.dumps([state["epoch"], state["consumed"], loader.epoch, loader.metrics().to_dict()["epoch"]])
+    return json.dumps(
+        [state["epoch"], state["consumed"], loader.epoch, loader.metrics().to_dict()["epoch"]]
+    )
 
 
 def audited() -> sm.Loader:
@@ -90,7 +106,9 @@ def images() -> sm.Images:
 
 
 def job(**options: Any) -> str:
-    pipeline = Pipeline(**{"source": TableSource("a.parquet"), "sink": ParquetSink("out"), **options})
+    pipeline = Pipeline(
+        **{"source": TableSource("a.parquet"), "sink": ParquetSink("out"), **options}
+    )
     return json.dumps(spec_of(pipeline)[0])
 
 
@@ -137,7 +155,10 @@ def test_other_types_than_integers_are_refused(name: str, value: Any) -> None:
 )
 def test_storage_options_that_are_not_valid_are_refused(options: Any) -> None:
     named = str(next(iter(options))) if isinstance(options, dict) else "storage_options"
-    for call in (sm.storage.configure, lambda path, options: sm.Dataset(path, storage_options=options)):
+    for call in (
+        sm.storage.configure,
+        lambda path, options: sm.Dataset(path, storage_options=options),
+    ):
         with pytest.raises(sm.OptionError, match="maybe" if named == "skip_signature" else named):
             call("s3://options-of-a-test", options)
 
@@ -152,21 +173,51 @@ class Model:
     ("make", "message"),
     [
         (lambda: AspectRatioFilter("1:2"), "min of AspectRatioFilter must be a number, not '1:2'"),
-        (lambda: AspectRatioFilter(max=None), "max of AspectRatioFilter must be a number, not None"),
-        (lambda: AspectRatioFilter(max=float("nan")), "max of AspectRatioFilter must be a number, not nan"),
-        (lambda: AspectRatioFilter(min=2, max=1), "`min` and `max` are 2 and 1; min must not exceed max"),
-        (lambda: ImageToTextRatioFilter(min=True), "min of ImageToTextRatioFilter must be a number, not True"),
-        (lambda: ImageToTextRatioFilter(2, 1), "`min` and `max` are 2 and 1; min must not exceed max"),
+        (
+            lambda: AspectRatioFilter(max=None),
+            "max of AspectRatioFilter must be a number, not None",
+        ),
+        (
+            lambda: AspectRatioFilter(max=float("nan")),
+            "max of AspectRatioFilter must be a number, not nan",
+        ),
+        (
+            lambda: AspectRatioFilter(min=2, max=1),
+            "`min` and `max` are 2 and 1; min must not exceed max",
+        ),
+        (
+            lambda: ImageToTextRatioFilter(min=True),
+            "min of ImageToTextRatioFilter must be a number, not True",
+        ),
+        (
+            lambda: ImageToTextRatioFilter(2, 1),
+            "`min` and `max` are 2 and 1; min must not exceed max",
+        ),
         (lambda: QRCodeFilter(2), "threshold must be a fraction from 0 to 1, not 2"),
         (lambda: QRCodeFilter(-0.1), "threshold must be a fraction from 0 to 1, not -0.1"),
         (lambda: QRCodeFilter("0.1"), "threshold must be a number, not '0.1'"),
-        (lambda: ClipScoreFilter(Model(), min_score="high"), "min_score must be a number, not 'high'"),
+        (
+            lambda: ClipScoreFilter(Model(), min_score="high"),
+            "min_score must be a number, not 'high'",
+        ),
         (lambda: Filter("x > 1", per="column"), "per"),
         (lambda: Map(len, needs_bytes="yes"), "needs_bytes must be True or False, not 'yes'"),
-        (lambda: ParquetSink("out", materialize_on_write=1), "materialize_on_write must be True or False, not 1"),
-        (lambda: WebDatasetSource("in", ignore_zeros="no"), "ignore_zeros must be True or False, not 'no'"),
-        (lambda: SampleKeys(texts_field=None), "SampleKeys.texts_field must be the name of a key, not None"),
-        (lambda: SampleKeys(sample_id_field=5), "SampleKeys.sample_id_field must be the name of a key, not 5"),
+        (
+            lambda: ParquetSink("out", materialize_on_write=1),
+            "materialize_on_write must be True or False, not 1",
+        ),
+        (
+            lambda: WebDatasetSource("in", ignore_zeros="no"),
+            "ignore_zeros must be True or False, not 'no'",
+        ),
+        (
+            lambda: SampleKeys(texts_field=None),
+            "SampleKeys.texts_field must be the name of a key, not None",
+        ),
+        (
+            lambda: SampleKeys(sample_id_field=5),
+            "SampleKeys.sample_id_field must be the name of a key, not 5",
+        ),
         (
             lambda: WebDatasetSource("in", keys={"texts_field": "t"}),
             "keys must be a SampleKeys, not {'texts_field': 't'}",
@@ -176,7 +227,9 @@ class Model:
         (lambda: TableSource(()), "no path was given"),
     ],
 )
-def test_option_of_a_pipeline_is_checked_when_its_part_is_made(make: Callable[[], Any], message: str) -> None:
+def test_option_of_a_pipeline_is_checked_when_its_part_is_made(
+    make: Callable[[], Any], message: str
+) -> None:
     with pytest.raises(sm.OptionError, match=re.escape(message)):
         make()
 
@@ -185,7 +238,10 @@ def test_options_given_as_iterators_mean_what_lists_mean() -> None:
     def made(of: Callable[[list[Any]], Any]) -> list[Any]:
         tables = TableSource(of(["a.parquet"]), columns=of(["x"]))
         shards = WebDatasetSource(
-            of(["in"]), fields=of(["x"]), keys=SampleKeys(json_extensions=of([".meta"])), allowed_roots=of(["images"])
+            of(["in"]),
+            fields=of(["x"]),
+            keys=SampleKeys(json_extensions=of([".meta"])),
+            allowed_roots=of(["images"]),
         )
         pipelines = [
             Pipeline(source=tables, stages=of([Filter("x > 5")]), sink=ParquetSink("out")),
@@ -195,7 +251,9 @@ def test_options_given_as_iterators_mean_what_lists_mean() -> None:
 
     assert made(iter) == made(list)
     stages = (stage for stage in [Filter("x > 5")])
-    report = Pipeline(source=TableSource("a.parquet"), stages=stages, sink=ParquetSink("out")).run(progress=False)
+    report = Pipeline(source=TableSource("a.parquet"), stages=stages, sink=ParquetSink("out")).run(
+        progress=False
+    )
     assert report.rows_dropped == {"filter expression": 6}
 
 
@@ -218,7 +276,8 @@ def test_drop_invalid_rows_of_each_filter_is_a_bool(make: Callable[..., Any]) ->
 
 
 @pytest.mark.parametrize(
-    ("low", "high"), [(1, 2), (0.5, float("inf")), (np.float32(0.5), np.int64(2)), (-(10**400), 10**400)]
+    ("low", "high"),
+    [(1, 2), (0.5, float("inf")), (np.float32(0.5), np.int64(2)), (-(10**400), 10**400)],
 )
 def test_bounds_of_a_filter_are_any_real_numbers(low: Any, high: Any) -> None:
     assert json.dumps(native_options(AspectRatioFilter(low, high)))
@@ -236,7 +295,9 @@ def test_window_of_no_bytes_may_be_text() -> None:
 
 @pytest.mark.parametrize("mode", ["error", "overwrite", "resume"])
 @pytest.mark.parametrize("path", ["in", "in/*.parquet", "in/**/*.parquet", "in/sub"])
-def test_output_that_the_next_run_would_read_is_refused_without_a_checkpoint(tmp_path, mode: Any, path: str) -> None:
+def test_output_that_the_next_run_would_read_is_refused_without_a_checkpoint(
+    tmp_path, mode: Any, path: str
+) -> None:
     (tmp_path / "in/sub").mkdir(parents=True)
     for file in ("in/a.parquet", "in/sub/a.parquet"):
         (tmp_path / file).write_bytes((tmp_path / "a.parquet").read_bytes())
@@ -251,7 +312,9 @@ def test_output_that_the_next_run_would_read_is_refused_without_a_checkpoint(tmp
         assert not (tmp_path / "in/sub/out").exists()
 
 
-def test_files_with_another_format_beside_json_do_not_keep_a_writer_from_appending(tmp_path) -> None:
+def test_files_with_another_format_beside_json_do_not_keep_a_writer_from_appending(
+    tmp_path,
+) -> None:
     for mode in ("error", "append"):
         with sm.Writer("rows", mode=mode) as writer:
             writer.write({"x": 1})

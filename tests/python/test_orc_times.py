@@ -1,4 +1,7 @@
-"""Times of ORC files, compared with pyarrow, which stores the fractions of times before 1970 as negative numbers."""
+"""Times of ORC files, compared with pyarrow.
+
+It stores the fractions of times before 1970 as negative numbers.
+"""
 
 import datetime as dt
 from pathlib import Path
@@ -15,7 +18,13 @@ SECOND = 10**9
 
 def write(path: Path, kind: pa.DataType, values: list[int | None]) -> Path:
     times = pa.array(values, kind)
-    table = pa.table({"id": range(len(values)), "at": times, "s": pa.StructArray.from_arrays([times], names=["at"])})
+    table = pa.table(
+        {
+            "id": range(len(values)),
+            "at": times,
+            "s": pa.StructArray.from_arrays([times], names=["at"]),
+        }
+    )
     orc.write_table(table, path)
     return path
 
@@ -36,7 +45,9 @@ def test_times_with_fractions_that_are_not_negative_are_read(tmp_path: Path, val
 @settings(max_examples=30, deadline=None)
 @given(
     times=st.lists(
-        st.none() | st.integers(-(10**19) // 2, 10**18) | st.integers(-2 * SECOND, SECOND), min_size=1, max_size=700
+        st.none() | st.integers(-(10**19) // 2, 10**18) | st.integers(-2 * SECOND, SECOND),
+        min_size=1,
+        max_size=700,
     ),
     zone=st.sampled_from([None, "UTC"]),
 )

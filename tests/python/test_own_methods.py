@@ -1,4 +1,4 @@
-"""Subclasses that change rows or batches in Python: readers call their methods, or refuse the subclass."""
+"""Subclasses that change rows or batches in Python: readers call their methods, or refuse them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,9 @@ def outcome(call: Any) -> str:
         return str(error)
 
 
-def test_readers_of_the_files_refuse_a_data_set_that_changes_its_rows(path: str, tmp_path: Path) -> None:
+def test_readers_of_the_files_refuse_a_data_set_that_changes_its_rows(
+    path: str, tmp_path: Path
+) -> None:
     wrong = []
     for kind in CLASSES:
         for name, reader in {
@@ -96,10 +98,15 @@ def test_readers_of_the_files_refuse_a_data_set_that_changes_its_rows(path: str,
             "mixture": lambda dataset: sm.Mixture({"a": path, "b": dataset}),
             "nested mixture": lambda dataset: sm.Mixture([sm.Mixture([dataset])]),
             "stream": pa.table,
-            "writer": lambda dataset: sm.Writer(tmp_path / "out", mode="overwrite").write_batch(dataset),
+            "writer": lambda dataset: sm.Writer(tmp_path / "out", mode="overwrite").write_batch(
+                dataset
+            ),
         }.items():
             text = outcome(lambda kind=kind, reader=reader: reader(kind(path)))
-            if f"so {'Mixin' if kind is Mixed else kind.__name__}." not in text or "transform=function" not in text:
+            if (
+                f"so {'Mixin' if kind is Mixed else kind.__name__}." not in text
+                or "transform=function" not in text
+            ):
                 wrong.append((kind.__name__, name, text))
     assert wrong == []
 
@@ -123,7 +130,9 @@ def test_copy_of_a_subclass_keeps_its_class_and_attributes(path: str, copied: An
 
 
 @pytest.mark.parametrize("context", beginning(2, [None, "fork", "spawn"]))
-def test_dataloader_of_torch_calls_the_methods_of_a_subclass(path: str, context: str | None) -> None:
+def test_dataloader_of_torch_calls_the_methods_of_a_subclass(
+    path: str, context: str | None
+) -> None:
     torch_data = pytest.importorskip("torch.utils.data")
     workers = {} if context is None else {"num_workers": 1, "multiprocessing_context": context}
     for kind in (Changed, Listed) if context is None else (Changed,):
@@ -143,7 +152,9 @@ class Doubled(sm.Loader):
         return ({"x": batch["x"] * 2} for batch in super().__iter__())
 
 
-def test_loader_that_changes_its_batches_is_refused_where_they_do_not_pass_through_it(path: str) -> None:
+def test_loader_that_changes_its_batches_is_refused_where_they_do_not_pass_through_it(
+    path: str,
+) -> None:
     torch_data = pytest.importorskip("torch.utils.data")
     from shardmill.integrations.torch import BatchDataset, BatchLoader
 
@@ -164,12 +175,20 @@ def test_loader_that_changes_its_batches_is_refused_where_they_do_not_pass_throu
 def test_data_set_in_place_of_a_path_says_where_it_belongs(path: str) -> None:
     dataset = sm.Dataset(path)
     for given in (dataset, [dataset, dataset], sm.Loader(dataset, output="numpy")):
-        with pytest.raises(sm.OptionError, match=r"pass the data set to sm\.Loader, or several to sm\.Mixture"):
+        with pytest.raises(
+            sm.OptionError, match=r"pass the data set to sm\.Loader, or several to sm\.Mixture"
+        ):
             sm.Dataset(given)  # pyright: ignore[reportArgumentType]
 
 
 def test_stages_that_are_not_complete_say_what_they_lack() -> None:
-    from shardmill.curate import AspectRatioFilter, ImageStage, ParquetSink, Pipeline, WebDatasetSource
+    from shardmill.curate import (
+        AspectRatioFilter,
+        ImageStage,
+        ParquetSink,
+        Pipeline,
+        WebDatasetSource,
+    )
 
     class Judge(ImageStage):
         def keep_images(self, images: Any, texts: Any) -> list[bool]:
@@ -188,16 +207,24 @@ def test_stages_that_are_not_complete_say_what_they_lack() -> None:
 
     cases = {
         Judge(): 'Judge has no name\nhint: set it in the class: name = "my_filter"',
-        Named(): "Named has no drop_invalid_rows\nhint: set it in the class: drop_invalid_rows = True",
-        Wide(min=1.0, max=2.0): "so Wide.keep_images would have no effect\nhint: derive the class from ImageStage",
-        AspectRatioFilter: "AspectRatioFilter is a class, not a stage\nhint: create one: AspectRatioFilter(…)",
+        Named(): (
+            "Named has no drop_invalid_rows\nhint: set it in the class: drop_invalid_rows = True"
+        ),
+        Wide(min=1.0, max=2.0): (
+            "so Wide.keep_images would have no effect\nhint: derive the class from ImageStage"
+        ),
+        AspectRatioFilter: (
+            "AspectRatioFilter is a class, not a stage\nhint: create one: AspectRatioFilter(…)"
+        ),
         Other(): "is not a stage\nhint: derive its class from ImageStage",
         len: "is not a stage\nhint: wrap a function of tables in Map(function)",
     }
     wrong = []
     for stage, expected in cases.items():
         text = outcome(
-            lambda stage=stage: Pipeline(source=WebDatasetSource("in"), stages=[stage], sink=ParquetSink("o")).run()
+            lambda stage=stage: Pipeline(
+                source=WebDatasetSource("in"), stages=[stage], sink=ParquetSink("o")
+            ).run()
         )
         if expected not in text:
             wrong.append((stage, text))

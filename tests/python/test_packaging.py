@@ -19,7 +19,10 @@ import build
     [
         ("[a](docs/a.md#b)", "[a](R/blob/v1/docs/a.md#b)"),
         ("![chart](docs/a.svg)", "![chart](R/raw/v1/docs/a.svg)"),
-        ("[a](https://x.org) [b](#b) [c](mailto:c@x.org)", "[a](https://x.org) [b](#b) [c](mailto:c@x.org)"),
+        (
+            "[a](https://x.org) [b](#b) [c](mailto:c@x.org)",
+            "[a](https://x.org) [b](#b) [c](mailto:c@x.org)",
+        ),
         ("**[a](b.md)** and [c](d.md)", "**[a](R/blob/v1/b.md)** and [c](R/blob/v1/d.md)"),
     ],
 )
@@ -28,8 +31,11 @@ def test_relative_links_lead_to_the_repository(markdown, expected):
 
 
 def test_readme_of_the_package_links_to_files_of_the_repository():
-    repository = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
-    readme = build.absolute_links((ROOT / "README.md").read_text(encoding="utf-8"), repository, "main")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    repository = project["urls"]["Repository"]
+    readme = build.absolute_links(
+        (ROOT / "README.md").read_text(encoding="utf-8"), repository, "main"
+    )
     targets = re.findall(rf"\]\({re.escape(repository)}/(?:blob|raw)/main/([^)#]+)", readme)
     assert len(targets) > 10
     assert [target for target in targets if not (ROOT / target).exists()] == []
@@ -39,7 +45,11 @@ def test_readme_of_the_package_links_to_files_of_the_repository():
 def test_export_has_the_files_of_the_last_commit(tmp_path):
     build.export(tmp_path)
     listed = subprocess.run(
-        ["git", "ls-tree", "-r", "--name-only", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True
+        ["git", "ls-tree", "-r", "--name-only", "HEAD"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
     )
     assert sorted(listed.stdout.splitlines()) == sorted(
         str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()

@@ -1,4 +1,4 @@
-"""File URLs mean the local path everywhere, and what looks like another URL is never a local name."""
+"""File URLs mean the local path everywhere, and what looks like another URL is no local name."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def test_jobs_and_indexes_take_any_form(directory: Path, form: Callable[[Path], 
     assert [pipeline.run(progress=False).committed_before for _ in range(2)] == [0, 1]
     assert pq.read_table(directory / "out").num_rows == 3
     assert (directory / "state").is_dir()
-    index = IdIndex.build(url(directory / "in"), "id", path=url(directory / "ids/index"), progress=False)
+    index = IdIndex.build(
+        url(directory / "in"), "id", path=url(directory / "ids/index"), progress=False
+    )
     assert len(index) == 3
     assert len(IdIndex.open(url(directory / "ids/index"))) == 3
     assert (directory / "ids/index").is_file()
@@ -106,7 +108,9 @@ def test_command_line_takes_any_form(directory: Path, form: Callable[[Path], Any
 
 
 @pytest.mark.parametrize("form", FORMS[:5])
-def test_cache_directory_takes_any_form(directory: Path, form: Callable[[Path], Any], monkeypatch: Any) -> None:
+def test_cache_directory_takes_any_form(
+    directory: Path, form: Callable[[Path], Any], monkeypatch: Any
+) -> None:
     # A directory that has no cache in it is refused by its local name.
     named = re.escape(f"`{directory / 'cache'}`")
     with pytest.raises(FileNotFoundError, match=named):
@@ -126,8 +130,12 @@ def uses(path: Any, directory: Path) -> dict[str, Callable[[], Any]]:
         "writer of a file": lambda: sm.Writer(f"{path}/a.jsonl"),
         "merge": lambda: sm.merge(path),
         "rebuild_index": lambda: sm.rebuild_index(path),
-        "source": lambda: Pipeline(source=TableSource(path), stages=[], sink=sink).run(progress=False),
-        "sink": lambda: Pipeline(source=source, stages=[], sink=ParquetSink(path)).run(progress=False),
+        "source": lambda: Pipeline(source=TableSource(path), stages=[], sink=sink).run(
+            progress=False
+        ),
+        "sink": lambda: Pipeline(source=source, stages=[], sink=ParquetSink(path)).run(
+            progress=False
+        ),
         "checkpoint": lambda: Checkpoint(path),
         "ids": lambda: IdIndex.build(path, "id", path=directory / "index", progress=False),
         "index": lambda: IdIndex.build(directory / "in", "id", path=path, progress=False),
@@ -153,7 +161,9 @@ def uses(path: Any, directory: Path) -> dict[str, Callable[[], Any]]:
         ("s3:b/x", "fewer than two slashes"),
     ],
 )
-def test_other_urls_are_errors_and_no_directories(directory: Path, use: str, path: str, named: str) -> None:
+def test_other_urls_are_errors_and_no_directories(
+    directory: Path, use: str, path: str, named: str
+) -> None:
     with pytest.raises((ValueError, RuntimeError)) as raised:
         uses(path, directory)[use]()
     message = str(raised.value)
@@ -163,7 +173,9 @@ def test_other_urls_are_errors_and_no_directories(directory: Path, use: str, pat
         assert "hint:" in message
 
 
-def test_names_with_colons_are_local_names(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_with_colons_are_local_names(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(directory)
     pq.write_table(pa.table({"x": [1]}), "12:30.parquet")
     assert len(sm.Dataset("12:30.parquet")) == 1
@@ -173,11 +185,21 @@ def test_names_with_colons_are_local_names(directory: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    "use", [sm.Dataset, sm.Writer, sm.Tokenizer, sm.rebuild_index, sm.resume.Checkpoint, sm.storage.is_remote]
+    "use",
+    [
+        sm.Dataset,
+        sm.Writer,
+        sm.Tokenizer,
+        sm.rebuild_index,
+        sm.resume.Checkpoint,
+        sm.storage.is_remote,
+    ],
 )
 def test_path_that_is_not_utf_8_is_an_option_error(use):
     path = os.fsdecode(b"latin/caf\xe9.parquet")
-    with pytest.raises(sm.OptionError, match=r"^the path is not UTF-8: latin/caf\\udce9\.parquet\nhint: "):
+    with pytest.raises(
+        sm.OptionError, match=r"^the path is not UTF-8: latin/caf\\udce9\.parquet\nhint: "
+    ):
         use(path)
     with pytest.raises(sm.OptionError, match="is not UTF-8"):
         use(Path(path))
@@ -193,8 +215,11 @@ def test_address_with_a_query_is_refused_as_such() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("access_key_ids", "access_key_id"), ("regions", "region"), ("tokens", "token")]
+    ("typed", "meant"),
+    [("access_key_ids", "access_key_id"), ("regions", "region"), ("tokens", "token")],
 )
-def test_unknown_storage_option_is_refused_with_the_one_that_was_meant(typed: str, meant: str) -> None:
+def test_unknown_storage_option_is_refused_with_the_one_that_was_meant(
+    typed: str, meant: str
+) -> None:
     with pytest.raises(sm.OptionError, match=f"(?s){typed}.*did you mean '{meant}'"):
         sm.storage.configure("s3://bucket-of-typing-errors", {typed: "x"})

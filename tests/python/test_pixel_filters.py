@@ -71,7 +71,9 @@ def test_score_is_the_variance_of_the_laplacian_over_pooled_channels():
     padded = np.pad(array, ((1, 1), (1, 1), (0, 0)), mode="reflect")
     neighbours = padded[:-2, 1:-1] + padded[2:, 1:-1] + padded[1:-1, :-2] + padded[1:-1, 2:]
 
-    assert laplacian_variance(np.asarray(picture())) == pytest.approx((neighbours - 4 * array).var(), rel=1e-12)
+    assert laplacian_variance(np.asarray(picture())) == pytest.approx(
+        (neighbours - 4 * array).var(), rel=1e-12
+    )
 
 
 def test_blur_threshold_is_inclusive_and_solid_images_score_zero():
@@ -102,16 +104,24 @@ MODES = {
 }
 
 
-@pytest.mark.parametrize(("format", "mode"), [(format, mode) for format, modes in MODES.items() for mode in modes])
+@pytest.mark.parametrize(
+    ("format", "mode"), [(format, mode) for format, modes in MODES.items() for mode in modes]
+)
 def test_pixels_are_those_that_opencv_decodes(format, mode):
     grey = np.asarray(picture().convert("L"))
-    image = Image.fromarray(grey.astype(np.uint16) * 257) if mode == "I;16" else picture().convert("L").convert(mode)
+    image = (
+        Image.fromarray(grey.astype(np.uint16) * 257)
+        if mode == "I;16"
+        else picture().convert("L").convert(mode)
+    )
     if mode in ("P", "RGB"):
         image = picture().convert(mode)
     payload = encoded(image, format)
     expected = cv2.imdecode(np.frombuffer(payload, np.uint8), cv2.IMREAD_COLOR)
 
-    np.testing.assert_array_equal(pixels.decoded(payload), cv2.cvtColor(expected, cv2.COLOR_BGR2RGB))
+    np.testing.assert_array_equal(
+        pixels.decoded(payload), cv2.cvtColor(expected, cv2.COLOR_BGR2RGB)
+    )
 
 
 def test_share_of_a_code_is_its_area():
@@ -140,7 +150,10 @@ def test_qr_threshold_is_exclusive_and_no_code_is_kept():
 
     assert judged(QRCodeFilter(threshold=share), [encoded(page)]) == [False]
     assert judged(QRCodeFilter(threshold=np.nextafter(share, 1)), [encoded(page)]) == [True]
-    assert judged(QRCodeFilter(threshold=1e-9), [encoded(picture()), encoded(solid())]) == [True, True]
+    assert judged(QRCodeFilter(threshold=1e-9), [encoded(picture()), encoded(solid())]) == [
+        True,
+        True,
+    ]
 
 
 def test_failing_detector_keeps_the_image(monkeypatch):
@@ -183,8 +196,13 @@ def test_clip_threshold_is_inclusive_and_images_without_text_are_dropped():
     red = encoded(solid(colour=(250, 0, 0)))
     score = pixels.clip_scores(Colours(), [red], [["grey"]])[0]
 
-    assert judged(ClipScoreFilter(Colours(), min_score=score), [red, red], [["grey"], [" "]]) == [True, False]
-    assert judged(ClipScoreFilter(Colours(), min_score=np.nextafter(score, 2)), [red], [["grey"]]) == [False]
+    assert judged(ClipScoreFilter(Colours(), min_score=score), [red, red], [["grey"], [" "]]) == [
+        True,
+        False,
+    ]
+    assert judged(
+        ClipScoreFilter(Colours(), min_score=np.nextafter(score, 2)), [red], [["grey"]]
+    ) == [False]
 
 
 def test_each_text_is_embedded_once_and_images_come_in_batches():
@@ -221,9 +239,13 @@ def test_run_drops_blurred_images_and_renumbers(tmp_path):
 
 def test_filters_of_pixels_in_a_row_each_drop_their_own(tmp_path):
     code = encoded(with_codes([qr_code("https://example.org")], 360, 380))
-    write_tar(tmp_path / "in" / "a.tar", document("a", [encoded(picture()), encoded(solid()), code]))
+    write_tar(
+        tmp_path / "in" / "a.tar", document("a", [encoded(picture()), encoded(solid()), code])
+    )
     stages = [BlurFilter(), QRCodeFilter()]
-    report = Pipeline(source=WebDatasetSource(tmp_path / "in"), stages=stages, sink=ParquetSink(tmp_path / "out")).run()
+    report = Pipeline(
+        source=WebDatasetSource(tmp_path / "in"), stages=stages, sink=ParquetSink(tmp_path / "out")
+    ).run()
 
     assert report.rows_dropped == {"interleaved_blur_filter": 1, "interleaved_qrcode_filter": 1}
 
@@ -231,7 +253,10 @@ def test_filters_of_pixels_in_a_row_each_drop_their_own(tmp_path):
 @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "CMYK", "P"])
 def test_blur_has_the_verdicts_of_opencv(mode):
     format = {"CMYK": "JPEG", "RGBA": "PNG", "P": "PNG"}.get(mode, "JPEG")
-    images = [encoded(picture(seed=seed).resize((60 + seed, 50)).convert(mode), format) for seed in range(6)]
+    images = [
+        encoded(picture(seed=seed).resize((60 + seed, 50)).convert(mode), format)
+        for seed in range(6)
+    ]
     scores = [cv2.Laplacian(pixels.decoded(image), cv2.CV_64F).var() for image in images]
     middle = float(np.median(scores))
     assert judged(BlurFilter(middle), images) == [score >= middle for score in scores]
@@ -249,14 +274,19 @@ def test_images_in_formats_that_are_not_decoded_are_kept_and_counted(tmp_path, s
         pytest.skip("this Pillow writes no AVIF")
     images = [
         encoded(picture(), "JPEG"),
-        *(encoded(picture(), format) for format in ("AVIF", "AVIF", "PPM", "JPEG2000", "TGA", "ICO")),
+        *(
+            encoded(picture(), format)
+            for format in ("AVIF", "AVIF", "PPM", "JPEG2000", "TGA", "ICO")
+        ),
         # A JPEG whose header states 12 bits.
         encoded(picture(), "JPEG").replace(b"\xff\xc0\x00\x11\x08", b"\xff\xc0\x00\x11\x0c"),
     ]
     report, kept = run(tmp_path, stage, [*images, b"no image"])
 
     assert [row["binary_content"] for row in kept if row["modality"] == "image"] == images
-    assert sorted((text.partition("because ")[2], count) for text, count in report.warnings.items()) == [
+    assert sorted(
+        (text.partition("because ")[2], count) for text, count in report.warnings.items()
+    ) == [
         ("AVIF is not decoded", 2),
         ("ICO is not decoded", 1),
         ("JPEG 2000 is not decoded", 1),
@@ -267,7 +297,10 @@ def test_images_in_formats_that_are_not_decoded_are_kept_and_counted(tmp_path, s
 
 
 def test_size_filter_keeps_sizes_in_range_by_their_headers():
-    images = [encoded(solid(width, height)) for width, height in ((10, 40), (40, 10), (20, 20), (100, 100))]
+    images = [
+        encoded(solid(width, height))
+        for width, height in ((10, 40), (40, 10), (20, 20), (100, 100))
+    ]
     assert judged(SizeFilter(min_side=20), images) == [False, False, True, True]
     assert judged(SizeFilter(max_pixels=400), images) == [True, True, True, False]
     for options in ({}, {"min_side": 0}, {"max_pixels": -1}):
@@ -301,11 +334,18 @@ def test_perceptual_hash_of_a_turned_image_is_that_of_imagehash(kind, orientatio
 
 
 def test_many_threads_give_the_verdicts_of_one():
-    images = [encoded(picture(seed=seed)) for seed in range(6)] + [encoded(with_codes([qr_code("x")])), b"no image"]
+    images = [encoded(picture(seed=seed)) for seed in range(6)] + [
+        encoded(with_codes([qr_code("x")])),
+        b"no image",
+    ]
     expected = [judged(BlurFilter(), images), judged(QRCodeFilter(), images)]
     verdicts = []
     threads = [
-        threading.Thread(target=lambda: verdicts.append([judged(BlurFilter(), images), judged(QRCodeFilter(), images)]))
+        threading.Thread(
+            target=lambda: verdicts.append(
+                [judged(BlurFilter(), images), judged(QRCodeFilter(), images)]
+            )
+        )
         for _ in range(8)
     ]
     for thread in threads:
@@ -347,7 +387,9 @@ def test_image_that_decodes_to_more_than_the_limit_is_an_error_and_not_decoded(t
 @pytest.mark.parametrize("most", [100, 64 * 48 - 1], ids=["error", "warning"])
 @pytest.mark.filterwarnings("error")
 def test_pixel_limit_of_pillow_is_not_changed_and_drops_no_image(monkeypatch, most):
-    images = [encoded(picture(), format) for format in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")]
+    images = [
+        encoded(picture(), format) for format in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")
+    ]
     expected = [pixels.decoded(image) for image in images]
     whole = [pixels._reencoded(image, "webp", 90, 20) for image in images]
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", most)

@@ -1,4 +1,4 @@
-"""The public surface is listed, so that a change of it shows in review, and stays within its budget."""
+"""The public surface is listed, so that review shows its changes, and stays within its budget."""
 
 import inspect
 from contextlib import suppress
@@ -21,33 +21,59 @@ RESULTS = {"LoaderMetrics", "FileInspection"}
 
 
 def test_surface_is_that_of_the_snapshot() -> None:
-    assert surface() == SNAPSHOT.read_text(encoding="utf-8"), f"review the change, then run {SNAPSHOT.stem}.py"
+    assert surface() == SNAPSHOT.read_text(encoding="utf-8"), (
+        f"review the change, then run {SNAPSHOT.stem}.py"
+    )
 
 
 def parameters() -> dict[str, int]:
     """The number of parameters of each public class, function and method."""
     found: dict[str, int] = {}
     for module in map(import_module, MODULES):
-        public = {name: getattr(module, name) for name in getattr(module, "__all__", vars(module)) if name[0] != "_"}
+        public = {
+            name: getattr(module, name)
+            for name in getattr(module, "__all__", vars(module))
+            if name[0] != "_"
+        }
         for name, value in public.items():
             methods = (
-                {key: getattr(value, key) for key in dir(value) if key[0] != "_"} if isinstance(value, type) else {}
+                {key: getattr(value, key) for key in dir(value) if key[0] != "_"}
+                if isinstance(value, type)
+                else {}
             )
-            for shown, call in [(name, value), *((f"{name}.{key}", method) for key, method in methods.items())]:
-                if callable(call) and (getattr(call, "__module__", None) or "").startswith("shardmill"):
+            for shown, call in [
+                (name, value),
+                *((f"{name}.{key}", method) for key, method in methods.items()),
+            ]:
+                if callable(call) and (getattr(call, "__module__", None) or "").startswith(
+                    "shardmill"
+                ):
                     # A subclass of a built-in type may have no signature of its own.
                     with suppress(ValueError):
-                        found[shown] = max(found.get(shown, 0), len(inspect.signature(call).parameters))
+                        found[shown] = max(
+                            found.get(shown, 0), len(inspect.signature(call).parameters)
+                        )
     return found
 
 
-def test_class_or_function_has_at_most_sixteen_parameters_besides_the_one_that_keeps_its_signature() -> None:
+def test_class_or_function_has_at_most_sixteen_parameters_besides_the_one_that_keeps_its_signature() -> (  # noqa: E501
+    None
+):
     counted = parameters()
-    assert {"Loader", "Loader.explain", "Tokenize", "Images", "WebDatasetSource", "merge"} <= counted.keys()
+    assert {
+        "Loader",
+        "Loader.explain",
+        "Tokenize",
+        "Images",
+        "WebDatasetSource",
+        "merge",
+    } <= counted.keys()
     assert {name for name, number in counted.items() if number > MOST} == KEPT | RESULTS
 
 
 def test_all_exceptions_are_public() -> None:
     from shardmill import errors
 
-    assert {name for name, kind in vars(errors).items() if isinstance(kind, type)} <= set(sm.__all__)
+    assert {name for name, kind in vars(errors).items() if isinstance(kind, type)} <= set(
+        sm.__all__
+    )

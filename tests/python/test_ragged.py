@@ -21,7 +21,9 @@ ROWS = [[1, 2, 3], [], [4], [5, 6]]
 NESTED = [[[1], [2, 3]], [], [[]], [[4, 5, 6]]]
 
 
-def batches(array: pa.Array, output: sm.Output, sizes: list[int] | None = None, **lengths: int) -> list[Any]:
+def batches(
+    array: pa.Array, output: sm.Output, sizes: list[int] | None = None, **lengths: int
+) -> list[Any]:
     rows, sizes = pa.record_batch({"x": array}), sizes or [len(array)]
     converter = Converter(rows.schema, output_form(output, output.kind, lengths))
     return list(split(converter.names, converter.convert(rows, sizes), sizes, output.kind))
@@ -66,7 +68,9 @@ def test_rows_are_those_of_the_lists(kind: str) -> None:
 @settings(deadline=None, max_examples=examples(60))
 @given(st.data())
 def test_slices_of_slices_are_those_of_the_lists(data: st.DataObject) -> None:
-    rows = data.draw(st.lists(st.lists(st.lists(st.integers(0, 9), max_size=3), max_size=3), max_size=6))
+    rows = data.draw(
+        st.lists(st.lists(st.lists(st.integers(0, 9), max_size=3), max_size=3), max_size=6)
+    )
     lists = nested(rows, data.draw(st.sampled_from(KINDS)))
     for _ in range(2):
         part = data.draw(st.slices(len(rows)))
@@ -95,11 +99,16 @@ def test_lists_of_fixed_size_lists_have_a_tensor_of_rows() -> None:
 
 
 def test_to_moves_every_part_and_copies_of_it_are_equal() -> None:
-    lists = batches(pa.array([[1, None], None], pa.list_(pa.int64())), sm.Output(nulls="mask"))[0]["x"]
+    array = pa.array([[1, None], None], pa.list_(pa.int64()))
+    lists = batches(array, sm.Output(nulls="mask"))[0]["x"]
     moved = lists.to("meta")
     assert {part.device.type for part in (moved.values, moved.offsets, moved.valid)} == {"meta"}
     assert nested(NESTED).to("meta").values.values.device.type == "meta"
-    for again in (pickle.loads(pickle.dumps(lists)), copy.deepcopy(lists), lists.to("cpu", non_blocking=True)):
+    for again in (
+        pickle.loads(pickle.dumps(lists)),
+        copy.deepcopy(lists),
+        lists.to("cpu", non_blocking=True),
+    ):
         assert (again.tolist(), again.valid.tolist()) == ([[1, 0], []], [True, False])
 
 
@@ -122,7 +131,9 @@ def test_numpy_lists_have_no_tensors(method: str) -> None:
 def test_padded_rows_equal_pad_sequence() -> None:
     lists = ragged(ROWS)
     for side in ("right", "left"):
-        expected = torch.nn.utils.rnn.pad_sequence(list(lists), batch_first=True, padding_value=-7, padding_side=side)
+        expected = torch.nn.utils.rnn.pad_sequence(
+            list(lists), batch_first=True, padding_value=-7, padding_side=side
+        )
         assert torch.equal(lists.to_padded(-7, side), expected)
 
 
@@ -152,7 +163,10 @@ def test_padded_batches_equal_the_model_on_every_level(data: st.DataObject) -> N
     items: Any = st.integers(0, 9)
     type: pa.DataType = pa.int16()
     for _ in range(levels):
-        items, type = st.lists(items, max_size=3), data.draw(st.sampled_from([pa.list_, pa.large_list]))(type)
+        items, type = (
+            st.lists(items, max_size=3),
+            data.draw(st.sampled_from([pa.list_, pa.large_list]))(type),
+        )
     rows = data.draw(st.lists(items, min_size=1, max_size=8))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
     edges = [0, *cuts, len(rows)]
@@ -160,7 +174,9 @@ def test_padded_batches_equal_the_model_on_every_level(data: st.DataObject) -> N
     kind, side = data.draw(st.sampled_from(KINDS)), data.draw(st.sampled_from(["right", "left"]))
     length = data.draw(st.one_of(st.just("longest"), st.integers(max(1, longest(rows)), 5)))
     output = sm.Output(kind, pad=length, pad_value=pad, side=side)
-    for start, size, batch in zip(edges, sizes, batches(pa.array(rows, type), output, sizes), strict=False):
+    for start, size, batch in zip(
+        edges, sizes, batches(pa.array(rows, type), output, sizes), strict=False
+    ):
         own = rows[start : start + size]
         lengths, inner = [longest(own) if length == "longest" else length], own
         names = ["x", "x__length"]
@@ -176,11 +192,15 @@ def test_padded_batches_equal_the_model_on_every_level(data: st.DataObject) -> N
         assert tuple(batch["x"].shape) == (size, *lengths)
         assert batch["x__length"].dtype == (torch.int32 if kind == "torch" else np.int32)
         for name in names:
-            assert batch[name].reshape(size, *lengths[: batch[name].ndim - 1]).tolist() == wanted[name]
+            assert (
+                batch[name].reshape(size, *lengths[: batch[name].ndim - 1]).tolist() == wanted[name]
+            )
 
 
 def lengths_at(rows: list[Any], level: int) -> list[Any]:
-    return [[len(item) for item in row] if level == 1 else lengths_at(row, level - 1) for row in rows]
+    return [
+        [len(item) for item in row] if level == 1 else lengths_at(row, level - 1) for row in rows
+    ]
 
 
 def test_padding_of_a_batch_does_not_depend_on_its_neighbours() -> None:
@@ -216,13 +236,22 @@ def test_padding_follows_the_null_policies(kind: str) -> None:
         "x__valid": rows.is_valid().to_pylist(),
         "x__valid_items": [[True, False], [False, False], [False, False]],
     }
-    filled = batches(rows, sm.Output(kind, nulls="fill", fill_values={"x": 5}, pad="longest", side="left"))[0]
-    assert (filled["x"].tolist(), filled["x__length"].tolist()) == ([[1, 5], [0, 0], [0, 0]], [2, 0, 0])
+    filled = batches(
+        rows, sm.Output(kind, nulls="fill", fill_values={"x": 5}, pad="longest", side="left")
+    )[0]
+    assert (filled["x"].tolist(), filled["x__length"].tolist()) == (
+        [[1, 5], [0, 0], [0, 0]],
+        [2, 0, 0],
+    )
 
 
-@pytest.mark.parametrize("item", [pa.int8(), pa.float32(), pa.float64(), pa.bool_(), pa.date32()], ids=str)
+@pytest.mark.parametrize(
+    "item", [pa.int8(), pa.float32(), pa.float64(), pa.bool_(), pa.date32()], ids=str
+)
 @pytest.mark.parametrize("pad", [None, "longest"])
-def test_row_of_a_list_is_valid_as_in_pyarrow_whatever_its_items(item: pa.DataType, pad: Any) -> None:
+def test_row_of_a_list_is_valid_as_in_pyarrow_whatever_its_items(
+    item: pa.DataType, pad: Any
+) -> None:
     rows = [[1, None], None, [None, None], [1, 1], None]
     one = [pa.array(rows, pa.list_(pa.int32())), pa.array([*rows, []], pa.large_list(pa.int32()))]
     one.append(pa.array(rows, pa.list_(pa.int32(), 2)))
@@ -230,7 +259,9 @@ def test_row_of_a_list_is_valid_as_in_pyarrow_whatever_its_items(item: pa.DataTy
     two = pa.array([rows, None, [None], []], pa.list_(pa.list_(pa.int32())))
     for array in (array.cast(type) for array, type in zip([*one, two], types, strict=True)):
         # Lists of a fixed size need no padding.
-        output = sm.Output("numpy", nulls="mask", pad=None if pa.types.is_fixed_size_list(array.type) else pad)
+        output = sm.Output(
+            "numpy", nulls="mask", pad=None if pa.types.is_fixed_size_list(array.type) else pad
+        )
         for variant in (array, array.slice(1, 3), array.slice(0, 0), array.drop_null()):
             batch = batches(variant, output, [len(variant)])[0]
             assert batch["x__valid"].tolist() == variant.is_valid().to_pylist()
@@ -245,7 +276,10 @@ def test_null_lists_in_lists_follow_the_policies() -> None:
     items = pa.array([[[1], []], [], [[2], [3, None]]], rows.type)
     with pytest.raises(ValueError, match="row 2"):
         batches(items, sm.Output())
-    assert batches(items, sm.Output(nulls="fill", fill_values={"x": 4}))[0]["x"].tolist()[2] == [[2], [3, 4]]
+    assert batches(items, sm.Output(nulls="fill", fill_values={"x": 4}))[0]["x"].tolist()[2] == [
+        [2],
+        [3, 4],
+    ]
     masked = batches(rows, sm.Output(nulls="mask"))[0]
     assert masked["x"].tolist() == [[[1], []], [], [], [[0]]]
     assert masked["x"].valid.tolist() == [True, False, True]
@@ -267,17 +301,39 @@ def test_null_lists_in_lists_follow_the_policies() -> None:
     ids=str,
 )
 def test_pad_value_of_every_type(type: pa.DataType, pad_value: Any, padding: Any) -> None:
-    (batch,) = batches(pa.array([[]], pa.list_(type)), sm.Output("numpy", pad=1, pad_value=pad_value))
+    (batch,) = batches(
+        pa.array([[]], pa.list_(type)), sm.Output("numpy", pad=1, pad_value=pad_value)
+    )
     assert batch["x"].tolist() == [[padding]]
 
 
 @pytest.mark.parametrize(
     ("type", "output", "error", "reason"),
     [
-        (pa.list_(pa.int8()), {"pad_value": 128}, sm.OptionError, "pad value 128 does not fit column `x`.*int8"),
-        (pa.list_(pa.int8()), {"pad_value": 0.5}, sm.OptionError, r"pad value 0\.5 does not fit column `x`.*int8"),
-        (pa.list_(pa.int8()), {"pad_value": {"x": -129}}, sm.OptionError, "pad value -129 does not fit column `x`"),
-        (pa.list_(pa.int8()), {"pad_value": {"y": 1}}, sm.MissingColumnError, "`pad_value` names column `y`"),
+        (
+            pa.list_(pa.int8()),
+            {"pad_value": 128},
+            sm.OptionError,
+            "pad value 128 does not fit column `x`.*int8",
+        ),
+        (
+            pa.list_(pa.int8()),
+            {"pad_value": 0.5},
+            sm.OptionError,
+            r"pad value 0\.5 does not fit column `x`.*int8",
+        ),
+        (
+            pa.list_(pa.int8()),
+            {"pad_value": {"x": -129}},
+            sm.OptionError,
+            "pad value -129 does not fit column `x`",
+        ),
+        (
+            pa.list_(pa.int8()),
+            {"pad_value": {"y": 1}},
+            sm.MissingColumnError,
+            "`pad_value` names column `y`",
+        ),
         (pa.list_(pa.int8()), {"pad_value": None}, sm.OptionError, "`pad_value` is a NoneType"),
         (pa.int8(), {}, sm.OptionError, "nothing to pad"),
         (pa.list_(pa.int8(), 2), {}, sm.OptionError, "nothing to pad"),
@@ -347,8 +403,17 @@ def test_lists_of_a_known_length_are_a_matrix_under_every_policy(kind: str) -> N
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_fields_of_a_null_struct_are_null(kind: str) -> None:
-    type = pa.struct({"n": pa.int32(), "f": pa.float32(), "s": pa.string(), "l": pa.list_(pa.int8())})
-    rows = pa.array([{"n": 1, "f": 0.5, "s": "a", "l": [1, 2]}, None, {"n": None, "f": None, "s": None, "l": []}], type)
+    type = pa.struct(
+        {"n": pa.int32(), "f": pa.float32(), "s": pa.string(), "l": pa.list_(pa.int8())}
+    )
+    rows = pa.array(
+        [
+            {"n": 1, "f": 0.5, "s": "a", "l": [1, 2]},
+            None,
+            {"n": None, "f": None, "s": None, "l": []},
+        ],
+        type,
+    )
     with pytest.raises(ValueError, match=r"`x\.n` is null in row 1"):
         batches(rows, sm.Output(kind))
     (masked,) = batches(rows, sm.Output(kind, nulls="mask", pad=2))
@@ -375,11 +440,18 @@ def test_fields_of_a_null_struct_are_null(kind: str) -> None:
     [
         ({"a": pa.int8(), "a__valid": pa.int8()}, {}, sm.OptionError, r"`x\.a` adds `a__valid`"),
         ({"a": pa.int8()}, {"x": 1}, sm.OptionError, "`x`, which stays Python objects"),
-        ({"a": pa.int8()}, {"a": 1}, sm.MissingColumnError, r"names column `a`; the batch has `x`, `x\.a`"),
+        (
+            {"a": pa.int8()},
+            {"a": 1},
+            sm.MissingColumnError,
+            r"names column `a`; the batch has `x`, `x\.a`",
+        ),
         ({"a": pa.int8()}, {"x.a": 300}, sm.OptionError, r"does not fit column `x\.a`"),
     ],
 )
-def test_struct_options_name_fields_by_their_path(fields: Any, fills: Any, error: Any, reason: str) -> None:
+def test_struct_options_name_fields_by_their_path(
+    fields: Any, fills: Any, error: Any, reason: str
+) -> None:
     output = sm.Output(nulls="fill" if fills else "mask", fill_values=fills or None)
     with pytest.raises(error, match=reason):
         batches(pa.array([], pa.struct(fields)), output)
@@ -388,15 +460,21 @@ def test_struct_options_name_fields_by_their_path(fields: Any, fills: Any, error
 @settings(deadline=None, max_examples=examples(50))
 @given(st.data())
 def test_struct_batches_of_any_sizes_are_the_rows(data: st.DataObject) -> None:
-    inner = st.fixed_dictionaries({"n": st.integers(0, 9), "s": st.one_of(st.none(), st.text(max_size=3))})
+    inner = st.fixed_dictionaries(
+        {"n": st.integers(0, 9), "s": st.one_of(st.none(), st.text(max_size=3))}
+    )
     outer = st.fixed_dictionaries({"inner": inner, "l": st.lists(st.integers(0, 9), max_size=3)})
     rows = data.draw(st.lists(outer, min_size=1, max_size=10))
-    type = pa.struct({"inner": pa.struct({"n": pa.int64(), "s": pa.string()}), "l": pa.list_(pa.int64())})
+    type = pa.struct(
+        {"inner": pa.struct({"n": pa.int64(), "s": pa.string()}), "l": pa.list_(pa.int64())}
+    )
     cut = data.draw(st.integers(0, len(rows)))
     sizes = [cut, len(rows) - cut]
     found = []
     for batch in batches(pa.array(rows, type), sm.Output(data.draw(st.sampled_from(KINDS))), sizes):
         column = batch["x"]
         parts = (column["inner"]["n"].tolist(), column["inner"]["s"].tolist(), column["l"].tolist())
-        found += [{"inner": {"n": n, "s": s}, "l": items} for n, s, items in zip(*parts, strict=True)]
+        found += [
+            {"inner": {"n": n, "s": s}, "l": items} for n, s, items in zip(*parts, strict=True)
+        ]
     assert found == rows

@@ -1,4 +1,7 @@
-"""Our checkpoint in Ray Data: the rows that are left are those that Python and Ray's own classes leave, and a crash loses and repeats nothing."""
+"""Our checkpoint in Ray Data leaves the rows that Python and Ray's own classes leave.
+
+A crash loses and repeats nothing.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,13 @@ def cluster(tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
     before = os.environ.get("XDG_CACHE_HOME")
     os.environ["XDG_CACHE_HOME"] = str(cache)
-    ray.init(address="local", num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        logging_level="error",
+        log_to_driver=False,
+    )
     yield cache
     ray.shutdown()
     if before is None:
@@ -54,7 +63,8 @@ def cluster(tmp_path_factory):
 def context():
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
-    # The other way of reading starts eight actors for the footers, which is most of the time of a small job.
+    # The other way of reading starts eight actors for the footers, which is most of the time of a
+    # small job.
     context.use_datasource_v2 = False
     yield context
     context.checkpoint_config = None
@@ -70,7 +80,8 @@ def write(directory, values, name="part.parquet", files=1, **columns):
     table = pa.table({"id": values, **columns})
     for number in range(files):
         part = table.slice(
-            number * len(table) // files, (number + 1) * len(table) // files - number * len(table) // files
+            number * len(table) // files,
+            (number + 1) * len(table) // files - number * len(table) // files,
         )
         pq.write_table(part, directory / (name if files == 1 else f"{number}.parquet"))
     return directory
@@ -126,7 +137,9 @@ def test_files_that_are_listed_by_tasks_are_filtered_too(tmp_path, context):
     source = write(tmp_path / "in", [1, 2, 3, 4])
     checkpoint = write(tmp_path / "checkpoint", [2, 3], "done.parquet")
 
-    assert run_job(source, tmp_path / "out", checkpoint_config(id_column="id", checkpoint_path=checkpoint)) == [1, 4]
+    assert run_job(
+        source, tmp_path / "out", checkpoint_config(id_column="id", checkpoint_path=checkpoint)
+    ) == [1, 4]
 
 
 def test_rows_are_those_of_the_default_classes(tmp_path):
@@ -135,8 +148,11 @@ def test_rows_are_those_of_the_default_classes(tmp_path):
     results = []
     for name, make in (("ours", checkpoint_config), ("default", CheckpointConfig)):
         checkpoint = write(tmp_path / name / "checkpoint", values[::3], "done.parquet")
-        config = make(id_column="id", checkpoint_path=str(checkpoint), delete_checkpoint_on_success=False)
-        # A function, because the default has no CPU left to read with if there is another pool of actors.
+        config = make(
+            id_column="id", checkpoint_path=str(checkpoint), delete_checkpoint_on_success=False
+        )
+        # A function, because the default has no CPU left to read with if there is another
+        # pool of actors.
         results.append(run_job(source, tmp_path / name / "out", config, step=lambda batch: batch))
 
     assert results[0] == results[1]
@@ -144,21 +160,27 @@ def test_rows_are_those_of_the_default_classes(tmp_path):
 
 
 @pytest.mark.slow
-def test_union_of_reads_is_filtered_on_both_sides_and_the_checkpoint_goes_when_asked(tmp_path, context):
+def test_union_of_reads_is_filtered_on_both_sides_and_the_checkpoint_goes_when_asked(
+    tmp_path, context
+):
     first, second = write(tmp_path / "a", [1, 2, 3]), write(tmp_path / "b", [4, 5, 6])
     checkpoint = write(tmp_path / "checkpoint", [2, 5], "done.parquet")
     context.checkpoint_config = checkpoint_config(
         id_column="id", checkpoint_path=checkpoint, delete_checkpoint_on_success=True
     )
 
-    ray.data.read_parquet(str(first)).union(ray.data.read_parquet(str(second))).write_parquet(str(tmp_path / "out"))
+    ray.data.read_parquet(str(first)).union(ray.data.read_parquet(str(second))).write_parquet(
+        str(tmp_path / "out")
+    )
 
     assert ids_in(tmp_path / "out") == [1, 3, 4, 6]
     assert not checkpoint.exists()
 
 
 @pytest.mark.slow
-def test_actors_filter_when_read_tasks_must_not_and_classes_work_in_a_plain_config(tmp_path, context):
+def test_actors_filter_when_read_tasks_must_not_and_classes_work_in_a_plain_config(
+    tmp_path, context
+):
     source = write(tmp_path / "in", [1, 2, 3, 4])
     checkpoint = write(tmp_path / "checkpoint", [2, 3], "done.parquet")
     config = checkpoint_config(id_column="id", checkpoint_path=checkpoint, in_read_tasks=False)
@@ -181,7 +203,9 @@ def test_error_of_a_read_task_reaches_the_driver_as_what_it_is(tmp_path, context
     context.checkpoint_config = checkpoint_config(id_column="id", checkpoint_path=checkpoint)
 
     with pytest.raises(errors.FormatError, match=r"null in row 1 of `.*part.jsonl`(.|\n)*hint"):
-        ray.data.read_json(str(tmp_path / "part.jsonl"), lines=True).write_parquet(str(tmp_path / "out"))
+        ray.data.read_json(str(tmp_path / "part.jsonl"), lines=True).write_parquet(
+            str(tmp_path / "out")
+        )
 
 
 def test_counts_and_schemas_do_not_see_the_checkpoint(tmp_path, context):
@@ -225,19 +249,27 @@ def test_wrong_option_is_refused_at_construction(options, error):
 
 def test_unknown_option_is_refused_and_the_right_one_named():
     with pytest.raises(
-        TypeError, match=r"^checkpoint_config\(\) got .* 'num_threads'\nhint: did you mean 'write_num_threads'"
+        TypeError,
+        match=r"^checkpoint_config\(\) got .* 'num_threads'\n"
+        r"hint: did you mean 'write_num_threads'",
     ):
         checkpoint_config(id_column="id", checkpoint_path="/checkpoint", num_threads=3)
 
 
 def test_memory_may_be_text(tmp_path):
-    config = checkpoint_config(id_column="id", checkpoint_path=tmp_path, memory_bytes="64MiB", write_num_threads=2)
+    config = checkpoint_config(
+        id_column="id", checkpoint_path=tmp_path, memory_bytes="64MiB", write_num_threads=2
+    )
     assert config.memory_bytes == 64 << 20
 
 
 def test_dict_form_refuses_unknown_options(context):
     with pytest.raises(TypeError, match="nothing"):
-        context.checkpoint_config = {"id_column": "id", "checkpoint_path": "/checkpoint", "nothing": 1}
+        context.checkpoint_config = {
+            "id_column": "id",
+            "checkpoint_path": "/checkpoint",
+            "nothing": 1,
+        }
 
 
 def test_executor_of_pipelines_does_not_import_ray_data():
@@ -262,13 +294,19 @@ def test_partition_filter_chooses_among_the_files(tmp_path):
     write(tmp_path / "checkpoint" / "day=1", [1], "done.parquet")
     write(tmp_path / "checkpoint" / "day=2", [2], "done.parquet")
     chosen = PathPartitionFilter.of(
-        lambda values: values["day"] == "2", PartitionStyle.HIVE, base_dir=str(tmp_path / "checkpoint")
+        lambda values: values["day"] == "2",
+        PartitionStyle.HIVE,
+        base_dir=str(tmp_path / "checkpoint"),
     )
     config = checkpoint_config(
-        id_column="id", checkpoint_path=tmp_path / "checkpoint", checkpoint_path_partition_filter=chosen
+        id_column="id",
+        checkpoint_path=tmp_path / "checkpoint",
+        checkpoint_path_partition_filter=chosen,
     )
 
-    left = ShardmillCheckpointFilter(config, loaded(config)[0]).filter_rows_for_block(pa.table({"id": [1, 2, 3]}))
+    left = ShardmillCheckpointFilter(config, loaded(config)[0]).filter_rows_for_block(
+        pa.table({"id": [1, 2, 3]})
+    )
 
     assert left["id"].to_pylist() == [1, 3]
 
@@ -318,7 +356,9 @@ def test_node_without_a_sound_index_builds_it(tmp_path, cluster, damage):
         index.write_bytes(content[: len(content) // 2] if damage == "cut" else b"something else")
     _mapped.clear()
 
-    left = ShardmillCheckpointFilter(config, reference).filter_rows_for_block(pa.table({"id": [1, 2, 3]}))
+    left = ShardmillCheckpointFilter(config, reference).filter_rows_for_block(
+        pa.table({"id": [1, 2, 3]})
+    )
 
     assert left["id"].to_pylist() == [3]
 
@@ -349,7 +389,9 @@ def test_rows_left_are_those_that_python_leaves(tmp_path, values):
 def test_null_beside_large_integers_changes_none_of_them(tmp_path):
     block = pa.table({"id": [2**60, None, 2**60 + 1, 2**60 + 2]})
 
-    left = filter_of(tmp_path, [2**60, 2**60 + 2], null_ids="always_process").filter_rows_for_block(block)
+    left = filter_of(tmp_path, [2**60, 2**60 + 2], null_ids="always_process").filter_rows_for_block(
+        block
+    )
 
     assert left["id"].to_pylist() == [None, 2**60 + 1]
 
@@ -379,7 +421,9 @@ def test_blocks_of_which_nothing_is_done_are_not_copied(tmp_path):
 
 def test_wide_block_of_pandas_keeps_its_columns(tmp_path):
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"id": ["a", "b", "c"], **{f"column{number}": [1.5, 2.5, 3.5] for number in range(60)}})
+    frame = pandas.DataFrame(
+        {"id": ["a", "b", "c"], **{f"column{number}": [1.5, 2.5, 3.5] for number in range(60)}}
+    )
 
     left = filter_of(tmp_path, ["b"]).filter_rows_for_block(frame)
 
@@ -396,7 +440,9 @@ def recovered(tmp_path, records, files):
         (tmp_path / "out" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "out" / name).write_bytes(b"rows")
     filesystem = LocalFileSystem()
-    recovery.undo_uncommitted(filesystem, str(tmp_path / "checkpoint"), filesystem, str(tmp_path / "out"))
+    recovery.undo_uncommitted(
+        filesystem, str(tmp_path / "checkpoint"), filesystem, str(tmp_path / "out")
+    )
     out = tmp_path / "out"
     return (
         sorted(path.name for path in (tmp_path / "checkpoint").iterdir()),
@@ -422,7 +468,9 @@ def test_rows_of_an_uncommitted_write_are_removed_and_no_others(tmp_path):
         f"{BASE}000001_000000_000005.png",
     ]
 
-    records, files = recovered(tmp_path, [f"{BASE}000001.pending.parquet", f"{BASE}000002.parquet"], kept + removed)
+    records, files = recovered(
+        tmp_path, [f"{BASE}000001.pending.parquet", f"{BASE}000002.parquet"], kept + removed
+    )
 
     assert records == [f"{BASE}000002.parquet"]
     assert files == sorted(kept)
@@ -440,11 +488,16 @@ def test_committed_record_keeps_its_rows_when_the_pending_one_is_still_there(tmp
     # A copy instead of a rename leaves both.
     records = [f"{BASE}000001.pending.parquet", f"{BASE}000001.parquet"]
 
-    assert recovered(tmp_path, records, [f"{BASE}000001-0.parquet"]) == ([records[1]], [f"{BASE}000001-0.parquet"])
+    assert recovered(tmp_path, records, [f"{BASE}000001-0.parquet"]) == (
+        [records[1]],
+        [f"{BASE}000001-0.parquet"],
+    )
 
 
 def test_name_that_a_pending_and_a_committed_write_may_claim_is_kept(tmp_path):
-    records, files = recovered(tmp_path, ["a.pending.parquet", "a-1.parquet"], ["a-1.parquet", "a-0.parquet"])
+    records, files = recovered(
+        tmp_path, ["a.pending.parquet", "a-1.parquet"], ["a-1.parquet", "a-0.parquet"]
+    )
 
     assert (records, files) == (["a-1.parquet"], ["a-1.parquet"])
 
@@ -454,7 +507,9 @@ def test_pending_ids_are_not_done_and_stay_when_there_is_no_directory_to_clean(t
     write(checkpoint, [2], f"{BASE}000001.pending.parquet")
     config = checkpoint_config(id_column="id", checkpoint_path=checkpoint)
 
-    left = ShardmillCheckpointFilter(config, loaded(config)[0]).filter_rows_for_block(pa.table({"id": [1, 2]}))
+    left = ShardmillCheckpointFilter(config, loaded(config)[0]).filter_rows_for_block(
+        pa.table({"id": [1, 2]})
+    )
 
     assert left["id"].to_pylist() == [2]
     assert (checkpoint / f"{BASE}000001.pending.parquet").exists()
@@ -473,7 +528,9 @@ def test_job_after_a_crash_undoes_the_write_and_does_it_again(tmp_path):
     assert run_job(source, tmp_path / "out", config) == [1, 2, 3, 4]
 
 
-def test_ray_without_the_parts_that_the_rule_stands_on_filters_in_actors(tmp_path, monkeypatch, caplog):
+def test_ray_without_the_parts_that_the_rule_stands_on_filters_in_actors(
+    tmp_path, monkeypatch, caplog
+):
     checkpoint = write(tmp_path / "checkpoint", [1], "done.parquet")
     config = checkpoint_config(id_column="id", checkpoint_path=checkpoint)
     monkeypatch.setitem(sys.modules, "shardmill.integrations.ray_checkpoint._plan", None)
@@ -484,4 +541,9 @@ def test_ray_without_the_parts_that_the_rule_stands_on_filters_in_actors(tmp_pat
 
     assert "filtered in actors" in caplog.text
     assert "checked only when a job is resumed" in caplog.text
-    assert ShardmillCheckpointFilter(config, reference).filter_rows_for_block(pa.table({"id": [1, 2]})).num_rows == 1
+    assert (
+        ShardmillCheckpointFilter(config, reference)
+        .filter_rows_for_block(pa.table({"id": [1, 2]}))
+        .num_rows
+        == 1
+    )

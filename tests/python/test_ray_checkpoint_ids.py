@@ -1,4 +1,7 @@
-"""Ids that a repeated job could not load or compare stop the first run of a Ray Data job, before it has written a row or a record."""
+"""Ids that a repeated job could not load or compare stop the first run of a Ray Data job.
+
+They stop it before it has written a row or a record.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ from pyarrow.fs import LocalFileSystem
 from ray.data.checkpoint import CheckpointConfig
 from shardmill import errors
 from shardmill.integrations.ray import checkpoint_config
-from shardmill.integrations.ray_checkpoint import ShardmillCheckpointFilter, ShardmillCheckpointManager
+from shardmill.integrations.ray_checkpoint import (
+    ShardmillCheckpointFilter,
+    ShardmillCheckpointManager,
+)
 from shardmill.integrations.ray_checkpoint import _run as run
 from shardmill.integrations.ray_checkpoint._ids import IdCheck
 from shardmill.resume import IdIndex
@@ -33,7 +39,13 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.filterwarnings("ign
 def cluster(tmp_path_factory):
     before = os.environ.get("XDG_CACHE_HOME")
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
-    ray.init(address="local", num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        logging_level="error",
+        log_to_driver=False,
+    )
     yield
     ray.shutdown()
     if before is None:
@@ -67,12 +79,20 @@ def identity(batch):
 
 
 def run_job(context, tmp_path, step=identity, read=ray.data.read_parquet, **options):
-    context.checkpoint_config = checkpoint_config(id_column="id", checkpoint_path=tmp_path / "checkpoint", **options)
-    read(str(tmp_path / "in")).map_batches(step, batch_format="pyarrow").write_parquet(str(tmp_path / "out"))
+    context.checkpoint_config = checkpoint_config(
+        id_column="id", checkpoint_path=tmp_path / "checkpoint", **options
+    )
+    read(str(tmp_path / "in")).map_batches(step, batch_format="pyarrow").write_parquet(
+        str(tmp_path / "out")
+    )
 
 
 def files_in(directory):
-    return sorted(path for path in directory.rglob("*") if path.is_file()) if directory.exists() else []
+    return (
+        sorted(path for path in directory.rglob("*") if path.is_file())
+        if directory.exists()
+        else []
+    )
 
 
 def is_nothing_written(tmp_path):
@@ -128,12 +148,16 @@ def test_file_whose_ids_an_index_holds_passes(tmp_path, kind):
 
 
 @pytest.mark.parametrize("statistics", [True, False])
-def test_null_is_found_by_the_footer_or_without_one_and_its_row_is_that_of_the_file(tmp_path, statistics):
+def test_null_is_found_by_the_footer_or_without_one_and_its_row_is_that_of_the_file(
+    tmp_path, statistics
+):
     fine = write(tmp_path / "a.parquet", [1, 2, 3])
     values = [*range(25), None, *range(26, 30)]
     bad = write(tmp_path / "b.parquet", values, row_group_size=10, write_statistics=statistics)
 
-    with pytest.raises(errors.FormatError, match=r"null in row 25 of `.*b\.parquet`\nhint: null_ids"):
+    with pytest.raises(
+        errors.FormatError, match=r"null in row 25 of `.*b\.parquet`\nhint: null_ids"
+    ):
         check(tmp_path, fine, bad)
     check(tmp_path, fine, bad, allows_nulls=True)
     check(tmp_path, fine, bad, reads_all_rows=False)
@@ -150,7 +174,10 @@ def test_files_with_ids_of_two_types_are_both_named(tmp_path):
 
 
 class Interrupted:
-    """A local file system on which another task runs after each file was created, before anything is written to it."""
+    """A local file system on which another task runs after each file was created.
+
+    It runs before anything is written to the file.
+    """
 
     def __init__(self, other):
         self.local, self.other = LocalFileSystem(), other
@@ -170,23 +197,34 @@ def test_task_that_runs_while_another_records_its_type_never_sees_an_empty_place
             pa.schema([("id", pa.string())]), "`b.parquet`"
         )
 
-    with pytest.raises(errors.IdTypeError, match=r"integer in `a\.parquet` and string in `b\.parquet`\nhint: "):
+    with pytest.raises(
+        errors.IdTypeError, match=r"integer in `a\.parquet` and string in `b\.parquet`\nhint: "
+    ):
         IdCheck("id", False, Interrupted(other), str(tmp_path)).check_type(
             pa.schema([("id", pa.int64())]), "`a.parquet`"
         )
 
 
 def test_widths_of_integers_and_kinds_of_strings_are_one_type(tmp_path):
-    check(tmp_path, *(write(tmp_path / f"{type}.parquet", pa.array([1], type)) for type in (pa.int8(), pa.int64())))
+    check(
+        tmp_path,
+        *(
+            write(tmp_path / f"{type}.parquet", pa.array([1], type))
+            for type in (pa.int8(), pa.int64())
+        ),
+    )
     (tmp_path / "texts").mkdir()
     texts = (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string()))
     check(
-        tmp_path / "texts", *(write(tmp_path / f"{n}.parquet", pa.array(["a"], type)) for n, type in enumerate(texts))
+        tmp_path / "texts",
+        *(write(tmp_path / f"{n}.parquet", pa.array(["a"], type)) for n, type in enumerate(texts)),
     )
 
 
 @pytest.mark.parametrize("is_newer_read", [False, True])
-@pytest.mark.parametrize(("values", "words"), [([1.0, 2.0], "double"), ([3, None], "null in row 1 of")])
+@pytest.mark.parametrize(
+    ("values", "words"), [([1.0, 2.0], "double"), ([3, None], "null in row 1 of")]
+)
 def test_first_run_is_stopped_before_it_writes(tmp_path, context, values, words, is_newer_read):
     context.use_datasource_v2 = is_newer_read
     write(tmp_path / "in" / "a.parquet", [1, 2])
@@ -201,9 +239,11 @@ def test_first_run_is_stopped_before_it_writes(tmp_path, context, values, words,
     write(bad, [3, 4])
     for _ in range(2):
         run_job(context, tmp_path)
-        assert sorted(row["id"] for file in files_in(tmp_path / "out") for row in pq.read_table(file).to_pylist()) == [
-            1, 2, 3, 4,
-        ]  # fmt: skip
+        assert sorted(
+            row["id"]
+            for file in files_in(tmp_path / "out")
+            for row in pq.read_table(file).to_pylist()
+        ) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -216,12 +256,18 @@ def test_first_run_is_stopped_before_it_writes(tmp_path, context, values, words,
     ],
     ids=["null", "float", "mixed", "nested"],
 )
-def test_file_that_has_no_footer_is_named_by_the_task_that_reads_it(tmp_path, context, lines, words):
+def test_file_that_has_no_footer_is_named_by_the_task_that_reads_it(
+    tmp_path, context, lines, words
+):
     for name, values in lines.items():
         write_lines(tmp_path / "in" / f"{name}.jsonl", *values)
 
     with pytest.raises(errors.FormatError, match=words):
-        run_job(context, tmp_path, read=lambda path: ray.data.read_json(path, lines=True, override_num_blocks=8))
+        run_job(
+            context,
+            tmp_path,
+            read=lambda path: ray.data.read_json(path, lines=True, override_num_blocks=8),
+        )
 
     assert not [file for file in files_in(tmp_path / "out") if pq.read_table(file)["id"].null_count]
 
@@ -233,8 +279,14 @@ def test_file_that_has_no_footer_is_named_by_the_task_that_reads_it(tmp_path, co
             lambda ids: pc.cast(ids, pa.string()),
             r"string in a block to be written and signed integer in `.*a\.parquet`",
         ),
-        (lambda ids: pc.cast(ids, pa.float64()), r"double, which cannot identify a row, in a block to be written"),
-        (lambda ids: pc.if_else(pc.equal(ids, 2), None, ids), r"null in row \d of a block to be written"),
+        (
+            lambda ids: pc.cast(ids, pa.float64()),
+            r"double, which cannot identify a row, in a block to be written",
+        ),
+        (
+            lambda ids: pc.if_else(pc.equal(ids, 2), None, ids),
+            r"null in row \d of a block to be written",
+        ),
     ],
     ids=["type", "float", "null"],
 )
@@ -249,11 +301,15 @@ def test_stage_that_spoils_ids_is_noticed_before_they_are_written(tmp_path, cont
         assert pq.read_table(file)["id"].to_pylist() == [1]
 
 
-def test_ids_of_another_type_than_those_of_the_checkpoint_are_refused_before_anything_is_read(tmp_path, context):
+def test_ids_of_another_type_than_those_of_the_checkpoint_are_refused_before_anything_is_read(
+    tmp_path, context
+):
     write(tmp_path / "in" / "a.parquet", [1, 2])
     write(tmp_path / "checkpoint" / "done.parquet", ["1"])
 
-    with pytest.raises(errors.IdTypeError, match=r"signed integer in `.*a\.parquet` and string in the checkpoint"):
+    with pytest.raises(
+        errors.IdTypeError, match=r"signed integer in `.*a\.parquet` and string in the checkpoint"
+    ):
         run_job(context, tmp_path)
 
     assert files_in(tmp_path / "out") == []
@@ -264,14 +320,22 @@ def test_rows_without_ids_pass_when_that_is_asked_for_and_are_done_again(tmp_pat
 
     for times in (1, 2):
         run_job(context, tmp_path, null_ids="always_process")
-        written = [row["id"] for file in files_in(tmp_path / "out") for row in pq.read_table(file).to_pylist()]
+        written = [
+            row["id"]
+            for file in files_in(tmp_path / "out")
+            for row in pq.read_table(file).to_pylist()
+        ]
         assert sorted(written, key=str) == [1, 2, *[None] * times]
 
 
-def test_classes_of_ray_go_on_with_a_checkpoint_that_ours_have_begun_and_nothing_hidden_is_left(tmp_path, context):
+def test_classes_of_ray_go_on_with_a_checkpoint_that_ours_have_begun_and_nothing_hidden_is_left(
+    tmp_path, context
+):
     write(tmp_path / "in" / "a.parquet", [1, 2])
     run_job(context, tmp_path)
-    assert not [path for directory in ("checkpoint", "out") for path in (tmp_path / directory).rglob(".*")]
+    assert not [
+        path for directory in ("checkpoint", "out") for path in (tmp_path / directory).rglob(".*")
+    ]
     write(tmp_path / "in" / "b.parquet", [3])
     # As a driver that was killed leaves it.
     (tmp_path / "checkpoint" / f".shardmill-{'0' * 32}.run").mkdir()
@@ -284,7 +348,9 @@ def test_classes_of_ray_go_on_with_a_checkpoint_that_ours_have_begun_and_nothing
     ray.data.read_parquet(str(tmp_path / "in")).write_parquet(str(tmp_path / "out"))
     run_job(context, tmp_path)
 
-    written = [row["id"] for file in files_in(tmp_path / "out") for row in pq.read_table(file).to_pylist()]
+    written = [
+        row["id"] for file in files_in(tmp_path / "out") for row in pq.read_table(file).to_pylist()
+    ]
     assert sorted(written) == [1, 2, 3]
 
 
@@ -301,7 +367,9 @@ def test_classes_in_a_plain_config_check_too(tmp_path, context):
         ray.data.read_parquet(str(tmp_path / "in")).write_parquet(str(tmp_path / "out"))
 
 
-def test_driver_checks_each_input_file_once_in_a_first_and_in_a_resumed_job(tmp_path, context, monkeypatch):
+def test_driver_checks_each_input_file_once_in_a_first_and_in_a_resumed_job(
+    tmp_path, context, monkeypatch
+):
     files = [str(write(tmp_path / "in" / f"{number}.parquet", [number])) for number in range(3)]
     checked, check_files = [], run.check_files
 

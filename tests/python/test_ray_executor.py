@@ -1,4 +1,4 @@
-"""The Ray executor against the local one: equal files, equal errors, and no more of Ray than is needed."""
+"""The Ray executor against the local one: equal files and errors, and as little Ray as possible."""
 
 from __future__ import annotations
 
@@ -53,9 +53,13 @@ def shards(tmp_path_factory):
     return write_shards(tmp_path_factory.mktemp("shards"))
 
 
-@pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.slow), 2], ids=["one_cpu", "two_cpus"])
+@pytest.fixture(
+    scope="module", params=[pytest.param(1, marks=pytest.mark.slow), 2], ids=["one_cpu", "two_cpus"]
+)
 def cluster(request):
-    ray.init(address="local", num_cpus=request.param, include_dashboard=False, logging_level="error")
+    ray.init(
+        address="local", num_cpus=request.param, include_dashboard=False, logging_level="error"
+    )
     yield request.param
     ray.shutdown()
 
@@ -230,7 +234,8 @@ def test_missing_image_stops_the_run_with_the_words_of_the_local_executor(cluste
 def test_errors_of_all_tasks_count_against_one_limit(cluster, tmp_path):
     for shard in range(4):
         write_tar(
-            tmp_path / "in" / f"{shard}.tar", {"broken.json": b"{", "fine.json": b'{"texts": ["x"], "images": []}'}
+            tmp_path / "in" / f"{shard}.tar",
+            {"broken.json": b"{", "fine.json": b'{"texts": ["x"], "images": []}'},
         )
     out = tmp_path / "out"
 
@@ -255,10 +260,15 @@ def test_index_that_another_job_has_merged_is_made_again(cluster, tmp_path, monk
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "in").mkdir()
     for number in range(2):
-        pq.write_table(pa.table({"id": [f"{number}-a", f"{number}-b"]}), tmp_path / f"in/{number}.parquet")
+        pq.write_table(
+            pa.table({"id": [f"{number}-a", f"{number}-b"]}), tmp_path / f"in/{number}.parquet"
+        )
     pq.write_table(pa.table({"id": ["0-a", "1-a"]}), tmp_path / "done.parquet")
     checkpoint = Checkpoint(tmp_path / "state", id_column="id", done=tmp_path / "done.parquet")
-    source, sink = TableSource(tmp_path / "in", files_per_partition=1), ParquetSink(tmp_path / "out")
+    source, sink = (
+        TableSource(tmp_path / "in", files_per_partition=1),
+        ParquetSink(tmp_path / "out"),
+    )
     job = Pipeline(source=source, stages=[], sink=sink, checkpoint=checkpoint)
     with Resumption(job, progress=False) as resumption:
         runner = SplitRunner(job, resumption.plan, resumption.schema)
@@ -324,7 +334,11 @@ def test_ctrl_c_in_a_stage_leaves_no_file(cluster, shards, tmp_path):
 
 
 def test_every_class_of_error_travels():
-    classes = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.Error)]
+    classes = [
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, errors.Error)
+    ]
     for kind in classes:
         error = kind("what, where\nhint: what to do")
         error.__cause__ = ValueError("why")
@@ -342,8 +356,9 @@ def running_cluster():
     # Short, since the paths of Ray's sockets must be.
     directory = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
     command = [
-        Path(sys.executable).parent / "ray", "start", "--head", "--block", "--num-cpus=1", "--node-ip-address=127.0.0.1",
-        "--port=0", "--include-dashboard=false", "--disable-usage-stats", f"--temp-dir={directory}",
+        Path(sys.executable).parent / "ray", "start", "--head", "--block", "--num-cpus=1",
+        "--node-ip-address=127.0.0.1", "--port=0", "--include-dashboard=false",
+        "--disable-usage-stats", f"--temp-dir={directory}",
     ]  # fmt: skip
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
@@ -375,15 +390,17 @@ def running_cluster():
 
 
 @pytest.mark.slow
-def test_cluster_at_ray_address_is_used_and_left_running(running_cluster, shards, tmp_path, monkeypatch):
+def test_cluster_at_ray_address_is_used_and_left_running(
+    running_cluster, shards, tmp_path, monkeypatch
+):
     monkeypatch.setenv("RAY_ADDRESS", running_cluster)
     # The workers of that cluster start in another directory.
     monkeypatch.chdir(shards.parent)
     pipeline(shards.name, tmp_path / "local").run()
     for _ in range(2):
-        report = pipeline(shards.name, tmp_path / "ray", sink=lambda out: ParquetSink(out, mode="overwrite")).run(
-            "ray", workers=8
-        )
+        report = pipeline(
+            shards.name, tmp_path / "ray", sink=lambda out: ParquetSink(out, mode="overwrite")
+        ).run("ray", workers=8)
         assert not ray.is_initialized()
         assert len(report.splits) == 4
 

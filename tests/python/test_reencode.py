@@ -17,7 +17,13 @@ pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
 from documents import document, encoded, picture, rows, write_tar
-from shardmill.curate import InterleavedParquetSource, ParquetSink, Pipeline, ReencodeImages, WebDatasetSource
+from shardmill.curate import (
+    InterleavedParquetSource,
+    ParquetSink,
+    Pipeline,
+    ReencodeImages,
+    WebDatasetSource,
+)
 from shardmill.errors import CurateError, OptionError
 
 MODES = ["RGB", "L", "RGBA", "P", "CMYK"]
@@ -51,13 +57,22 @@ def turned(image, orientation, format="JPEG"):
 
 def images_of_modes():
     images = [encoded(picture(seed=seed).convert(mode), "TIFF") for seed, mode in enumerate(MODES)]
-    return [*images, turned(picture(61, 43), 6), turned(picture(61, 43), 3, "PNG"), encoded(picture(50, 70), "WEBP")]
+    return [
+        *images,
+        turned(picture(61, 43), 6),
+        turned(picture(61, 43), 3, "PNG"),
+        encoded(picture(50, 70), "WEBP"),
+    ]
 
 
 @pytest.mark.parametrize("max_side", [None, 17, 1000])
 @pytest.mark.parametrize("quality", [30, 90, 100])
 def test_jpeg_has_the_bytes_that_pillow_writes(tmp_path, quality, max_side):
-    images = [image for image in images_of_modes() if max_side == 17 or Image.open(io.BytesIO(image)).format != "JPEG"]
+    images = [
+        image
+        for image in images_of_modes()
+        if max_side == 17 or Image.open(io.BytesIO(image)).format != "JPEG"
+    ]
     found = reencoded(tmp_path, ReencodeImages("jpeg", quality=quality, max_side=max_side), images)
 
     for row, image in zip(found, images, strict=True):
@@ -102,7 +117,8 @@ def _png_of_16_bits(samples):
     header = struct.pack(">IIBBBBB", width, height, 16, 6, 0, 0, 0)
     chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
     packed = [
-        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in chunks
+        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+        for name, body in chunks
     ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
 
@@ -113,20 +129,27 @@ def test_png_that_stays_one_keeps_its_alpha_as_pillow_does(tmp_path, max_side):
     found = reencoded(tmp_path, ReencodeImages("png", max_side=max_side), list(images.values()))
 
     for row, (name, image) in zip(found, images.items(), strict=True):
-        stored, expected = Image.open(io.BytesIO(row["binary_content"])), Image.open(io.BytesIO(image))
+        stored, expected = (
+            Image.open(io.BytesIO(row["binary_content"])),
+            Image.open(io.BytesIO(image)),
+        )
         expected = ImageOps.exif_transpose(expected)
         expected = expected if expected.mode == "LA" else expected.convert("RGBA")
         if max_side is not None:
             expected = ImageOps.contain(expected, (max_side, max_side), Image.Resampling.LANCZOS)
             assert stored.mode == expected.mode, name
-        np.testing.assert_array_equal(np.asarray(stored.convert(expected.mode)), np.asarray(expected), name)
+        np.testing.assert_array_equal(
+            np.asarray(stored.convert(expected.mode)), np.asarray(expected), name
+        )
 
 
 @pytest.mark.parametrize("codec", ["webp", "tiff"])
 def test_image_that_stays_in_a_codec_of_pillow_keeps_its_alpha(tmp_path, codec):
     colors = picture(60, 40).convert("RGBA")
     colors.putalpha(100)
-    [row] = reencoded(tmp_path, ReencodeImages(codec, max_side=16), [encoded(colors, codec.upper())])
+    [row] = reencoded(
+        tmp_path, ReencodeImages(codec, max_side=16), [encoded(colors, codec.upper())]
+    )
     stored = Image.open(io.BytesIO(row["binary_content"]))
     assert (stored.mode, stored.size) == ("RGBA", (16, 11))
     assert stored.getextrema()[3] == (100, 100)
@@ -148,12 +171,20 @@ def test_page_that_a_tiff_lacks_is_an_error_and_no_other_page(tmp_path, codec):
     body = encoded(pages[0], "TIFF", save_all=True, append_images=pages[1:])
     row = {"sample_id": "a", "modality": "image", "binary_content": body}
     rows_of_pages = [
-        {**row, "position": page, "source_ref": json.dumps({"path": "a.tar", "member": "a.tiff", "frame_index": page})}
+        {
+            **row,
+            "position": page,
+            "source_ref": json.dumps({"path": "a.tar", "member": "a.tiff", "frame_index": page}),
+        }
         for page in (0, 1, 7)
     ]
     pq.write_table(pa.Table.from_pylist(rows_of_pages), tmp_path / "in.parquet")
     sink = ParquetSink(tmp_path / "out", on_materialize_error="warn")
-    Pipeline(source=InterleavedParquetSource(tmp_path / "in.parquet"), stages=[ReencodeImages(codec)], sink=sink).run()
+    Pipeline(
+        source=InterleavedParquetSource(tmp_path / "in.parquet"),
+        stages=[ReencodeImages(codec)],
+        sink=sink,
+    ).run()
 
     first, second, lacking = rows(tmp_path / "out")
     stored = [Image.open(io.BytesIO(row["binary_content"])).size for row in (first, second)]
@@ -168,7 +199,9 @@ def test_damaged_images_get_an_error_and_the_others_are_written(tmp_path, codec)
     found = reencoded(tmp_path, ReencodeImages(codec), images, on_materialize_error="warn")
 
     errors = [row["materialize_error"] for row in found]
-    assert errors[2] is None and all(error.startswith("failed to decode image") for error in errors[:2])
+    assert errors[2] is None and all(
+        error.startswith("failed to decode image") for error in errors[:2]
+    )
     assert [row["binary_content"] is None for row in found] == [True, True, False]
 
 
@@ -193,21 +226,27 @@ def test_image_in_a_format_that_is_not_decoded_stops_the_run_with_its_place_and_
 
 
 @pytest.mark.parametrize(
-    ("codec", "content_type"), [("webp", "image/webp"), ("bmp", "image/bmp"), ("jpeg2000", "image/jp2")]
+    ("codec", "content_type"),
+    [("webp", "image/webp"), ("bmp", "image/bmp"), ("jpeg2000", "image/jp2")],
 )
 def test_codec_of_pillow_has_its_registered_content_type(tmp_path, codec, content_type):
     (row,) = reencoded(tmp_path, ReencodeImages(codec), [encoded(picture(40, 40))])
     assert (row["content_type"], row["materialize_error"]) == (content_type, None)
 
 
-@pytest.mark.parametrize("options", [{"quality": 0}, {"quality": 101}, {"max_side": 0}, {"max_side": 70_000}])
+@pytest.mark.parametrize(
+    "options", [{"quality": 0}, {"quality": 101}, {"max_side": 0}, {"max_side": 70_000}]
+)
 def test_options_out_of_range_are_refused(options):
     with pytest.raises(OptionError):
         ReencodeImages("jpeg", **options)
 
 
 def test_codec_that_pillow_cannot_write_is_refused():
-    with pytest.raises(OptionError, match="codec must be 'jpeg', 'png' or a format that Pillow can write, not 'jpgg'"):
+    with pytest.raises(
+        OptionError,
+        match="codec must be 'jpeg', 'png' or a format that Pillow can write, not 'jpgg'",
+    ):
         ReencodeImages("jpgg")
     with pytest.raises(OptionError, match="codec"):
         ReencodeImages(5)  # pyright: ignore[reportArgumentType]
@@ -222,7 +261,9 @@ def test_16_bit_image_is_turned_in_codecs_of_pillow(tmp_path):
 @pytest.mark.parametrize("codec", ["jpeg", "png", "webp", "gif"])
 @pytest.mark.parametrize("size", [(200, 3), (3, 200)])
 def test_thin_image_that_shrinks_keeps_one_pixel_of_its_short_side(tmp_path, codec, size):
-    [row] = reencoded(tmp_path, ReencodeImages(codec, max_side=16), [encoded(picture(*size), "PNG")])
+    [row] = reencoded(
+        tmp_path, ReencodeImages(codec, max_side=16), [encoded(picture(*size), "PNG")]
+    )
     assert sorted(Image.open(io.BytesIO(row["binary_content"])).size) == [1, 16]
 
 

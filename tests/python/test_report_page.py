@@ -43,7 +43,10 @@ def document(texts, images, **extra):
 
 @pytest.fixture
 def shards(tmp_path):
-    """A shard with a good document, a rejected image, hostile text, a missing image, and two broken samples."""
+    """A shard with a good document, bad images, hostile text and two broken samples.
+
+    One image is rejected, the other one is missing.
+    """
     directory = tmp_path / "shards"
     directory.mkdir()
     write_tar(
@@ -63,7 +66,9 @@ def shards(tmp_path):
 
 
 def curated(shards, sink):
-    return Pipeline(source=WebDatasetSource(shards), stages=[AspectRatioFilter(min=1.0, max=2.0)], sink=sink).run()
+    return Pipeline(
+        source=WebDatasetSource(shards), stages=[AspectRatioFilter(min=1.0, max=2.0)], sink=sink
+    ).run()
 
 
 @pytest.mark.parametrize("sink", [ParquetSink, WebDatasetSink])
@@ -95,7 +100,9 @@ def test_text_of_the_data_set_never_becomes_markup(shards, tmp_path, sink):
     report = curated(shards, sink(tmp_path / "out"))
     report.params["stages"] = [ATTACK]
     report.error = ATTACK
-    path = write_page(tmp_path / "page.html", {ATTACK: report, "other": report}, title=ATTACK, introduction=ATTACK)
+    path = write_page(
+        tmp_path / "page.html", {ATTACK: report, "other": report}, title=ATTACK, introduction=ATTACK
+    )
     page = Page(path)
     page.assert_self_contained()
     assert "<script>alert(1)</script>" in page.text
@@ -149,7 +156,9 @@ def test_positions_are_those_of_the_rows_gaps_included(tmp_path, sink):
     write_tar(
         directory / "a.tar",
         {
-            "a.json": document([None, "One.", None, None, "Four."], [None, None, None, "a.png", None]),
+            "a.json": document(
+                [None, "One.", None, None, "Four."], [None, None, None, "a.png", None]
+            ),
             "a.png": encoded(),
         },
     )
@@ -178,7 +187,9 @@ def test_long_quarantine_is_cut_and_says_so(tmp_path):
     directory = tmp_path / "shards"
     directory.mkdir()
     write_tar(directory / "a.tar", {f"{index}.json": b"{" for index in range(100)})
-    report = Pipeline(source=WebDatasetSource(directory), sink=WebDatasetSink(tmp_path / "out")).run()
+    report = Pipeline(
+        source=WebDatasetSource(directory), sink=WebDatasetSink(tmp_path / "out")
+    ).run()
     page = Page(report.write_html(tmp_path / "page.html"))
     assert "and 40 more: see quarantine.jsonl" in page.text
 

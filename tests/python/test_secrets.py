@@ -1,4 +1,7 @@
-"""No secret is in what a user, a log or another process sees, whatever option it was given by and whatever goes wrong."""
+"""No secret is in what a user, a log or another process sees.
+
+Whatever option it was given by and whatever goes wrong.
+"""
 
 import base64
 import copy
@@ -88,7 +91,14 @@ ALIASES = {
         "azure_storage_connection_string",
     ],
     "hf": ["token", "hub_token", "api_key"],
-    "http": ["default_headers", "proxy_url", "proxy_ca_certificate", "bearer_token", "password", "cookie"],
+    "http": [
+        "default_headers",
+        "proxy_url",
+        "proxy_ca_certificate",
+        "bearer_token",
+        "password",
+        "cookie",
+    ],
 }
 ALIASES = {
     scheme: [*names, "private_key", "passphrase", "colour", "x-api-key", "Authorization"]
@@ -111,9 +121,20 @@ plain_secrets = st.text("abcXYZ0189-_~+/=%é", min_size=12, max_size=40).filter(
 def forms(secret: str) -> set[str]:
     """As programs write it."""
     data = secret.encode()
-    found = {secret, urllib.parse.quote(secret), urllib.parse.quote(secret, safe=""), urllib.parse.quote_plus(secret)}
-    found |= {form.lower() for form in found if "%" in form and not any(mark.isupper() for mark in secret)}
-    found |= {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1]}
+    found = {
+        secret,
+        urllib.parse.quote(secret),
+        urllib.parse.quote(secret, safe=""),
+        urllib.parse.quote_plus(secret),
+    }
+    found |= {
+        form.lower() for form in found if "%" in form and not any(mark.isupper() for mark in secret)
+    }
+    found |= {
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        repr(secret)[1:-1],
+    }
     found |= {
         base64.b64encode(data).decode().rstrip("=")[:-1],
         base64.urlsafe_b64encode(data).decode().rstrip("=")[:-1],
@@ -131,8 +152,9 @@ class Refusing(BaseHTTPRequestHandler):
 
     def refuse(self) -> None:
         told = (
-            f"<Error><Code>AccessDenied</Code><Message>no: {self.path} {dict(self.headers)}</Message></Error>".encode()
-        )
+            "<Error><Code>AccessDenied</Code>"
+            f"<Message>no: {self.path} {dict(self.headers)}</Message></Error>"
+        ).encode()
         self.send_response(403)
         self.send_header("Content-Length", str(len(told)))
         self.end_headers()
@@ -187,7 +209,12 @@ def witness() -> Iterator[list[str]]:
 
 
 def endpoint_of(scheme: str, address: str) -> dict[str, str]:
-    return {"s3": {"endpoint": address, "allow_http": "true"}, "az": {"azure_storage_endpoint": address, "account_name": "account", "allow_http": "true"}, "gs": {"base_url": address}, "hf": {"endpoint": address}}.get(scheme, {})  # fmt: skip
+    return {
+        "s3": {"endpoint": address, "allow_http": "true"},
+        "az": {"azure_storage_endpoint": address, "account_name": "account", "allow_http": "true"},
+        "gs": {"base_url": address},
+        "hf": {"endpoint": address},
+    }.get(scheme, {})
 
 
 def users(path: str, options: Any, directory: Path) -> Iterator[Any]:
@@ -201,28 +228,35 @@ def users(path: str, options: Any, directory: Path) -> Iterator[Any]:
     yield lambda: WebDatasetSink(path, storage_options=options)
     yield lambda: Checkpoint(path, storage_options=options)
     yield lambda: Pipeline(
-        source=InterleavedParquetSource(path, storage_options=options), sink=ParquetSink(directory / "out")
+        source=InterleavedParquetSource(path, storage_options=options),
+        sink=ParquetSink(directory / "out"),
     ).run()
     yield lambda: sm.Writer(f"{path}.array_record", storage_options=options)
 
 
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_secret_of_an_option_is_nowhere(tmp_path: Path, refusing: str, nobody: str, data: st.DataObject) -> None:
+def test_secret_of_an_option_is_nowhere(
+    tmp_path: Path, refusing: str, nobody: str, data: st.DataObject
+) -> None:
     scheme = data.draw(st.sampled_from(sorted(ALIASES)))
-    names = data.draw(st.lists(st.sampled_from(ALIASES[scheme]), min_size=1, max_size=3, unique=True))
+    names = data.draw(
+        st.lists(st.sampled_from(ALIASES[scheme]), min_size=1, max_size=3, unique=True)
+    )
     values = [data.draw(secrets) for _ in names]
     shape = data.draw(st.sampled_from(["text", "json", "broken json", "upper"]))
     given_values = {
         "text": values,
         "upper": values,
         "json": [
-            json.dumps({"type": "service_account", "private_key": value, "client_email": "a@b"}) for value in values
+            json.dumps({"type": "service_account", "private_key": value, "client_email": "a@b"})
+            for value in values
         ],
         "broken json": ['{"private_key": ' + json.dumps(value) for value in values],
     }[shape]
     options = {
-        (name.upper() if shape == "upper" else name): value for name, value in zip(names, given_values, strict=True)
+        (name.upper() if shape == "upper" else name): value
+        for name, value in zip(names, given_values, strict=True)
     }
     options |= endpoint_of(scheme, data.draw(st.sampled_from([refusing, nobody])))
     options |= {"retry_timeout": "0.2", "request_timeout": "0.2"}
@@ -249,7 +283,9 @@ def test_secret_of_an_option_is_nowhere(tmp_path: Path, refusing: str, nobody: s
         for text in said:
             assert_absent(value, text)
     with witness() as said:
-        said.append(repr(native.without_secrets({name: str(value) for name, value in options.items()})))
+        said.append(
+            repr(native.without_secrets({name: str(value) for name, value in options.items()}))
+        )
     for value in values:
         for text in said:
             assert_absent(value, text)
@@ -260,7 +296,11 @@ def test_secret_of_an_option_is_nowhere(tmp_path: Path, refusing: str, nobody: s
 def test_secret_of_an_address_is_nowhere(tmp_path: Path, data: st.DataObject) -> None:
     secret = data.draw(plain_secrets)
     quoted = urllib.parse.quote(secret, safe="")
-    scheme = data.draw(st.sampled_from(["s3", "gs", "az", "http", "https", "ftp", "hf", "abfss", "memory", "weird"]))
+    scheme = data.draw(
+        st.sampled_from(
+            ["s3", "gs", "az", "http", "https", "ftp", "hf", "abfss", "memory", "weird"]
+        )
+    )
     path = data.draw(
         st.sampled_from(
             [
@@ -299,7 +339,10 @@ def command(*arguments: str, **environment: str) -> str:
     """Output and errors of a process of the command line."""
     script = "import sys; from shardmill.cli import main; sys.argv[0] = 'shardmill'; main()"
     done = subprocess.run(
-        [sys.executable, "-c", script, *arguments], capture_output=True, env={**os.environ, **environment}, check=False
+        [sys.executable, "-c", script, *arguments],
+        capture_output=True,
+        env={**os.environ, **environment},
+        check=False,
     )
     return (done.stdout + done.stderr).decode()
 
@@ -319,14 +362,24 @@ SECRET = 'hunter2/hunter+2 ä"\\'
         ("https://host.invalid/x.parquet?sig={}", []),
     ],
 )
-def test_command_line_shows_no_secret(tmp_path: Path, nobody: str, path: str, options: list[str]) -> None:
+def test_command_line_shows_no_secret(
+    tmp_path: Path, nobody: str, path: str, options: list[str]
+) -> None:
     path = path.replace("{}", urllib.parse.quote(SECRET, safe=""))
     given_options = [option.format(SECRET.replace('"', "")) for option in options]
     reached = ["retry_timeout=0.1", "request_timeout=0.1", f"endpoint={nobody}"] if options else []
     flags = [part for option in [*given_options, *reached] for part in ("--storage-option", option)]
     for words in (
         ["head", path],
-        ["curate", path, str(tmp_path / "out"), "--to", "parquet", "--report", str(tmp_path / "report")],
+        [
+            "curate",
+            path,
+            str(tmp_path / "out"),
+            "--to",
+            "parquet",
+            "--report",
+            str(tmp_path / "report"),
+        ],
     ):
         output = command(*words, *flags)
         assert output
@@ -342,7 +395,11 @@ def test_command_line_shows_no_secret(tmp_path: Path, nobody: str, path: str, op
         ("s3", "AWS_SECRET_ACCESS_KEY", "{}"),
         ("s3", "AWS_SESSION_TOKEN", "{}"),
         ("gs", "GOOGLE_SERVICE_ACCOUNT_KEY", '{{"private_key": {}}}'),
-        ("gs", "GOOGLE_APPLICATION_CREDENTIALS", '{{"type": "service_account", "private_key": {}}}'),
+        (
+            "gs",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            '{{"type": "service_account", "private_key": {}}}',
+        ),
         ("gs", "GOOGLE_SERVICE_ACCOUNT", '{{"private_key": {}'),
         ("az", "AZURE_STORAGE_ACCOUNT_KEY", "{}"),
         ("az", "AZURE_STORAGE_SAS_TOKEN", "sv=1&sig={}"),
@@ -353,10 +410,16 @@ def test_command_line_shows_no_secret(tmp_path: Path, nobody: str, path: str, op
 def test_environment_is_not_quoted(scheme: str, name: str, shape: str) -> None:
     secret = "hunter2hunter2/abc"
     value = shape.format(
-        json.dumps(secret) if "{{" in shape else urllib.parse.quote(secret, safe="") if "://" in shape else secret
+        json.dumps(secret)
+        if "{{" in shape
+        else urllib.parse.quote(secret, safe="")
+        if "://" in shape
+        else secret
     )
     more = {"AZURE_STORAGE_ACCOUNT_NAME": "a", "AWS_ACCESS_KEY_ID": "a-key-of-mine"}
-    path = "hf://datasets/o/n/x.parquet" if scheme == "hf" else f"{scheme}://bucket.invalid/x.parquet"
+    path = (
+        "hf://datasets/o/n/x.parquet" if scheme == "hf" else f"{scheme}://bucket.invalid/x.parquet"
+    )
     output = command(
         "head",
         path,
@@ -383,7 +446,10 @@ def test_words_that_a_file_system_raises_are_shown_without_its_settings() -> Non
         find = info
 
     system = Talkative(
-        user="someone", password="hunter2hunter2", nested={"token": ["tok-tok-tok"]}, skip_instance_cache=True
+        user="someone",
+        password="hunter2hunter2",
+        nested={"token": ["tok-tok-tok"]},
+        skip_instance_cache=True,
     )
     with witness() as said:
         sm.Dataset("talkative://a/x.parquet", storage_options=system)
@@ -397,7 +463,11 @@ def test_harmless_words_stay() -> None:
     """What is told of a failure names the place."""
     sm.storage.configure(
         "s3://harmless-bucket",
-        {"secret_access_key": "hunter2hunter2", "access_key_id": "x" * 20, "region": "eu-central-1"},
+        {
+            "secret_access_key": "hunter2hunter2",
+            "access_key_id": "x" * 20,
+            "region": "eu-central-1",
+        },
     )
     shown = native.without_secrets(
         {"secret_access_key": "x", "region": "eu-central-1", "service_account": "y", "key": "z"}

@@ -55,7 +55,9 @@ def data(tmp_path: Path) -> Path:
     directory.mkdir()
     for part in range(3):
         ids = range(part * ROWS // 3, (part + 1) * ROWS // 3)
-        pq.write_table(pa.table({"id": list(ids)}), directory / f"{part}.parquet", row_group_size=ROWS_OF_BLOCK)
+        pq.write_table(
+            pa.table({"id": list(ids)}), directory / f"{part}.parquet", row_group_size=ROWS_OF_BLOCK
+        )
     return directory
 
 
@@ -79,7 +81,9 @@ def ranks(data: Path, tmp_path: Path) -> Iterator[Ranks]:
 
 def entries(tmp_path: Path) -> list[tuple[bytes, int]]:
     files = list((tmp_path / "counts").rglob("counts-*.parquet"))
-    return [(row["digest"], row["block"]) for path in files for row in pq.read_table(path).to_pylist()]
+    return [
+        (row["digest"], row["block"]) for path in files for row in pq.read_table(path).to_pylist()
+    ]
 
 
 def test_four_ranks_count_each_block_once(tmp_path: Path, ranks: Ranks) -> None:
@@ -97,7 +101,9 @@ def test_four_ranks_count_each_block_once(tmp_path: Path, ranks: Ranks) -> None:
     assert len(kept) == len(set(kept)) == len(BLOCKS)
 
 
-def test_blocks_that_a_killed_rank_has_claimed_are_counted_by_another(tmp_path: Path, ranks: Ranks) -> None:
+def test_blocks_that_a_killed_rank_has_claimed_are_counted_by_another(
+    tmp_path: Path, ranks: Ranks
+) -> None:
     dead, alive = ranks(2)
     dead.until("counting")
     alive.go()

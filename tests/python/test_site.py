@@ -1,4 +1,7 @@
-"""The documentation site builds strictly and is complete; the README is short and says what the benchmarks say."""
+"""The documentation site builds strictly and is complete.
+
+The README is short and says what the benchmarks say.
+"""
 
 import re
 import subprocess
@@ -39,7 +42,9 @@ def test_every_public_name_is_in_the_reference(site):
 def test_every_error_has_a_cause_and_a_remedy(site):
     text = (site / "reference" / "errors.html").read_text(encoding="utf-8")
     public = [name for name in shardmill.__all__ if hasattr(errors, name)]
-    assert {name.lower() for name in public} - anchors_of(site / "reference" / "errors.html") == set()
+    assert {name.lower() for name in public} - anchors_of(
+        site / "reference" / "errors.html"
+    ) == set()
     assert text.count("<strong>Remedy:</strong> ") == len(public)
     assert "<strong>Remedy:</strong> </p>" not in text
 
@@ -58,7 +63,9 @@ def test_reference_shows_the_help_of_commands_as_they_print_it_and_whole(site):
 
 def test_no_page_shows_markup_that_was_not_rendered(site):
     for page in site.glob("**/*.html"):
-        body = re.sub(r"<(pre|code)\b.*?</\1>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        body = re.sub(
+            r"<(pre|code)\b.*?</\1>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL
+        )
         for markup in (":class:", ":meth:", ":func:", ":attr:", "```", "&gt;&gt;&gt;"):
             assert markup not in body, f"{markup} in {page.relative_to(site)}"
 
@@ -70,7 +77,10 @@ def test_the_readme_is_short():
 def test_the_committed_chart_table_and_sentence_are_those_of_all_pages(tmp_path):
     shown = overview.pages()
     assert set(shown) == {path.parent.name for path in overview.DOCS.glob("*/README.md")}
-    overview.draw([ratio for _, ratio in overview.compared(shown) if ratio.is_charted], tmp_path / "ratios.svg")
+    overview.draw(
+        [ratio for _, ratio in overview.compared(shown) if ratio.is_charted],
+        tmp_path / "ratios.svg",
+    )
     assert (tmp_path / "ratios.svg").read_bytes() == overview.CHART.read_bytes()
     for path, text in overview.texts(shown):
         assert path.read_text(encoding="utf-8") == text
@@ -80,12 +90,22 @@ def test_the_range_is_that_of_all_pages_and_not_of_the_chart():
     def page(ratios, **more):
         block = {
             "ratios": [
-                {"work": f"w{ours}", "ours": f"'s__1__o:r{ours}'", "against": {"p": "'s__1__p:r'"}, **more}
+                {
+                    "work": f"w{ours}",
+                    "ours": f"'s__1__o:r{ours}'",
+                    "against": {"p": "'s__1__p:r'"},
+                    **more,
+                }
                 for ours in ratios
             ]
         }
-        entries = {"s__1__o": {f"r{ours}": [ours * 2.0] for ours in ratios}, "s__1__p": {"r": [2.0]}}
-        return Page({"entries": {name: {"metrics": metrics} for name, metrics in entries.items()}}, block)
+        entries = {
+            "s__1__o": {f"r{ours}": [ours * 2.0] for ours in ratios},
+            "s__1__p": {"r": [2.0]},
+        }
+        return Page(
+            {"entries": {name: {"metrics": metrics} for name, metrics in entries.items()}}, block
+        )
 
     shown = {"one": page([3, 50], chart=["p"]), "two": page([1, 153])}
     assert overview.range_of(overview.compared(shown)) == "shardmill is 1 to 153 times"
@@ -100,7 +120,12 @@ def test_option_of_a_peer_is_the_one_of_its_best_figure(better, option):
         "s__threads_4__p": {},
     }
     best = "best" if better == "higher" else "least"
-    item = {"work": "w", "better": better, "ours": "'s__own__o:x'", "against": {"p": f"{best}('s__threads_*__p:x')"}}
+    item = {
+        "work": "w",
+        "better": better,
+        "ours": "'s__own__o:x'",
+        "against": {"p": f"{best}('s__threads_*__p:x')"},
+    }
     summary = {"entries": {name: {"metrics": one} for name, one in metrics.items()}}
     (ratio,) = Page(summary, {"ratios": [item]}).ratios()
     assert ratio.against() == f"p ({option})"

@@ -27,9 +27,12 @@ def write(directory: Path, *names: str) -> Path:
         ["Train.parquet", "VAL.parquet"],
     ],
 )
-def test_directory_of_several_splits_is_a_warning_with_a_glob(tmp_path: Path, names: list[str]) -> None:
+def test_directory_of_several_splits_is_a_warning_with_a_glob(
+    tmp_path: Path, names: list[str]
+) -> None:
     with pytest.warns(
-        UserWarning, match=r"contains several splits, and all of them are read: .*\nhint: to read one split"
+        UserWarning,
+        match=r"contains several splits, and all of them are read: .*\nhint: to read one split",
     ):
         assert len(sm.Dataset(write(tmp_path, *names))) == 2
 
@@ -42,7 +45,9 @@ def test_directory_of_several_splits_is_a_warning_with_a_glob(tmp_path: Path, na
         ["test-0.parquet", "val-0.parquet"],
     ],
 )
-def test_directory_without_a_training_and_another_split_is_read_in_silence(tmp_path: Path, names: list[str]) -> None:
+def test_directory_without_a_training_and_another_split_is_read_in_silence(
+    tmp_path: Path, names: list[str]
+) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(sm.Dataset(write(tmp_path, *names))) == 2

@@ -1,4 +1,7 @@
-"""Keys of a store that are not paths: `a//b`, `a/./b`, `/a` and `a/`. Other objects remain readable."""
+"""Keys of a store that are not paths: `a//b`, `a/./b`, `/a` and `a/`.
+
+Other objects remain readable.
+"""
 
 import io
 import re
@@ -31,7 +34,12 @@ class Store(ThreadingHTTPServer):
 
     def options(self) -> dict[str, Any]:
         address = f"http://127.0.0.1:{self.server_port}"
-        return {"endpoint": address, "region": "us-east-1", "skip_signature": True, "retry_timeout": 2}
+        return {
+            "endpoint": address,
+            "region": "us-east-1",
+            "skip_signature": True,
+            "retry_timeout": 2,
+        }
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -66,7 +74,9 @@ class Handler(BaseHTTPRequestHandler):
         first, last = asked[1], asked[2]
         start = int(first) if first else max(len(body) - int(last), 0)
         end = min(int(last) + 1 if first and last else len(body), len(body))
-        return self.reply(206, body[start:end], Content_Range=f"bytes {start}-{end - 1}/{len(body)}")
+        return self.reply(
+            206, body[start:end], Content_Range=f"bytes {start}-{end - 1}/{len(body)}"
+        )
 
     do_HEAD = do_GET
 
@@ -81,21 +91,28 @@ class Handler(BaseHTTPRequestHandler):
                 common.add(prefix + rest.partition(delimiter)[0] + delimiter)
                 continue
             contents.append(
-                f"<Contents><Key>{escape(key)}</Key><LastModified>2024-01-01T00:00:00.000Z</LastModified>"
+                f"<Contents><Key>{escape(key)}</Key>"
+                "<LastModified>2024-01-01T00:00:00.000Z</LastModified>"
                 f"<ETag>1</ETag><Size>{len(body)}</Size></Contents>"
             )
-        parts = "".join(f"<CommonPrefixes><Prefix>{escape(part)}</Prefix></CommonPrefixes>" for part in sorted(common))
+        parts = "".join(
+            f"<CommonPrefixes><Prefix>{escape(part)}</Prefix></CommonPrefixes>"
+            for part in sorted(common)
+        )
         return (
-            '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
-            f"<Name>{bucket}</Name><Prefix>{escape(prefix)}</Prefix><IsTruncated>false</IsTruncated>"
-            f"{''.join(contents)}{parts}</ListBucketResult>"
+            '<?xml version="1.0" encoding="UTF-8"?>'
+            '<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+            f"<Name>{bucket}</Name><Prefix>{escape(prefix)}</Prefix>"
+            f"<IsTruncated>false</IsTruncated>{''.join(contents)}{parts}</ListBucketResult>"
         ).encode()
 
 
 @pytest.fixture
 def store() -> Iterator[Store]:
     with Store() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
         thread.start()
         yield server
         server.shutdown()
@@ -128,7 +145,9 @@ def test_empty_parts_of_a_key_are_read_by_its_own_name(store: Store, bucket: str
     assert sorted(row["x"] for row in opened(store, f"s3://{bucket}/a/*.parquet")) == [0]
 
 
-@pytest.mark.parametrize("odd", ["a/./1.parquet", "a/../1.parquet", "a/b/", "a/1.parquet/", "a/b\tc.parquet"])
+@pytest.mark.parametrize(
+    "odd", ["a/./1.parquet", "a/../1.parquet", "a/b/", "a/1.parquet/", "a/b\tc.parquet"]
+)
 def test_key_that_cannot_be_requested_is_reported(store: Store, bucket: str, odd: str) -> None:
     store.objects = {"a/0.parquet": parquet(0), odd: parquet(1)}
     with pytest.warns(UserWarning, match="1 file is left out"):
@@ -149,14 +168,24 @@ def test_key_with_a_slash_at_its_start_is_reported(store: Store, bucket: str) ->
 
 @pytest.mark.filterwarnings("error")
 def test_empty_objects_for_directories_are_not_files(store: Store, bucket: str) -> None:
-    store.objects = {"a/": b"", "a/0.parquet": parquet(0), "a/sub/": b"", "a/sub/1.parquet": parquet(1), "a/none/": b""}
+    store.objects = {
+        "a/": b"",
+        "a/0.parquet": parquet(0),
+        "a/sub/": b"",
+        "a/sub/1.parquet": parquet(1),
+        "a/none/": b"",
+    }
     dataset = opened(store, f"s3://{bucket}/a")
     assert (sorted(row["x"] for row in dataset), dataset.skipped) == ([0, 1], [])
 
 
 def test_tables_in_a_store_are_refused_with_one_request_more(store: Store, bucket: str) -> None:
     for mark in ("_delta_log/0.json", "metadata/v1.metadata.json", ".hoodie/hoodie.properties"):
-        store.objects = {f"t/{mark}": b"{}", "t/0.parquet": parquet(0), "t/data/1.parquet": parquet(1)}
+        store.objects = {
+            f"t/{mark}": b"{}",
+            "t/0.parquet": parquet(0),
+            "t/data/1.parquet": parquet(1),
+        }
         for path in ("t/", "t", "t/data/", "t/*.parquet", "t/data/*", ""):
             with pytest.raises(sm.PlanError, match=f"s3://{bucket}/t` is the directory of an?"):
                 opened(store, f"s3://{bucket}/{path}")

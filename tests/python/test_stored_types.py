@@ -1,4 +1,7 @@
-"""Every type of Parquet and ORC at the bounds of its values, in every output: the value that another reader finds, or an error that names it."""
+"""Every type of Parquet and ORC at the bounds of its values, in every output.
+
+The value that another reader finds, or an error that names it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ from shardmill.errors import FormatError
 
 #: The limits of Python's datetime.
 OUT_OF_PYTHON = (
-    "Column `v`.* in row [0-9]+ is (outside of what Python's datetime can hold|not a whole number of microseconds)"
+    "Column `v`.* in row [0-9]+ is (outside of what Python's datetime can hold|"
+    "not a whole number of microseconds)"
 )
 NO_FORM = "which has no equivalent outside of Arrow"
 
@@ -35,14 +39,23 @@ def bounds(bits: int, *, signed: bool = True) -> list[int | None]:
 
 def times(kind: pa.DataType, bits: int = 64) -> pa.Array:
     """The first and the last times of a type, and some around 1970 and the year 10,000."""
-    within = [-62_135_596_800, -1, 0, 1, 253_402_300_799] if bits == 64 else [-719_162, -1, 0, 1, 2_932_896]
+    within = (
+        [-62_135_596_800, -1, 0, 1, 253_402_300_799]
+        if bits == 64
+        else [-719_162, -1, 0, 1, 2_932_896]
+    )
     return pa.array([*bounds(bits), *within], getattr(pa, f"int{bits}")()).view(kind)
 
 
 def decimals(kind: pa.DataType) -> pa.Array:
     """All digits, the smallest step, zero and null."""
     digits, exponent = (9,) * kind.precision, -kind.scale
-    values = [Decimal((0, digits, exponent)), Decimal((1, digits, exponent)), Decimal((0, (1,), exponent)), Decimal(0)]
+    values = [
+        Decimal((0, digits, exponent)),
+        Decimal((1, digits, exponent)),
+        Decimal((0, (1,), exponent)),
+        Decimal(0),
+    ]
     return pa.array([*values, None], kind)
 
 
@@ -54,9 +67,17 @@ def flat() -> Iterator[tuple[str, pa.Array]]:
         yield f"uint{bits}", pa.array(bounds(bits, signed=False)[2:], getattr(pa, f"uint{bits}")())
     yield "float16", pa.array(np.array([0.5, -0.0, np.inf, np.nan, 65504, 6e-8], np.float16))
     for kind, least, most in ((pa.float32(), 1e-45, 3.4e38), (pa.float64(), 5e-324, 1.7e308)):
-        yield str(kind), pa.array([0.5, -0.0, math.inf, -math.inf, math.nan, least, most, None], kind)
+        yield (
+            str(kind),
+            pa.array([0.5, -0.0, math.inf, -math.inf, math.nan, least, most, None], kind),
+        )
     yield "date32", times(pa.date32(), 32)
-    yield "date64", pa.array([-86_400_000 * 10**6, 0, 86_400_000 * 2_932_896, None], pa.int64()).view(pa.date64())
+    yield (
+        "date64",
+        pa.array([-86_400_000 * 10**6, 0, 86_400_000 * 2_932_896, None], pa.int64()).view(
+            pa.date64()
+        ),
+    )
     for kind, most in ((pa.time32("s"), 86_399), (pa.time32("ms"), 86_399_999)):
         yield str(kind), pa.array([0, most, None], pa.int32()).view(kind)
     for kind, most in ((pa.time64("us"), 86_399_999_999), (pa.time64("ns"), 86_399_999_999_999)):
@@ -73,7 +94,12 @@ def flat() -> Iterator[tuple[str, pa.Array]]:
             yield f"timestamp {unit} {zone}", values
     for precision, scale in ((9, 2), (18, 0), (18, 18), (38, 0), (38, 38)):
         yield f"decimal128 {precision} {scale}", decimals(pa.decimal128(precision, scale))
-    for kind in (pa.decimal32(9, 4), pa.decimal64(18, 2), pa.decimal256(76, 0), pa.decimal256(76, 76)):
+    for kind in (
+        pa.decimal32(9, 4),
+        pa.decimal64(18, 2),
+        pa.decimal256(76, 0),
+        pa.decimal256(76, 76),
+    ):
         yield str(kind), decimals(kind)
     for kind in (pa.string(), pa.large_string(), pa.string_view()):
         yield str(kind), pa.array(["", "\0", "é\U0001f600", "x" * 300, None], kind)
@@ -83,7 +109,10 @@ def flat() -> Iterator[tuple[str, pa.Array]]:
         yield f"binary {width}", pa.array([b"\0" * width, b"\xff" * width, None], pa.binary(width))
     yield "null", pa.nulls(3)
     yield "json", pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a": 1}', None]))
-    yield "uuid", pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"\x01" * 16, None], pa.binary(16)))
+    yield (
+        "uuid",
+        pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"\x01" * 16, None], pa.binary(16))),
+    )
 
 
 def nested() -> Iterator[tuple[str, pa.Array]]:
@@ -94,17 +123,23 @@ def nested() -> Iterator[tuple[str, pa.Array]]:
         offsets = pa.array([0, 1, 1, len(array)], pa.int32())
         yield f"list of {name}", pa.ListArray.from_arrays(offsets, array)
         yield f"struct of {name}", pa.StructArray.from_arrays([array], names=["a"])
-        yield f"map of {name}", pa.MapArray.from_arrays(offsets, pa.array(list(map(str, range(len(array))))), array)
+        yield (
+            f"map of {name}",
+            pa.MapArray.from_arrays(offsets, pa.array(list(map(str, range(len(array))))), array),
+        )
         try:
             yield f"dictionary of {name}", array.dictionary_encode()
         except pa.ArrowNotImplementedError:
             continue
-    yield "list of fixed size", pa.array([[1, None], None, [2**31 - 1, -(2**31)]], pa.list_(pa.int32(), 2))
+    yield (
+        "list of fixed size",
+        pa.array([[1, None], None, [2**31 - 1, -(2**31)]], pa.list_(pa.int32(), 2)),
+    )
     yield "large list", pa.array([["a", None], [], None], pa.large_list(pa.string()))
 
 
 def write_parquet(path: Path, array: pa.Array, **options: Any) -> pa.Array | None:
-    """Write a column ``v``, and return what pyarrow reads; ``None`` if it does not write the type."""
+    """Write a column ``v``; return what pyarrow reads, ``None`` if it does not write the type."""
     try:
         pq.write_table(pa.table({"v": array}), path, **options)
     except pa.ArrowNotImplementedError:
@@ -134,7 +169,11 @@ def bits(array: pa.Array) -> Any:
 def integers(array: pa.Array) -> pa.Array:
     """Return the integers that represent numbers and times."""
     is_short = pa.types.is_date32(array.type) or pa.types.is_time32(array.type)
-    return array if pa.types.is_integer(array.type) else array.view(pa.int32() if is_short else pa.int64())
+    return (
+        array
+        if pa.types.is_integer(array.type)
+        else array.view(pa.int32() if is_short else pa.int64())
+    )
 
 
 def arrow_faults(path: Path, expected: pa.Array) -> Iterator[str]:
@@ -213,9 +252,13 @@ def faults(name: str, path: Path, expected: pa.Array) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"store_schema": False, "use_dictionary": False, "version": "2.6"}], ids=["schema", "plain"]
+    "options",
+    [{}, {"store_schema": False, "use_dictionary": False, "version": "2.6"}],
+    ids=["schema", "plain"],
 )
-def test_each_type_of_parquet_arrives_as_pyarrow_reads_it(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_each_type_of_parquet_arrives_as_pyarrow_reads_it(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
     failures: list[str] = []
     for name, array in flat():
         path = tmp_path / f"{name.replace('/', '-')}.parquet"
@@ -301,7 +344,9 @@ def test_each_type_of_polars_arrives_as_polars_reads_it(tmp_path: Path) -> None:
         "time": pl.Series([0, 86_399_999_999_999, None], dtype=pl.Int64).cast(pl.Time),
         "categorical": pl.Series(["a", "b", None], dtype=pl.Categorical),
         "enum": pl.Series(["a", "b", None], dtype=pl.Enum(["a", "b"])),
-        "datetime": pl.Series([-(2**63) + 1, 2**63 - 1, None], dtype=pl.Int64).cast(pl.Datetime("ns", "UTC")),
+        "datetime": pl.Series([-(2**63) + 1, 2**63 - 1, None], dtype=pl.Int64).cast(
+            pl.Datetime("ns", "UTC")
+        ),
         "uint64": pl.Series([2**64 - 1, None], dtype=pl.UInt64),
         "list": pl.Series([[2**64 - 1], None], dtype=pl.List(pl.UInt64)),
     }
@@ -315,19 +360,28 @@ def test_each_type_of_polars_arrives_as_polars_reads_it(tmp_path: Path) -> None:
 
 
 def test_type_that_arrow_does_not_have_is_named(tmp_path: Path) -> None:
-    pl.DataFrame({"a": pl.Series([1, 2**100], dtype=pl.Int128), "b": [1, 2]}).write_parquet(tmp_path / "a.parquet")
+    pl.DataFrame({"a": pl.Series([1, 2**100], dtype=pl.Int128), "b": [1, 2]}).write_parquet(
+        tmp_path / "a.parquet"
+    )
     with pytest.raises(
-        FormatError, match=r"Column `a` of `.*a\.parquet` is int128, which is not supported\nhint: write the"
+        FormatError,
+        match=r"Column `a` of `.*a\.parquet` is int128, which is not supported\nhint: write the",
     ):
         sm.Dataset(tmp_path / "a.parquet", columns=["b"])
 
 
 def test_times_of_a_zone_with_seconds_are_exact_in_json(tmp_path: Path) -> None:
-    # Berlin was 53 minutes and 28 seconds ahead of Greenwich until 1893, Monrovia 44 minutes and 30 seconds behind until 1972.
-    for zone, seconds in (("Europe/Berlin", [-3_000_000_000, -2_000_000_000, 0]), ("Africa/Monrovia", [-1, 10**8])):
+    # Berlin was 53 minutes and 28 seconds ahead of Greenwich until 1893, Monrovia 44 minutes and 30
+    # seconds behind until 1972.
+    for zone, seconds in (
+        ("Europe/Berlin", [-3_000_000_000, -2_000_000_000, 0]),
+        ("Africa/Monrovia", [-1, 10**8]),
+    ):
         times = pa.array(seconds, pa.timestamp("s")).cast(pa.timestamp("us", "UTC"))
         path = tmp_path / f"{zone[-6:]}.jsonl"
         with sm.Writer(path) as writer:
             writer.write_batch(pa.table({"v": times.cast(pa.timestamp("us", zone))}))
-        read = pl.read_ndjson(path, schema={"v": pl.String})["v"].str.to_datetime("%+", time_unit="us", time_zone="UTC")
+        read = pl.read_ndjson(path, schema={"v": pl.String})["v"].str.to_datetime(
+            "%+", time_unit="us", time_zone="UTC"
+        )
         assert read.to_arrow().cast(times.type).to_pylist() == times.to_pylist()

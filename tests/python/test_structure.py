@@ -1,4 +1,4 @@
-"""The modules of the project form layers: a reader who follows the data never comes back to where he was."""
+"""The modules form layers: a reader who follows the data never comes back to where he was."""
 
 from pathlib import Path
 
@@ -12,11 +12,15 @@ CRATES = sorted(path.parent for path in [*ROOT.glob("crates/*/src"), ROOT / "pyt
 
 def test_python_modules_have_no_import_cycle() -> None:
     graph = grimp.build_graph("shardmill", exclude_type_checking_imports=True)
-    imports = {(name,): {(other,) for other in graph.find_modules_directly_imported_by(name)} for name in graph.modules}
+    imports = {
+        (name,): {(other,) for other in graph.find_modules_directly_imported_by(name)}
+        for name in graph.modules
+    }
     assert cycles(imports) == []
 
 
-#: Each room may import those before it. Integrations are not listed: expressions and curation ask them for objects of other libraries.
+#: Each room may import those before it. Integrations are not listed: expressions and curation ask
+#: them for objects of other libraries.
 ROOMS = [
     "errors",
     "metrics",
@@ -46,7 +50,8 @@ def test_python_room_imports_no_room_above_it() -> None:
     ] == []
 
 
-#: Files of a crate in circles of more than two, and arrows back up among its rooms: none of them may grow.
+#: Files of a crate in circles of more than two, and arrows back up among its rooms: none of them
+#: may grow.
 CIRCLES = {"load": 5}
 BACK_UP = {"curate": 3, "engine": 1, "formats": 6, "load": 4, "plan": 3, "resume": 1, "storage": 2}
 
@@ -60,7 +65,11 @@ def test_crate_has_no_more_circles_and_arrows_back_up_than_it_had(crate: Path) -
 
 
 def test_circle_is_found(tmp_path: Path) -> None:
-    files = {"a": "use crate::b::{self, B};", "b": "fn f() { super::c::g() }", "c": "use super::a as other;"}
+    files = {
+        "a": "use crate::b::{self, B};",
+        "b": "fn f() { super::c::g() }",
+        "c": "use super::a as other;",
+    }
     for name, text in files.items():
         (tmp_path / f"{name}.rs").write_text(text)
     assert cycles(module_graph(tmp_path)) == [{("a",), ("b",), ("c",)}]
@@ -70,7 +79,8 @@ def write_rooms(source: Path) -> None:
     """A crate whose room `low` uses what `high` re-exports, and what `high/mod.rs` defines."""
     files = {
         "lib.rs": "mod high;\nmod low;\npub use high::Inner;",
-        "high/mod.rs": "mod inner;\npub use inner::Inner;\nuse crate::low::Low;\npub struct Own(Low);",
+        "high/mod.rs": "mod inner;\npub use inner::Inner;\n"
+        "use crate::low::Low;\npub struct Own(Low);",
         "high/inner.rs": "pub struct Inner;",
         "low.rs": "use crate::Inner;\nuse crate::high::Own;\npub struct Low;",
     }

@@ -30,7 +30,14 @@ from shardmill.curate import (
     TableSource,
     WebDatasetSink,
 )
-from shardmill.errors import CurateError, FormatError, MissingColumnError, NotFoundError, OptionError, PlanError
+from shardmill.errors import (
+    CurateError,
+    FormatError,
+    MissingColumnError,
+    NotFoundError,
+    OptionError,
+    PlanError,
+)
 
 
 def write_files(directory, files=5, rows=20):
@@ -47,7 +54,9 @@ def numbered(start, rows):
 
 
 def run(source, tmp_path, *stages, **options):
-    report = Pipeline(source=source, stages=stages, sink=ParquetSink(tmp_path / "out", **options)).run(progress=False)
+    report = Pipeline(
+        source=source, stages=stages, sink=ParquetSink(tmp_path / "out", **options)
+    ).run(progress=False)
     return report, output(tmp_path / "out")
 
 
@@ -65,7 +74,10 @@ def all_types():
     day, moment = datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 12, 30, 15, 123456)
     values = {
         pa.bool_(): [True, False],
-        **{kind: [1, 2] for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint64())},
+        **{
+            kind: [1, 2]
+            for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint64())
+        },
         pa.float32(): [1.5, float("inf")],
         pa.float64(): [1.5, -0.0],
         pa.string(): ["a", "long enough for no inline view"],
@@ -77,26 +89,37 @@ def all_types():
         pa.date32(): [day, day],
         pa.time64("us"): [datetime.time(1, 2, 3), datetime.time(4, 5, 6)],
         pa.timestamp("us"): [moment, moment],
-        pa.timestamp("ms", "Europe/Berlin"): [moment.replace(microsecond=0, tzinfo=datetime.UTC)] * 2,
+        pa.timestamp("ms", "Europe/Berlin"): [moment.replace(microsecond=0, tzinfo=datetime.UTC)]
+        * 2,
         pa.duration("s"): [datetime.timedelta(seconds=5)] * 2,
         pa.decimal128(20, 3): [decimal.Decimal("1.234"), decimal.Decimal("-5.678")],
         pa.dictionary(pa.int32(), pa.string()): ["b", "a"],
         pa.list_(pa.int32()): [[1, 2], []],
         pa.list_(pa.string()): [["x", None], ["y"]],
-        pa.struct([("a", pa.int8()), ("b", pa.list_(pa.string()))]): [{"a": 1, "b": ["q"]}, {"a": None, "b": []}],
+        pa.struct([("a", pa.int8()), ("b", pa.list_(pa.string()))]): [
+            {"a": 1, "b": ["q"]},
+            {"a": None, "b": []},
+        ],
         pa.map_(pa.string(), pa.int64()): [[("k", 1)], []],
     }
-    columns = {f"{number}: {kind}": pa.array([*some, None], kind) for number, (kind, some) in enumerate(values.items())}
+    columns = {
+        f"{number}: {kind}": pa.array([*some, None], kind)
+        for number, (kind, some) in enumerate(values.items())
+    }
     return pa.table(columns | {"nulls": pa.nulls(3)})
 
 
 def same_rows(one, other):
     assert one.schema.names == other.schema.names
-    assert {field.name: field.type for field in one.schema} == {field.name: field.type for field in other.schema}
+    assert {field.name: field.type for field in one.schema} == {
+        field.name: field.type for field in other.schema
+    }
     assert one.to_pydict() == other.to_pydict()
 
 
-@pytest.mark.parametrize("stages", [[], [Map(lambda table: table)], [Map(lambda table: table, batch_size=2)]])
+@pytest.mark.parametrize(
+    "stages", [[], [Map(lambda table: table)], [Map(lambda table: table, batch_size=2)]]
+)
 def test_all_types_survive(tmp_path, stages):
     expected = all_types()
     pq.write_table(expected, tmp_path / "in.parquet")
@@ -167,15 +190,23 @@ def test_filters_of_source_and_stage_mean_what_pyarrow_says(tmp_path):
     report, found = run(source, tmp_path, Filter(~sm.col("id").is_in(["20", "30", "nope"])))
 
     table = pq.read_table(directory)
-    kept = table.filter((pc.field("x") > 10) & (pc.field("x") != 50)).filter(~pc.field("id").isin(["20", "30"]))
+    kept = table.filter((pc.field("x") > 10) & (pc.field("x") != 50)).filter(
+        ~pc.field("id").isin(["20", "30"])
+    )
     assert ids(found) == ids(kept)
     assert report.rows_dropped == {"source filter": 12, "filter expression": 2}
     assert report.pass_rates == {"filter": {"rows": 86 / 88}}
 
 
-@pytest.mark.parametrize(("batch_size", "rows"), [(7, 100), (1000, 100), (20, 100), (1, 13), (33, 99)])
+@pytest.mark.parametrize(
+    ("batch_size", "rows"), [(7, 100), (1000, 100), (20, 100), (1, 13), (33, 99)]
+)
 def test_each_call_gets_exactly_batch_size_rows_but_the_last(tmp_path, batch_size, rows):
-    directory = write_files(tmp_path / "in", files=rows, rows=1) if rows != 100 else write_files(tmp_path / "in")
+    directory = (
+        write_files(tmp_path / "in", files=rows, rows=1)
+        if rows != 100
+        else write_files(tmp_path / "in")
+    )
     sizes = []
 
     def seen(table):
@@ -195,11 +226,15 @@ def test_map_may_change_columns_make_rows_and_drop_rows(tmp_path):
         return pa.table({"number": pa.array(numbers, pa.int32())})
 
     report, found = run(
-        TableSource(write_files(tmp_path / "in")), tmp_path, Map(exploded, name="explode", batch_size=9)
+        TableSource(write_files(tmp_path / "in")),
+        tmp_path,
+        Map(exploded, name="explode", batch_size=9),
     )
 
     assert found.schema == pa.schema([("number", pa.int32())])
-    assert found["number"].to_pylist() == [number for number in range(100) for _ in range(number % 3)]
+    assert found["number"].to_pylist() == [
+        number for number in range(100) for _ in range(number % 3)
+    ]
     assert report.counts("output")["rows"] == 99
     assert report.rows_added.get("explode", 0) - report.rows_dropped.get("explode", 0) == -1
 
@@ -224,15 +259,22 @@ def test_chained_maps_have_batch_sizes_of_their_own(tmp_path):
         sizes[size].append(table.num_rows)
         return table.filter(pc.greater_equal(table["x"], 2))
 
-    stages = [Map(lambda table: seen(table, 10), batch_size=10), Map(lambda table: seen(table, 4), batch_size=4)]
-    _report, found = run(TableSource(write_files(tmp_path / "in", files=1, rows=25)), tmp_path, *stages)
+    stages = [
+        Map(lambda table: seen(table, 10), batch_size=10),
+        Map(lambda table: seen(table, 4), batch_size=4),
+    ]
+    _report, found = run(
+        TableSource(write_files(tmp_path / "in", files=1, rows=25)), tmp_path, *stages
+    )
 
     assert sizes == {10: [10, 10, 5], 4: [4, 4, 4, 4, 4, 3]}
     assert found["x"].to_pylist() == list(range(2, 25))
 
 
 def test_empty_tables_of_a_function_write_no_file(tmp_path):
-    report, found = run(TableSource(write_files(tmp_path / "in")), tmp_path, Map(lambda table: table.slice(0, 0)))
+    report, found = run(
+        TableSource(write_files(tmp_path / "in")), tmp_path, Map(lambda table: table.slice(0, 0))
+    )
 
     assert found is None
     assert report.outputs == []
@@ -252,7 +294,9 @@ def test_resumed_group_without_remaining_rows_loses_its_earlier_file(tmp_path):
 
 def test_files_without_rows_change_nothing(tmp_path):
     directory = write_files(tmp_path / "in", files=2)
-    pq.write_table(pa.table({"id": pa.nulls(0), "other": pa.nulls(0)}), directory / "0-empty.parquet")
+    pq.write_table(
+        pa.table({"id": pa.nulls(0), "other": pa.nulls(0)}), directory / "0-empty.parquet"
+    )
     (directory / "wait").mkdir()
     _report, found = run(TableSource(directory), tmp_path)
 
@@ -276,7 +320,9 @@ def test_many_small_files_are_packed_in_order_and_every_run_gives_the_same_files
 
 @pytest.mark.parametrize("kind", ["parquet", "orc"])
 def test_large_file_is_cut_and_each_row_is_written_once(tmp_path, kind):
-    table = pa.table({"x": range(200_000), "text": [f"text {number * 7919}" for number in range(200_000)]})
+    table = pa.table(
+        {"x": range(200_000), "text": [f"text {number * 7919}" for number in range(200_000)]}
+    )
     path = tmp_path / f"large.{kind}"
     if kind == "parquet":
         pq.write_table(table, path, row_group_size=10_000)
@@ -290,12 +336,16 @@ def test_large_file_is_cut_and_each_row_is_written_once(tmp_path, kind):
 
 
 @pytest.mark.parametrize("files_per_partition", [1, 2])
-def test_files_of_several_types_are_written_in_one_that_holds_the_values_of_all(tmp_path, files_per_partition):
+def test_files_of_several_types_are_written_in_one_that_holds_the_values_of_all(
+    tmp_path, files_per_partition
+):
     directory = tmp_path / "in"
     directory.mkdir()
     pq.write_table(pa.table({"x": pa.array([1], pa.int64()), "y": ["a"]}), directory / "a.parquet")
     pq.write_table(pa.table({"x": pa.array([2], pa.int8())}), directory / "b.parquet")
-    pq.write_table(pa.table({"x": pa.array([1.5], pa.float32()), "z": [3]}), directory / "c.parquet")
+    pq.write_table(
+        pa.table({"x": pa.array([1.5], pa.float32()), "z": [3]}), directory / "c.parquet"
+    )
     _report, found = run(TableSource(directory, files_per_partition=files_per_partition), tmp_path)
 
     assert found.to_pydict() == {"x": [1, 2, 1.5], "y": ["a", None, None], "z": [None, None, 3]}
@@ -311,7 +361,9 @@ def test_files_without_a_common_type_are_an_error_that_names_them(tmp_path, file
     pq.write_table(pa.table({"x": [1]}), directory / "a.parquet")
     pq.write_table(pa.table({"x": ["1"]}), directory / "b.parquet")
 
-    with pytest.raises(FormatError, match="Column `x` is int64 in .*a.parquet` and string in .*b.parquet"):
+    with pytest.raises(
+        FormatError, match="Column `x` is int64 in .*a.parquet` and string in .*b.parquet"
+    ):
         run(TableSource(directory, files_per_partition=files_per_partition), tmp_path)
     assert not (tmp_path / "out").exists()
 
@@ -322,7 +374,11 @@ def test_row_groups_have_the_rows_asked_for(tmp_path):
 
     [file] = (tmp_path / "out").glob("*")
     metadata = pq.read_metadata(file)
-    assert [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)] == [20_000, 20_000, 10_000]
+    assert [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)] == [
+        20_000,
+        20_000,
+        10_000,
+    ]
     assert metadata.row_group(0).column(0).compression == "SNAPPY"
     assert "RLE_DICTIONARY" not in metadata.row_group(0).column(0).encodings
 
@@ -384,7 +440,9 @@ def test_sink_and_batch_size_that_do_not_fit_the_source_are_refused(tmp_path):
         Pipeline(source=TableSource("in"), sink=WebDatasetSink(tmp_path / "out"))
     with pytest.raises(OptionError, match="`batch_size` is for rows of a TableSource"):
         stages = [Map(lambda table: table, batch_size=5)]
-        Pipeline(source=InterleavedParquetSource("in"), stages=stages, sink=ParquetSink(tmp_path / "out"))
+        Pipeline(
+            source=InterleavedParquetSource("in"), stages=stages, sink=ParquetSink(tmp_path / "out")
+        )
     with pytest.raises(OptionError, match="batch_size must be an integer of at least 1, not 0"):
         Map(lambda table: table, batch_size=0)
 
@@ -406,15 +464,29 @@ def test_exception_of_a_function_names_stage_and_file_and_is_the_cause(tmp_path)
 @pytest.mark.parametrize("batch_size", [10, 20, None])
 def test_function_that_changes_its_types_is_an_error_that_names_the_stage(tmp_path, batch_size):
     def fickle(table):
-        return table if table["x"][0].as_py() < 40 else table.set_column(1, "x", pa.array(["x"] * len(table)))
+        return (
+            table
+            if table["x"][0].as_py() < 40
+            else table.set_column(1, "x", pa.array(["x"] * len(table)))
+        )
 
-    with pytest.raises(FormatError, match="Stage fickle returned .*column `x` is string, and was int64"):
-        run(TableSource(write_files(tmp_path / "in")), tmp_path, Map(fickle, name="fickle", batch_size=batch_size))
+    with pytest.raises(
+        FormatError, match="Stage fickle returned .*column `x` is string, and was int64"
+    ):
+        run(
+            TableSource(write_files(tmp_path / "in")),
+            tmp_path,
+            Map(fickle, name="fickle", batch_size=batch_size),
+        )
 
 
 def test_function_that_returns_no_table_is_an_error(tmp_path):
     with pytest.raises(CurateError, match="returned list, not an Arrow table"):
-        run(TableSource(write_files(tmp_path / "in")), tmp_path, Map(lambda table: table.to_pylist()))
+        run(
+            TableSource(write_files(tmp_path / "in")),
+            tmp_path,
+            Map(lambda table: table.to_pylist()),
+        )
 
 
 def test_damaged_file_stops_the_job_and_is_named(tmp_path):
@@ -433,7 +505,9 @@ def test_report_tells_rows_and_not_samples(tmp_path):
     assert report.params["reader_type"] == "table"
     metrics = report.to_dict()
     assert metrics["input_num_rows"] == metrics["output_num_rows"] == 100
-    assert metrics["input_total_bytes"] == sum(file.stat().st_size for file in (tmp_path / "in").iterdir())
+    assert metrics["input_total_bytes"] == sum(
+        file.stat().st_size for file in (tmp_path / "in").iterdir()
+    )
 
 
 @pytest.mark.slow
@@ -450,7 +524,9 @@ def test_ray_writes_the_same_files(tmp_path):
 
     def job(name):
         return Pipeline(
-            source=TableSource(directory, files_per_partition=2), stages=stages, sink=ParquetSink(tmp_path / name)
+            source=TableSource(directory, files_per_partition=2),
+            stages=stages,
+            sink=ParquetSink(tmp_path / name),
         )
 
     ray.init(address="local", num_cpus=1, include_dashboard=False, logging_level="error")
@@ -461,7 +537,8 @@ def test_ray_writes_the_same_files(tmp_path):
     job("local").run(progress=False)
 
     local, remote = (
-        {file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("local", "ray")
+        {file.name: file.read_bytes() for file in (tmp_path / name).iterdir()}
+        for name in ("local", "ray")
     )
     assert local == remote
     assert report.counts("output")["rows"] == 119
@@ -469,14 +546,27 @@ def test_ray_writes_the_same_files(tmp_path):
 
 def test_outputs_are_named_after_their_first_input(tmp_path):
     (tmp_path / "in").mkdir()
-    names = ["a.b.jsonl.gz", "_hidden.jsonl", "データ.jsonl", "é" * 90 + ".jsonl", "画" * 80 + ".jsonl"]
+    names = [
+        "a.b.jsonl.gz",
+        "_hidden.jsonl",
+        "データ.jsonl",
+        "é" * 90 + ".jsonl",
+        "画" * 80 + ".jsonl",
+    ]
     expected = ["a.b", "hidden", "データ", "é" * 80, "画" * 66]
     for number, name in enumerate(names):
         content = f'{{"x": {number}}}\n'.encode()
-        (tmp_path / "in" / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+        (tmp_path / "in" / name).write_bytes(
+            gzip.compress(content) if name.endswith("gz") else content
+        )
     paths = [str(tmp_path / "in" / name) for name in names]
     for _ in range(2):
         run(TableSource(paths, files_per_partition=1), tmp_path, mode="resume")
-        written = {path.name: pq.read_table(path)["x"].to_pylist() for path in (tmp_path / "out").iterdir()}
-        stems = {values[0]: re.fullmatch("(.*)-[0-9a-f]{32}[.]parquet", name)[1] for name, values in written.items()}
+        written = {
+            path.name: pq.read_table(path)["x"].to_pylist() for path in (tmp_path / "out").iterdir()
+        }
+        stems = {
+            values[0]: re.fullmatch("(.*)-[0-9a-f]{32}[.]parquet", name)[1]
+            for name, values in written.items()
+        }
         assert stems == dict(enumerate(expected))

@@ -1,4 +1,7 @@
-"""Names and texts of data that would do something to a terminal are shown as what they are, by every command."""
+"""Names and texts of data that would do something to a terminal are shown as what they are.
+
+By every command.
+"""
 
 import contextlib
 import io
@@ -22,10 +25,23 @@ BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c
 ZERO = "\u200b\u200c\u200d\u2060\ufeff\u00ad\U000e0041"
 CONTROL = "".join(map(chr, [*range(1, 32), *range(0x7F, 0xA0)])) + "\u2028\u2029"
 #: What ends a title, moves the cursor, forges a line.
-SEQUENCES = ["\x1b[31m", "\x1b]0;title\x07", "\x9b2J", "a\rb", "x\nok", "\x08\x08", "\u202egnp.exe", "a\u200bb"]
+SEQUENCES = [
+    "\x1b[31m",
+    "\x1b]0;title\x07",
+    "\x9b2J",
+    "a\rb",
+    "x\nok",
+    "\x08\x08",
+    "\u202egnp.exe",
+    "a\u200bb",
+]
 
 hostile = st.lists(
-    st.one_of(st.sampled_from(list(BIDI + ZERO + CONTROL)), st.sampled_from(SEQUENCES), st.sampled_from("abé漢 .,")),
+    st.one_of(
+        st.sampled_from(list(BIDI + ZERO + CONTROL)),
+        st.sampled_from(SEQUENCES),
+        st.sampled_from("abé漢 .,"),
+    ),
     min_size=1,
     max_size=6,
 ).map("".join)
@@ -51,7 +67,9 @@ def said(*arguments: object) -> tuple[int, str, str]:
 @given(st.text(st.characters()))
 def test_escaped_text_has_no_control_character_and_is_json(text: str) -> None:
     assert_harmless(escape(text))
-    assert json.loads(escape(json.dumps(text, ensure_ascii=False), keep="\n\t")) == text or "\\u" in json.dumps(text)
+    assert json.loads(
+        escape(json.dumps(text, ensure_ascii=False), keep="\n\t")
+    ) == text or "\\u" in json.dumps(text)
     assert escape("漢字 é, ok") == "漢字 é, ok"
 
 
@@ -61,7 +79,10 @@ def test_escaped_json_is_the_same_json() -> None:
 
 
 def documents(directory: Path, name: str) -> None:
-    """Shards whose member names, keys, ids, texts and columns are the name; a damaged one among them."""
+    """Shards whose member names, keys, ids, texts and columns are the name.
+
+    A damaged one among them.
+    """
     directory.mkdir()
     with tarfile.open(directory / f"{name}.tar", "w", format=tarfile.PAX_FORMAT) as archive:
         bodies = {
@@ -75,12 +96,16 @@ def documents(directory: Path, name: str) -> None:
             archive.addfile(info, io.BytesIO(body.encode()))
     rows = [{"sample_id": name, "position": -1, "modality": "metadata", name: name}]
     rows.append({"sample_id": name, "position": 0, "modality": "text", "text_content": name})
-    schema = pa.schema([("sample_id", pa.string()), ("position", pa.int32()), ("modality", pa.string())])
+    schema = pa.schema(
+        [("sample_id", pa.string()), ("position", pa.int32()), ("modality", pa.string())]
+    )
     for field in ("text_content", name):
         schema = schema.append(pa.field(field, pa.string()))
     table = pa.Table.from_pylist(rows, schema=schema)
     pq.write_table(table, directory / f"{name}.parquet")
-    (directory / f"cut{name}.parquet").write_bytes((directory / f"{name}.parquet").read_bytes()[:-9])
+    (directory / f"cut{name}.parquet").write_bytes(
+        (directory / f"{name}.parquet").read_bytes()[:-9]
+    )
 
 
 def tables(directory: Path, name: str) -> None:
@@ -136,15 +161,36 @@ def about_documents(directory: Path, name: str) -> None:
     for policy in ("warn", "error"):
         for kind in ("tar", "parquet"):
             source = directory / "in" / f"{name}.{kind}"
-            options = ("--on-materialize-error", policy, "--report", directory / "report", "--mode", "overwrite")
+            options = (
+                "--on-materialize-error",
+                policy,
+                "--report",
+                directory / "report",
+                "--mode",
+                "overwrite",
+            )
             said("curate", source, directory / f"out{name}", "--to", "parquet", *options)
-    said("curate", directory / "in" / f"cut{name}.parquet", directory / "out2", "--to", "webdataset")
+    said(
+        "curate", directory / "in" / f"cut{name}.parquet", directory / "out2", "--to", "webdataset"
+    )
     said("curate", directory / "in", directory / "out3", "--to", "parquet")
-    said("curate", directory / "in" / f"{name}.tar", directory / "out4", "--to", "parquet", "--filter", f"{name} > 1")
+    said(
+        "curate",
+        directory / "in" / f"{name}.tar",
+        directory / "out4",
+        "--to",
+        "parquet",
+        "--filter",
+        f"{name} > 1",
+    )
 
 
 def about_the_rest(directory: Path, name: str) -> None:
-    for group, command in (("checkpoint", "inspect"), ("checkpoint", "verify"), ("checkpoint", "compact")):
+    for group, command in (
+        ("checkpoint", "inspect"),
+        ("checkpoint", "verify"),
+        ("checkpoint", "compact"),
+    ):
         said(group, command, directory / name)
     said("cache", "info", "--dir", directory / name)
     said("cache", "clear", "--dir", directory / name)
@@ -176,7 +222,9 @@ def test_job_with_a_checkpoint_is_told_without_control_characters(tmp_path: Path
     assert "\\u001b[31m" in out
 
 
-def test_what_no_command_foresees_is_escaped_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_no_command_foresees_is_escaped_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def surprise(*_: object, **__: object) -> None:
         raise KeyError("\x1b[2J\u202e")
 
@@ -187,14 +235,19 @@ def test_what_no_command_foresees_is_escaped_too(monkeypatch: pytest.MonkeyPatch
 
 
 def parquet_with(name: str, path: Path) -> None:
-    """A file whose footer names a column so; pyarrow writes none with NUL, so the bytes are changed."""
+    """A file whose footer names a column so.
+
+    pyarrow writes none with NUL, so the bytes are changed.
+    """
     stand_in = "Q" * len(name.encode())
     pq.write_table(pa.table({stand_in: [1], "b": [2]}), path, store_schema=False)
     path.write_bytes(path.read_bytes().replace(stand_in.encode(), name.encode()))
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv", "webdataset"])
-def test_column_whose_name_holds_nul_is_refused_when_the_file_is_opened(tmp_path: Path, kind: str) -> None:
+def test_column_whose_name_holds_nul_is_refused_when_the_file_is_opened(
+    tmp_path: Path, kind: str
+) -> None:
     name = "na\0me"
     path = tmp_path / f"x.{'tar' if kind == 'webdataset' else kind}"
     if kind == "parquet":
@@ -222,7 +275,12 @@ def test_column_whose_name_holds_nul_is_refused_when_the_file_is_opened(tmp_path
 def test_file_of_documents_with_a_nul_in_a_name_is_quarantined(tmp_path: Path) -> None:
     from shardmill.curate import InterleavedParquetSource, ParquetSink, Pipeline, WebDatasetSource
 
-    table = {"sample_id": ["a"], "position": pa.array([-1], pa.int32()), "modality": ["metadata"], "QQQ": ["x"]}
+    table = {
+        "sample_id": ["a"],
+        "position": pa.array([-1], pa.int32()),
+        "modality": ["metadata"],
+        "QQQ": ["x"],
+    }
     (tmp_path / "in").mkdir()
     path = tmp_path / "in" / "a.parquet"
     pq.write_table(pa.table(table), path, store_schema=False)
@@ -238,7 +296,9 @@ def test_file_of_documents_with_a_nul_in_a_name_is_quarantined(tmp_path: Path) -
             archive.addfile(info, io.BytesIO(text))
     source = WebDatasetSource(tmp_path / "a.tar")
     report = Pipeline(source=source, sink=ParquetSink(tmp_path / "out2")).run(progress=False)
-    assert [(item["member"], "NUL" in item["reason"]) for item in report.quarantined] == [("a.json", True)]
+    assert [(item["member"], "NUL" in item["reason"]) for item in report.quarantined] == [
+        ("a.json", True)
+    ]
     assert report.counts("output")["samples"] == 1
 
 

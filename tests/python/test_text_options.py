@@ -1,4 +1,7 @@
-"""Delimiters, quotes, encodings and compression of CSV, held against the csv module and pyarrow; and encodings of JSONL."""
+"""Delimiters, quotes, encodings and compression of CSV, held against csv and pyarrow.
+
+Also encodings of JSONL.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,9 @@ ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "latin-1", "cp1252"]
 PACKERS = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}
 
 
-TEXTS = st.text(st.characters(codec="cp1252", exclude_categories=["Cc"], include_characters="\r\n\t"))
+TEXTS = st.text(
+    st.characters(codec="cp1252", exclude_categories=["Cc"], include_characters="\r\n\t")
+)
 
 
 def option_of(encoding: str) -> Any:
@@ -40,7 +45,11 @@ def converted(source: TableSource, out: Path, **options: Any) -> pa.Table:
 
 
 @covering(
-    2, delimiter=[",", ";", "\t", "|", " ", "\x01"], quote=['"', "'", None], encoding=ENCODINGS, packer=[*PACKERS]
+    2,
+    delimiter=[",", ";", "\t", "|", " ", "\x01"],
+    quote=['"', "'", None],
+    encoding=ENCODINGS,
+    packer=[*PACKERS],
 )
 def test_csv_is_read_as_python_and_pyarrow_read_it(
     tmp_path: Path, delimiter: str, quote: str | None, encoding: str, packer: str
@@ -73,7 +82,9 @@ def test_any_texts_that_the_csv_module_writes_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]], marks: list[str], encoding: str
 ) -> None:
     path = tmp_path_factory.mktemp("csv") / "a.csv"
-    with path.open("w", encoding=encoding if encoding != "latin-1" else "cp1252", newline="") as file:
+    with path.open(
+        "w", encoding=encoding if encoding != "latin-1" else "cp1252", newline=""
+    ) as file:
         writer = csv.writer(file, delimiter=marks[0], quotechar=marks[1], quoting=csv.QUOTE_ALL)
         writer.writerows([["x", "y"], *rows])
     used = option_of(encoding if encoding != "latin-1" else "cp1252")
@@ -90,7 +101,9 @@ def test_json_is_read_in_each_encoding(tmp_path: Path, encoding: str, name: str)
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
     text = sm.TextOptions(encoding=option_of(encoding))
     assert list(sm.Dataset(tmp_path / name, text=text)) == rows
-    loader = sm.Loader(sm.Dataset(tmp_path / name, text=text), batch_size=64, shuffle=True, output="rows")
+    loader = sm.Loader(
+        sm.Dataset(tmp_path / name, text=text), batch_size=64, shuffle=True, output="rows"
+    )
     assert sorted((row for batch in loader for row in batch), key=lambda row: row["x"]) == rows
 
 
@@ -122,7 +135,10 @@ def test_damage_of_packed_csv_is_an_error_that_names_the_file(tmp_path: Path) ->
             sm.Dataset(path)
         (tmp_path / "b.csv").write_text("a,b\n1,2\n")
         dataset = sm.Dataset([path, tmp_path / "b.csv"], errors=sm.ErrorPolicy(files="skip"))
-        assert ([file for file, _ in dataset.skipped], list(dataset)) == ([str(path)], [{"a": 1, "b": 2}])
+        assert ([file for file, _ in dataset.skipped], list(dataset)) == (
+            [str(path)],
+            [{"a": 1, "b": 2}],
+        )
 
 
 @pytest.mark.parametrize(
@@ -141,7 +157,10 @@ def test_bytes_that_are_not_text_are_an_error_with_file_and_offset(
         content.decode(encoding)
     path = tmp_path / f"a.csv{packer}"
     path.write_bytes(PACKERS[packer](content))
-    reason = rf"The byte at offset {offset} of `{re.escape(str(path))}` is not valid {encoding}\nhint: .*encoding="
+    reason = (
+        rf"The byte at offset {offset} of `{re.escape(str(path))}` is not valid {encoding}\n"
+        r"hint: .*encoding="
+    )
     with pytest.raises(sm.FormatError, match=reason):
         sm.Dataset(path, text=sm.TextOptions(encoding=encoding))
 
@@ -150,11 +169,14 @@ def test_text_of_an_encoding_that_is_not_named_is_an_error_that_says_so(tmp_path
     path = tmp_path / "a.csv"
     path.write_bytes("a\né\n".encode("latin-1"))
     with pytest.raises(
-        sm.FormatError, match=r"Line 2 of .*column `a` is not valid UTF-8\nhint: .*TextOptions\(encoding="
+        sm.FormatError,
+        match=r"Line 2 of .*column `a` is not valid UTF-8\nhint: .*TextOptions\(encoding=",
     ):
         list(sm.Dataset(path))
     path.write_bytes("a\né\n".encode("utf-16"))
-    with pytest.raises(sm.FormatError, match=r"look like UTF-16 text\nhint: .*TextOptions\(encoding=\"utf-16\"\)"):
+    with pytest.raises(
+        sm.FormatError, match=r"look like UTF-16 text\nhint: .*TextOptions\(encoding=\"utf-16\"\)"
+    ):
         sm.Dataset(path)
 
 
@@ -165,13 +187,25 @@ def test_files_of_any_name_are_read_by_the_options(tmp_path: Path) -> None:
 
 
 BAD: dict[str, tuple[Any, str]] = {
-    "long_delimiter": ({"delimiter": "||"}, r"delimiter must be one ASCII character, and no line end, not '\|\|'"),
-    "no_delimiter": ({"delimiter": None}, "delimiter must be one ASCII character, and no line end, not None"),
-    "wide_delimiter": ({"delimiter": "é"}, "delimiter must be one ASCII character, and no line end, not 'é'"),
+    "long_delimiter": (
+        {"delimiter": "||"},
+        r"delimiter must be one ASCII character, and no line end, not '\|\|'",
+    ),
+    "no_delimiter": (
+        {"delimiter": None},
+        "delimiter must be one ASCII character, and no line end, not None",
+    ),
+    "wide_delimiter": (
+        {"delimiter": "é"},
+        "delimiter must be one ASCII character, and no line end, not 'é'",
+    ),
     "line_end": ({"quote": "\n"}, r"quote must be one ASCII character, and no line end, not '\\n'"),
     "empty_quote": ({"quote": ""}, "quote must be one ASCII character, and no line end, not ''"),
     "same": ({"delimiter": '"'}, "TextOptions.delimiter and TextOptions.quote are both '\"'"),
-    "encoding": ({"encoding": "utf-7"}, "encoding must be one of 'utf-8', 'utf-16', 'latin-1', 'cp1252', not 'utf-7'"),
+    "encoding": (
+        {"encoding": "utf-7"},
+        "encoding must be one of 'utf-8', 'utf-16', 'latin-1', 'cp1252', not 'utf-7'",
+    ),
     "nan": ({"nan": "null"}, "nan must be one of 'float', 'raise', not 'null'"),
 }
 
@@ -196,16 +230,23 @@ def test_options_that_do_not_concern_the_format_are_refused(tmp_path: Path) -> N
     ]
     for name, options in unused:
         text, (option,) = sm.TextOptions(**options), options
-        with pytest.raises(sm.OptionError, match=rf"`{option}` of the TextOptions does not concern \w+ files\nhint: "):
+        with pytest.raises(
+            sm.OptionError,
+            match=rf"`{option}` of the TextOptions does not concern \w+ files\nhint: ",
+        ):
             sm.Dataset(tmp_path / name, text=text)
-        with pytest.raises(sm.OptionError, match=rf"`{option}` of the TextOptions does not concern"):
+        with pytest.raises(
+            sm.OptionError, match=rf"`{option}` of the TextOptions does not concern"
+        ):
             converted(TableSource(tmp_path / name, text=text), tmp_path / "out")
         assert list(sm.Dataset(tmp_path / name, text=sm.TextOptions())) == [{"a": 1}]
     with pytest.raises(sm.OptionError, match="text must be a TextOptions, not ';'\nhint: "):
         sm.Dataset(tmp_path / "a.csv", text=";")  # pyright: ignore[reportArgumentType]
     with pytest.raises(sm.OptionError, match="text must be a TextOptions"):
         TableSource(tmp_path / "a.csv", text={})  # pyright: ignore[reportArgumentType]
-    with pytest.raises(TypeError, match=r"hint: use sm.Dataset\(…, text=sm.TextOptions\(delimiter=…\)\)"):
+    with pytest.raises(
+        TypeError, match=r"hint: use sm.Dataset\(…, text=sm.TextOptions\(delimiter=…\)\)"
+    ):
         sm.Dataset(tmp_path / "a.csv", sep=";")  # pyright: ignore[reportCallIssue]
 
 
@@ -227,4 +268,8 @@ def test_checkpoint_belongs_to_the_options(tmp_path: Path) -> None:
     converted(TableSource(tmp_path / "a.csv"), out, checkpoint=state)
     converted(TableSource(tmp_path / "a.csv", text=sm.TextOptions()), out, checkpoint=state)
     with pytest.raises(CheckpointMismatchError, match="source"):
-        converted(TableSource(tmp_path / "a.csv", text=sm.TextOptions(delimiter=";")), out, checkpoint=state)
+        converted(
+            TableSource(tmp_path / "a.csv", text=sm.TextOptions(delimiter=";")),
+            out,
+            checkpoint=state,
+        )

@@ -89,7 +89,9 @@ def test_bytes_of_the_parts_are_those_of_the_text(tokenizer, text):
             if kind == "byte":
                 found += bytes(int(number, 16) for number in re.findall("<0x(..)>", part))
             elif kind == "code":
-                found += "".join(chr(int(number, 16)) for number in re.findall(r"<U\+([0-9A-F]+)>", part)).encode()
+                found += "".join(
+                    chr(int(number, 16)) for number in re.findall(r"<U\+([0-9A-F]+)>", part)
+                ).encode()
             else:
                 found += part.encode()
     assert found == text.encode()
@@ -115,11 +117,22 @@ def test_tokens_of_sentencepiece_have_spaces_and_bytes(tmp_path):
 
 
 def test_tokens_of_words_and_word_pieces_read_as_the_text(tmp_path):
-    special = {"special": True, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    vocabulary = {token: number for number, token in enumerate(["[UNK]", "read", "##ing", "rows", "[CLS]", "."])}
+    special = {
+        "special": True,
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+    }
+    vocabulary = {
+        token: number
+        for number, token in enumerate(["[UNK]", "read", "##ing", "rows", "[CLS]", "."])
+    }
     document = {
         "version": "1.0",
-        "added_tokens": [{"id": vocabulary[token], "content": token} | special for token in ("[UNK]", "[CLS]")],
+        "added_tokens": [
+            {"id": vocabulary[token], "content": token} | special for token in ("[UNK]", "[CLS]")
+        ],
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": {

@@ -53,7 +53,9 @@ def written(directory: Path, texts: list[str | None], *, files: int = 3) -> Path
     directory.mkdir(exist_ok=True)
     for number in range(files):
         part = texts[number * len(texts) // files : (number + 1) * len(texts) // files]
-        rows = pa.table({"id": pa.array([hash(text) for text in part]), "text": pa.array(part, pa.string())})
+        rows = pa.table(
+            {"id": pa.array([hash(text) for text in part]), "text": pa.array(part, pa.string())}
+        )
         pq.write_table(rows, directory / f"part{number}.parquet", row_group_size=17)
     return directory
 
@@ -73,7 +75,10 @@ def tokens_of(loader: sm.Loader) -> list[list[int]]:
 def test_tokens_are_those_of_the_library_in_row_order(
     tmp_path: Path, trained: Path, documents: list[str], threads: int
 ) -> None:
-    data = sm.Dataset(written(tmp_path / "in", documents), tokenize=sm.Tokenize("text", tokenizer=trained, eos=True))
+    data = sm.Dataset(
+        written(tmp_path / "in", documents),
+        tokenize=sm.Tokenize("text", tokenizer=trained, eos=True),
+    )
     end = ids_of(trained, [EOS], special=True)[0]
     expected = [ids + end for ids in ids_of(trained, documents)]
     assert data.columns == ["id", "tokens"]
@@ -102,7 +107,9 @@ def test_special_tokens_in_a_text_are_text_ids_or_an_error(tmp_path: Path, train
     path = written(tmp_path / "in", texts, files=1)
 
     def rows(special: str) -> list[list[int]]:
-        tokenize = sm.Tokenize("text", tokenizer=trained, text_policy=sm.TextPolicy(special_in_text=special))
+        tokenize = sm.Tokenize(
+            "text", tokenizer=trained, text_policy=sm.TextPolicy(special_in_text=special)
+        )
         return pa.table(sm.Dataset(path, tokenize=tokenize))["tokens"].to_pylist()
 
     assert rows("text") == ids_of(trained, texts)
@@ -113,11 +120,19 @@ def test_special_tokens_in_a_text_are_text_ids_or_an_error(tmp_path: Path, train
         rows("error")
 
 
-def test_empty_text_has_no_tokens_and_null_is_an_error_or_empty(tmp_path: Path, trained: Path) -> None:
+def test_empty_text_has_no_tokens_and_null_is_an_error_or_empty(
+    tmp_path: Path, trained: Path
+) -> None:
     path = written(tmp_path / "in", ["", "a", None], files=1)
-    tokenize = sm.Tokenize("text", tokenizer=trained, eos=EOS, text_policy=sm.TextPolicy(nulls="fill"))
-    assert [len(row) for row in pa.table(sm.Dataset(path, tokenize=tokenize))["tokens"].to_pylist()] == [0, 2, 0]
-    with pytest.raises(ValueError, match=r"Row 2 of .*: column `text`: the value is null\nhint: nulls=\"fill\""):
+    tokenize = sm.Tokenize(
+        "text", tokenizer=trained, eos=EOS, text_policy=sm.TextPolicy(nulls="fill")
+    )
+    assert [
+        len(row) for row in pa.table(sm.Dataset(path, tokenize=tokenize))["tokens"].to_pylist()
+    ] == [0, 2, 0]
+    with pytest.raises(
+        ValueError, match=r"Row 2 of .*: column `text`: the value is null\nhint: nulls=\"fill\""
+    ):
         pa.table(sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=trained)))
     loader = sm.Loader(
         sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=trained)),
@@ -136,10 +151,15 @@ def test_column_of_nulls_alone_is_a_text_column(tmp_path: Path, trained: Path, k
     else:
         pq.write_table(pa.table({"text": pa.nulls(2)}), path)
     filled = sm.Dataset(
-        path, tokenize=sm.Tokenize("text", tokenizer=trained, eos=EOS, text_policy=sm.TextPolicy(nulls="fill"))
+        path,
+        tokenize=sm.Tokenize(
+            "text", tokenizer=trained, eos=EOS, text_policy=sm.TextPolicy(nulls="fill")
+        ),
     )
     assert tokens_of(sm.Loader(filled, output="arrow")) == [[], []]
-    with pytest.raises(ValueError, match=r"Row 0 of .*: column `text`: the value is null\nhint: nulls=\"fill\""):
+    with pytest.raises(
+        ValueError, match=r"Row 0 of .*: column `text`: the value is null\nhint: nulls=\"fill\""
+    ):
         pa.table(sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=trained)))
 
 
@@ -149,7 +169,9 @@ def test_file_without_rows_has_no_tokens(tmp_path: Path, trained: Path, kind: st
     if kind == "csv":
         path.write_text("id,text\n")
     else:
-        pq.write_table(pa.table({"id": pa.array([], pa.int64()), "text": pa.array([], pa.string())}), path)
+        pq.write_table(
+            pa.table({"id": pa.array([], pa.int64()), "text": pa.array([], pa.string())}), path
+        )
     tokens = pa.table(sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=trained)))["tokens"]
     assert (tokens.type.value_type, tokens.to_pylist()) == (pa.int32(), [])
 
@@ -157,10 +179,12 @@ def test_file_without_rows_has_no_tokens(tmp_path: Path, trained: Path, kind: st
 def test_bytes_are_utf8_or_located_or_replaced(tmp_path: Path, trained: Path) -> None:
     pq.write_table(pa.table({"text": [b"ab", b"ab\xffc"]}), tmp_path / "bytes.parquet")
     with pytest.raises(ValueError, match=r"Row 1 of .*: the bytes are not UTF-8 from offset 2 on"):
-        pa.table(sm.Dataset(tmp_path / "bytes.parquet", tokenize=sm.Tokenize("text", tokenizer=trained)))
+        pa.table(
+            sm.Dataset(tmp_path / "bytes.parquet", tokenize=sm.Tokenize("text", tokenizer=trained))
+        )
     tokenize = sm.Tokenize("text", tokenizer=trained, text_policy=sm.TextPolicy(invalid="replace"))
-    found = pa.table(sm.Dataset(tmp_path / "bytes.parquet", tokenize=tokenize))["tokens"].to_pylist()
-    assert found == ids_of(trained, ["ab", b"ab\xffc".decode(errors="replace")])
+    found = pa.table(sm.Dataset(tmp_path / "bytes.parquet", tokenize=tokenize))["tokens"]
+    assert found.to_pylist() == ids_of(trained, ["ab", b"ab\xffc".decode(errors="replace")])
 
 
 def test_several_columns_are_joined_without_nulls_and_labels_leave_out_the_first_token(
@@ -168,7 +192,9 @@ def test_several_columns_are_joined_without_nulls_and_labels_leave_out_the_first
 ) -> None:
     rows = pa.table({"title": ["One", None, "Three"], "body": ["first", "second", None]})
     pq.write_table(rows, tmp_path / "rows.parquet")
-    tokenize = sm.Tokenize(["title", "body"], tokenizer=trained, separator="\n", labels="all", dtype="int64")
+    tokenize = sm.Tokenize(
+        ["title", "body"], tokenizer=trained, separator="\n", labels="all", dtype="int64"
+    )
     table = pa.table(sm.Dataset(tmp_path / "rows.parquet", tokenize=tokenize))
     expected = ids_of(trained, ["One\nfirst", "second", "Three"])
     assert table.schema.field("tokens").type.value_type == pa.int64()
@@ -176,9 +202,14 @@ def test_several_columns_are_joined_without_nulls_and_labels_leave_out_the_first
     assert table["labels"].to_pylist() == [[-100, *ids[1:]] for ids in expected]
 
 
-def test_labels_are_padded_with_the_label_to_ignore_unless_another_is_named(tmp_path: Path, trained: Path) -> None:
+def test_labels_are_padded_with_the_label_to_ignore_unless_another_is_named(
+    tmp_path: Path, trained: Path
+) -> None:
     tokenize = sm.Tokenize(
-        "text", tokenizer=trained, labels=sm.Labels("all", ignore_index=-7), text_policy=sm.TextPolicy(nulls="fill")
+        "text",
+        tokenizer=trained,
+        labels=sm.Labels("all", ignore_index=-7),
+        text_policy=sm.TextPolicy(nulls="fill"),
     )
     data = sm.Dataset(written(tmp_path / "in", ["a", None]), tokenize=tokenize)
     mixture = sm.Mixture({"a": data, "b": data}, weights={"a": 1, "b": 1})
@@ -188,7 +219,10 @@ def test_labels_are_padded_with_the_label_to_ignore_unless_another_is_named(tmp_
         return batch["labels"].tolist()
 
     def packed(pad: Any = 0) -> dict[str, Any]:
-        return {"packing": sm.Packing(["tokens", "labels"], length=3, pad_value=pad), "output": "numpy"}
+        return {
+            "packing": sm.Packing(["tokens", "labels"], length=3, pad_value=pad),
+            "output": "numpy",
+        }
 
     def padded(pad: Any = 0) -> dict[str, Any]:
         return {"output": sm.Output("numpy", pad=2, pad_value=pad)}
@@ -203,7 +237,9 @@ def test_labels_are_padded_with_the_label_to_ignore_unless_another_is_named(tmp_
 def test_dictionary_columns_are_text(tmp_path: Path, trained: Path) -> None:
     rows = pa.table({"text": pa.array(["a b", "c", "a b"]).dictionary_encode()})
     pq.write_table(rows, tmp_path / "rows.parquet")
-    found = pa.table(sm.Dataset(tmp_path / "rows.parquet", tokenize=sm.Tokenize("text", tokenizer=trained)))
+    found = pa.table(
+        sm.Dataset(tmp_path / "rows.parquet", tokenize=sm.Tokenize("text", tokenizer=trained))
+    )
     assert found["tokens"].to_pylist() == ids_of(trained, ["a b", "c", "a b"])
 
 
@@ -229,13 +265,19 @@ def test_post_processor_adds_its_tokens_and_not_those_that_are_also_given(
 ) -> None:
     oracle = tokenizers.Tokenizer.from_file(str(trained / "tokenizer.json"))
     end = oracle.token_to_id(EOS)
-    oracle.post_processor = tokenizers.processors.TemplateProcessing(single=f"$A {EOS}", special_tokens=[(EOS, end)])
+    oracle.post_processor = tokenizers.processors.TemplateProcessing(
+        single=f"$A {EOS}", special_tokens=[(EOS, end)]
+    )
     (tmp_path / "model").mkdir()
     oracle.save(str(tmp_path / "model" / "tokenizer.json"))
     path = written(tmp_path / "in", documents[:10], files=1)
-    data = sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=tmp_path / "model", add_special_tokens=True))
+    data = sm.Dataset(
+        path, tokenize=sm.Tokenize("text", tokenizer=tmp_path / "model", add_special_tokens=True)
+    )
     oracle.encode_special_tokens = True
-    assert pa.table(data)["tokens"].to_pylist() == [encoding.ids for encoding in oracle.encode_batch(documents[:10])]
+    assert pa.table(data)["tokens"].to_pylist() == [
+        encoding.ids for encoding in oracle.encode_batch(documents[:10])
+    ]
     with pytest.raises(sm.OptionError, match="already, which is eos"):
         sm.Tokenize("text", tokenizer=tmp_path / "model", add_special_tokens=True, eos=EOS)
 
@@ -247,7 +289,14 @@ def test_true_needs_a_token_that_the_directory_names(trained: Path) -> None:
 
 def packed(path: Path, trained: Path, **options: object) -> sm.Loader:
     data = sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=trained, eos=True), **options)
-    return sm.Loader(data, packing=sm.Packing("tokens", length=64), batch_size=2, output="numpy", shuffle=True, seed=3)
+    return sm.Loader(
+        data,
+        packing=sm.Packing("tokens", length=64),
+        batch_size=2,
+        output="numpy",
+        shuffle=True,
+        seed=3,
+    )
 
 
 def test_packs_of_text_are_those_of_its_tokens_written_beforehand(
@@ -260,9 +309,16 @@ def test_packs_of_text_are_those_of_its_tokens_written_beforehand(
     for file in sorted(source.iterdir()):
         rows = pq.read_table(file)
         lists = [[*ids, 0] for ids in ids_of(trained, rows["text"].to_pylist())]
-        pq.write_table(rows.append_column("tokens", pa.array(lists)), tokens / file.name, row_group_size=17)
+        pq.write_table(
+            rows.append_column("tokens", pa.array(lists)), tokens / file.name, row_group_size=17
+        )
     before = sm.Loader(
-        sm.Dataset(tokens), packing=sm.Packing("tokens", length=64), batch_size=2, output="numpy", shuffle=True, seed=3
+        sm.Dataset(tokens),
+        packing=sm.Packing("tokens", length=64),
+        batch_size=2,
+        output="numpy",
+        shuffle=True,
+        seed=3,
     )
     for ours, theirs in zip(loader, before, strict=True):
         assert np.array_equal(ours["tokens"], theirs["tokens"])
@@ -279,15 +335,25 @@ def test_counts_are_kept_by_contents_and_serve_copies_and_filters(
     expected = [len(ids) + 1 for ids in ids_of(trained, documents)]
     assert pc.sum(entries["tokens"]).as_py() == sum(expected)
     path.rename(tmp_path / "moved")
-    assert all(map(np.array_equal, first, (batch["tokens"] for batch in packed(tmp_path / "moved", trained))))
+    assert all(
+        map(
+            np.array_equal,
+            first,
+            (batch["tokens"] for batch in packed(tmp_path / "moved", trained)),
+        )
+    )
     len(packed(tmp_path / "moved", trained, filter="id % 2 = 0"))
     assert list(counts_below.rglob("counts-*.parquet")) == kept, "nothing is counted again"
     last = sorted((tmp_path / "moved").iterdir())[-1]
-    changed = pq.read_table(last).set_column(1, "text", pa.array(["another"] * pq.read_metadata(last).num_rows))
+    changed = pq.read_table(last).set_column(
+        1, "text", pa.array(["another"] * pq.read_metadata(last).num_rows)
+    )
     pq.write_table(changed, last, row_group_size=17)
     len(packed(tmp_path / "moved", trained))
     (new,) = set(counts_below.rglob("counts-*.parquet")) - set(kept)
-    assert set(pq.read_table(new)["file"].to_pylist()) == {last.name}, "only the changed file is counted"
+    assert set(pq.read_table(new)["file"].to_pylist()) == {last.name}, (
+        "only the changed file is counted"
+    )
 
 
 def test_wrong_count_is_an_error_that_names_the_row_and_both_lengths(
@@ -301,7 +367,8 @@ def test_wrong_count_is_an_error_that_names_the_row_and_both_lengths(
     changed = pa.array(lists, entries.schema.field("counts").type)
     pq.write_table(entries.set_column(5, entries.schema.field("counts"), changed), kept)
     message = (
-        r"Column `tokens` has \d+ tokens in row \d+ of `.*part0.parquet`, but the counts in `.*` say \d+\nhint: delete"
+        r"Column `tokens` has \d+ tokens in row \d+ of `.*part0.parquet`, "
+        r"but the counts in `.*` say \d+\nhint: delete"
     )
     with pytest.raises(ValueError, match=message):
         list(packed(path, trained))
@@ -335,13 +402,23 @@ def test_files_of_counts_that_cannot_be_read_survive_the_merge_of_the_others(
         pq.write_table(entries, kept.with_name(f"counts-{number}.parquet"))
     kept.with_name("counts-cut.parquet").write_bytes(kept.read_bytes()[:-100])
     pq.write_table(pa.table({"id": [1]}), kept.with_name("counts-other.parquet"))
-    negative = pa.array([[-1] * len(counts) for counts in entries["counts"].to_pylist()], entries.schema.field(5).type)
-    pq.write_table(entries.set_column(5, entries.schema.field(5), negative), kept.with_name("counts-negative.parquet"))
+    negative = pa.array(
+        [[-1] * len(counts) for counts in entries["counts"].to_pylist()],
+        entries.schema.field(5).type,
+    )
+    pq.write_table(
+        entries.set_column(5, entries.schema.field(5), negative),
+        kept.with_name("counts-negative.parquet"),
+    )
     for _ in range(2):
         again = sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=trained)).token_counts()
         assert again == expected
         names = {file.name for file in counts_below.rglob("counts-*.parquet")}
-        (merged,) = names - {"counts-cut.parquet", "counts-other.parquet", "counts-negative.parquet"}
+        (merged,) = names - {
+            "counts-cut.parquet",
+            "counts-other.parquet",
+            "counts-negative.parquet",
+        }
         assert len(names) == 4
         merged_entries = pq.read_table(kept.with_name(merged)).to_pylist()
         assert sorted(merged_entries, key=str) == sorted(entries.to_pylist(), key=str)
@@ -370,7 +447,13 @@ def test_counts_that_cannot_be_those_of_the_block_are_counted_again(
     def loader(counts: Path) -> sm.Loader:
         tokenize = sm.Tokenize("text", tokenizer=trained, eos=EOS, counts=counts)
         packing = sm.Packing("tokens", length=32, plan="ahead", epoch_packs=60)
-        return sm.Loader(sm.Dataset(path, tokenize=tokenize), packing=packing, batch_size=4, lanes=1, output="numpy")
+        return sm.Loader(
+            sm.Dataset(path, tokenize=tokenize),
+            packing=packing,
+            batch_size=4,
+            lanes=1,
+            output="numpy",
+        )
 
     first = loader(tmp_path / "first")
     batches = iter(first)
@@ -379,10 +462,15 @@ def test_counts_that_cannot_be_those_of_the_block_are_counted_again(
     state = first.state_dict()
     expected = [batch["tokens"] for batch in batches]
     second = tmp_path / "second"
-    sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=trained, eos=EOS, counts=second)).token_counts()
+    sm.Dataset(
+        path, tokenize=sm.Tokenize("text", tokenizer=trained, eos=EOS, counts=second)
+    ).token_counts()
     (kept,) = second.rglob("counts-*.parquet")
     entries = pq.read_table(kept)
-    lists = [counts[:-1] if damage == "short" else [-1, *counts[1:]] for counts in entries["counts"].to_pylist()]
+    lists = [
+        counts[:-1] if damage == "short" else [-1, *counts[1:]]
+        for counts in entries["counts"].to_pylist()
+    ]
     field = entries.schema.field("counts")
     pq.write_table(entries.set_column(5, field, pa.array(lists, field.type)), kept)
     resumed = loader(second)
@@ -392,11 +480,15 @@ def test_counts_that_cannot_be_those_of_the_block_are_counted_again(
     assert all(map(np.array_equal, found, expected))
 
 
-def test_counts_that_cannot_be_kept_are_one_warning(tmp_path: Path, trained: Path, documents: list[str]) -> None:
+def test_counts_that_cannot_be_kept_are_one_warning(
+    tmp_path: Path, trained: Path, documents: list[str]
+) -> None:
     path = written(tmp_path / "in", documents[:40], files=1)
     (tmp_path / "file").write_text("not a directory")
     tokenize = sm.Tokenize("text", tokenizer=trained, counts=tmp_path / "file" / "counts")
-    loader = sm.Loader(sm.Dataset(path, tokenize=tokenize), packing=sm.Packing("tokens", length=64), output="numpy")
+    loader = sm.Loader(
+        sm.Dataset(path, tokenize=tokenize), packing=sm.Packing("tokens", length=64), output="numpy"
+    )
     with pytest.warns(UserWarning, match="token counts cannot be kept") as caught:
         assert len(list(loader)) > 0
     assert len(caught) == 1
@@ -418,16 +510,23 @@ def test_state_of_another_tokenizer_is_refused_with_packing_and_warned_of_withou
         loader(False, None).load_state_dict(loader(True, None).state_dict())
 
 
-def test_sources_of_a_mixture_have_one_tokenizer(tmp_path: Path, trained: Path, documents: list[str]) -> None:
+def test_sources_of_a_mixture_have_one_tokenizer(
+    tmp_path: Path, trained: Path, documents: list[str]
+) -> None:
     path = written(tmp_path / "in", documents[:20], files=1)
     other = tmp_path / "other"
     other.mkdir()
     oracle = tokenizers.Tokenizer.from_file(str(trained / "tokenizer.json"))
     oracle.add_special_tokens(["<other>"])
     oracle.save(str(other / "tokenizer.json"))
-    one, two = (sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=model)) for model in (trained, other))
+    one, two = (
+        sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=model))
+        for model in (trained, other)
+    )
     names = [sm.Tokenizer(model).fingerprint for model in (trained, other)]
-    with pytest.raises(ValueError, match=f"'a' and 'b' have different tokenizers, .*{names[0]} and {names[1]}"):
+    with pytest.raises(
+        ValueError, match=f"'a' and 'b' have different tokenizers, .*{names[0]} and {names[1]}"
+    ):
         sm.Mixture({"a": one, "b": two})
 
 
@@ -440,12 +539,17 @@ def test_packs_without_a_token_between_documents_are_warned_of(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         sm.Loader(data, packing=sm.Packing("tokens", length=64), output="numpy")
-    assert len([warning for warning in caught if "neither bos nor eos" in str(warning.message)]) == warned
+    assert (
+        len([warning for warning in caught if "neither bos nor eos" in str(warning.message)])
+        == warned
+    )
 
 
 def test_model_that_marks_the_end_of_words_is_refused(tmp_path: Path) -> None:
     words = {"<unk>": 0, "a": 1, "b": 2, "a</w>": 3, "b</w>": 4, "ab</w>": 5}
-    model = tokenizers.models.BPE(words, [("a", "b</w>")], unk_token="<unk>", end_of_word_suffix="</w>")
+    model = tokenizers.models.BPE(
+        words, [("a", "b</w>")], unk_token="<unk>", end_of_word_suffix="</w>"
+    )
     tokenizers.Tokenizer(model).save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(ValueError, match=r"tokenizer.json.*end_of_word_suffix"):
         sm.Tokenizer(tmp_path)
@@ -458,16 +562,22 @@ def test_fingerprint_follows_what_determines_ids(trained: Path) -> None:
     assert first.fingerprint != sm.Tokenize("body", tokenizer=trained).fingerprint
 
 
-def test_mixture_of_text_and_tokens_resumes_exactly(tmp_path: Path, trained: Path, documents: list[str]) -> None:
+def test_mixture_of_text_and_tokens_resumes_exactly(
+    tmp_path: Path, trained: Path, documents: list[str]
+) -> None:
     text = written(tmp_path / "text", documents[:60])
     pq.write_table(
-        pa.table({"tokens": pa.array([[7] * (n % 5) for n in range(50)], pa.list_(pa.int32()))}), tmp_path / "t.parquet"
+        pa.table({"tokens": pa.array([[7] * (n % 5) for n in range(50)], pa.list_(pa.int32()))}),
+        tmp_path / "t.parquet",
     )
 
     def loader(ranks: int, rank: int) -> sm.Loader:
-        data = sm.Dataset(text, columns=["tokens"], tokenize=sm.Tokenize("text", tokenizer=trained, eos=True))
+        data = sm.Dataset(
+            text, columns=["tokens"], tokenize=sm.Tokenize("text", tokenizer=trained, eos=True)
+        )
         mixture = sm.Mixture(
-            {"text": data, "tokens": sm.Dataset(tmp_path / "t.parquet")}, weights={"text": 0.7, "tokens": 0.3}
+            {"text": data, "tokens": sm.Dataset(tmp_path / "t.parquet")},
+            weights={"text": 0.7, "tokens": 0.3},
         )
         return sm.Loader(
             mixture,

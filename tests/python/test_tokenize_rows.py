@@ -36,7 +36,9 @@ def test_each_null_of_a_large_block_is_skipped_and_no_other_row(
     loader = sm.Loader(data, shuffle=shuffle, errors=sm.ErrorPolicy(rows="skip"), output="numpy")
     assert sorted(ids_of(loader)) == [row for row in range(rows) if row % every]
     assert sorted(bad.row for bad in loader.bad_rows) == list(range(0, rows, every))
-    assert all(f"Row {bad.row} of" in bad.cause and "is null" in bad.cause for bad in loader.bad_rows)
+    assert all(
+        f"Row {bad.row} of" in bad.cause and "is null" in bad.cause for bad in loader.bad_rows
+    )
 
 
 def test_null_rows_are_replaced_by_good_ones(tmp_path: Path, tokenizer: sm.Tokenizer) -> None:
@@ -50,14 +52,21 @@ def test_null_rows_are_replaced_by_good_ones(tmp_path: Path, tokenizer: sm.Token
         list(sm.Loader(data, errors=sm.ErrorPolicy(rows="skip", max_rows=39), output="numpy"))
 
 
-def test_rows_without_labels_are_skipped_and_no_other_row(tmp_path: Path, tokenizer: sm.Tokenizer) -> None:
+def test_rows_without_labels_are_skipped_and_no_other_row(
+    tmp_path: Path, tokenizer: sm.Tokenizer
+) -> None:
     def chat(row: int) -> list[dict[str, str]]:
         role = "user" if row % 5 == 0 else "assistant"
         return [{"role": role, "content": f"turn {row}"}]
 
-    pq.write_table(pa.table({"id": range(300), "messages": [chat(row) for row in range(300)]}), tmp_path / "x.parquet")
+    pq.write_table(
+        pa.table({"id": range(300), "messages": [chat(row) for row in range(300)]}),
+        tmp_path / "x.parquet",
+    )
     tokenize = sm.Tokenize(
-        messages="messages", tokenizer=tokenizer, labels=sm.Labels("assistant", on_unlabelled="raise")
+        messages="messages",
+        tokenizer=tokenizer,
+        labels=sm.Labels("assistant", on_unlabelled="raise"),
     )
     loader = sm.Loader(
         sm.Dataset(tmp_path / "x.parquet", columns=["id", "tokens", "labels"], tokenize=tokenize),
@@ -68,14 +77,21 @@ def test_rows_without_labels_are_skipped_and_no_other_row(tmp_path: Path, tokeni
 
 
 def test_rows_of_a_function_with_nulls_are_skipped_and_no_other_row(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"id": range(200), "text": [str(row) for row in range(200)]}), tmp_path / "x.parquet")
+    pq.write_table(
+        pa.table({"id": range(200), "text": [str(row) for row in range(200)]}),
+        tmp_path / "x.parquet",
+    )
 
     def function(batch: Any) -> dict[str, Any]:
-        return {"tokens": [None if int(text.as_py()) % 4 == 0 else [1, 2] for text in batch["text"]]}
+        return {
+            "tokens": [None if int(text.as_py()) % 4 == 0 else [1, 2] for text in batch["text"]]
+        }
 
     tokenize = sm.Tokenize("text", function=sm.TokenFunction(function, version="1"))
     loader = sm.Loader(
-        sm.Dataset(tmp_path / "x.parquet", tokenize=tokenize), errors=sm.ErrorPolicy(rows="skip"), output="numpy"
+        sm.Dataset(tmp_path / "x.parquet", tokenize=tokenize),
+        errors=sm.ErrorPolicy(rows="skip"),
+        output="numpy",
     )
     assert ids_of(loader) == [row for row in range(200) if row % 4]
 
@@ -98,7 +114,9 @@ def test_interrupt_during_a_function_is_raised_and_skips_no_row(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("emptied", ["row", "block"])
-@pytest.mark.parametrize("options", [{}, {"strategy": "best_fit"}, {"plan": "ahead", "epoch_packs": 20}])
+@pytest.mark.parametrize(
+    "options", [{}, {"strategy": "best_fit"}, {"plan": "ahead", "epoch_packs": 20}]
+)
 def test_count_of_zero_for_a_row_with_tokens_loses_none(
     tmp_path: Path, tokenizer: sm.Tokenizer, emptied: str, options: dict[str, Any]
 ) -> None:
@@ -109,7 +127,9 @@ def test_count_of_zero_for_a_row_with_tokens_loses_none(
         tokenize = sm.Tokenize("text", tokenizer=tokenizer, eos=END, counts=tmp_path / "counts")
         data = sm.Dataset(tmp_path / "x.parquet", tokenize=tokenize)
         packing = sm.Packing("tokens", length=64, **options)
-        return np.concatenate([batch["tokens"].ravel() for batch in sm.Loader(data, packing=packing, output="numpy")])
+        return np.concatenate(
+            [batch["tokens"].ravel() for batch in sm.Loader(data, packing=packing, output="numpy")]
+        )
 
     before = tokens()
     [store] = (tmp_path / "counts").glob("*/counts-*.parquet")
@@ -143,7 +163,13 @@ def test_wrong_column_of_lengths_is_not_blamed_on_counts(
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("eos", 5), ("bos", "x"), ("nulls", "fill"), ("invalid", "replace"), ("max_document_bytes", 10)],
+    [
+        ("eos", 5),
+        ("bos", "x"),
+        ("nulls", "fill"),
+        ("invalid", "replace"),
+        ("max_document_bytes", 10),
+    ],
 )
 def test_option_that_a_function_does_not_use_is_refused(option: str, value: Any) -> None:
     function = sm.TokenFunction(lambda batch: {"tokens": [[1]] * batch.num_rows}, version="1")
@@ -151,7 +177,8 @@ def test_option_that_a_function_does_not_use_is_refused(option: str, value: Any)
     if option not in ("bos", "eos"):
         options = {"text_policy": sm.TextPolicy(**options)}
     with pytest.raises(
-        sm.OptionError, match=rf"{option} is for text( and messages)? and completion, and the source is function"
+        sm.OptionError,
+        match=rf"{option} is for text( and messages)? and completion, and the source is function",
     ):
         sm.Tokenize("text", function=function, **options)
 
@@ -159,21 +186,34 @@ def test_option_that_a_function_does_not_use_is_refused(option: str, value: Any)
 @pytest.mark.parametrize("role", ["bos", "eos"])
 def test_token_with_the_id_0_is_not_for_messages_either(tokenizer: sm.Tokenizer, role: str) -> None:
     with pytest.raises(sm.OptionError, match=f"{role} is for text and completion"):
-        sm.Tokenize(messages="messages", tokenizer=tokenizer, **{role: 0})  # pyright: ignore[reportArgumentType]
+        sm.Tokenize(
+            messages="messages",
+            tokenizer=tokenizer,
+            **{role: 0},  # pyright: ignore[reportArgumentType]
+        )
 
 
 @pytest.mark.parametrize("value", [True, 10**6])
-def test_token_that_is_not_known_is_refused_with_the_special_tokens(tokenizer: sm.Tokenizer, value: Any) -> None:
-    with pytest.raises(sm.OptionError, match=r"the special tokens are '<\|end\|>' \(256\), '<\|start\|>' \(257\)"):
+def test_token_that_is_not_known_is_refused_with_the_special_tokens(
+    tokenizer: sm.Tokenizer, value: Any
+) -> None:
+    with pytest.raises(
+        sm.OptionError, match=r"the special tokens are '<\|end\|>' \(256\), '<\|start\|>' \(257\)"
+    ):
         sm.Tokenize("text", tokenizer=tokenizer, bos=value)
 
 
-def test_repr_shows_what_differs_from_the_defaults_and_tokens_by_their_text(tokenizer: sm.Tokenizer) -> None:
+def test_repr_shows_what_differs_from_the_defaults_and_tokens_by_their_text(
+    tokenizer: sm.Tokenizer,
+) -> None:
     policy = sm.TextPolicy(nulls="fill")
     shown = repr(sm.Tokenize("text", tokenizer=tokenizer, bos=257, eos=True, text_policy=policy))
     tokens = "bos='<|start|>', eos='<|end|>'"
     assert shown == f"Tokenize('text', tokenizer={tokenizer!r}, {tokens}, text_policy={policy!r})"
-    assert repr(sm.Tokenize("text", tokenizer=tokenizer)) == f"Tokenize('text', tokenizer={tokenizer!r})"
+    assert (
+        repr(sm.Tokenize("text", tokenizer=tokenizer))
+        == f"Tokenize('text', tokenizer={tokenizer!r})"
+    )
 
 
 def test_empty_directory_of_counts_is_refused(tokenizer: sm.Tokenizer) -> None:

@@ -20,7 +20,12 @@ BYTES = "".join(f"{text} {rank}\n" for text, rank in [("YQ==", 0), ("Yg==", 1)])
 
 def document(**parts: Any) -> dict[str, Any]:
     model = {"type": "WordLevel", "vocab": {"[UNK]": 0, "a": 1}, "unk_token": "[UNK]"}
-    return {"version": "1.0", "added_tokens": [], "model": model, "pre_tokenizer": {"type": "Whitespace"}} | parts
+    return {
+        "version": "1.0",
+        "added_tokens": [],
+        "model": model,
+        "pre_tokenizer": {"type": "Whitespace"},
+    } | parts
 
 
 def saved(directory: Path, **parts: Any) -> Path:
@@ -42,7 +47,10 @@ def sequence(*steps: dict[str, Any]) -> dict[str, Any]:
     [
         (sequence(replace("a", "a" * 3000), replace("a", "a" * 3000)), "Replace"),
         (sequence(replace("a", "a" * 16), replace("a", "a" * 17)), "Replace"),
-        (sequence(replace("a", "b" * 16), {"type": "Lowercase"}, replace("c", "c" * 17)), "Replace"),
+        (
+            sequence(replace("a", "b" * 16), {"type": "Lowercase"}, replace("c", "c" * 17)),
+            "Replace",
+        ),
         ({"type": "Replace", "pattern": {"Regex": "a?"}, "content": "a" * 256}, "Replace"),
         ({"type": "Prepend", "prepend": "a" * 256}, "Prepend"),
     ],
@@ -50,7 +58,9 @@ def sequence(*steps: dict[str, Any]) -> dict[str, Any]:
 def test_normalizer_that_could_multiply_a_text_is_refused_by_name(
     normalizer: dict[str, Any], name: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(ValueError, match=f"its normalizer {name} could make a text more than 256 times as long"):
+    with pytest.raises(
+        ValueError, match=f"its normalizer {name} could make a text more than 256 times as long"
+    ):
         sm.Tokenizer(saved(tmp_path, normalizer=normalizer))
 
 
@@ -58,14 +68,21 @@ def test_normalizer_that_could_multiply_a_text_is_refused_by_name(
     "normalizer",
     [
         sequence(
-            *[replace(sign, name) for sign, name in [("&", "and"), ("%", "percent"), ("$", "dollars"), ("@", "at")]]
+            *[
+                replace(sign, name)
+                for sign, name in [("&", "and"), ("%", "percent"), ("$", "dollars"), ("@", "at")]
+            ]
         ),
         sequence({"type": "Prepend", "prepend": "▁"}, replace(" ", "▁")),
-        sequence(replace("``", '"'), {"type": "NFKD"}, {"type": "Lowercase"}, {"type": "StripAccents"}),
+        sequence(
+            replace("``", '"'), {"type": "NFKD"}, {"type": "Lowercase"}, {"type": "StripAccents"}
+        ),
         replace("a", "a" * 256),
     ],
 )
-def test_normalizer_that_rewrites_a_text_in_bounds_is_used(normalizer: dict[str, Any], tmp_path: Path) -> None:
+def test_normalizer_that_rewrites_a_text_in_bounds_is_used(
+    normalizer: dict[str, Any], tmp_path: Path
+) -> None:
     assert set(sm.Tokenizer(saved(tmp_path, normalizer=normalizer)).encode("zz")) == {0}
 
 
@@ -76,33 +93,47 @@ def test_decoder_that_could_multiply_a_text_is_refused(tmp_path: Path) -> None:
 
 
 def test_model_of_an_unknown_type_is_named_with_those_that_are_supported(tmp_path: Path) -> None:
-    expected = 'its model has the type "Trie", and only BPE, Unigram, WordPiece, WordLevel are supported'
+    expected = (
+        'its model has the type "Trie", and only BPE, Unigram, WordPiece, WordLevel are supported'
+    )
     with pytest.raises(ValueError, match=expected):
         sm.Tokenizer(saved(tmp_path, model={"type": "Trie", "vocab": {"a": 0}}))
 
 
-def test_pre_tokenizer_that_is_not_supported_is_named_without_advice_for_builds(tmp_path: Path) -> None:
+def test_pre_tokenizer_that_is_not_supported_is_named_without_advice_for_builds(
+    tmp_path: Path,
+) -> None:
     metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"}
     members = [{"type": "UnicodeScripts"}, metaspace]
-    with pytest.raises(ValueError, match="shardmill does not support a `Metaspace` pre-tokenizer in a") as raised:
+    with pytest.raises(
+        ValueError, match="shardmill does not support a `Metaspace` pre-tokenizer in a"
+    ) as raised:
         sm.Tokenizer(saved(tmp_path, pre_tokenizer={"type": "Sequence", "pretokenizers": members}))
     assert "feature" not in str(raised.value)
-    with pytest.raises(ValueError, match="shardmill does not support the `Nonsense` pre-tokenizer") as raised:
+    with pytest.raises(
+        ValueError, match="shardmill does not support the `Nonsense` pre-tokenizer"
+    ) as raised:
         sm.Tokenizer(saved(tmp_path, pre_tokenizer={"type": "Nonsense"}))
     assert "convert" not in str(raised.value)
 
 
 @pytest.mark.parametrize("number", [-5, 2**24, 2**31, 2**40, "1"])
-def test_id_of_a_special_token_out_of_range_is_refused_with_the_limit(number: Any, tmp_path: Path) -> None:
+def test_id_of_a_special_token_out_of_range_is_refused_with_the_limit(
+    number: Any, tmp_path: Path
+) -> None:
     (tmp_path / "a.tiktoken").write_text(BYTES)
-    with pytest.raises(sm.OptionError, match=f"the id of '<a>' must be an integer from 0 to 16777215, not {number!r}"):
+    with pytest.raises(
+        sm.OptionError,
+        match=f"the id of '<a>' must be an integer from 0 to 16777215, not {number!r}",
+    ):
         sm.Tokenizer(tmp_path, pattern="gpt2", special_tokens={"<a>": number})
 
 
 def test_name_of_a_token_that_is_empty_or_no_text_is_refused(tmp_path: Path) -> None:
     tokenizer = sm.Tokenizer(saved(tmp_path))
     with pytest.raises(
-        sm.OptionError, match='"" is not a token of .*\nhint: the name is empty: pass the text of a token'
+        sm.OptionError,
+        match='"" is not a token of .*\nhint: the name is empty: pass the text of a token',
     ):
         tokenizer.token_id("")
     with pytest.raises(sm.OptionError, match="a token must be a string, not 3"):
@@ -117,8 +148,16 @@ LONG = "x" * 1_000_000
 def failing_calls(directory: Path) -> dict[str, Callable[[], Any]]:
     """Calls whose arguments or files have a token or a text of 1 MB."""
     (directory / "a.tiktoken").write_text(BYTES)
-    (directory / "rows.jsonl").write_text(json.dumps({"m": [{"role": "user", "content": LONG}]}) + "\n")
-    special = {"id": 2, "content": LONG[:60_000], "single_word": False, "lstrip": False, "rstrip": False}
+    (directory / "rows.jsonl").write_text(
+        json.dumps({"m": [{"role": "user", "content": LONG}]}) + "\n"
+    )
+    special = {
+        "id": 2,
+        "content": LONG[:60_000],
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+    }
     tokens = [special | {"normalized": False, "special": True}]
     tokenizer = sm.Tokenizer(saved(directory, added_tokens=tokens))
     template = "{{ raise_exception(messages[0].content) }}"
@@ -159,9 +198,13 @@ def failing_calls(directory: Path) -> dict[str, Callable[[], Any]]:
         "normalizer": opened(normalizer={"type": LONG}),
         "added token that is not an object": opened(added_tokens=[LONG]),
         "template that raises": chat(chat_template=template),
-        "template with an unknown method": chat(chat_template="{{ messages[0].content.nothing() }}"),
+        "template with an unknown method": chat(
+            chat_template="{{ messages[0].content.nothing() }}"
+        ),
         "variables of a template": lambda: sm.Tokenize(
-            messages="m", tokenizer=tokenizer, chat_template=sm.ChatTemplate("{{ a }}", template_kwargs=unknown)
+            messages="m",
+            tokenizer=tokenizer,
+            chat_template=sm.ChatTemplate("{{ a }}", template_kwargs=unknown),
         ),
         "date": lambda: sm.Tokenize(
             messages="m", tokenizer=tokenizer, chat_template=sm.ChatTemplate("{{ a }}", now=LONG)
@@ -209,8 +252,16 @@ def test_interrupt_ends_encoding_within_a_second(texts: int, tmp_path: Path) -> 
 def test_added_token_that_is_too_long_is_refused_with_its_file(tmp_path: Path) -> None:
     token = "é" * 40_000
     (tmp_path / "a.tiktoken").write_text(BYTES)
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    (tmp_path / "tokenizer.json").write_text(json.dumps(document(added_tokens=[flags | {"id": 2, "content": token}])))
+    flags = {
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+        "special": True,
+    }
+    (tmp_path / "tokenizer.json").write_text(
+        json.dumps(document(added_tokens=[flags | {"id": 2, "content": token}]))
+    )
     beside = tmp_path / "beside"
     beside.mkdir()
     saved(beside)

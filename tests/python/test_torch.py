@@ -39,7 +39,11 @@ pytestmark = [
 # Importing torch takes seconds: one server does it for all workers.
 multiprocessing.set_forkserver_preload(["torch", "shardmill.integrations.torch"])
 
-STARTS = [method for method in ("fork", "spawn", "forkserver") if method in multiprocessing.get_all_start_methods()]
+STARTS = [
+    method
+    for method in ("fork", "spawn", "forkserver")
+    if method in multiprocessing.get_all_start_methods()
+]
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +58,25 @@ def directory(tmp_path_factory):
     1,
     # The last is more workers than there are batches, of which the filter leaves four.
     workers=[1, 2, 3, examples(20, 6)],
-    options=[{}, {"shuffle": True, "shuffle_window_bytes": 2000}, {"lanes": 3}, {"filter": sm.col("label") == 1}],
+    options=[
+        {},
+        {"shuffle": True, "shuffle_window_bytes": 2000},
+        {"lanes": 3},
+        {"filter": sm.col("label") == 1},
+    ],
 )
-def test_worker_processes_give_the_batches_of_one_process_in_their_order(directory, workers, options):
+def test_worker_processes_give_the_batches_of_one_process_in_their_order(
+    directory, workers, options
+):
     expected = ids_of(loader_of(directory, **options))
     assert (
-        ids_of(in_workers(BatchDataset(loader_of(directory, **options)), workers, multiprocessing_context="fork"))
+        ids_of(
+            in_workers(
+                BatchDataset(loader_of(directory, **options)),
+                workers,
+                multiprocessing_context="fork",
+            )
+        )
         == expected
     )
 
@@ -80,11 +97,15 @@ def test_each_start_method_gives_a_new_epoch_at_each_pass(directory, method):
 
 
 @pytest.mark.parametrize("method", beginning(1, STARTS))
-def test_workers_agree_on_the_epoch_where_there_are_no_files_in_memory(directory, method, monkeypatch, tmp_path):
+def test_workers_agree_on_the_epoch_where_there_are_no_files_in_memory(
+    directory, method, monkeypatch, tmp_path
+):
     monkeypatch.setattr(SharedFile, "create", partial(SharedFile.create, in_memory=False))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     oracle = loader_of(directory, shuffle=True)
-    loader = in_workers(BatchDataset(loader_of(directory, shuffle=True)), 2, multiprocessing_context=method)
+    loader = in_workers(
+        BatchDataset(loader_of(directory, shuffle=True)), 2, multiprocessing_context=method
+    )
     assert [ids_of(loader), ids_of(loader)] == [ids_of(oracle), ids_of(oracle)]
     del loader
     gc.collect()
@@ -94,7 +115,9 @@ def test_workers_agree_on_the_epoch_where_there_are_no_files_in_memory(directory
 
 def test_workers_that_end_with_their_pass_give_a_new_epoch_at_each_pass(directory):
     oracle = loader_of(directory, shuffle=True)
-    loader = in_workers(BatchDataset(loader_of(directory, shuffle=True)), 2, multiprocessing_context="fork")
+    loader = in_workers(
+        BatchDataset(loader_of(directory, shuffle=True)), 2, multiprocessing_context="fork"
+    )
     assert [ids_of(loader) for _ in range(3)] == [ids_of(oracle) for _ in range(3)]
 
 
@@ -129,7 +152,10 @@ def test_epoch_of_numpy_reaches_workers(directory):
 
 def test_workers_left_early_agree_on_the_epoch_of_the_next_pass(directory):
     loader = in_workers(
-        BatchDataset(loader_of(directory, shuffle=True)), 3, multiprocessing_context="fork", persistent_workers=True
+        BatchDataset(loader_of(directory, shuffle=True)),
+        3,
+        multiprocessing_context="fork",
+        persistent_workers=True,
     )
     for _ in range(10):
         next(iter(loader))
@@ -140,7 +166,9 @@ def test_ranks_with_workers_share_the_rows(directory):
     seen = []
     for rank in range(3):
         loader = loader_of(directory, rank=rank, world_size=3, tail="uneven", shuffle=True)
-        seen.append(flat(ids_of(in_workers(BatchDataset(loader), 2, multiprocessing_context="fork"))))
+        seen.append(
+            flat(ids_of(in_workers(BatchDataset(loader), 2, multiprocessing_context="fork")))
+        )
     assert sorted(flat(seen)) == list(range(ROWS))
     assert max(map(len, seen)) - min(map(len, seen)) <= 1
 
@@ -198,7 +226,9 @@ def test_processes_that_share_a_data_set_have_epochs_of_their_own(directory):
     dataset = BatchDataset(loader_of(directory, shuffle=True))
     context = multiprocessing.get_context("fork")
     results = context.Queue()
-    ranks = [context.Process(target=epoch_in_workers, args=(dataset, rank, results)) for rank in range(2)]
+    ranks = [
+        context.Process(target=epoch_in_workers, args=(dataset, rank, results)) for rank in range(2)
+    ]
     for rank in ranks:
         rank.start()
     seen = dict(results.get(timeout=60) for _ in ranks)
@@ -210,8 +240,12 @@ def test_processes_that_share_a_data_set_have_epochs_of_their_own(directory):
 @pytest.mark.parametrize("output", ["torch", "numpy", "arrow", "dict"])
 def test_each_output_comes_through_worker_processes(directory, output):
     loader = loader_of(directory, output=output, columns=["id", "name"])
-    workers = in_workers(BatchDataset(loader), 1, multiprocessing_context="forkserver", collate_fn=unchanged)
-    names = [batch["name"].to_pylist() if output == "arrow" else list(batch["name"]) for batch in workers]
+    workers = in_workers(
+        BatchDataset(loader), 1, multiprocessing_context="forkserver", collate_fn=unchanged
+    )
+    names = [
+        batch["name"].to_pylist() if output == "arrow" else list(batch["name"]) for batch in workers
+    ]
     assert flat(names) == [f"row {one}" for one in range(ROWS)]
 
 
@@ -238,7 +272,11 @@ def test_killed_worker_is_an_error_and_no_hang(directory):
 def test_error_of_a_worker_names_the_file(tmp_path):
     path = tmp_path / "broken.parquet"
     pq.write_table(
-        pa.table({"id": list(range(10_000))}), path, row_group_size=1000, compression="none", use_dictionary=False
+        pa.table({"id": list(range(10_000))}),
+        path,
+        row_group_size=1000,
+        compression="none",
+        use_dictionary=False,
     )
     dataset = BatchDataset(loader_of(tmp_path))
     path.write_bytes(path.read_bytes()[:4] + b"\xff" * 5000 + path.read_bytes()[5004:])
@@ -250,7 +288,9 @@ def test_error_of_a_worker_names_the_file(tmp_path):
 
 
 @covering(1, workers=[0, 2, 3], done=[0, 1, 7, 15])
-def test_loaded_state_continues_for_any_number_of_workers_and_the_next_epoch_is_whole(directory, done, workers):
+def test_loaded_state_continues_for_any_number_of_workers_and_the_next_epoch_is_whole(
+    directory, done, workers
+):
     oracle = loader_of(directory, shuffle=True)
     expected, following = ids_of(oracle), ids_of(oracle)
     before = loader_of(directory, shuffle=True)
@@ -305,7 +345,10 @@ def test_stateful_data_loader_after_a_whole_epoch_gives_the_next_one(directory):
         options = {"multiprocessing_context": "fork"} if workers else {}
         first, second = (
             stateful.StatefulDataLoader(
-                BatchDataset(loader_of(directory, shuffle=True)), batch_size=None, num_workers=workers, **options
+                BatchDataset(loader_of(directory, shuffle=True)),
+                batch_size=None,
+                num_workers=workers,
+                **options,
             )
             for _ in range(2)
         )
@@ -328,7 +371,11 @@ def test_data_set_pickles_with_its_position(directory):
 def test_abandoned_iterators_leave_nothing(directory):
     def held():
         gc.collect()
-        return len(os.listdir("/proc/self/fd")), threading.active_count(), len(os.listdir("/proc/self/task"))
+        return (
+            len(os.listdir("/proc/self/fd")),
+            threading.active_count(),
+            len(os.listdir("/proc/self/task")),
+        )
 
     def peek():
         loader, dataset = create_dataloader(directory, "parquet", batch_size=8, num_workers=2)
@@ -342,7 +389,8 @@ def test_abandoned_iterators_leave_nothing(directory):
 
     def is_released():
         files, threads, tasks = (now - then for now, then in zip(held(), before, strict=True))
-        # Native threads stay for later work, and there are as many as were ever needed at one moment.
+        # Native threads stay for later work, and there are as many as were ever needed
+        # at one moment.
         return files <= 0 and threads <= 0 and tasks < rounds
 
     # Workers and native threads close their files when they get to it.
@@ -384,7 +432,9 @@ def test_lightning_continues_where_its_checkpoint_was_taken(directory, tmp_path)
             logger=False,
             callbacks=list(callbacks),
         )
-        loader, _ = create_dataloader(directory, "parquet", batch_size=16, columns=["id"], shuffle=True)
+        loader, _ = create_dataloader(
+            directory, "parquet", batch_size=16, columns=["id"], shuffle=True
+        )
         trainer.fit(Model(), loader, **options)
 
     fit()
@@ -406,9 +456,20 @@ def test_accelerate_wraps_only_a_loader_that_is_not_shared_out_already(directory
     assert flat(ids_of(accelerator.prepare(whole))) == list(range(ROWS))
 
 
-@covering(1, is_stateful=[False, True], num_workers=[0, 2], options=[{}, {"batch_size": 32}, {"collate_fn": unchanged}])
-def test_dataloader_that_would_batch_batches_says_how_to_pass_them(directory, options, num_workers, is_stateful):
-    make = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader if is_stateful else DataLoader
+@covering(
+    1,
+    is_stateful=[False, True],
+    num_workers=[0, 2],
+    options=[{}, {"batch_size": 32}, {"collate_fn": unchanged}],
+)
+def test_dataloader_that_would_batch_batches_says_how_to_pass_them(
+    directory, options, num_workers, is_stateful
+):
+    make = (
+        pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
+        if is_stateful
+        else DataLoader
+    )
     with pytest.raises(sm.OptionError, match=r"hint: pass DataLoader\(dataset, batch_size=None\)"):
         next(iter(make(BatchDataset(loader_of(directory)), num_workers=num_workers, **options)))
 
@@ -430,11 +491,17 @@ def own_share(directory, is_named):
 
 
 @pytest.mark.parametrize("method", beginning(1, ["fork", "spawn"]))
-def test_loader_that_each_worker_would_deliver_whole_names_the_data_set_that_divides_it(directory, method):
-    whole, made = PlainRows(loader_of(directory)), PlainRows(make=partial(own_share, directory, False))
+def test_loader_that_each_worker_would_deliver_whole_names_the_data_set_that_divides_it(
+    directory, method
+):
+    whole, made = (
+        PlainRows(loader_of(directory)),
+        PlainRows(make=partial(own_share, directory, False)),
+    )
     for plain in (whole, made):
         with pytest.raises(
-            sm.OptionError, match="each of the 2 workers .* would deliver all batches(.|\n)*BatchDataset"
+            sm.OptionError,
+            match="each of the 2 workers .* would deliver all batches(.|\n)*BatchDataset",
         ):
             list(in_workers(plain, 2, multiprocessing_context=method))
     assert flat(ids_of(in_workers(whole, 1, multiprocessing_context=method))) == list(range(ROWS))
@@ -443,7 +510,9 @@ def test_loader_that_each_worker_would_deliver_whole_names_the_data_set_that_div
 @pytest.mark.slow
 def test_loaders_that_workers_create_with_ranks_of_their_own_deliver_each_row_once(directory):
     plain = PlainRows(make=partial(own_share, directory, True))
-    assert sorted(flat(ids_of(in_workers(plain, 2, multiprocessing_context="fork")))) == list(range(ROWS))
+    assert sorted(flat(ids_of(in_workers(plain, 2, multiprocessing_context="fork")))) == list(
+        range(ROWS)
+    )
 
 
 def doubled(batch):
@@ -459,7 +528,9 @@ def test_transform_with_workers_runs_in_the_worker_of_a_dataloader(directory):
 @pytest.mark.parametrize("method", beginning(1, ["fork", "spawn"]))
 def test_record_batches_with_dictionaries_reach_the_trainer(tmp_path, method):
     words = pa.array(["a", "b", None, "a"] * 10).dictionary_encode()
-    table = pa.table({"word": words, "nested": pa.StructArray.from_arrays([words], ["word"]), "id": range(40)})
+    table = pa.table(
+        {"word": words, "nested": pa.StructArray.from_arrays([words], ["word"]), "id": range(40)}
+    )
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=20)
     loader = sm.Loader(tmp_path, batch_size=16, output="arrow")
     found = pa.Table.from_batches(

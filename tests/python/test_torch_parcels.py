@@ -13,8 +13,24 @@ import shardmill as sm
 from shardmill.integrations.torch._parcels import parcel
 
 DTYPES = [
-    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint64),
-    *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
+    *(
+        torch.bool,
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.uint16,
+        torch.uint64,
+    ),
+    *(
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.complex64,
+        torch.complex128,
+    ),
 ]
 
 
@@ -32,7 +48,12 @@ def assert_same(own, other):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_tensors_of_every_type_arrive_as_they_were_in_messages_and_in_shared_memory(dtype, rows):
     values = torch.arange(rows).to(dtype)
-    batch = {"x": values, "every other": values[::2], "wide": values.view(-1, 2), "turned": values.view(-1, 2).T}
+    batch = {
+        "x": values,
+        "every other": values[::2],
+        "wide": values.view(-1, 2),
+        "turned": values.view(-1, 2).T,
+    }
     arrived = sent(batch)
     assert type(arrived) is dict
     assert list(arrived) == list(batch)
@@ -45,7 +66,11 @@ def test_batches_within_batches_keep_their_order_and_objects_between_the_tensors
         "text": ["a", None],
         "ragged": sm.Ragged(torch.tensor([1.5, 2.5]), torch.tensor([0, 2, 2])),
         "struct": sm.Struct(
-            {"lists": sm.Ragged(sm.Ragged(torch.tensor([7]), torch.tensor([0, 1])), torch.tensor([0, 1]))}
+            {
+                "lists": sm.Ragged(
+                    sm.Ragged(torch.tensor([7]), torch.tensor([0, 1])), torch.tensor([0, 1])
+                )
+            }
         ),
         "label": torch.tensor([1, 0]),
         "nothing": None,

@@ -14,7 +14,10 @@ class Killed(BaseException):
 
 
 def killed_in_write(number, share):
-    """Return a function like ``os.pwrite`` that is killed in its call ``number``, after this share of its bytes."""
+    """Return a function like ``os.pwrite`` that is killed in its call ``number``.
+
+    It is killed after this share of the bytes of the call.
+    """
     write, calls = os.pwrite, 0
 
     def pwrite(file, data, offset):

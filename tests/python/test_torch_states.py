@@ -26,7 +26,9 @@ def test_state_of_a_mixture_in_the_epoch_after_a_resume_is_loaded(tmp_path):
         return loader_of(sm.Mixture(sources, choose=[30, 50]), shuffle=True)
 
     def in_workers(dataset):
-        return stateful.StatefulDataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="fork")
+        return stateful.StatefulDataLoader(
+            dataset, batch_size=None, num_workers=2, multiprocessing_context="fork"
+        )
 
     oracle, begun = new_loader(), new_loader()
     expected, following = ids_of(oracle), ids_of(oracle)
@@ -49,7 +51,11 @@ def test_epochs_after_a_resume_have_the_lanes_of_the_state(tmp_path, are_persist
 
     def in_workers(**options):
         dataset = BatchDataset(loader_of(directory, shuffle=True, **options))
-        workers = {"num_workers": 2, "multiprocessing_context": "fork", "persistent_workers": are_persistent}
+        workers = {
+            "num_workers": 2,
+            "multiprocessing_context": "fork",
+            "persistent_workers": are_persistent,
+        }
         return dataset, stateful.StatefulDataLoader(dataset, batch_size=None, **workers)
 
     oracle = loader_of(directory, shuffle=True, lanes=4)
@@ -72,8 +78,12 @@ def test_state_of_workers_is_refused_if_batches_have_other_sizes(tmp_path, optio
     directory = write_rows(tmp_path)
 
     def in_workers(**options):
-        dataset = BatchDataset(loader_of(directory, shuffle=True, lanes=1, tail="uneven", **options))
-        return stateful.StatefulDataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="fork")
+        dataset = BatchDataset(
+            loader_of(directory, shuffle=True, lanes=1, tail="uneven", **options)
+        )
+        return stateful.StatefulDataLoader(
+            dataset, batch_size=None, num_workers=2, multiprocessing_context="fork"
+        )
 
     first = in_workers(batch_size=16)
     seen = flat(ids_of(itertools.islice(iter(first), 5)))
@@ -82,9 +92,12 @@ def test_state_of_workers_is_refused_if_batches_have_other_sizes(tmp_path, optio
     for rank in ranks:
         rank.load_state_dict(state)
     if is_same:
-        assert sorted(seen + [row for rank in ranks for row in flat(ids_of(rank))]) == list(range(ROWS))
+        assert sorted(seen + [row for rank in ranks for row in flat(ids_of(rank))]) == list(
+            range(ROWS)
+        )
         return
     with pytest.raises(
-        sm.CheckpointMismatchError, match="saved with 16 rows per step over all ranks, but this loader has 8"
+        sm.CheckpointMismatchError,
+        match="saved with 16 rows per step over all ranks, but this loader has 8",
     ):
         list(ranks[0])

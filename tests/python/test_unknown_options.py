@@ -1,4 +1,7 @@
-"""Names that users of torch, Hugging Face, pandas and MosaicML type: the error says what to type instead."""
+"""Names that users of torch, Hugging Face, pandas and MosaicML type.
+
+The error says what to type instead.
+"""
 
 import inspect
 import pickle
@@ -27,7 +30,15 @@ ROWS = [
     for name in re.findall(r"`(\w+)`", names)
 ]
 OWN_HINTS = {name: hint for names, hint in unknown._REPLACEMENTS.items() for name in names.split()}
-OPTION_CLASSES = (sm.Runtime, sm.Output, sm.Shuffle, sm.Transform, sm.ErrorPolicy, sm.TextOptions, sm.Packing)
+OPTION_CLASSES = (
+    sm.Runtime,
+    sm.Output,
+    sm.Shuffle,
+    sm.Transform,
+    sm.ErrorPolicy,
+    sm.TextOptions,
+    sm.Packing,
+)
 
 #: Calls whose further options are in classes of their own.
 GROUPS = {
@@ -63,7 +74,9 @@ def test_hint_for_a_name_of_another_library_agrees_with_the_page_or_names_it(
 ) -> None:
     if call == "Methods of a Dataset":
         assert not hasattr(one_row, name)
-        with pytest.raises(AttributeError, match=rf"^'Dataset' object has no attribute '{name}'\nhint: \w") as raised:
+        with pytest.raises(
+            AttributeError, match=rf"^'Dataset' object has no attribute '{name}'\nhint: \w"
+        ) as raised:
             getattr(one_row, name)
         assert raised.value.name == name
         hint = str(raised.value).partition("\nhint: ")[2]
@@ -80,9 +93,16 @@ def test_page_has_each_name_with_a_hint_of_its_own() -> None:
     assert OWN_HINTS.keys() - {name for _, name, _ in ROWS} == set()
 
 
-@in_one("name", sorted({name for kind in OPTION_CLASSES for name in options_of(kind)} - {*options_of(sm.Loader)}))
+@in_one(
+    "name",
+    sorted(
+        {name for kind in OPTION_CLASSES for name in options_of(kind)} - {*options_of(sm.Loader)}
+    ),
+)
 def test_option_of_a_class_that_a_loader_takes_is_refused_with_the_class(name: str) -> None:
-    call = re.fullmatch(rf"use sm\.\w+\(…, \w+=sm\.(\w+)\((?:…, )?{name}=…\)\)", refusal(sm.Loader, name))
+    call = re.fullmatch(
+        rf"use sm\.\w+\(…, \w+=sm\.(\w+)\((?:…, )?{name}=…\)\)", refusal(sm.Loader, name)
+    )
     assert call is not None
     assert getattr(sm, call[1]) in OPTION_CLASSES
     assert name in options_of(getattr(sm, call[1]))
@@ -98,7 +118,9 @@ def test_option_of_a_class_that_a_loader_takes_is_refused_with_the_class(name: s
     ],
     ids=str,
 )
-def test_option_of_a_group_is_refused_with_the_class_of_the_group(call: Any, group: Any, name: str) -> None:
+def test_option_of_a_group_is_refused_with_the_class_of_the_group(
+    call: Any, group: Any, name: str
+) -> None:
     room = r"sm\.(?:curate\.)?"
     found = rf"use {room}{call.__name__}\(…, (\w+)={room}{group.__name__}\((?:…, )?{name}=…\)\)"
     taken = re.fullmatch(found, refusal(call, name))
@@ -123,7 +145,8 @@ def test_option_of_batches_is_refused_with_the_loader(name: str) -> None:
         (
             lambda: sm.Loader("data", num_workers=4),
             "Loader() got an unexpected keyword argument 'num_workers'\n"
-            "hint: use sm.Loader(…, runtime=sm.Runtime(threads=…)): native threads replace worker processes",
+            "hint: use sm.Loader(…, runtime=sm.Runtime(threads=…)): "
+            "native threads replace worker processes",
         ),
         (
             lambda: sm.Dataset("data", num_workers=4),
@@ -136,11 +159,13 @@ def test_option_of_batches_is_refused_with_the_loader(name: str) -> None:
         ),
         (
             lambda: sm.Loader("data", epoch_size=4),
-            "Loader() got an unexpected keyword argument 'epoch_size'\nhint: use sm.Mixture(…, epoch_rows=…)",
+            "Loader() got an unexpected keyword argument 'epoch_size'\n"
+            "hint: use sm.Mixture(…, epoch_rows=…)",
         ),
         (
             lambda: sm.Loader("data", bacth_size=4),
-            "Loader() got an unexpected keyword argument 'bacth_size'\nhint: did you mean 'batch_size'?",
+            "Loader() got an unexpected keyword argument 'bacth_size'\n"
+            "hint: did you mean 'batch_size'?",
         ),
         (
             lambda: sm.Dataset("data", split="train"),
@@ -158,7 +183,8 @@ def test_option_of_batches_is_refused_with_the_loader(name: str) -> None:
         ),
         (
             lambda: sm.Shuffle(zzz=1),
-            f"Shuffle() got an unexpected keyword argument 'zzz'\nhint: the options are window_bytes{LISTED}",
+            "Shuffle() got an unexpected keyword argument 'zzz'\n"
+            f"hint: the options are window_bytes{LISTED}",
         ),
         (
             lambda: sm.Tokenize("text", tokenizer="model", nulls="fill"),
@@ -167,11 +193,13 @@ def test_option_of_batches_is_refused_with_the_loader(name: str) -> None:
         ),
         (
             lambda: sm.Tokenize("text", tokenizer="model", labels="all", labels_output="y"),
-            "Tokenize() got an unexpected keyword argument 'labels_output'\nhint: use labels=sm.Labels(…, output=…)",
+            "Tokenize() got an unexpected keyword argument 'labels_output'\n"
+            "hint: use labels=sm.Labels(…, output=…)",
         ),
         (
             lambda: sm.Images("file", size=8, source="path", root="photos"),
-            "Images() got an unexpected keyword argument 'root'\nhint: use sm.Images(…, source=sm.ImagePaths(root=…))",
+            "Images() got an unexpected keyword argument 'root'\n"
+            "hint: use sm.Images(…, source=sm.ImagePaths(root=…))",
         ),
         (
             lambda: WebDatasetSource("shards", texts_field="text"),
@@ -185,7 +213,8 @@ def test_option_of_batches_is_refused_with_the_loader(name: str) -> None:
         ),
         (
             lambda: Pipeline(threads=2),
-            "Pipeline() got an unexpected keyword argument 'threads'\nhint: use sm.curate.Pipeline.run(threads=…)",
+            "Pipeline() got an unexpected keyword argument 'threads'\n"
+            "hint: use sm.curate.Pipeline.run(threads=…)",
         ),
     ],
 )
@@ -199,12 +228,18 @@ def test_data_set_of_hugging_face_on_disk_is_an_error_that_names_to_parquet(tmp_
     datasets = pytest.importorskip("datasets")
     saved = datasets.DatasetDict({"train": datasets.Dataset.from_dict({"x": [1, 2]})})
     saved.save_to_disk(tmp_path / "saved")
-    for path in (tmp_path / "saved", tmp_path / "saved" / "train", tmp_path / "saved" / "train" / "*.arrow"):
+    for path in (
+        tmp_path / "saved",
+        tmp_path / "saved" / "train",
+        tmp_path / "saved" / "train" / "*.arrow",
+    ):
         with pytest.raises(PlanError, match=r"\.arrow` is an Arrow file(?s:.*)\.to_parquet\("):
             sm.Dataset(path)
     loaded = datasets.load_from_disk(str(tmp_path / "saved" / "train"))
     loaded.to_parquet(tmp_path / "rows.parquet")
-    assert sm.Dataset(tmp_path / "rows.parquet").take([0, 1]).column("x").to_pylist() == loaded["x"][:]
+    assert (
+        sm.Dataset(tmp_path / "rows.parquet").take([0, 1]).column("x").to_pylist() == loaded["x"][:]
+    )
 
 
 def test_signature_and_subclasses_keep_their_own_options(tmp_path) -> None:
@@ -219,7 +254,9 @@ def test_signature_and_subclasses_keep_their_own_options(tmp_path) -> None:
     assert list(inspect.signature(sm.Loader).parameters)[:2] == ["data", "batch_size"]
 
 
-@pytest.mark.parametrize("public", [sm.Loader, sm.merge, sm.Runtime, sm.TokenFunction, Pipeline, curate.inspect])
+@pytest.mark.parametrize(
+    "public", [sm.Loader, sm.merge, sm.Runtime, sm.TokenFunction, Pipeline, curate.inspect]
+)
 def test_class_or_function_that_explains_its_options_can_be_pickled(public: Any) -> None:
     assert pickle.loads(pickle.dumps(public)) is public
 
@@ -249,25 +286,34 @@ STAGES = [*FILTERS, curate.QRCodeFilter, curate.SizeFilter, curate.Map, curate.R
 FUNCTIONS = [curate.inspect, curate.verify, sm.rebuild_index]
 
 
-@pytest.mark.parametrize("target", [*STAGES, *FUNCTIONS, sm.Tokenizer, sm.RandomCrop, sm.resume.Checkpoint])
+@pytest.mark.parametrize(
+    "target", [*STAGES, *FUNCTIONS, sm.Tokenizer, sm.RandomCrop, sm.resume.Checkpoint]
+)
 def test_unknown_option_is_refused_with_those_that_exist(target: Callable[..., Any]) -> None:
-    assert refusal(target, "zzzz") == f"the options are {', '.join(sorted(options_of(target)))}{LISTED}"
+    assert (
+        refusal(target, "zzzz")
+        == f"the options are {', '.join(sorted(options_of(target)))}{LISTED}"
+    )
 
 
 def test_unknown_option_of_a_method_names_the_class_of_the_object(tmp_path) -> None:
     pq.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")
     loader = sm.Loader(tmp_path / "a.parquet", output="numpy")
-    pipeline = Pipeline(source=TableSource(tmp_path / "a.parquet"), sink=ParquetSink(tmp_path / "out"))
+    pipeline = Pipeline(
+        source=TableSource(tmp_path / "a.parquet"), sink=ParquetSink(tmp_path / "out")
+    )
     writer = sm.Writer(tmp_path / "b.parquet")
     writer.write({"x": 1})
     for call, message in (
         (
             lambda: loader.explain(steps=1),
-            "Loader.explain() got an unexpected keyword argument 'steps'\nhint: did you mean 'step'?",
+            "Loader.explain() got an unexpected keyword argument 'steps'\n"
+            "hint: did you mean 'step'?",
         ),
         (
             lambda: pipeline.run(thread=1),
-            "Pipeline.run() got an unexpected keyword argument 'thread'\nhint: did you mean 'threads'?",
+            "Pipeline.run() got an unexpected keyword argument 'thread'\n"
+            "hint: did you mean 'threads'?",
         ),
         (lambda: writer.write_rows([], num_workers=1), "hint: did you mean 'workers'?"),
     ):

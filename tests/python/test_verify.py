@@ -16,7 +16,14 @@ from shard_files import (
     write_tar,
     written_sample,
 )
-from shardmill.curate import AspectRatioFilter, ParquetSink, Pipeline, WebDatasetSink, WebDatasetSource, verify
+from shardmill.curate import (
+    AspectRatioFilter,
+    ParquetSink,
+    Pipeline,
+    WebDatasetSink,
+    WebDatasetSource,
+    verify,
+)
 
 
 def good_tars(directory: Path, count: int = 4) -> None:
@@ -41,18 +48,42 @@ def sample_json(**changes) -> bytes:
 OTHER = text_only_sample("other")
 
 TAR_DEFECTS = {
-    "no sample_id": ([("x.1.png", png()), ("x.json", sample_json(sample_id=...)), *OTHER], "structure", "sample_id"),
-    "null sample_id": ([("x.1.png", png()), ("x.json", sample_json(sample_id=None)), *OTHER], "structure", "sample_id"),
-    "unequal lists": ([("x.1.png", png()), ("x.json", sample_json(texts=["a"])), *OTHER], "structure", "same length"),
-    "no list": ([("x.json", sample_json(images=None)), *OTHER], "structure", "`images` is not a list"),
-    "missing member": ([("x.json", sample_json()), *OTHER], "structure", "missing member 'x.1.png'"),
+    "no sample_id": (
+        [("x.1.png", png()), ("x.json", sample_json(sample_id=...)), *OTHER],
+        "structure",
+        "sample_id",
+    ),
+    "null sample_id": (
+        [("x.1.png", png()), ("x.json", sample_json(sample_id=None)), *OTHER],
+        "structure",
+        "sample_id",
+    ),
+    "unequal lists": (
+        [("x.1.png", png()), ("x.json", sample_json(texts=["a"])), *OTHER],
+        "structure",
+        "same length",
+    ),
+    "no list": (
+        [("x.json", sample_json(images=None)), *OTHER],
+        "structure",
+        "`images` is not a list",
+    ),
+    "missing member": (
+        [("x.json", sample_json()), *OTHER],
+        "structure",
+        "missing member 'x.1.png'",
+    ),
     "unnamed member": (
         [("x.1.png", png()), ("x.2.png", png()), ("x.json", sample_json()), *OTHER],
         "structure",
         "no sample names this member",
     ),
     "member named twice": (
-        [("x.1.png", png()), ("x.json", sample_json(texts=[None] * 2, images=["x.1.png"] * 2)), *OTHER],
+        [
+            ("x.1.png", png()),
+            ("x.json", sample_json(texts=[None] * 2, images=["x.1.png"] * 2)),
+            *OTHER,
+        ],
         "structure",
         "2 entries name this member",
     ),
@@ -67,8 +98,16 @@ TAR_DEFECTS = {
         "another sample",
     ),
     "two members of one name": ([*written_sample("x"), *OTHER, *OTHER], "structure", "hides"),
-    "broken json": ([("x.1.png", png()), ("x.json", b'{"sample_id": '), *OTHER], "json", "broken JSON"),
-    "json that is a list": ([("x.1.png", png()), ("x.json", b"[]"), *OTHER], "json", "not an object"),
+    "broken json": (
+        [("x.1.png", png()), ("x.json", b'{"sample_id": '), *OTHER],
+        "json",
+        "broken JSON",
+    ),
+    "json that is a list": (
+        [("x.1.png", png()), ("x.json", b"[]"), *OTHER],
+        "json",
+        "not an object",
+    ),
     "image without header": (
         [("x.1.png", b"not an image"), ("x.json", sample_json()), *OTHER],
         "image",
@@ -77,7 +116,11 @@ TAR_DEFECTS = {
     "cut header": ([("x.1.png", png()[:18]), ("x.json", sample_json()), *OTHER], "image", "needs"),
     "empty image": ([("x.1.png", b""), ("x.json", sample_json()), *OTHER], "image", "0"),
     "two pages for one entry": (
-        [("x.1.tiff", tiff((2, 2), (2, 2))), ("x.json", sample_json(images=[None, "x.1.tiff"])), *OTHER],
+        [
+            ("x.1.tiff", tiff((2, 2), (2, 2))),
+            ("x.json", sample_json(images=[None, "x.1.tiff"])),
+            *OTHER,
+        ],
         "image",
         "2 pages",
     ),
@@ -98,7 +141,9 @@ def test_defect_of_one_tar_among_many_is_found(tmp_path: Path, name: str) -> Non
 
 
 def test_layout_can_be_told_where_a_single_sample_shows_nothing(tmp_path: Path) -> None:
-    path = write_tar(tmp_path / "x.tar", [("x.1.png", png()), ("x.json", sample_json(sample_id=...))])
+    path = write_tar(
+        tmp_path / "x.tar", [("x.1.png", png()), ("x.json", sample_json(sample_id=...))]
+    )
     assert verify(path)[0].is_valid
     assert "sample_id" in verify(path, layout="written")[0].problems[0].what
 
@@ -124,7 +169,9 @@ def test_damaged_tar_among_many_is_found(tmp_path: Path, damage: str) -> None:
             path.write_bytes(content[: 512 * 16 + 100])
         case "flipped gzip byte":
             middle = len(content) - 6
-            path.write_bytes(content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :])
+            path.write_bytes(
+                content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :]
+            )
         case "cut gzip":
             path.write_bytes(content[: len(content) // 2])
     check = only_bad(tmp_path)
@@ -134,7 +181,9 @@ def test_damaged_tar_among_many_is_found(tmp_path: Path, damage: str) -> None:
     assert check.ordering_valid is False
 
 
-def test_members_without_a_document_are_a_problem_where_documents_are_wanted(tmp_path: Path) -> None:
+def test_members_without_a_document_are_a_problem_where_documents_are_wanted(
+    tmp_path: Path,
+) -> None:
     path = write_tar(tmp_path / "x.tar", [("x.1.png", png()), ("x.jsonl", b"{}")])
     assert verify(path)[0].is_valid, "a WebDataset of rows"
     for layout in ("source", "written"):
@@ -149,11 +198,19 @@ def test_members_without_a_document_are_a_problem_where_documents_are_wanted(tmp
         ([("a.txt", b"t"), ("a.cls", b"7"), ("b.cls", b"x")], "is not a whole number"),
         ([("a.txt", b"\xff")], "is not valid UTF-8"),
         ([("a.jpg", b"1"), ("a.JPG", b"2")], "which has one at byte 512"),
-        ([("a.jpg", b"1"), ("b.jpg", b"2"), ("a.txt", b"3")], "belongs to the sample `a` at byte 512"),
+        (
+            [("a.jpg", b"1"), ("b.jpg", b"2"), ("a.txt", b"3")],
+            "belongs to the sample `a` at byte 512",
+        ),
     ],
 )
-def test_plain_webdataset_passes_exactly_when_its_rows_can_be_read(tmp_path: Path, members, what: str) -> None:
-    good = write_tar(tmp_path / "good.tar", [("a.txt", b"t"), ("a.cls", b"7"), ("b.cls", b"8"), ("b.json", b"[1]")])
+def test_plain_webdataset_passes_exactly_when_its_rows_can_be_read(
+    tmp_path: Path, members, what: str
+) -> None:
+    good = write_tar(
+        tmp_path / "good.tar",
+        [("a.txt", b"t"), ("a.cls", b"7"), ("b.cls", b"8"), ("b.json", b"[1]")],
+    )
     check = verify(good)[0]
     assert (check.is_valid, check.samples, len(shardmill.Dataset(good))) == (True, 2, 2)
     bad = write_tar(tmp_path / "bad.tar", members)
@@ -165,10 +222,14 @@ def test_plain_webdataset_passes_exactly_when_its_rows_can_be_read(tmp_path: Pat
 
 @pytest.mark.parametrize("value", ["text", 7, {"a": 1}, True])
 def test_value_that_is_no_list_is_a_problem_of_a_source(tmp_path: Path, value) -> None:
-    path = write_tar(tmp_path / "x.tar", [("a.json", json.dumps({"texts": value, "other": 1}).encode())])
+    path = write_tar(
+        tmp_path / "x.tar", [("a.json", json.dumps({"texts": value, "other": 1}).encode())]
+    )
     (problem,) = verify(path)[0].problems
     assert (problem.rule, problem.member) == ("structure", "a.json")
-    assert "`texts` is" in problem.what and "not a list" in problem.what and "`other`" in problem.what
+    assert (
+        "`texts` is" in problem.what and "not a list" in problem.what and "`other`" in problem.what
+    )
 
 
 def test_key_that_no_sample_has_is_a_problem(tmp_path: Path) -> None:
@@ -182,11 +243,16 @@ def test_tar_without_documents_is_plain_rows_unless_a_layout_is_named(tmp_path: 
     path = write_tar(tmp_path / "x.tar", [("x.1.png", png())])
     assert verify(path)[0].is_valid
     for layout in ("source", "written"):
-        assert "none of the 1 members is a sample" in verify(path, layout=layout)[0].problems[0].what
+        assert (
+            "none of the 1 members is a sample" in verify(path, layout=layout)[0].problems[0].what
+        )
 
 
 def test_text_only_samples_and_stems_with_dots_pass(tmp_path: Path) -> None:
-    write_tar(tmp_path / "x.tar", [*text_only_sample("a.b"), *written_sample("a.c"), *written_sample("a.c.1")])
+    write_tar(
+        tmp_path / "x.tar",
+        [*text_only_sample("a.b"), *written_sample("a.c"), *written_sample("a.c.1")],
+    )
     check = verify(tmp_path)[0]
     assert (check.is_valid, check.samples, check.rows["image"]) == (True, 3, 2)
 
@@ -208,7 +274,9 @@ def test_source_with_opaque_entries_passes_and_page_mismatch_is_found(tmp_path: 
 
 
 def test_source_entry_that_names_no_member_is_found(tmp_path: Path) -> None:
-    write_tar(tmp_path / "x.tar", [("a.json", b'{"texts": [], "images": ["gone.png"]}'), ("b.png", png())])
+    write_tar(
+        tmp_path / "x.tar", [("a.json", b'{"texts": [], "images": ["gone.png"]}'), ("b.png", png())]
+    )
     assert verify(tmp_path)[0].problems[0].what == "missing member 'gone.png'"
 
 
@@ -225,13 +293,28 @@ PARQUET_DEFECTS = {
     "null position": (document("x", position=None), "row", "position is null", 5),
     "null modality": (document("x", modality=None), "row", "modality is null", 5),
     "no metadata": (document("x")[1:], "ordering", "not with its metadata row", 3),
-    "metadata last": (document("x")[1:] + document("x")[:1], "ordering", "not with its metadata row", 3),
+    "metadata last": (
+        document("x")[1:] + document("x")[:1],
+        "ordering",
+        "not with its metadata row",
+        3,
+    ),
     "metadata doubled": (document("x")[:1] + document("x"), "ordering", "two metadata rows", 4),
     "metadata at 0": ([document("x")[0] | {"position": 0}], "ordering", "position 0, not -1", 3),
-    "descending": (document("x", position=2) + document("x")[1:2], "ordering", "comes after position 2", 6),
+    "descending": (
+        document("x", position=2) + document("x")[1:2],
+        "ordering",
+        "comes after position 2",
+        6,
+    ),
     "duplicate": (document("x") + document("x")[2:], "ordering", "two image rows at position 1", 6),
     "negative": (document("x", position=-5), "ordering", "position -5", 5),
-    "error with bytes": (document("x", materialize_error="missing path"), "row", "has bytes although", 5),
+    "error with bytes": (
+        document("x", materialize_error="missing path"),
+        "row",
+        "has bytes although",
+        5,
+    ),
     "bytes on a text": (document("x", modality="text"), "row", "a text row has bytes", 5),
     "broken image": (document("x", binary_content=b"nope"), "image", "recognized image", 5),
     "many pages": (document("x", binary_content=tiff((2, 2), (2, 2))), "image", "2 pages", 5),
@@ -257,16 +340,22 @@ def test_legal_parquet_passes(tmp_path: Path) -> None:
     tie = document("tie", position=0)
     lazy = document("lazy", binary_content=None, source_ref='{"path": "a.png"}')
     failed = document("failed", binary_content=None, materialize_error="missing path")
-    path = write_parquet(tmp_path / "x.parquet", [*tie, *lazy, *failed, *document("s"), *document("s")])
+    path = write_parquet(
+        tmp_path / "x.parquet", [*tie, *lazy, *failed, *document("s"), *document("s")]
+    )
     check = verify(path)[0]
     assert check.is_valid, check.problems
     assert (check.samples, check.duplicate_sample_ids) == (5, 1)
-    assert [problem.rule for problem in verify(path, is_renumbered=True)[0].problems] == ["ordering"]
+    assert [problem.rule for problem in verify(path, is_renumbered=True)[0].problems] == [
+        "ordering"
+    ]
 
 
 @pytest.mark.parametrize("damage", ["cut", "page", "zero bytes"])
 def test_damaged_parquet_is_found(tmp_path: Path, damage: str) -> None:
-    path = write_parquet(tmp_path / "x.parquet", document("s") * 50, write_page_checksum=True, compression="none")
+    path = write_parquet(
+        tmp_path / "x.parquet", document("s") * 50, write_page_checksum=True, compression="none"
+    )
     write_parquet(tmp_path / "y.parquet", document("s"))
     content = path.read_bytes()
     match damage:
@@ -283,11 +372,18 @@ def test_damaged_parquet_is_found(tmp_path: Path, damage: str) -> None:
 
 def test_what_our_sinks_write_passes_the_strict_rules(tmp_path: Path) -> None:
     for number in range(3):
-        write_tar(tmp_path / "in" / f"{number}.tar", [*source_sample(f"a.{number}", words=3), *source_sample("ü/b")])
+        write_tar(
+            tmp_path / "in" / f"{number}.tar",
+            [*source_sample(f"a.{number}", words=3), *source_sample("ü/b")],
+        )
     for sink in (ParquetSink(tmp_path / "pq"), WebDatasetSink(tmp_path / "wds")):
-        Pipeline(source=WebDatasetSource(tmp_path / "in"), stages=[AspectRatioFilter(1, 3)], sink=sink).run()
+        Pipeline(
+            source=WebDatasetSource(tmp_path / "in"), stages=[AspectRatioFilter(1, 3)], sink=sink
+        ).run()
         checks = verify(sink.path, layout="written", is_renumbered=True)
-        assert [(check.is_valid, check.samples, check.rows["image"]) for check in checks] == [(True, 2, 4)] * 3, checks
+        assert [(check.is_valid, check.samples, check.rows["image"]) for check in checks] == [
+            (True, 2, 4)
+        ] * 3, checks
 
 
 def test_problems_are_counted_beyond_those_that_are_kept(tmp_path: Path) -> None:
@@ -300,7 +396,10 @@ def test_file_that_is_named_outright_may_be_an_image_or_anything(tmp_path: Path)
     (tmp_path / "a.tiff").write_bytes(tiff((2, 2), (3, 3)))
     (tmp_path / "b.bin").write_bytes(b"hello")
     checks = verify([tmp_path / "a.tiff", tmp_path / "b.bin"])
-    assert [(check.format, check.is_valid) for check in checks] == [("image", True), ("unknown", False)]
+    assert [(check.format, check.is_valid) for check in checks] == [
+        ("image", True),
+        ("unknown", False),
+    ]
 
 
 def test_missing_path_and_directory_without_shards_are_errors(tmp_path: Path) -> None:

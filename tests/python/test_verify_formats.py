@@ -1,4 +1,7 @@
-"""`verify` of files that are not interleaved documents: it fails exactly when a full read fails or a checksum differs."""
+"""`verify` of files that are not interleaved documents.
+
+It fails exactly when a full read fails or a checksum differs.
+"""
 
 import csv
 import gzip
@@ -19,7 +22,18 @@ from shardmill.errors import Error, FormatError
 
 ROWS = [{"id": number, "text": f"text {number}" * 5} for number in range(300)]
 TABLE = pa.Table.from_pylist(ROWS)
-HASHES = ["blake2b", "blake2s", "md5", "sha1", "sha224", "sha256", "sha384", "sha512", "sha3_224", "sha3_256"]
+HASHES = [
+    "blake2b",
+    "blake2s",
+    "md5",
+    "sha1",
+    "sha224",
+    "sha256",
+    "sha384",
+    "sha512",
+    "sha3_224",
+    "sha3_256",
+]
 HASHES += ["sha3_384", "sha3_512", "xxh32", "xxh64", "xxh128", "xxh3_64", "xxh3_128"]
 
 
@@ -42,7 +56,9 @@ def write_zstd_tar(path: Path) -> None:
 
 
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
-SAMPLES = [(f"{row['id']:04}.{kind}", row["text"].encode()) for row in ROWS for kind in ("txt", "bin")]
+SAMPLES = [
+    (f"{row['id']:04}.{kind}", row["text"].encode()) for row in ROWS for kind in ("txt", "bin")
+]
 WRITERS = {
     "a.parquet": lambda path: pq.write_table(TABLE, path, row_group_size=100),
     "b.pq": lambda path: pq.write_table(TABLE, path, write_page_checksum=True),
@@ -55,7 +71,9 @@ WRITERS = {
     "i.tar": lambda path: write_tar(path, SAMPLES),
     "j.tar.gz": lambda path: write_tar(path, SAMPLES, "w:gz"),
     "j.tar.zst": write_zstd_tar,
-    "k.tar": lambda path: write_tar(path, [("a.jpg", b"x"), ("a.json", b'{"width": 3}'), ("a.txt", b"caption")]),
+    "k.tar": lambda path: write_tar(
+        path, [("a.jpg", b"x"), ("a.json", b'{"width": 3}'), ("a.txt", b"caption")]
+    ),
 }
 
 
@@ -80,7 +98,10 @@ def test_sound_files_of_all_formats_in_one_directory_pass(directory: Path) -> No
     assert {check.samples for check in checks if not check.path.endswith("k.tar")} == {len(ROWS)}
     inspections = inspect(directory).files
     assert [(file.path, file.damage) for file in inspections if file.damage] == []
-    assert (shardmill("verify", directory).returncode, shardmill("inspect", directory).returncode) == (0, 0)
+    assert (
+        shardmill("verify", directory).returncode,
+        shardmill("inspect", directory).returncode,
+    ) == (0, 0)
 
 
 @pytest.mark.parametrize("number", [0, 1, 150, 299])
@@ -127,11 +148,22 @@ def test_files_without_an_extension_are_checked_by_their_first_bytes(tmp_path: P
         WRITERS[content](tmp_path / content)
         (tmp_path / content).rename(tmp_path / name)
     assert all(check.is_valid for check in verify(tmp_path))
-    assert [file.format for file in inspect(tmp_path).files] == ["parquet", "parquet", "orc", "arrayrecord", "tar"]
+    assert [file.format for file in inspect(tmp_path).files] == [
+        "parquet",
+        "parquet",
+        "orc",
+        "arrayrecord",
+        "tar",
+    ]
     for name in "acde":
         content = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(content[: len(content) // 2])
-    assert [Path(check.path).name for check in verify(tmp_path) if not check.is_valid] == ["a", "c", "d", "e"]
+    assert [Path(check.path).name for check in verify(tmp_path) if not check.is_valid] == [
+        "a",
+        "c",
+        "d",
+        "e",
+    ]
 
 
 def test_files_that_cannot_be_checked_are_named_in_one_warning(tmp_path: Path) -> None:
@@ -140,7 +172,9 @@ def test_files_that_cannot_be_checked_are_named_in_one_warning(tmp_path: Path) -
         (tmp_path / name).write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
     (tmp_path / "picture.jpg").write_bytes(b"x")
     for judge in (verify, inspect):
-        with pytest.warns(UserWarning, match=r"2 files are of an unknown format.*b\.snappy.*c\.parquet\.gz") as raised:
+        with pytest.warns(
+            UserWarning, match=r"2 files are of an unknown format.*b\.snappy.*c\.parquet\.gz"
+        ) as raised:
             judge(tmp_path)
         assert len(raised) == 1
 
@@ -152,10 +186,16 @@ def text_shards(tmp_path: Path) -> Path:
     directory.mkdir()
     shards = []
     for number in range(3):
-        lines = "".join(json.dumps(row) + "\n" for row in ROWS[number * 100 : (number + 1) * 100]).encode()
+        lines = "".join(
+            json.dumps(row) + "\n" for row in ROWS[number * 100 : (number + 1) * 100]
+        ).encode()
         name = f"shard.{number:05}.json"
         (directory / name).write_bytes(lines)
-        stated = {"basename": name, "bytes": len(lines), "hashes": {"sha1": hashlib.sha1(lines).hexdigest()}}
+        stated = {
+            "basename": name,
+            "bytes": len(lines),
+            "hashes": {"sha1": hashlib.sha1(lines).hexdigest()},
+        }
         shards.append({"format": "json", "raw_data": stated, "zip_data": None, "samples": 100})
     (directory / "index.json").write_text(json.dumps({"version": 2, "shards": shards}))
     return directory
@@ -171,7 +211,12 @@ def test_text_shards_are_checked_against_their_index(text_shards: Path) -> None:
 def test_damage_in_text_shards_is_found(text_shards: Path) -> None:
     shard = text_shards / "shard.00001.json"
     content = shard.read_bytes()
-    for damaged in (content.replace(b"text 150", b"text 151", 1), content[: content.rindex(b"{")], content[:-5], b""):
+    for damaged in (
+        content.replace(b"text 150", b"text 151", 1),
+        content[: content.rindex(b"{")],
+        content[:-5],
+        b"",
+    ):
         shard.write_bytes(damaged)
         [check] = verify(text_shards)
         assert {problem.member for problem in check.problems} == {shard.name}
@@ -188,7 +233,10 @@ def test_inspect_counts_the_sound_shards_of_an_index(text_shards: Path) -> None:
 
 
 def test_joined_tars_of_rows_are_read_to_their_last_member_on_request(tmp_path: Path) -> None:
-    path, other = write_tar(tmp_path / "a.tar", SAMPLES[:4]), write_tar(tmp_path / "b" / "b.tar", SAMPLES[4:8])
+    path, other = (
+        write_tar(tmp_path / "a.tar", SAMPLES[:4]),
+        write_tar(tmp_path / "b" / "b.tar", SAMPLES[4:8]),
+    )
     path.write_bytes(path.read_bytes() + other.read_bytes())
     assert not verify(path)[0].is_valid
     [check], [file] = verify(path, ignore_zeros=True), inspect(path, ignore_zeros=True).files
@@ -207,8 +255,8 @@ def test_record_of_too_many_fields_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("compression", [None, "zstd"])
 @pytest.mark.parametrize(
     "damage",
-    ["empty index", "cut index", "index without shards", "other JSON", "other version", "missing shard", "longer shard",
-     "flip", "other hash", "shard of another"],
+    ["empty index", "cut index", "index without shards", "other JSON", "other version",
+     "missing shard", "longer shard", "flip", "other hash", "shard of another"],
 )  # fmt: skip
 def test_damage_of_an_mds_directory_is_found_by_verify_and_by_reading(
     tmp_path: Path, damage: str, compression: str | None
@@ -261,13 +309,22 @@ def test_each_hash_of_an_index_is_compared(tmp_path: Path, algorithm: str) -> No
     index = tmp_path / "mds" / "index.json"
     digest = json.loads(index.read_text())["shards"][0]["raw_data"]["hashes"][algorithm]
     assert verify(tmp_path)[0].is_valid
-    index.write_text(index.read_text().replace(digest, digest[:-1] + ("1" if digest[-1] == "0" else "0")))
+    index.write_text(
+        index.read_text().replace(digest, digest[:-1] + ("1" if digest[-1] == "0" else "0"))
+    )
     assert not verify(tmp_path)[0].is_valid
 
 
 def test_damaged_pages_are_named_one_by_one(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
-    pq.write_table(TABLE, path, row_group_size=100, write_page_checksum=True, use_dictionary=False, compression="none")
+    pq.write_table(
+        TABLE,
+        path,
+        row_group_size=100,
+        write_page_checksum=True,
+        use_dictionary=False,
+        compression="none",
+    )
     content = bytearray(path.read_bytes())
     metadata = pq.read_metadata(path)
     for group, column in ((0, 1), (2, 0)):

@@ -1,4 +1,7 @@
-"""Bounds of what `shardmill view` shows: numbers that floats hardly tell apart, documents longer than a page, tars that were joined."""
+"""Bounds of what `shardmill view` shows.
+
+Numbers that floats hardly tell apart, documents longer than a page, tars that were joined.
+"""
 
 import io
 import tarfile
@@ -27,7 +30,10 @@ def test_figures_of_numbers_that_floats_hardly_tell_apart(tmp_path):
         assert client.request(f"/{client.server.token}/view?view=columns")[0] == 200
     columns = {column["name"]: column for column in answer["columns"]}
     assert [sum(columns[name]["histogram"]) for name in table] == [3] * 4
-    bounds = {name: [columns[name][bound] for bound in ("low", "median", "high")] for name in ("nanosecond", "near")}
+    bounds = {
+        name: [columns[name][bound] for bound in ("low", "median", "high")]
+        for name in ("nanosecond", "near")
+    }
     first = "2001-09-09 01:46:40.00000000"
     assert bounds["nanosecond"] == [f"{first}1", f"{first}2", "2262-04-11 23:47:16.854775807"]
     assert bounds["near"] == [f"{first}1", f"{first}2", f"{first}3"]
@@ -77,18 +83,26 @@ def test_condition_on_joined_tars_of_the_same_name_keeps_the_rows_that_it_select
 
 
 def test_partitions_of_the_same_name_below_two_roots_are_told_apart_under_a_filter(tmp_path):
-    paths = [tmp_path / root / f"lang={lang}" / "x.parquet" for root in "ab" for lang in ("de", "en")]
+    paths = [
+        tmp_path / root / f"lang={lang}" / "x.parquet" for root in "ab" for lang in ("de", "en")
+    ]
     for number, path in enumerate(paths):
         path.parent.mkdir(parents=True)
         pq.write_table(pa.table({"x": [2 * number, 2 * number + 1]}), path)
-    source = Source([str(tmp_path / root) for root in "ab"], filter=sm.col("lang") == "en", partitioning="hive")
+    source = Source(
+        [str(tmp_path / root) for root in "ab"], filter=sm.col("lang") == "en", partitioning="hive"
+    )
     opened = Opened(source)
-    assert [opened.place_of(row) for row in range(4)] == [("lang=en/x.parquet", row) for row in (0, 1, 0, 1)]
+    assert [opened.place_of(row) for row in range(4)] == [
+        ("lang=en/x.parquet", row) for row in (0, 1, 0, 1)
+    ]
     division = opened.division(sm.col("x") > 2)
     assert (division.kept(0, 9), division.dropped(0, 9)) == ([1, 2, 3], [0])
 
 
-def test_condition_on_a_column_that_a_file_of_the_same_name_lacks_keeps_the_rows_that_have_it(tmp_path):
+def test_condition_on_a_column_that_a_file_of_the_same_name_lacks_keeps_the_rows_that_have_it(
+    tmp_path,
+):
     for name, columns in {"a": {"x": [1, 2], "y": [1, 2]}, "b": {"x": [3, 4]}}.items():
         (tmp_path / name).mkdir()
         pq.write_table(pa.table(columns), tmp_path / name / "x.parquet")

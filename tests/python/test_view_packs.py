@@ -33,7 +33,10 @@ def ids(cell):
 
 
 def pieces(content):
-    return [(found["file"], found["file_row"], found["first_token"], found["tokens"]) for found in content["documents"]]
+    return [
+        (found["file"], found["file_row"], found["first_token"], found["tokens"])
+        for found in content["documents"]
+    ]
 
 
 @settings(deadline=None, max_examples=examples(25))
@@ -43,7 +46,9 @@ def pieces(content):
     strategy=st.sampled_from(["concat", "best_fit", "first_fit"]),
     has_labels=st.booleans(),
 )
-def test_packs_are_those_of_a_loader(tmp_path_factory, tokenizer, lengths, length, strategy, has_labels):
+def test_packs_are_those_of_a_loader(
+    tmp_path_factory, tokenizer, lengths, length, strategy, has_labels
+):
     directory = tmp_path_factory.mktemp("packs")
     tokens = [[97 + (row + at) % 26 for at in range(size)] for row, size in enumerate(lengths)]
     types = {"tokens": pa.list_(pa.int32()), "labels": pa.list_(pa.int64())}
@@ -55,10 +60,21 @@ def test_packs_are_those_of_a_loader(tmp_path_factory, tokenizer, lengths, lengt
         arrays = {column: pa.array(rows[part], types[column]) for column, rows in columns.items()}
         written(directory / f"{name}.parquet", **arrays)
     packing = sm.Packing(
-        list(columns), length=length, strategy=strategy, pad_value={"labels": -100} if has_labels else {}
+        list(columns),
+        length=length,
+        strategy=strategy,
+        pad_value={"labels": -100} if has_labels else {},
     )
     token_columns = TokenColumns(tokenizer, labels="labels" if has_labels else None)
-    loader = sm.Loader(directory, packing=packing, batch_size=1, output="numpy", tail="uneven", rank=0, world_size=1)
+    loader = sm.Loader(
+        directory,
+        packing=packing,
+        batch_size=1,
+        output="numpy",
+        tail="uneven",
+        rank=0,
+        world_size=1,
+    )
     batches = list(loader)
     with serving(directory, tokens=token_columns, packing=packing) as client:
         assert client.get("data/packs")[1]["total"] == len(batches)
@@ -67,25 +83,44 @@ def test_packs_are_those_of_a_loader(tmp_path_factory, tokenizer, lengths, lengt
             content = client.get("data/packs", start=number)[1]
             batch = batches[number]
             filled = int((batch["segment_ids"][0] > 0).sum())
-            assert (content["pack"], content["filled"], content["padding"]) == (number, filled, length - filled)
+            assert (content["pack"], content["filled"], content["padding"]) == (
+                number,
+                filled,
+                length - filled,
+            )
             shown = [id for found in content["documents"] for id in ids(found["cell"])]
             assert shown == batch["tokens"][0][:filled].tolist()
-            assert [found["tokens"] for found in content["documents"]] == batch["document_lengths"].values.tolist()
+            lengths = batch["document_lengths"].values.tolist()
+            assert [found["tokens"] for found in content["documents"]] == lengths
             assert pieces(content) == loader.explain(step=number, epoch=0)["packs"][0]
             if has_labels:
-                labels = [token["label"] for found in content["documents"] for token in found["cell"]["tokens"]]
-                assert labels == [None if label == -100 else label for label in batch["labels"][0][:filled].tolist()]
+                labels = [
+                    token["label"]
+                    for found in content["documents"]
+                    for token in found["cell"]["tokens"]
+                ]
+                assert labels == [
+                    None if label == -100 else label
+                    for label in batch["labels"][0][:filled].tolist()
+                ]
 
 
 def test_documents_are_runs_with_file_row_and_text(tmp_path, tokenizer):
     written(tmp_path / "data" / "a.parquet", text=TEXTS[:3])
     written(tmp_path / "data" / "b.parquet", text=TEXTS[3:])
     tokenize = sm.Tokenize("text", tokenizer=tokenizer, eos=True)
-    with serving(tmp_path / "data", tokenize=tokenize, packing=sm.Packing("tokens", length=8)) as client:
+    with serving(
+        tmp_path / "data", tokenize=tokenize, packing=sm.Packing("tokens", length=8)
+    ) as client:
         content = client.get("data/packs", start=1)[1]
         assert pieces(content) == [("a.parquet", 2, 4, 7), ("b.parquet", 0, 0, 1)]
         assert [found["row"] for found in content["documents"]] == [2, 3]
-        assert (content["total"], content["tokens"], content["rows"], content["left_out"]) == (4, 28, 6, 0)
+        assert (content["total"], content["tokens"], content["rows"], content["left_out"]) == (
+            4,
+            28,
+            6,
+            0,
+        )
         shown = page(client, view="packs", start=1)
         assert "pack 1 of 4" in shown and "8 tokens · 0 of padding" in shown
         assert "from token 4 of the row on" in shown
@@ -107,11 +142,16 @@ def test_rows_are_linked_unless_their_place_is_not_known(tmp_path, tokenizer):
     tokenize = sm.Tokenize("text", tokenizer=tokenizer)
     packing = sm.Packing("tokens", length=6)
     with serving(
-        tmp_path / "x" / "a.parquet", tmp_path / "y" / "a.parquet", tokenize=tokenize, packing=packing
+        tmp_path / "x" / "a.parquet",
+        tmp_path / "y" / "a.parquet",
+        tokenize=tokenize,
+        packing=packing,
     ) as client:
         assert [found["row"] for found in client.get("data/packs")[1]["documents"]] == [None] * 4
         assert "its row" not in page(client)
-    with serving(tmp_path / "x", filter=sm.col("text") != "ab", tokenize=tokenize, packing=packing) as client:
+    with serving(
+        tmp_path / "x", filter=sm.col("text") != "ab", tokenize=tokenize, packing=packing
+    ) as client:
         [found] = client.get("data/packs")[1]["documents"]
         assert (found["file_row"], found["row"]) == (1, None)
     with serving(tmp_path / "x", tokenize=tokenize, packing=packing) as client:
@@ -136,7 +176,9 @@ def test_pack_of_many_and_long_documents_is_cut_and_says_so(tmp_path, tokenizer)
 def test_tokens_that_the_packing_leaves_out_are_counted(tmp_path, tokenizer):
     path = written(tmp_path / "x.parquet", text=["abcdef", "g"])
     packing = sm.Packing("tokens", length=4, strategy="best_fit", long="truncate")
-    with serving(path, tokenize=sm.Tokenize("text", tokenizer=tokenizer), packing=packing) as client:
+    with serving(
+        path, tokenize=sm.Tokenize("text", tokenizer=tokenizer), packing=packing
+    ) as client:
         assert client.get("data/packs")[1]["left_out"] == 2
         assert "2 tokens left out" in page(client)
 
@@ -144,7 +186,9 @@ def test_tokens_that_the_packing_leaves_out_are_counted(tmp_path, tokenizer):
 def test_row_that_cannot_be_tokenized_is_told_in_place_of_the_packs(tmp_path, tokenizer):
     path = written(tmp_path / "x.parquet", text=["a", None])
     with serving(
-        path, tokenize=sm.Tokenize("text", tokenizer=tokenizer), packing=sm.Packing("tokens", length=4)
+        path,
+        tokenize=sm.Tokenize("text", tokenizer=tokenizer),
+        packing=sm.Packing("tokens", length=4),
     ) as client:
         assert "Row 1 of" in page(client, view="packs")
         assert [text for text, *_ in Shown(page(client, view="tokens")).tokens] == ["a"]

@@ -1,4 +1,4 @@
-"""What `shardmill view` shows of a data set: values, conditions, documents, figures, and sets that are odd."""
+"""What `shardmill view` shows: values, conditions, documents, figures, and sets that are odd."""
 
 import datetime
 import decimal
@@ -42,7 +42,9 @@ def test_kept_and_dropped_rows_are_those_of_pyarrow(
     paths = []
     for number, values in enumerate(files):
         name = f"{number}/x.parquet" if are_names_shared else f"{number}.parquet"
-        table = pa.table({"x": pa.array(values, pa.int64()), "n": pa.array(range(len(values)), pa.int64())})
+        table = pa.table(
+            {"x": pa.array(values, pa.int64()), "n": pa.array(range(len(values)), pa.int64())}
+        )
         paths.append(str(write(directory / name, table, row_group_size=7)))
     table = pa.concat_tables([pq.read_table(path) for path in paths])
     if has_own_filter:
@@ -60,7 +62,10 @@ def test_kept_and_dropped_rows_are_those_of_pyarrow(
     shown = [row for row in range(start, start + count) if row < len(rows)]
     assert division.is_kept(start, len(shown)) == [expected[row] for row in shown]
     places = [
-        (row, number) for values in files for number, row in enumerate(values) if not (has_own_filter and number == 2)
+        (row, number)
+        for values in files
+        for number, row in enumerate(values)
+        if not (has_own_filter and number == 2)
     ]
     for row in shown:
         assert opened.place_of(row)[1] == places[row][1]
@@ -75,7 +80,9 @@ def test_filter_shows_kept_rows_beside_dropped_ones_and_an_unknown_is_dropped(tm
         assert rows_of(page["dropped_samples"]) == [1, 2, 4, 5]
         marked = client.page(filter="label = 1", show="all")["samples"]
         assert [sample["kept"] for sample in marked] == [True, False, False, True, False, False]
-        assert rows_of(client.page(filter="label = 1", show="dropped", start=2, count=1)["samples"]) == [4]
+        assert rows_of(
+            client.page(filter="label = 1", show="dropped", start=2, count=1)["samples"]
+        ) == [4]
         nothing = client.page(filter="label > 9", show="both")
         assert (nothing["kept"], nothing["samples"]) == (0, [])
 
@@ -86,9 +93,15 @@ SEARCHED = {
     "float": (pa.array([0.5, 1.5, 0.5]), "0.5", [0, 2]),
     "flag": (pa.array([True, False, True]), "false", [1]),
     "day": (pa.array([datetime.date(2025, 1, day) for day in (1, 2, 3)]), "2025-01-02", [1]),
-    "moment": (pa.array([datetime.datetime(2025, 1, 1, hour) for hour in (1, 2, 3)]), "2025-01-01T02:00", [1]),
+    "moment": (
+        pa.array([datetime.datetime(2025, 1, 1, hour) for hour in (1, 2, 3)]),
+        "2025-01-01T02:00",
+        [1],
+    ),
     "zoned": (
-        pa.array([datetime.datetime(2025, 1, 1, hour) for hour in (1, 2, 3)], pa.timestamp("us", "UTC")),
+        pa.array(
+            [datetime.datetime(2025, 1, 1, hour) for hour in (1, 2, 3)], pa.timestamp("us", "UTC")
+        ),
         "2025-01-01 02:00",
         [1],
     ),
@@ -103,8 +116,16 @@ SEARCHED = {
         [1],
     ),
     "time": (pa.array([10**9 + 1, 10**9 + 1_000]).view(pa.time64("ns")), "00:00:01.000001", [1]),
-    "nanosecond of a day": (pa.array([10**9 + 1, 10**9]).view(pa.time64("ns")), "00:00:01.000000001", [0]),
-    "microsecond": (pa.array([10**6, 10**6 + 1]).view(pa.timestamp("us")), "1970-01-01 00:00:01.000000001", []),
+    "nanosecond of a day": (
+        pa.array([10**9 + 1, 10**9]).view(pa.time64("ns")),
+        "00:00:01.000000001",
+        [0],
+    ),
+    "microsecond": (
+        pa.array([10**6, 10**6 + 1]).view(pa.timestamp("us")),
+        "1970-01-01 00:00:01.000000001",
+        [],
+    ),
     "decimal": (pa.array([decimal.Decimal("1.10"), decimal.Decimal("2.20"), None]), "1.1", [0]),
     "bytes": (pa.array([b"a", b"b", b"a"]), "a", [0, 2]),
     "category": (pa.array(["u", "v", "u"]).dictionary_encode(), "u", [0, 2]),
@@ -131,7 +152,9 @@ def test_time_that_is_not_valid_is_refused(tmp_path, value):
 def test_search_and_filter_go_together(tmp_path):
     path = write(tmp_path / "x.parquet", {"a": [1, 1, 2], "b": ["x", "y", "x"]})
     with serving(path) as client:
-        assert rows_of(client.page(filter="a = 1", column="b", value="x", show="kept")["samples"]) == [0]
+        assert rows_of(
+            client.page(filter="a = 1", column="b", value="x", show="kept")["samples"]
+        ) == [0]
 
 
 def test_search_in_a_list_is_refused(tmp_path):
@@ -165,16 +188,29 @@ def test_values_are_shown_whatever_their_type(tmp_path):
     value = lambda text: {"kind": "value", "text": text}  # noqa: E731
     text = lambda text: {"kind": "text", "text": text}  # noqa: E731
     assert cells["large"] == value("9223372036854775807")
-    assert (cells["nan"], cells["infinite"], cells["flag"]) == (value("nan"), value("-inf"), value("true"))
+    assert (cells["nan"], cells["infinite"], cells["flag"]) == (
+        value("nan"),
+        value("-inf"),
+        value("true"),
+    )
     assert cells["nanosecond"] == value("1970-01-01 00:00:00.000000001")
     assert cells["nanosecond_of_a_day"] == value("00:00:00.000000001")
     assert cells["nanoseconds"] == value("0:00:00.000000001")
     assert cells["far"]["kind"] == "value"
     assert cells["nothing"] == {"kind": "null"}
-    assert cells["bytes"] == {"kind": "bytes", "text": bytes(range(24)).hex(" "), "length": 200, "cut": True}
+    assert cells["bytes"] == {
+        "kind": "bytes",
+        "text": bytes(range(24)).hex(" "),
+        "length": 200,
+        "cut": True,
+    }
     assert cells["text_in_bytes"] == text("grüße\n")
     inner = {"kind": "list", "items": [{"kind": "null"}, text("x")], "length": 2}
-    assert cells["struct"] == {"kind": "struct", "fields": [["a", value("1")], ["b", inner]], "length": 2}
+    assert cells["struct"] == {
+        "kind": "struct",
+        "fields": [["a", value("1")], ["b", inner]],
+        "length": 2,
+    }
     assert cells["map"]["items"][0]["fields"] == [["key", text("k")], ["value", value("1")]]
     assert cells["empty"] == {"kind": "list", "items": [], "length": 0}
     assert cells["fixed"]["items"] == [value("1.5"), value("2.5")]
@@ -207,9 +243,10 @@ def test_every_kind_of_cell_is_on_the_page(tmp_path):
             text = body.decode()
             assert status == 200
             for shown in [
-                '<span class="null">null</span>', "empty text", "12.5", "show more of 4.9 KiB", "00 01 02", "200 bytes",
-                "its header cannot be read", "101 items]", "… and 76 items more", "… and 12 fields more",
-                "deeper values are not shown", "of the document", "missing image missing", "shown in the document",
+                '<span class="null">null</span>', "empty text", "12.5", "show more of 4.9 KiB",
+                "00 01 02", "200 bytes", "its header cannot be read", "101 items]",
+                "… and 76 items more", "… and 12 fields more", "deeper values are not shown",
+                "of the document", "missing image missing", "shown in the document",
             ]:  # fmt: skip
                 assert shown in text, shown
     columns = {"tiff": columns["tiff"], "value": [None]}
@@ -223,12 +260,22 @@ def test_every_kind_of_cell_is_on_the_page(tmp_path):
 
 def test_huge_values_are_cut_and_say_so(tmp_path):
     text = "é" * 3_000_000
-    table = {"text": [text], "bytes": [b"\xff" * 5_000_000], "list": [list(range(200_000))], "inner": [[text, text]]}
+    table = {
+        "text": [text],
+        "bytes": [b"\xff" * 5_000_000],
+        "list": [list(range(200_000))],
+        "inner": [[text, text]],
+    }
     with serving(write(tmp_path / "x.parquet", table)) as client:
         status, _, body = client.request(f"/{client.server.token}/data/samples")
         assert status == 200 and len(body) < 40_000
         cells = cells_of(json.loads(body)["samples"][0])
-        assert cells["text"] == {"kind": "text", "text": "é" * 2_000, "cut": True, "length": 6_000_000}
+        assert cells["text"] == {
+            "kind": "text",
+            "text": "é" * 2_000,
+            "cut": True,
+            "length": 6_000_000,
+        }
         assert cells["bytes"]["length"] == 5_000_000
         assert (len(cells["list"]["items"]), cells["list"]["length"]) == (24, 200_000)
         more = client.get("data/text", row=0, path='["inner", 1]')[1]
@@ -242,13 +289,27 @@ def test_wide_rows_are_cut_more_so_that_a_page_stays_small(tmp_path):
         assert status == 200 and len(body) < 8_000_000
 
 
-HOSTILE = ["<b>", "__proto__", "constructor", "a.b", "`", '"', "'; drop", "\u202e", "", "image?row=1&path=[", "é\n"]
+HOSTILE = [
+    "<b>",
+    "__proto__",
+    "constructor",
+    "a.b",
+    "`",
+    '"',
+    "'; drop",
+    "\u202e",
+    "",
+    "image?row=1&path=[",
+    "é\n",
+]
 
 
 def test_hostile_names_of_columns_are_names(tmp_path):
     png = io.BytesIO()
     Image.new("RGB", (3, 2)).save(png, format="PNG")
-    with serving(write(tmp_path / "x.parquet", {name: [png.getvalue()] for name in HOSTILE})) as client:
+    with serving(
+        write(tmp_path / "x.parquet", {name: [png.getvalue()] for name in HOSTILE})
+    ) as client:
         assert [column["name"] for column in client.get("data/files")[1]["columns"]] == HOSTILE
         assert [name for name, _ in client.page()["samples"][0]["fields"]] == HOSTILE
         for name in HOSTILE:
@@ -266,7 +327,9 @@ def test_images_inside_of_lists_and_structs_are_found(tmp_path):
         assert (cell["kind"], cell["path"], cell["width"]) == ("image", ["images", 0, 0], 3)
         # Also when it is no longer kept from the page.
         client.server.session.opened().recent.clear()
-        _, headers, body = client.request(f"/{client.server.token}/data/image?row=0&path=[%22images%22,0,0]")
+        _, headers, body = client.request(
+            f"/{client.server.token}/data/image?row=0&path=[%22images%22,0,0]"
+        )
         assert (headers["Content-Type"], body) == ("image/png", png.getvalue())
 
 
@@ -305,7 +368,9 @@ def test_files_that_change_are_told_and_a_reload_shows_them(tmp_path, change):
         # What has to be opened again would have other rows.
         assert client.get("data/samples", filter="a > 1")[0] == 409
         status, _, body = client.request(f"/{client.server.token}/view")
-        assert status == (200 if change == "added" else 409) and (change == "added" or b"Reload" in body)
+        assert status == (200 if change == "added" else 409) and (
+            change == "added" or b"Reload" in body
+        )
         rows = {"rewritten": 6, "removed": 3, "added": 5}[change]
         assert client.get("data/files")[1]["rows"] == rows
         assert client.page()["rows"] == rows
@@ -347,7 +412,9 @@ def test_filter_of_the_command_may_leave_out_partitions(tmp_path):
     with serving(tmp_path, partitioning="hive", filter=sm.col("year") == 2025) as client:
         page = client.page(filter="a = 2026", show="both")
         assert (rows_of(page["samples"]), rows_of(page["dropped_samples"])) == ([1], [0])
-        assert [(row["file"], row["file_row"]) for row in page["samples"]] == [("year=2025/x.parquet", 1)]
+        assert [(row["file"], row["file_row"]) for row in page["samples"]] == [
+            ("year=2025/x.parquet", 1)
+        ]
 
 
 def test_figures_of_a_small_set_are_exact(tmp_path):
@@ -378,17 +445,31 @@ def test_figures_of_a_small_set_are_exact(tmp_path):
 
 
 def test_figures_of_a_struct_are_followed_by_those_of_its_fields(tmp_path):
-    inner = [{"lang": "en", "score": 1.0}, None, {"lang": "de", "score": None}, {"lang": "en", "score": 3.0}]
-    values = [{"id": 1, "inner": inner[0]}, {"id": 2, "inner": inner[1]}, None, {"id": 4, "inner": inner[3]}]
+    inner = [
+        {"lang": "en", "score": 1.0},
+        None,
+        {"lang": "de", "score": None},
+        {"lang": "en", "score": 3.0},
+    ]
+    values = [
+        {"id": 1, "inner": inner[0]},
+        {"id": 2, "inner": inner[1]},
+        None,
+        {"id": 4, "inner": inner[3]},
+    ]
     image = [{"bytes": b"x" * row, "path": f"{row}.jpg"} for row in range(4)]
-    with serving(write(tmp_path / "x.parquet", {"meta": values, "image": image, "last": range(4)})) as client:
+    with serving(
+        write(tmp_path / "x.parquet", {"meta": values, "image": image, "last": range(4)})
+    ) as client:
         columns = client.get("data/columns")[1]["columns"]
         page = client.request(f"/{client.server.token}/view?view=columns")[2].decode()
     names = ["meta", "meta.id", "meta.inner", "meta.inner.lang", "meta.inner.score"]
     names += ["image", "image.bytes", "image.path", "last"]
     assert [column["name"] for column in columns] == names
     by_name = {column["name"]: column for column in columns}
-    assert {name: by_name[name]["nulls"] for name in names[:5]} == dict(zip(names, [1, 1, 2, 2, 2], strict=False))
+    assert {name: by_name[name]["nulls"] for name in names[:5]} == dict(
+        zip(names, [1, 1, 2, 2, 2], strict=False)
+    )
     assert (by_name["meta.id"]["low"], by_name["meta.id"]["high"]) == ("1", "4")
     assert by_name["meta.inner.lang"]["top"] == [["en", 2]]
     assert by_name["meta.inner.score"]["type"] == "double"
@@ -410,7 +491,15 @@ def test_figures_of_a_large_set_are_of_a_sample_that_is_spread_and_said(tmp_path
     assert min(column["histogram"]) > 0
 
 
-DOCUMENT_COLUMNS = ["sample_id", "position", "modality", "content_type", "text_content", "binary_content", "url"]
+DOCUMENT_COLUMNS = [
+    "sample_id",
+    "position",
+    "modality",
+    "content_type",
+    "text_content",
+    "binary_content",
+    "url",
+]
 
 
 def documents_table(documents):
@@ -421,11 +510,25 @@ def documents_table(documents):
         rows.append([name, -1, "metadata", "application/json", None, None, f"https://{name}"])
         for position, kind in enumerate(entries):
             if kind == "t":
-                rows.append([name, position, "text", "text/plain", f"text {position} of {name}", None, None])
+                rows.append(
+                    [name, position, "text", "text/plain", f"text {position} of {name}", None, None]
+                )
             else:
-                rows.append([name, position, "image", "image/png", None, png.getvalue() if kind == "i" else None, None])
+                rows.append(
+                    [
+                        name,
+                        position,
+                        "image",
+                        "image/png",
+                        None,
+                        png.getvalue() if kind == "i" else None,
+                        None,
+                    ]
+                )
     columns = dict(zip(DOCUMENT_COLUMNS, map(list, zip(*rows))))
-    return pa.table(columns | {"binary_content": pa.array(columns["binary_content"], pa.large_binary())})
+    return pa.table(
+        columns | {"binary_content": pa.array(columns["binary_content"], pa.large_binary())}
+    )
 
 
 def test_documents_are_runs_of_rows_with_texts_and_images_in_order(tmp_path):
@@ -450,10 +553,17 @@ def test_documents_are_runs_of_rows_with_texts_and_images_in_order(tmp_path):
             assert client.get("data/documents", start=row, count=2)[1]["previous"] == previous
         for row, start in [(3, 0), (5, 4), (8, 6), (9, 9), (250, 9), (10**9, 9)]:
             assert client.get("data/documents", start=row, count=1)[1]["start"] == start
-        _, headers, _ = client.request(f"/{client.server.token}/data/image?row=7&path=[%22binary_content%22]")
+        _, headers, _ = client.request(
+            f"/{client.server.token}/data/image?row=7&path=[%22binary_content%22]"
+        )
         assert headers["Content-Type"] == "image/png"
         _, _, body = client.request(f"/{client.server.token}/view?count=2")
-        assert b"text 0 of a" in body and b"https://a" in body and b"rows 0" in body and b"text 0 of b" not in body
+        assert (
+            b"text 0 of a" in body
+            and b"https://a" in body
+            and b"rows 0" in body
+            and b"text 0 of b" not in body
+        )
         status, content = client.get("data/image", row=8, path='["binary_content"]')
         assert (status, content["error"]) == (404, "there are no bytes of this image")
 
@@ -486,13 +596,17 @@ def test_sample_whose_json_lists_texts_and_images_is_a_document(tmp_path):
         ]
         assert shown == ["one", ("tiff", 0), "two", ("tiff", 1), ("extra.png", None)]
         assert cells["tiff"]["kind"] == "note"
-        _, headers, body = client.request(f"/{client.server.token}/data/image?row=0&path=[%22tiff%22]&page=1")
+        _, headers, body = client.request(
+            f"/{client.server.token}/data/image?row=0&path=[%22tiff%22]&page=1"
+        )
         assert headers["Content-Type"] == "image/jpeg"
         assert Image.open(io.BytesIO(body)).size == (20, 11)
 
 
 @pytest.mark.parametrize(
-    "text", [b"{", b"[]", b'{"texts": [1]}', b'{"texts": ["a"], "images": []}', b"[" * 100_000, b"\xff"], ids=range(6)
+    "text",
+    [b"{", b"[]", b'{"texts": [1]}', b'{"texts": ["a"], "images": []}', b"[" * 100_000, b"\xff"],
+    ids=range(6),
 )
 def test_other_json_is_shown_as_it_is(tmp_path, text):
     with serving(write(tmp_path / "x.parquet", {"json": [text]})) as client:

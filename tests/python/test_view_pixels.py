@@ -1,4 +1,7 @@
-"""Pixels that `shardmill view` shows: those that a loader delivers in an epoch, and the causes of images that it cannot decode."""
+"""Pixels that `shardmill view` shows: those that a loader delivers in an epoch.
+
+Also the causes of images that it cannot decode.
+"""
 
 import io
 import json
@@ -43,7 +46,9 @@ def shown(client, route, **arguments):
 
 
 @pytest.mark.parametrize(
-    ("fit", "output"), [(sm.RandomCrop(), "normalized floats"), ("longest", "bytes of varying size")], ids=str
+    ("fit", "output"),
+    [(sm.RandomCrop(), "normalized floats"), ("longest", "bytes of varying size")],
+    ids=str,
 )
 def test_pixels_of_a_row_are_those_of_a_shuffled_loader_in_that_epoch(photographs, fit, output):
     more = {"dtype": "float32", "normalize": "imagenet"} if output == "normalized floats" else {}
@@ -78,7 +83,10 @@ def test_pixels_of_a_row_are_those_of_a_shuffled_loader_in_that_epoch(photograph
 
 def test_image_that_cannot_be_decoded_is_refused_with_its_cause(photographs):
     with serving(photographs, images=sm.Images("image", size=32)) as client:
-        for route, more in (("data/picture", {}), ("data/image", {"path": '["image"]', "decoded": "true"})):
+        for route, more in (
+            ("data/picture", {}),
+            ("data/image", {"path": '["image"]', "decoded": "true"}),
+        ):
             assert "truncated" in shown(client, route, row=BAD, **more)
         assert shown(client, "data/picture", row=ROWS) == "there is no such row"
 
@@ -97,13 +105,17 @@ def test_decoded_picture_of_the_samples_page_is_that_of_the_decoder(tmp_path, mo
 
 def test_images_of_a_list_are_side_by_side(tmp_path):
     images = [[encoded(20, 30, 1), encoded(40, 10, 2)], []]
-    pq.write_table(pa.table({"images": pa.array(images, pa.list_(pa.binary()))}), tmp_path / "lists.parquet")
+    pq.write_table(
+        pa.table({"images": pa.array(images, pa.list_(pa.binary()))}), tmp_path / "lists.parquet"
+    )
     with serving(tmp_path, images=sm.Images("images", fit="keep")) as client:
         assert shown(client, "data/picture", row=0).shape == (40, 40, 3)
         assert shown(client, "data/picture", row=1) == "this row has no image"
 
 
-@pytest.mark.parametrize(("fit", "epochs"), [("crop", [0]), (sm.RandomCrop(), [5, 6, 7, 8])], ids=["fixed", "random"])
+@pytest.mark.parametrize(
+    ("fit", "epochs"), [("crop", [0]), (sm.RandomCrop(), [5, 6, 7, 8])], ids=["fixed", "random"]
+)
 def test_page_has_the_epochs_that_differ(photographs, fit, epochs):
     with serving(photographs, images=sm.Images("image", size=32, fit=fit)) as client:
         epoch = epochs[0]
@@ -111,9 +123,9 @@ def test_page_has_the_epochs_that_differ(photographs, fit, epochs):
         assert content["epochs"] == epochs
         status, _, page = client.request(f"/{client.server.token}/view?view=pixels&epoch={epoch}")
         assert status == 200
-        assert [f"epoch={one}" in page.decode() for one in range(epoch, epoch + 4)] == [True] * len(epochs) + [
-            False
-        ] * (4 - len(epochs))
+        assert [f"epoch={one}" in page.decode() for one in range(epoch, epoch + 4)] == [True] * len(
+            epochs
+        ) + [False] * (4 - len(epochs))
 
 
 def test_pages_of_pixels_are_turned(photographs):
@@ -131,9 +143,17 @@ def test_pages_of_pixels_are_turned(photographs):
             2,
             "must be a side such as 224, height and width such as 180x320, or keep, not 'big'",
         ),
-        (["--image-size", "keep", "--image-fit", "pad"], 2, "--image-fit cannot be used with --image-size keep"),
+        (
+            ["--image-size", "keep", "--image-fit", "pad"],
+            2,
+            "--image-fit cannot be used with --image-size keep",
+        ),
         (["--image-size", "32", "--image", "photo"], 1, "No column `photo`"),
-        (["--image-size", "32", "--image", "label"], 1, "Column `label` is int64, but images are bytes"),
+        (
+            ["--image-size", "32", "--image", "label"],
+            1,
+            "Column `label` is int64, but images are bytes",
+        ),
     ],
 )
 def test_option_that_cannot_be_used_is_refused(photographs, options, code, message, capfd):
@@ -148,7 +168,12 @@ def test_bmp_is_shown_as_an_image_and_sent_as_it_is_stored(tmp_path):
     pq.write_table(pa.table({"image": [bmp.getvalue(), b"BMW is a car maker in Munich"]}), path)
     with serving(path) as client:
         image, text = (cells_of(row)["image"] for row in client.page()["samples"])
-        assert (image["kind"], image["format"], image["width"], image["height"]) == ("image", "bmp", 4, 3)
+        assert (image["kind"], image["format"], image["width"], image["height"]) == (
+            "image",
+            "bmp",
+            4,
+            3,
+        )
         assert text["kind"] == "text"
         address = f"/{client.server.token}/data/image?row=0&path=[%22image%22]"
         _, headers, body = client.request(f"{address}&decoded=true")
@@ -184,8 +209,17 @@ def test_filter_applies_to_the_rows_that_are_shown_as_pixels(photographs):
         assert [row["row"] for row in answers["kept"]["samples"]] == [2, 4]
         assert [row["row"] for row in answers["dropped"]["samples"]] == [0, 1, 3]
         both = answers["both"]
-        assert [[row["row"] for row in both[half]] for half in ("samples", "dropped_samples")] == [[2, 4], [0, 1, 3]]
-        assert [row["kept"] for row in answers["all"]["samples"]] == [False, False, True, False, True]
+        assert [[row["row"] for row in both[half]] for half in ("samples", "dropped_samples")] == [
+            [2, 4],
+            [0, 1, 3],
+        ]
+        assert [row["kept"] for row in answers["all"]["samples"]] == [
+            False,
+            False,
+            True,
+            False,
+            True,
+        ]
         assert {(answer["kept"], answer["dropped"]) for answer in answers.values()} == {(2, 3)}
         assert answers["kept"]["epochs"] == [0, 1, 2, 3]
         found = client.get("data/pixels", column="label", value="3", show="kept")[1]
@@ -202,6 +236,11 @@ def test_filter_applies_to_the_rows_that_are_shown_as_pixels(photographs):
         assert "data/picture?row=0&amp;epoch=0" not in page
         assert "<b>1</b> of 5 rows kept" in page
         # Another filter stays on the page of pixels.
-        assert page.count('<input type="hidden" name="view" value="pixels"><input type="hidden" name="start"') == 2
+        assert (
+            page.count(
+                '<input type="hidden" name="view" value="pixels"><input type="hidden" name="start"'
+            )
+            == 2
+        )
         assert html(filter="label = 4").count('<section class="half"') == 2
         assert "No rows here." in html(filter="label > 9", show="kept")

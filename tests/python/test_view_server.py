@@ -16,7 +16,9 @@ import pytest
 from PIL import Image
 from view_client import cells_of, rows_of, serving
 
-ATTACK = "<script>document.title = 'taken'</script>\"'><img src=x onerror=alert(2)> & \x00\x1b</script>"
+ATTACK = (
+    "<script>document.title = 'taken'</script>\"'><img src=x onerror=alert(2)> & \x00\x1b</script>"
+)
 
 
 def picture(kind="PNG", size=(40, 30), **options):
@@ -33,7 +35,14 @@ def directory(tmp_path_factory):
         {
             "id": range(100),
             "text": [ATTACK if row == 3 else f"text {row}" for row in range(100)],
-            "image": [picture("JPEG"), picture("PNG"), picture("WEBP"), picture("GIF"), picture("TIFF")] * 20,
+            "image": [
+                picture("JPEG"),
+                picture("PNG"),
+                picture("WEBP"),
+                picture("GIF"),
+                picture("TIFF"),
+            ]
+            * 20,
         }
     )
     pq.write_table(table.slice(0, 60), directory / "a.parquet", row_group_size=20)
@@ -63,7 +72,9 @@ def client(directory):
 )
 def test_request_without_the_token_is_refused(client, target):
     token = client.server.token
-    status, _, body = client.request(target.format(token=token, wrong=token[:-1] + ("a" if token[-1] != "a" else "b")))
+    status, _, body = client.request(
+        target.format(token=token, wrong=token[:-1] + ("a" if token[-1] != "a" else "b"))
+    )
     assert status == 403
     assert token.encode() not in body
 
@@ -75,7 +86,15 @@ def test_tokens_are_long_and_differ(client, directory):
 
 
 @pytest.mark.parametrize(
-    "host", [["evil.example"], ["evil.example:{port}"], ["127.0.0.1"], ["127.0.0.1:1"], [], ["{right}", "evil.example"]]
+    "host",
+    [
+        ["evil.example"],
+        ["evil.example:{port}"],
+        ["127.0.0.1"],
+        ["127.0.0.1:1"],
+        [],
+        ["{right}", "evil.example"],
+    ],
 )
 def test_foreign_host_is_refused_as_it_is_a_rebound_name(client, host):
     hosts = [name.format(port=client.server.server_port, right=client.host) for name in host]
@@ -89,20 +108,27 @@ def test_localhost_is_the_same_host(client):
 
 def test_server_listens_on_loopback_alone(client):
     assert client.server.socket.getsockname()[0] == "127.0.0.1"
-    others = {entry[4][0] for entry in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)} - {"127.0.0.1"}
+    others = {
+        entry[4][0] for entry in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+    } - {"127.0.0.1"}
     for address in (address for address in others if not address.startswith("127.")):
         with pytest.raises(OSError):
             socket.create_connection((address, client.server.server_port), timeout=2).close()
 
 
 @pytest.mark.parametrize(
-    "route", ["", "page.js", "data/files", "data/samples", "nothing", 'data/image?row=0&path=["image"]']
+    "route",
+    ["", "page.js", "data/files", "data/samples", "nothing", 'data/image?row=0&path=["image"]'],
 )
 def test_every_answer_has_the_strict_headers_and_none_for_other_origins(client, route):
     target = f"/{client.server.token}/{route}".replace('"', "%22")
     _, headers, _ = client.request(target, headers={"Origin": "https://evil.example"})
     policy = headers["Content-Security-Policy"]
-    assert "default-src 'none'" in policy and "script-src 'self'" in policy and "frame-ancestors 'none'" in policy
+    assert (
+        "default-src 'none'" in policy
+        and "script-src 'self'" in policy
+        and "frame-ancestors 'none'" in policy
+    )
     assert "unsafe" not in policy and "http" not in policy and "*" not in policy
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Referrer-Policy"] == "no-referrer"
@@ -183,7 +209,13 @@ def test_text_of_the_data_arrives_as_data(client):
 
 
 @pytest.mark.parametrize(
-    "arguments", ["start=3&count=1&layout=cards", "start=3&count=1&layout=table", "view=columns", "filter=%3Cb%3E"]
+    "arguments",
+    [
+        "start=3&count=1&layout=cards",
+        "start=3&count=1&layout=table",
+        "view=columns",
+        "filter=%3Cb%3E",
+    ],
 )
 def test_text_of_the_data_and_of_arguments_is_escaped_in_the_page(client, arguments):
     status, headers, body = client.request(f"/{client.server.token}/view?{arguments}")
@@ -191,7 +223,10 @@ def test_text_of_the_data_and_of_arguments_is_escaped_in_the_page(client, argume
     for markup in [b"<script", b"<img src=x", b"<b>e", b"onerror=alert(2)>"]:
         assert markup not in body
     if "start=3" in arguments:
-        assert html.escape(ATTACK).replace("&#x27;", "&#39;").replace("&quot;", "&#34;").encode() in body
+        assert (
+            html.escape(ATTACK).replace("&#x27;", "&#39;").replace("&quot;", "&#34;").encode()
+            in body
+        )
 
 
 def test_page_shows_what_is_refused_as_text(client):
@@ -213,9 +248,11 @@ def test_pages_have_their_rows_with_file_and_place(client):
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"start": "-1"}, {"start": "1.5"}, {"start": "x"}, {"count": "٣"}, {"start": "9" * 400}, {"show": "else"}, {"filter": "id >"},
-     {"filter": "nobody = 1"}, {"filter": "(" * 5000}, {"filter": "not " * 2400 + "id = 1"}, {"filter": "id = 1" + " " * 10_001},
-     {"filter": "id = 'one'"}, {"column": "id", "value": "one"}, {"column": "nobody", "value": "1"}],
+    [{"start": "-1"}, {"start": "1.5"}, {"start": "x"}, {"count": "٣"}, {"start": "9" * 400},
+     {"show": "else"}, {"filter": "id >"}, {"filter": "nobody = 1"}, {"filter": "(" * 5000},
+     {"filter": "not " * 2400 + "id = 1"}, {"filter": "id = 1" + " " * 10_001},
+     {"filter": "id = 'one'"}, {"column": "id", "value": "one"},
+     {"column": "nobody", "value": "1"}],
     ids=str,
 )  # fmt: skip
 def test_argument_that_means_nothing_is_refused_with_a_reason(client, arguments):
@@ -229,23 +266,29 @@ def test_argument_that_means_nothing_is_refused_with_a_reason(client, arguments)
 def test_images_are_sent_as_they_are_stored(client, directory, row, kind):
     cell = cells_of(client.page(start=row, count=1)["samples"][0])["image"]
     assert (cell["kind"], cell["format"], cell["width"], cell["height"]) == ("image", kind, 40, 30)
-    status, headers, body = client.request(f"/{client.server.token}/data/image?row={row}&path=[%22image%22]")
+    status, headers, body = client.request(
+        f"/{client.server.token}/data/image?row={row}&path=[%22image%22]"
+    )
     assert (status, headers["Content-Type"]) == (200, f"image/{kind}")
     assert body == pq.read_table(directory / "a.parquet")["image"][row].as_py()
 
 
 def test_tiff_is_converted_for_the_browser(client):
-    status, headers, body = client.request(f"/{client.server.token}/data/image?row=4&path=[%22image%22]")
+    status, headers, body = client.request(
+        f"/{client.server.token}/data/image?row=4&path=[%22image%22]"
+    )
     assert (status, headers["Content-Type"]) == (200, "image/jpeg")
     assert Image.open(io.BytesIO(body)).size == (40, 30)
 
 
 @pytest.mark.parametrize(
     "arguments, status",
-    [({"row": 0, "path": '["text"]'}, 415), ({"row": 0, "path": '["id"]'}, 404), ({"row": 100, "path": '["image"]'}, 404),
-     ({"row": 0, "path": '["image", 0]'}, 404), ({"row": 0, "path": '["nobody"]'}, 404), ({"row": 0, "path": "[]"}, 400),
-     ({"row": 0, "path": '[["image"]]'}, 400), ({"row": 0, "path": '["image", true]'}, 400), ({"row": 0, "path": "[" * 9000}, 400),
-     ({"row": 0}, 400), ({"path": '["image"]'}, 400), ({"row": 4, "path": '["image"]', "page": 7}, 415)],
+    [({"row": 0, "path": '["text"]'}, 415), ({"row": 0, "path": '["id"]'}, 404),
+     ({"row": 100, "path": '["image"]'}, 404), ({"row": 0, "path": '["image", 0]'}, 404),
+     ({"row": 0, "path": '["nobody"]'}, 404), ({"row": 0, "path": "[]"}, 400),
+     ({"row": 0, "path": '[["image"]]'}, 400), ({"row": 0, "path": '["image", true]'}, 400),
+     ({"row": 0, "path": "[" * 9000}, 400), ({"row": 0}, 400), ({"path": '["image"]'}, 400),
+     ({"row": 4, "path": '["image"]', "page": 7}, 415)],
     ids=str,
 )  # fmt: skip
 def test_image_that_is_none_is_refused_with_a_reason(client, arguments, status):
@@ -255,12 +298,15 @@ def test_image_that_is_none_is_refused_with_a_reason(client, arguments, status):
 def test_markup_among_the_bytes_is_never_sent_as_a_page(tmp_path):
     svg = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
     pq.write_table(
-        pa.table({"image": [svg, b"<!doctype html><script>alert(1)</script>", b"GIF89a" + svg]}), tmp_path / "x.parquet"
+        pa.table({"image": [svg, b"<!doctype html><script>alert(1)</script>", b"GIF89a" + svg]}),
+        tmp_path / "x.parquet",
     )
     with serving(tmp_path / "x.parquet") as client:
         for row in range(2):
             assert client.get("data/image", row=row, path='["image"]')[0] == 415
-        _, headers, _ = client.request(f"/{client.server.token}/data/image?row=2&path=[%22image%22]")
+        _, headers, _ = client.request(
+            f"/{client.server.token}/data/image?row=2&path=[%22image%22]"
+        )
         assert headers["Content-Type"] == "image/gif"
 
 
@@ -298,9 +344,18 @@ def test_command_tells_of_a_path_that_is_missing(tmp_path):
 
 
 def test_import_of_the_package_loads_no_server():
-    code = "import sys, shardmill; print([name for name in sys.modules if 'http' in name or name.startswith('shardmill.view')])"
+    code = (
+        "import sys, shardmill; print([name for name in sys.modules "
+        "if 'http' in name or name.startswith('shardmill.view')])"
+    )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True).stdout
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            env=environment,
+            check=True,
+        ).stdout
         == "[]\n"
     )

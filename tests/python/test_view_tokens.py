@@ -31,7 +31,11 @@ def test_rows_are_shown_as_tokens_with_file_and_place(tmp_path, tokenizer):
     tokenize = sm.Tokenize("text", tokenizer=tokenizer, eos=True)
     with serving(tmp_path / "a.parquet", tmp_path / "b.parquet", tokenize=tokenize) as client:
         content = client.get("data/tokens", start=0, count=3)[1]
-        assert (content["rows"], content["total"], rows_of(content["samples"])) == (32, 32, [0, 1, 2])
+        assert (content["rows"], content["total"], rows_of(content["samples"])) == (
+            32,
+            32,
+            [0, 1, 2],
+        )
         assert [(row["file"], row["file_row"]) for row in content["samples"]] == [
             ("a.parquet", 0), ("a.parquet", 1), ("b.parquet", 0),
         ]  # fmt: skip
@@ -67,12 +71,18 @@ def test_labels_of_a_conversation_colour_what_the_assistant_wrote(tmp_path, toke
 
 
 @pytest.mark.parametrize("most", [6_000, pytest.param(_tokens._MOST_ALONE, marks=pytest.mark.slow)])
-def test_long_row_is_cut_and_shown_whole_when_it_is_asked_for(tmp_path, tokenizer, monkeypatch, most):
+def test_long_row_is_cut_and_shown_whole_when_it_is_asked_for(
+    tmp_path, tokenizer, monkeypatch, most
+):
     monkeypatch.setattr(_tokens, "_MOST_ALONE", most)
     path = written(tmp_path / "long.parquet", text=["z" * 5_000, "z" * (most + 1_000)])
     with serving(path, tokenize=sm.Tokenize("text", tokenizer=tokenizer, labels="all")) as client:
         [row, longer] = client.get("data/tokens")[1]["samples"]
-        assert (len(row["cell"]["tokens"]), row["cell"]["length"], row["cell"]["labelled"]) == (2_000, 5_000, 4_999)
+        assert (len(row["cell"]["tokens"]), row["cell"]["length"], row["cell"]["labelled"]) == (
+            2_000,
+            5_000,
+            4_999,
+        )
         shown = page(client)
         assert 'data-tokens="row=0">… show all 5,000 tokens' in shown
         status, headers, body = client.request(f"/{client.server.token}/tokens?row=0")
@@ -90,9 +100,13 @@ def test_long_row_is_cut_and_shown_whole_when_it_is_asked_for(tmp_path, tokenize
 
 
 @pytest.mark.parametrize(
-    "arguments, status", [({}, 400), ({"row": 2}, 404), ({"row": -1}, 400), ({"pack": 0, "document": 0}, 404)], ids=str
+    "arguments, status",
+    [({}, 400), ({"row": 2}, 404), ({"row": -1}, 400), ({"pack": 0, "document": 0}, 404)],
+    ids=str,
 )
-def test_tokens_that_are_not_there_are_refused_with_a_reason(tmp_path, tokenizer, arguments, status):
+def test_tokens_that_are_not_there_are_refused_with_a_reason(
+    tmp_path, tokenizer, arguments, status
+):
     path = written(tmp_path / "x.parquet", text=["a", "b"])
     with serving(path, tokenize=sm.Tokenize("text", tokenizer=tokenizer)) as client:
         answer, content = client.get("tokens", **arguments)
@@ -104,7 +118,11 @@ def test_data_set_without_tokens_has_no_such_view(tmp_path):
         assert client.get("data/tokens")[0] == 404
         assert client.get("data/packs")[0] == 404
         shown = page(client, view="tokens")
-        assert "is not shown as tokens" in shown and "Tokens</button>" not in shown and "Packs</button>" not in shown
+        assert (
+            "is not shown as tokens" in shown
+            and "Tokens</button>" not in shown
+            and "Packs</button>" not in shown
+        )
 
 
 def test_row_that_cannot_be_tokenized_says_why_and_the_others_are_shown(tmp_path, tokenizer):
@@ -120,11 +138,15 @@ def test_row_that_cannot_be_tokenized_says_why_and_the_others_are_shown(tmp_path
 
 def test_text_of_the_data_and_of_the_tokenizer_is_escaped(tmp_path):
     hostile = "<img src=x onerror=taken()>"
-    merges = [(hostile[:at].encode(), hostile[at : at + 1].encode()) for at in range(1, len(hostile))]
+    merges = [
+        (hostile[:at].encode(), hostile[at : at + 1].encode()) for at in range(1, len(hostile))
+    ]
     tokenizer = write_tokenizer(tmp_path / "model", merges=merges)
     path = written(tmp_path / "x.parquet", text=[ATTACK, hostile])
     with serving(
-        path, tokenize=sm.Tokenize("text", tokenizer=tokenizer), packing=sm.Packing("tokens", length=500)
+        path,
+        tokenize=sm.Tokenize("text", tokenizer=tokenizer),
+        packing=sm.Packing("tokens", length=500),
     ) as client:
         for body in (
             page(client, view="tokens"),
@@ -157,7 +179,9 @@ def test_set_without_rows_is_shown_as_empty(tmp_path, tokenizer, kind):
     if kind == "file":
         written(tmp_path / "data" / "x.parquet", text=pa.array([], pa.string()))
     tokenize = sm.Tokenize("text", tokenizer=tokenizer)
-    with serving(tmp_path / "data", tokenize=tokenize, packing=sm.Packing("tokens", length=8)) as client:
+    with serving(
+        tmp_path / "data", tokenize=tokenize, packing=sm.Packing("tokens", length=8)
+    ) as client:
         assert client.get("data/tokens")[1]["samples"] == []
         assert client.get("data/packs")[1]["pack"] is None
         assert "The data set has no rows." in page(client, view="tokens")
@@ -177,7 +201,9 @@ def test_files_that_change_are_told(tmp_path, tokenizer):
 
 
 @pytest.mark.parametrize("name", ["tokens", "input_ids", "other"])
-@pytest.mark.parametrize("kind", [pa.list_(pa.int32()), pa.large_list(pa.int64()), pa.list_(pa.uint16(), 2)], ids=str)
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.int32()), pa.large_list(pa.int64()), pa.list_(pa.uint16(), 2)], ids=str
+)
 def test_column_of_stored_tokens_is_found(name, kind):
     schema = pa.schema([("text", pa.string()), ("size", pa.list_(pa.float32())), (name, kind)])
     assert TokenColumns.stored(schema) == (None if name == "other" else TokenColumns(tokens=name))
@@ -187,7 +213,9 @@ def test_column_of_stored_tokens_is_found(name, kind):
 
 def test_stored_tokens_are_found_among_other_lists_and_with_their_labels():
     lists = {name: pa.list_(pa.int64()) for name in ("attention_mask", "input_ids", "labels")}
-    assert TokenColumns.stored(pa.schema(lists)) == TokenColumns(tokens="input_ids", labels="labels")
+    assert TokenColumns.stored(pa.schema(lists)) == TokenColumns(
+        tokens="input_ids", labels="labels"
+    )
     assert TokenColumns.stored(pa.schema({"a": lists["labels"], "b": lists["labels"]})) is None
     assert TokenColumns.stored(pa.schema({"labels": pa.int64()})) is None
 
@@ -203,7 +231,10 @@ def test_stored_tokens_are_shown_with_nulls_and_labels_of_another_length(tmp_pat
         assert parts(first) == [["h", "token"], ["i", "token"]]
         assert [token["label"] for token in first["tokens"]] == [None, 106]
         assert second == {"length": 0, "tokens": [], "labelled": 0}
-        assert (third["note"], [kind for _, kind in parts(third)]) == ("1 labels of 2 tokens", ["number", "unknown"])
+        assert (third["note"], [kind for _, kind in parts(third)]) == (
+            "1 labels of 2 tokens",
+            ["number", "unknown"],
+        )
         assert "id 105 · i · label 106" in page(client)
 
 
@@ -217,9 +248,18 @@ def test_stored_id_below_0_is_marked_as_unknown(tmp_path, tokenizer):
 
 def test_columns_that_are_no_tokens_are_refused(tmp_path, tokenizer):
     path = written(tmp_path / "x.parquet", text=["a"], n=[1])
-    with pytest.raises(sm.OptionError, match="column 'n' is int64; tokens and labels are lists"), serving(path, tokens=TokenColumns(tokenizer, "n")):  # fmt: skip
+    with (
+        pytest.raises(sm.OptionError, match="column 'n' is int64; tokens and labels are lists"),
+        serving(path, tokens=TokenColumns(tokenizer, "n")),
+    ):
         pass
-    with pytest.raises(sm.MissingColumnError, match="body"), serving(path, tokenize=sm.Tokenize("body", tokenizer=tokenizer)):  # fmt: skip
+    with (
+        pytest.raises(sm.MissingColumnError, match="body"),
+        serving(path, tokenize=sm.Tokenize("body", tokenizer=tokenizer)),
+    ):
         pass
-    with pytest.raises(sm.OptionError, match="packing requires a column of tokens"), serving(path, packing=sm.Packing("n", length=2)):  # fmt: skip
+    with (
+        pytest.raises(sm.OptionError, match="packing requires a column of tokens"),
+        serving(path, packing=sm.Packing("n", length=2)),
+    ):
         pass

@@ -1,4 +1,7 @@
-"""WebDataset tars that are not what they seem: cut between members, and members that are not what their extensions say."""
+"""WebDataset tars that are not what they seem.
+
+Cut between members, and members that are not what their extensions say.
+"""
 
 import gzip
 import io
@@ -28,7 +31,8 @@ def archive(samples: dict[str, dict[str, bytes]]) -> tuple[bytes, list[int]]:
 
 def numbered(count: int) -> dict[str, dict[str, bytes]]:
     return {
-        f"{number:05}": {"cls": b"%d" % number, "json": json.dumps({"n": number}).encode()} for number in range(count)
+        f"{number:05}": {"cls": b"%d" % number, "json": json.dumps({"n": number}).encode()}
+        for number in range(count)
     }
 
 
@@ -38,7 +42,8 @@ def test_archive_cut_between_samples_is_no_smaller_archive(tmp_path: Path, pack)
     (tmp_path / "a.tar").write_bytes(pack(content))
     (tmp_path / "b.tar").write_bytes(pack(content[: starts[7]]))
     with pytest.raises(
-        sm.FormatError, match=rf"b.tar` ends at byte {starts[7]}, .* without the zeros .*\nhint: .*truncate"
+        sm.FormatError,
+        match=rf"b.tar` ends at byte {starts[7]}, .* without the zeros .*\nhint: .*truncate",
     ):
         sm.Dataset(tmp_path)
     dataset = sm.Dataset(tmp_path, errors=sm.ErrorPolicy(files="skip"))
@@ -70,11 +75,15 @@ def test_broken_member_is_a_bad_row_that_is_named(
     path = tmp_path / "a.tar"
     path.write_bytes(archive(samples)[0])
     options = {"batch_size": 20, "output": output}
-    with pytest.raises(sm.FormatError, match=rf"Member `00013.{extension}` of `.*a.tar`, at byte \d+, {message}"):
+    with pytest.raises(
+        sm.FormatError, match=rf"Member `00013.{extension}` of `.*a.tar`, at byte \d+, {message}"
+    ):
         list(flat_loader(path, **options))
     loader = sm.Loader(path, errors=sm.ErrorPolicy(rows="skip"), **options)
     batches = list(loader)
-    keys = [row["__key__"] for row in batches[0]] if output == "rows" else list(batches[0]["__key__"])
+    keys = (
+        [row["__key__"] for row in batches[0]] if output == "rows" else list(batches[0]["__key__"])
+    )
     assert [str(key) for key in keys] == [key for key in samples if key != "00013"]
     replaced = list(sm.Loader(path, errors=sm.ErrorPolicy(rows="replace"), **options))
     assert len(replaced[0] if output == "rows" else replaced[0]["__key__"]) == 20
@@ -95,11 +104,14 @@ def test_value_that_readers_would_refuse_is_refused_by_the_writer(
     tmp_path: Path, column: str, value, wanted: str
 ) -> None:
     good = {"txt": "a", "caption.txt": "a", "cls": "1", "json": b"{}"}[column]
-    values = pa.array([good, value]) if not isinstance(value, int) else pa.array([1, value], pa.uint64())
+    values = (
+        pa.array([good, value]) if not isinstance(value, int) else pa.array([1, value], pa.uint64())
+    )
     with (
         pytest.raises(
             sm.FormatError,
-            match=rf"Row 1 has the value .* in column `{column}`, but readers expect {wanted} there\nhint: ",
+            match=rf"Row 1 has the value .* in column `{column}`, "
+            rf"but readers expect {wanted} there\nhint: ",
         ),
         sm.Writer(tmp_path / "out", format="webdataset") as writer,
     ):
@@ -120,7 +132,9 @@ def test_appended_samples_go_on_with_the_numbers(tmp_path: Path) -> None:
     for count in (3, 2, 1):
         with sm.Writer(tmp_path, format="webdataset", mode="append") as writer:
             writer.write_rows({"cls": number} for number in range(count))
-    assert [row["__key__"] for row in sm.Dataset(tmp_path)] == [f"{number:09}" for number in range(6)]
+    assert [row["__key__"] for row in sm.Dataset(tmp_path)] == [
+        f"{number:09}" for number in range(6)
+    ]
 
 
 def test_samples_behind_keys_of_names_are_numbered_from_zero(tmp_path: Path) -> None:

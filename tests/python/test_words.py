@@ -1,4 +1,4 @@
-"""Prose is written in plain technical English: phrases that a reader has to read twice do not come back."""
+"""Prose is in plain technical English: phrases that must be read twice do not come back."""
 
 import re
 from pathlib import Path
@@ -12,15 +12,18 @@ SOURCES = sorted(
         *ROOT.glob("python/src/**/*.rs"),
     ]
 )
-#: Phrase, and what to write. In pages, code and messages are not prose; in sources, the whole text is checked, names included.
-#: The first pattern is split, so that a search and replace does not change it.
+#: Phrase, and what to write. In pages, code and messages are not prose; in sources, the whole text
+#: is checked, names included. The first pattern is split, so that a search and replace does not
+#: change it.
 PHRASES = {
     r"\w*fold" + r"ers?\w*": "directory",
     r"so many": "the number, or the size",
     r"who(?:so)?ever": "the process, thread or user",
     r"(?:no|some)body": "the process, thread or user",
     r"of ours": "of shardmill",
-    r"(?<!there )is no (?:valid )?(?:file|directory|path|number|text|string|list|name)\b": "is not a valid …",
+    r"(?<!there )is no (?:valid )?(?:file|directory|path|number|text|string|list|name)\b": (
+        "is not a valid …"
+    ),
     r"goes? on where": "continues where",
     r"one behind the other": "one after the other",
     r"(?:lies?|lie|stands?) behind": "is after, or is past the end of",
@@ -54,4 +57,6 @@ def test_no_page_has_a_phrase_that_is_banned() -> None:
 
 
 def test_no_source_has_a_phrase_that_is_banned() -> None:
-    assert not set().union(*(_found(str(source.relative_to(ROOT)), source.read_text()) for source in SOURCES))
+    assert not set().union(
+        *(_found(str(source.relative_to(ROOT)), source.read_text()) for source in SOURCES)
+    )

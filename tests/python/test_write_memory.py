@@ -61,7 +61,9 @@ def test_size_of_a_list_that_contains_itself_is_finite() -> None:
 def zeros(size: int) -> pa.Array:
     """A binary whose memory is never touched."""
     offsets = pa.array([0, size], pa.int32()).buffers()[1]
-    return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(np.zeros(size, np.uint8))])
+    return pa.Array.from_buffers(
+        pa.binary(), 1, [None, offsets, pa.py_buffer(np.zeros(size, np.uint8))]
+    )
 
 
 TOO_LARGE = pa.chunked_array([zeros(3 << 29)] * 2)
@@ -78,7 +80,8 @@ def test_rows_beyond_the_offsets_of_one_array_are_an_error_that_names_the_column
     batches = RowBatches(None, None)
     monkeypatch.setattr(batches, "_converted", lambda *_arguments: TOO_LARGE)
     with pytest.raises(
-        sm.FormatError, match=r"column 'x' in 2 rows from row 5 on exceed 2 GiB(.|\n)*hint: pass schema="
+        sm.FormatError,
+        match=r"column 'x' in 2 rows from row 5 on exceed 2 GiB(.|\n)*hint: pass schema=",
     ):
         batches.array("x", [b"", b""], 5)
 

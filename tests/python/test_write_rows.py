@@ -1,4 +1,7 @@
-"""`Writer.write_rows`: a transform runs in other processes, rows keep their order, and what goes wrong is told."""
+"""`Writer.write_rows`: a transform runs in other processes, rows keep their order.
+
+What goes wrong is told.
+"""
 
 import os
 import signal
@@ -21,7 +24,7 @@ def kept_unless_fifth(number: int) -> dict | None:
 
 
 def half_sent(marker: Path | None) -> dict:
-    """Send the header of a result and nothing of the result, as a worker that is killed there does."""
+    """Send the header of a result and nothing of it, as a worker that is killed there does."""
     if marker is not None:
         frame = sys._getframe()
         while "result_queue" not in frame.f_locals:
@@ -64,7 +67,9 @@ def names(directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
-def test_results_keep_the_order_of_the_rows_and_none_is_left_out(tmp_path: Path, workers: int) -> None:
+def test_results_keep_the_order_of_the_rows_and_none_is_left_out(
+    tmp_path: Path, workers: int
+) -> None:
     with sm.Writer(tmp_path / "a.parquet") as writer:
         writer.write_rows(range(300), workers=workers, transform=kept_unless_fifth)
     table = pq.read_table(tmp_path / "a.parquet")
@@ -74,7 +79,10 @@ def test_results_keep_the_order_of_the_rows_and_none_is_left_out(tmp_path: Path,
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_exception_names_the_row_and_leaves_nothing(tmp_path: Path, workers: int) -> None:
-    with pytest.raises(ZeroDivisionError, match="the hundredth") as raised, sm.Writer(tmp_path / "a.parquet") as writer:
+    with (
+        pytest.raises(ZeroDivisionError, match="the hundredth") as raised,
+        sm.Writer(tmp_path / "a.parquet") as writer,
+    ):
         writer.write_rows(range(1_000), workers=workers, transform=failing_at_100)
     assert "row 100 of write_rows" in raised.value.__notes__[-1]
     assert names(tmp_path) == []
@@ -106,7 +114,10 @@ def test_exception_of_the_rows_comes_behind_those_before_it(tmp_path: Path) -> N
         yield from range(40)
         raise OSError("the source is gone")
 
-    with pytest.raises(OSError, match="the source is gone"), sm.Writer(tmp_path / "a.parquet") as writer:
+    with (
+        pytest.raises(OSError, match="the source is gone"),
+        sm.Writer(tmp_path / "a.parquet") as writer,
+    ):
         try:
             writer.write_rows(rows(), workers=2, transform=kept_unless_fifth)
         finally:
@@ -137,7 +148,10 @@ def test_worker_stopped_while_it_sends_a_result_is_not_waited_for(tmp_path: Path
 
 
 def test_worker_that_dies_is_told(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="a worker of write_rows died"), sm.Writer(tmp_path / "a.parquet") as writer:
+    with (
+        pytest.raises(RuntimeError, match="a worker of write_rows died"),
+        sm.Writer(tmp_path / "a.parquet") as writer,
+    ):
         writer.write_rows(range(100), workers=2, transform=dying_at_50)
     assert names(tmp_path) == []
 
@@ -145,7 +159,9 @@ def test_worker_that_dies_is_told(tmp_path: Path) -> None:
 def test_function_that_cannot_be_sent_is_refused_with_a_hint(tmp_path: Path) -> None:
     with (
         pytest.raises(
-            ValueError, match="cannot be sent to other processes(.|\n)*hint: define it at the top level of a module"
+            ValueError,
+            match="cannot be sent to other processes(.|\n)*"
+            "hint: define it at the top level of a module",
         ),
         sm.Writer(tmp_path / "a.parquet") as writer,
     ):
@@ -161,7 +177,9 @@ def test_result_that_cannot_be_sent_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", [-1, True, 1.5])
 def test_workers_that_are_no_number_are_refused(tmp_path: Path, workers) -> None:
     with (
-        pytest.raises(ValueError, match=f"^workers must be an integer of at least 0, not {workers}$"),
+        pytest.raises(
+            ValueError, match=f"^workers must be an integer of at least 0, not {workers}$"
+        ),
         sm.Writer(tmp_path / "a.parquet") as writer,
     ):
         writer.write_rows([], workers=workers, transform=failing_at_100)

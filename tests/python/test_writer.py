@@ -1,4 +1,7 @@
-"""`sm.Writer`: what is written is read back, by array_record and pyarrow too; what fails leaves nothing."""
+"""`sm.Writer`: what is written is read back, by array_record and pyarrow too.
+
+What fails leaves nothing.
+"""
 
 import os
 import signal
@@ -12,7 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 
-RECORDS = [b"", b"a", b"\x00" * 1000, "füße".encode(), *(f"record {number}".encode() for number in range(3000))]
+RECORDS = [
+    b"",
+    b"a",
+    b"\x00" * 1000,
+    "füße".encode(),
+    *(f"record {number}".encode() for number in range(3000)),
+]
 FORMATS = ["arrayrecord", "parquet"]
 SUFFIX = {"arrayrecord": ".array_record", "parquet": ".parquet"}
 
@@ -25,9 +34,13 @@ def names(directory: Path) -> list[str]:
     return sorted(os.listdir(directory))
 
 
-@pytest.mark.parametrize("compression", [None, "zstd", "zstd:5", "zstd:-3", "brotli", "brotli:3", "snappy", "none"])
+@pytest.mark.parametrize(
+    "compression", [None, "zstd", "zstd:5", "zstd:-3", "brotli", "brotli:3", "snappy", "none"]
+)
 @pytest.mark.parametrize("group_size", [None, 64])
-def test_array_record_reads_what_is_written(tmp_path: Path, compression: str | None, group_size: int | None) -> None:
+def test_array_record_reads_what_is_written(
+    tmp_path: Path, compression: str | None, group_size: int | None
+) -> None:
     original = pytest.importorskip("array_record.python.array_record_module")
     path = tmp_path / "a.array_record"
     with sm.Writer(path, compression=compression, group_size=group_size) as writer:
@@ -64,11 +77,23 @@ def test_every_form_of_rows_gives_the_same_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "data_type", [pa.binary(), pa.large_binary(), pa.binary_view(), pa.string(), pa.large_string(), pa.string_view()]
+    "data_type",
+    [
+        pa.binary(),
+        pa.large_binary(),
+        pa.binary_view(),
+        pa.string(),
+        pa.large_string(),
+        pa.string_view(),
+    ],
 )
 def test_arrays_of_strings_and_binaries_are_records(tmp_path: Path, data_type: pa.DataType) -> None:
     values = ["a", "", "longer than the inline part of a view", "b"]
-    array = pa.array(values).cast(pa.binary() if "binary" in str(data_type) else pa.string()).cast(data_type)
+    array = (
+        pa.array(values)
+        .cast(pa.binary() if "binary" in str(data_type) else pa.string())
+        .cast(data_type)
+    )
     with sm.Writer(tmp_path / "a.array_record") as writer:
         writer.write_batch(array)
         writer.write_batch(array[1:3])
@@ -87,7 +112,9 @@ TABLE = pa.table(
     {
         "id": pa.array(range(5000), pa.int32()),
         "text": [None if number % 7 == 3 else f"line {number}" for number in range(5000)],
-        "raw": pa.array([bytes([number % 256]) * (number % 40) for number in range(5000)], pa.large_binary()),
+        "raw": pa.array(
+            [bytes([number % 256]) * (number % 40) for number in range(5000)], pa.large_binary()
+        ),
         "list": [[number, number + 1][: number % 3] for number in range(5000)],
         "struct": [{"a": number, "b": str(number)} for number in range(5000)],
         "label": pa.array([f"label {number % 5}" for number in range(5000)]).dictionary_encode(),
@@ -96,7 +123,9 @@ TABLE = pa.table(
 
 
 @pytest.mark.parametrize("compression", [None, "zstd", "snappy", "none"])
-def test_parquet_that_pyarrow_reads_has_the_rows_and_types(tmp_path: Path, compression: str | None) -> None:
+def test_parquet_that_pyarrow_reads_has_the_rows_and_types(
+    tmp_path: Path, compression: str | None
+) -> None:
     path = tmp_path / "a.parquet"
     with sm.Writer(path, compression=compression) as writer:
         for start in range(0, 5000, 777):
@@ -105,7 +134,9 @@ def test_parquet_that_pyarrow_reads_has_the_rows_and_types(tmp_path: Path, compr
     assert table.schema == TABLE.schema
     assert table.to_pylist() == TABLE.to_pylist()
     codec = pq.read_metadata(path).row_group(0).column(0).compression
-    assert codec == {"none": "UNCOMPRESSED"}.get(compression or "zstd", (compression or "zstd").upper())
+    assert codec == {"none": "UNCOMPRESSED"}.get(
+        compression or "zstd", (compression or "zstd").upper()
+    )
 
 
 def test_rows_of_parquet_come_as_mappings(tmp_path: Path) -> None:
@@ -113,7 +144,9 @@ def test_rows_of_parquet_come_as_mappings(tmp_path: Path) -> None:
     with sm.Writer(tmp_path / "a.parquet", columns=["y", "x"]) as writer:
         for row in rows[:2_400]:
             writer.write(row | {"unwanted": 1})
-        writer.write_batch({"x": [row["x"] for row in rows[2_400:]], "y": [row["y"] for row in rows[2_400:]]})
+        writer.write_batch(
+            {"x": [row["x"] for row in rows[2_400:]], "y": [row["y"] for row in rows[2_400:]]}
+        )
         assert writer.num_rows == 2_500
     table = pq.read_table(tmp_path / "a.parquet")
     assert table.column_names == ["y", "x"]
@@ -124,7 +157,10 @@ def test_columns_of_another_order_are_matched_by_name(tmp_path: Path) -> None:
     with sm.Writer(tmp_path / "a.parquet") as writer:
         writer.write_batch(pa.table({"x": [1], "y": ["a"]}))
         writer.write_batch(pa.table({"y": ["b"], "x": [2]}))
-    assert pq.read_table(tmp_path / "a.parquet").to_pylist() == [{"x": 1, "y": "a"}, {"x": 2, "y": "b"}]
+    assert pq.read_table(tmp_path / "a.parquet").to_pylist() == [
+        {"x": 1, "y": "a"},
+        {"x": 2, "y": "b"},
+    ]
 
 
 def test_schema_makes_a_file_without_rows_and_types_of_mappings(tmp_path: Path) -> None:
@@ -157,7 +193,9 @@ def test_directory_gets_shards_of_about_the_limit(tmp_path: Path, format: str) -
             writer.write_rows(rows)
         assert not out.exists() or all(name.startswith(".") for name in names(out))
     assert len(writer.files) in (10, 11, 12)
-    assert writer.files == [f"{out}/part-{number:05}{SUFFIX[format]}" for number in range(len(writer.files))]
+    assert writer.files == [
+        f"{out}/part-{number:05}{SUFFIX[format]}" for number in range(len(writer.files))
+    ]
     assert names(out) == [Path(path).name for path in writer.files]
     assert read(out) == rows
 
@@ -170,7 +208,9 @@ def test_output_does_not_depend_on_threads(tmp_path: Path, format: str) -> None:
     for threads in (0, 1, 2, 8):
         out = tmp_path / str(threads)
         with sm.Writer(out, format=format, shard_bytes=1_000_000, threads=threads) as writer:
-            writer.write_rows(rows[:1500] if format == "arrayrecord" else [{"record": row} for row in rows[:1500]])
+            writer.write_rows(
+                rows[:1500] if format == "arrayrecord" else [{"record": row} for row in rows[:1500]]
+            )
             writer.write_batch(pa.table({"record": rows[1500:]}))
         outputs.append([Path(path).read_bytes() for path in writer.files])
     assert len(outputs[0]) > 2
@@ -182,7 +222,10 @@ def test_output_does_not_depend_on_threads(tmp_path: Path, format: str) -> None:
 def test_exception_in_the_block_leaves_nothing(tmp_path: Path, format: str, name: str) -> None:
     out = tmp_path / (f"out{SUFFIX[format]}" if name == "file" else "out")
     limit = None if name == "file" else 1000
-    with pytest.raises(KeyboardInterrupt), sm.Writer(out, format=format, shard_bytes=limit) as writer:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        sm.Writer(out, format=format, shard_bytes=limit) as writer,
+    ):
         writer.write_batch(pa.table({"record": RECORDS}))
         raise KeyboardInterrupt
     assert names(tmp_path) == []
@@ -266,12 +309,22 @@ def test_rows_that_are_no_records_are_refused(tmp_path: Path, row, error, messag
     [
         (pa.table({"x": ["a", None]}), None, ValueError, "Row 3 has a null in column `x`"),
         (pa.table({"x": ["a"], "y": ["b"]}), None, ValueError, r"several columns \(x, y\)"),
-        (pa.table({"x": [1]}), None, ValueError, "Column `x` is int64, and records of ArrayRecord are bytes"),
+        (
+            pa.table({"x": [1]}),
+            None,
+            ValueError,
+            "Column `x` is int64, and records of ArrayRecord are bytes",
+        ),
         (pa.table({"x": ["a"]}), ["z"], KeyError, "No column `z`; there are: x"),
     ],
 )
-def test_batches_that_are_no_records_are_refused(tmp_path: Path, table, columns, error, message: str) -> None:
-    with pytest.raises(error, match=message), sm.Writer(tmp_path / "a.array_record", columns=columns) as writer:
+def test_batches_that_are_no_records_are_refused(
+    tmp_path: Path, table, columns, error, message: str
+) -> None:
+    with (
+        pytest.raises(error, match=message),
+        sm.Writer(tmp_path / "a.array_record", columns=columns) as writer,
+    ):
         writer.write(b"0")
         writer.write(b"1")
         writer.write_batch(table)
@@ -283,11 +336,17 @@ def test_batches_of_other_types_are_refused_by_parquet(tmp_path: Path) -> None:
         with pytest.raises((ValueError, KeyError)), sm.Writer(tmp_path / "a.parquet") as writer:
             writer.write_batch(pa.table({"x": [1]}))
             writer.write_batch(second)
-    with pytest.raises(ValueError, match="hint: pass schema="), sm.Writer(tmp_path / "a.parquet") as writer:
+    with (
+        pytest.raises(ValueError, match="hint: pass schema="),
+        sm.Writer(tmp_path / "a.parquet") as writer,
+    ):
         writer.write({"x": 1})
         writer.write({"x": "a"})
         writer.close()
-    with pytest.raises(TypeError, match="holds no Arrow data"), sm.Writer(tmp_path / "a.parquet") as writer:
+    with (
+        pytest.raises(TypeError, match="holds no Arrow data"),
+        sm.Writer(tmp_path / "a.parquet") as writer,
+    ):
         writer.write_batch([1, 2])
     assert names(tmp_path) == []
 
@@ -297,11 +356,16 @@ def test_batches_of_other_types_are_refused_by_parquet(tmp_path: Path) -> None:
     [
         ("out.txt", {}, "does not match a format"),
         ("out.csv", {}, "can be read, but not written"),
-        ("out.csv", {"format": "parquet"}, "hint: omit the extension for a directory; one file ends in .parquet"),
+        (
+            "out.csv",
+            {"format": "parquet"},
+            "hint: omit the extension for a directory; one file ends in .parquet",
+        ),
         (
             "out",
             {"format": "xml"},
-            "format must be one of 'arrayrecord', 'parquet', 'jsonl', 'webdataset', 'mds', not 'xml'",
+            "format must be one of 'arrayrecord', 'parquet', 'jsonl', 'webdataset', 'mds', "
+            "not 'xml'",
         ),
         ("a.parquet", {"mode": "a"}, "mode must be 'error', 'overwrite' or 'append'"),
         ("a.parquet", {"mode": "append"}, "pass a directory"),
@@ -316,7 +380,11 @@ def test_batches_of_other_types_are_refused_by_parquet(tmp_path: Path) -> None:
         ("a.parquet", {"group_size": 5}, "group_size is only for ArrayRecord"),
         ("a.array_record", {"compression": "lz4"}, "compression of ArrayRecord must be one of"),
         ("a.array_record", {"compression": "zstd:99"}, "zstd"),
-        ("a.array_record", {"compression": "transpose"}, "compression of ArrayRecord must be one of"),
+        (
+            "a.array_record",
+            {"compression": "transpose"},
+            "compression of ArrayRecord must be one of",
+        ),
         ("a.array_record", {"group_size": 0}, "group_size"),
         ("a.array_record", {"columns": ["x", "y"]}, "ArrayRecord has one column"),
         ("a.array_record", {"columns": "xy"}, "columns must be a list of names"),
@@ -325,7 +393,9 @@ def test_batches_of_other_types_are_refused_by_parquet(tmp_path: Path) -> None:
         (b"a.parquet", {}, "out must be a path as a string"),
     ],
 )
-def test_options_that_mean_nothing_are_refused(tmp_path: Path, monkeypatch, out, options, message: str) -> None:
+def test_options_that_mean_nothing_are_refused(
+    tmp_path: Path, monkeypatch, out, options, message: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=message):
         sm.Writer(out, **options)
@@ -336,9 +406,17 @@ def test_rows_may_lack_columns_and_may_not_bring_others_later(tmp_path: Path) ->
     with sm.Writer(tmp_path / "a.parquet") as writer:
         writer.write({"x": 1})
         writer.write({"x": 2, "y": "only here"})
-    assert pq.read_table(tmp_path / "a.parquet").to_pylist() == [{"x": 1, "y": None}, {"x": 2, "y": "only here"}]
-    with pytest.raises(ValueError, match="row 1500 has a column 'z'"), sm.Writer(tmp_path / "b.parquet") as writer:
-        writer.write_rows({"x": number} | ({"z": 1} if number == 1500 else {}) for number in range(2_000))
+    assert pq.read_table(tmp_path / "a.parquet").to_pylist() == [
+        {"x": 1, "y": None},
+        {"x": 2, "y": "only here"},
+    ]
+    with (
+        pytest.raises(ValueError, match="row 1500 has a column 'z'"),
+        sm.Writer(tmp_path / "b.parquet") as writer,
+    ):
+        writer.write_rows(
+            {"x": number} | ({"z": 1} if number == 1500 else {}) for number in range(2_000)
+        )
     with (
         pytest.raises(KeyError, match="row 1 has no column 'y'"),
         sm.Writer(tmp_path / "b.parquet", columns=["y"]) as w,
@@ -401,7 +479,9 @@ time.sleep(600)
 
 
 def test_killed_writer_leaves_no_final_name_and_the_next_one_cleans_up(tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGKILL)
@@ -476,7 +556,8 @@ import shardmill as sm
 
 with sm.Writer(sys.argv[1]) as writer:
     for number in range(3_000):
-        writer.write({"text": f"row {number}", "label": number, "score": None if number % 3 else 0.5})
+        score = None if number % 3 else 0.5
+        writer.write({"text": f"row {number}", "label": number, "score": score})
 assert "pandas" not in sys.modules
 """
 

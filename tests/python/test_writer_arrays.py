@@ -31,7 +31,9 @@ KINDS: dict[str, Any] = {
     "big-endian": lambda array: array.astype(array.dtype.newbyteorder(">")),
     "strided": lambda array: np.repeat(array, 2, axis=-1)[..., ::2] if array.ndim else array,
     "torch": lambda array: torch.tensor(np.array(array)),
-    "torch with a gradient": lambda array: torch.tensor(np.array(array)).requires_grad_(array.dtype.kind == "f"),
+    "torch with a gradient": lambda array: torch.tensor(np.array(array)).requires_grad_(
+        array.dtype.kind == "f"
+    ),
     "torch, transposed twice": lambda array: torch.tensor(np.array(array.T)).permute(
         tuple(reversed(range(array.ndim)))
     ),
@@ -48,10 +50,16 @@ def test_array_is_stored_with_its_type_and_values(
     def stored(**options: Any) -> pa.ChunkedArray:
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet"
         with sm.Writer(path) as writer:
-            writer.write_batch({"x": options["batch"]}) if "batch" in options else writer.write_rows(options["rows"])
+            writer.write_batch(
+                {"x": options["batch"]}
+            ) if "batch" in options else writer.write_rows(options["rows"])
         return pq.read_table(path)["x"]
 
-    for options in ({"rows": [{"x": value}] * 3}, {"batch": [value] * 3}, {"batch": of_kind(np.stack([array] * 3))}):
+    for options in (
+        {"rows": [{"x": value}] * 3},
+        {"batch": [value] * 3},
+        {"batch": of_kind(np.stack([array] * 3))},
+    ):
         found = stored(**options)
         assert found.type == of
         assert found.to_pylist() == [array.tolist()] * 3
@@ -61,7 +69,9 @@ def test_array_is_stored_with_its_type_and_values(
     assert array.size == 0 or found.type == pa.struct([("list", pa.list_(of)), ("value", of)])
 
 
-@covering(2, dtype=DTYPES, shape=SHAPES, kind=["numpy", "torch"], format=["jsonl", "webdataset", "mds"])
+@covering(
+    2, dtype=DTYPES, shape=SHAPES, kind=["numpy", "torch"], format=["jsonl", "webdataset", "mds"]
+)
 def test_array_comes_back_from_other_formats(
     tmp_path: Path, dtype: str, shape: tuple[int, ...], kind: str, format: Any
 ) -> None:
@@ -94,7 +104,9 @@ def test_array_comes_back_from_other_formats(
     ids=str,
 )
 @pytest.mark.parametrize("format", ["parquet", "mds"])
-def test_tensor_is_taken_by_the_type_of_a_column(tmp_path: Path, format: Any, columns: Any, value: Any) -> None:
+def test_tensor_is_taken_by_the_type_of_a_column(
+    tmp_path: Path, format: Any, columns: Any, value: Any
+) -> None:
     with sm.Writer(tmp_path, format=format, columns=columns) as writer:
         writer.write({"x": value})
     found = next(iter(sm.Dataset(tmp_path)))["x"]
@@ -103,7 +115,9 @@ def test_tensor_is_taken_by_the_type_of_a_column(tmp_path: Path, format: Any, co
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn], ids=str)
 @pytest.mark.parametrize("format", ["parquet", "jsonl", "mds"])
-def test_short_floats_of_torch_are_exact_in_float32(tmp_path: Path, format: Any, dtype: torch.dtype) -> None:
+def test_short_floats_of_torch_are_exact_in_float32(
+    tmp_path: Path, format: Any, dtype: torch.dtype
+) -> None:
     tensor = torch.tensor([[0.1, -3.0], [1.5, 240.0]]).to(dtype)
     with sm.Writer(tmp_path, format=format) as writer:
         writer.write({"x": tensor})
@@ -126,7 +140,9 @@ def test_short_floats_of_torch_are_exact_in_float32(tmp_path: Path, format: Any,
     ],
     ids=repr,
 )
-def test_strings_and_times_of_arrays_are_those_values(tmp_path: Path, value: np.ndarray, expected: Any) -> None:
+def test_strings_and_times_of_arrays_are_those_values(
+    tmp_path: Path, value: np.ndarray, expected: Any
+) -> None:
     with sm.Writer(tmp_path / "rows.parquet") as writer:
         writer.write({"x": value})
     assert pq.read_table(tmp_path / "rows.parquet")["x"].to_pylist() == [expected]
@@ -157,12 +173,18 @@ def test_array_without_a_column_type_is_refused_by_the_type_of_its_elements(
 
 @pytest.mark.parametrize("value", [np.array(5), torch.tensor(5)], ids=str)
 def test_scalar_in_place_of_a_column_is_refused(tmp_path: Path, value: Any) -> None:
-    with pytest.raises(TypeError, match="must be a list of values"), sm.Writer(tmp_path / "rows.parquet") as writer:
+    with (
+        pytest.raises(TypeError, match="must be a list of values"),
+        sm.Writer(tmp_path / "rows.parquet") as writer,
+    ):
         writer.write_batch({"x": value})
 
 
 def test_arrays_of_several_ranks_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(sm.FormatError, match="row 1 "), sm.Writer(tmp_path / "rows.parquet") as writer:
+    with (
+        pytest.raises(sm.FormatError, match="row 1 "),
+        sm.Writer(tmp_path / "rows.parquet") as writer,
+    ):
         writer.write_rows([{"x": np.array([1])}, {"x": np.ones((2, 2))}])
 
 

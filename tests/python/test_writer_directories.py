@@ -42,7 +42,10 @@ def shard_names(format: str, count: int) -> list[str]:
 
 
 def listed(directory: Path) -> list[str]:
-    return [shard["raw_data"]["basename"] for shard in json.loads((directory / "index.json").read_text())["shards"]]
+    return [
+        shard["raw_data"]["basename"]
+        for shard in json.loads((directory / "index.json").read_text())["shards"]
+    ]
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -92,13 +95,17 @@ def test_directory_with_the_name_of_a_data_file_is_kept_by_overwrite(tmp_path: P
 
 @pytest.mark.parametrize("mode", ["error", "overwrite"])
 @pytest.mark.parametrize("format", FORMATS)
-def test_of_two_writers_that_want_the_directory_the_later_is_refused(tmp_path: Path, format: str, mode: str) -> None:
+def test_of_two_writers_that_want_the_directory_the_later_is_refused(
+    tmp_path: Path, format: str, mode: str
+) -> None:
     if mode == "overwrite":
         written(tmp_path, format, "old")
     late = sm.Writer(tmp_path, format=format, mode=mode)
     late.write({"txt": "late"})
     written(tmp_path, format, "first", mode=mode)
-    content = {path: path.read_bytes() for path in tmp_path.iterdir() if not path.name.startswith(".")}
+    content = {
+        path: path.read_bytes() for path in tmp_path.iterdir() if not path.name.startswith(".")
+    }
     with pytest.raises(FileExistsError):
         late.close()
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == content
@@ -107,7 +114,10 @@ def test_of_two_writers_that_want_the_directory_the_later_is_refused(tmp_path: P
 @pytest.mark.parametrize("format", FORMATS)
 def test_overwrite_leaves_the_new_shards_alone(tmp_path: Path, format: str) -> None:
     written(tmp_path, format, "a", "b", "c")
-    with pytest.raises(ZeroDivisionError), sm.Writer(tmp_path, format=format, mode="overwrite") as writer:
+    with (
+        pytest.raises(ZeroDivisionError),
+        sm.Writer(tmp_path, format=format, mode="overwrite") as writer,
+    ):
         writer.write({"txt": "x"})
         raise ZeroDivisionError
     assert [name for name in names(tmp_path) if name != "index.json"] == shard_names(format, 3)
@@ -141,7 +151,10 @@ def test_child_forked_meanwhile_does_not_keep_the_directory_locked(tmp_path: Pat
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_exception_in_the_block_publishes_nothing(tmp_path: Path, format: str) -> None:
-    with pytest.raises(KeyboardInterrupt), sm.Writer(tmp_path / "out", format=format, shard_bytes=1000) as writer:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        sm.Writer(tmp_path / "out", format=format, shard_bytes=1000) as writer,
+    ):
         writer.write_rows({"txt": f"text {number}" * 100} for number in range(3_000))
         raise KeyboardInterrupt
     assert not (tmp_path / "out").exists() or names(tmp_path / "out") == []
@@ -162,7 +175,9 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize("format", beginning(1, list(FORMATS)))
-def test_killed_writer_leaves_hidden_files_that_the_next_removes(tmp_path: Path, format: str) -> None:
+def test_killed_writer_leaves_hidden_files_that_the_next_removes(
+    tmp_path: Path, format: str
+) -> None:
     command = [sys.executable, "-c", KILLED, str(tmp_path), format]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -199,7 +214,9 @@ def test_index_of_chinidataset_lists_parquet_shards(tmp_path: Path) -> None:
     options = {"format": "parquet", "index": "chinidataset", "columns": columns, "hashes": ["sha1"]}
     for first in (0, 3):
         with sm.Writer(tmp_path, shard_bytes=1, mode="append", **options) as writer:
-            writer.write_batch({"text": ["a", "b", "c"], "ids": [[1], [], [2, 3]], "label": [first, 1, 2]})
+            writer.write_batch(
+                {"text": ["a", "b", "c"], "ids": [[1], [], [2, 3]], "label": [first, 1, 2]}
+            )
     text = (tmp_path / "index.json").read_text()
     index = json.loads(text)
     assert text == json.dumps(index, sort_keys=True, indent=2)
@@ -208,11 +225,18 @@ def test_index_of_chinidataset_lists_parquet_shards(tmp_path: Path) -> None:
     assert shard["column_names"] == list(columns)
     assert shard["column_encodings"] == ["str", "ndarray:uint32", "int64"]
     assert shard["column_sizes"] == [None, None, None]
-    assert (shard["format"], shard["samples"], shard["version"], shard["zip_data"]) == ("parquet", 1, 2, None)
+    assert (shard["format"], shard["samples"], shard["version"], shard["zip_data"]) == (
+        "parquet",
+        1,
+        2,
+        None,
+    )
     assert shard["raw_data"]["bytes"] == (tmp_path / "shard.00000.parquet").stat().st_size
     digest = hashlib.sha1((tmp_path / "shard.00000.parquet").read_bytes()).hexdigest()
     assert shard["raw_data"]["hashes"] == {"sha1": digest}
-    assert [row["label"] for row in sm.Dataset([*map(str, sorted(tmp_path.glob("*.parquet")))])] == [0, 1, 2, 3, 1, 2]
+    assert [
+        row["label"] for row in sm.Dataset([*map(str, sorted(tmp_path.glob("*.parquet")))])
+    ] == [0, 1, 2, 3, 1, 2]
     with (
         pytest.raises(ValueError, match="has an index, which would not list"),
         sm.Writer(tmp_path, format="parquet", mode="append") as w,
@@ -235,7 +259,9 @@ DESCRIPTIONS = ["config.json", "dataset_info.json", "tokenizer.json", "README.md
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("mode", ["error", "overwrite", "append"])
-def test_files_that_describe_the_data_are_ignored_and_kept(tmp_path: Path, format: str, mode: str) -> None:
+def test_files_that_describe_the_data_are_ignored_and_kept(
+    tmp_path: Path, format: str, mode: str
+) -> None:
     for name in DESCRIPTIONS:
         (tmp_path / name).write_text("{}")
     written(tmp_path, format, "a", mode=mode)
@@ -268,8 +294,14 @@ def appended(directory: Path, format: str, *rows: dict) -> None:
 def test_rows_of_other_columns_are_not_appended(tmp_path: Path, format: str, whole: bool) -> None:
     appended(tmp_path, format, {"txt": "a", "cls": 1})
     before = names(tmp_path)
-    message = r"do not fit the shards in '.*': the new rows do not have the column `cls`, and the existing rows do not have the column `id`\nhint: "
-    with pytest.raises(sm.PlanError, match=message), sm.Writer(tmp_path, format=format, mode="append") as writer:
+    message = (
+        r"do not fit the shards in '.*': the new rows do not have the column `cls`, "
+        r"and the existing rows do not have the column `id`\nhint: "
+    )
+    with (
+        pytest.raises(sm.PlanError, match=message),
+        sm.Writer(tmp_path, format=format, mode="append") as writer,
+    ):
         if whole:
             writer.write_batch({"txt": ["b"], "id": [1]})
         else:
@@ -300,9 +332,14 @@ def test_rows_are_compared_with_the_last_shard_that_has_rows(tmp_path: Path, for
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
 def test_column_of_another_type_is_not_appended(tmp_path: Path, format: str) -> None:
     appended(tmp_path, format, {"x": 1})
-    with pytest.raises(sm.PlanError, match="the column `x` is int64 in the existing rows and string in the new ones"):
+    with pytest.raises(
+        sm.PlanError,
+        match="the column `x` is int64 in the existing rows and string in the new ones",
+    ):
         appended(tmp_path, format, {"x": "one"})
-    with sm.Writer(tmp_path, format=format, mode="append", schema=pa.schema([("x", pa.int8())])) as writer:
+    with sm.Writer(
+        tmp_path, format=format, mode="append", schema=pa.schema([("x", pa.int8())])
+    ) as writer:
         writer.write({"x": 2})
     assert [row["x"] for row in sm.Dataset(tmp_path)] == [1, 2]
 

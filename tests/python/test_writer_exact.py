@@ -37,7 +37,9 @@ LOSSES: list[tuple[dict[str, str] | None, Any, Any]] = [
 
 
 @pytest.mark.parametrize("name", ["update", "timestamp", "binary"])
-def test_name_of_a_field_is_not_taken_for_its_type(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_of_a_field_is_not_taken_for_its_type(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     values = [{name: 1}, {name: 2}]
     # Values are compared one by one only where their type may lose something.
     monkeypatch.setattr("shardmill.write._exact_values._is_same", None)
@@ -72,8 +74,13 @@ def test_batch_that_its_columns_would_cut_is_refused(
 
 
 @pytest.mark.parametrize("format", ["mds", "jsonl", "parquet", "webdataset"])
-def test_fraction_behind_whole_numbers_is_refused_in_every_format(tmp_path: Path, format: str) -> None:
-    with pytest.raises(ValueError, match="row 1100"), sm.Writer(tmp_path / "out", format=format) as writer:
+def test_fraction_behind_whole_numbers_is_refused_in_every_format(
+    tmp_path: Path, format: str
+) -> None:
+    with (
+        pytest.raises(ValueError, match="row 1100"),
+        sm.Writer(tmp_path / "out", format=format) as writer,
+    ):
         writer.write_rows([{"cls": 1}] * 1100 + [{"cls": 2.5}])
 
 
@@ -84,7 +91,9 @@ def test_value_that_pyarrow_would_replace_by_another_number_is_refused(
 ) -> None:
     rows = [{"x": value} for value in [values[0]] * before + values]
     with (
-        pytest.raises(sm.FormatError, match=f"row {before + 1} has the value {re.escape(repr(values[1]))}"),
+        pytest.raises(
+            sm.FormatError, match=f"row {before + 1} has the value {re.escape(repr(values[1]))}"
+        ),
         sm.Writer(tmp_path / "out") as writer,
     ):
         writer.write_rows(rows)
@@ -120,7 +129,9 @@ CHANGED_ITEMS = [
 
 
 @pytest.mark.parametrize("is_batch", [False, True], ids=["row", "batch"])
-@pytest.mark.parametrize(("encoding", "value", "reason"), CHANGED_ITEMS, ids=lambda value: str(value))
+@pytest.mark.parametrize(
+    ("encoding", "value", "reason"), CHANGED_ITEMS, ids=lambda value: str(value)
+)
 def test_list_that_its_mds_encoding_would_change_names_row_column_and_value(
     tmp_path: Path, encoding: str, value: Any, reason: str, is_batch: bool
 ) -> None:
@@ -153,7 +164,9 @@ def test_list_that_its_mds_encoding_would_change_names_row_column_and_value(
     ],
     ids=str,
 )
-def test_list_that_its_mds_encoding_holds_is_stored_like_an_array(tmp_path: Path, encoding: str, value: list) -> None:
+def test_list_that_its_mds_encoding_holds_is_stored_like_an_array(
+    tmp_path: Path, encoding: str, value: list
+) -> None:
     with sm.Writer(tmp_path, format="mds", columns={"x": encoding}) as writer:
         writer.write({"x": value})
     dtype = encoding.split(":")[1] if ":" in encoding else "int64"
@@ -164,7 +177,10 @@ def test_list_that_its_mds_encoding_holds_is_stored_like_an_array(tmp_path: Path
 @given(
     dtype=st.sampled_from(["uint8", "int8", "uint64", "int64", "float16", "float32", "float64"]),
     value=st.lists(
-        st.integers(-(2**64), 2**64) | st.floats() | st.sampled_from([2**53 + 1, 2**24 + 1, 255, 256]), min_size=1
+        st.integers(-(2**64), 2**64)
+        | st.floats()
+        | st.sampled_from([2**53 + 1, 2**24 + 1, 255, 256]),
+        min_size=1,
     ),
 )
 def test_list_is_stored_as_an_arrow_column_would_hold_it_or_refused(
@@ -173,18 +189,29 @@ def test_list_is_stored_as_an_arrow_column_would_hold_it_or_refused(
     out = tmp_path_factory.mktemp("lists") / "out"
     is_float = dtype.startswith("float")
     with np.errstate(over="ignore"):
-        held = [float(np.dtype(dtype).type(item)) if is_float and isinstance(item, float) else item for item in value]
+        held = [
+            float(np.dtype(dtype).type(item)) if is_float and isinstance(item, float) else item
+            for item in value
+        ]
     limits = None if is_float else np.iinfo(dtype)
 
     def is_held(item: float, kept: float) -> bool:
         if limits is not None:
-            return item == item and abs(item) != math.inf and item == int(item) and limits.min <= item <= limits.max
+            return (
+                item == item
+                and abs(item) != math.inf
+                and item == int(item)
+                and limits.min <= item <= limits.max
+            )
         if isinstance(item, int):
             return abs(item) < 2**65 and item == float(np.array(float(item)).astype(dtype))
         return math.isinf(item) == math.isinf(kept)
 
     try:
-        with np.errstate(over="ignore"), sm.Writer(out, format="mds", columns={"x": f"ndarray:{dtype}"}) as writer:
+        with (
+            np.errstate(over="ignore"),
+            sm.Writer(out, format="mds", columns={"x": f"ndarray:{dtype}"}) as writer,
+        ):
             writer.write({"x": value})
     except sm.FormatError:
         with np.errstate(over="ignore"):
@@ -209,18 +236,28 @@ def test_strings_and_binaries_in_one_column_are_refused(
 ) -> None:
     if format == "mds" and not isinstance(first, str | bytes):
         pytest.skip("stored as JSON")
-    with pytest.raises(sm.FormatError) as error, sm.Writer(tmp_path / "out", format=format) as writer:
+    with (
+        pytest.raises(sm.FormatError) as error,
+        sm.Writer(tmp_path / "out", format=format) as writer,
+    ):
         writer.write_rows([{"t": first}] * before + [{"t": second}])
     if format == "parquet" and isinstance(first, str | bytes):
         assert f"row {before} has the value {second!r} in column 't'" in str(error.value)
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("data_type", "value"), [(pa.string(), b"b"), (pa.binary(), "b")], ids=["string", "binary"])
-def test_column_of_strings_or_binaries_refuses_the_other(tmp_path: Path, data_type: pa.DataType, value: Any) -> None:
+@pytest.mark.parametrize(
+    ("data_type", "value"), [(pa.string(), b"b"), (pa.binary(), "b")], ids=["string", "binary"]
+)
+def test_column_of_strings_or_binaries_refuses_the_other(
+    tmp_path: Path, data_type: pa.DataType, value: Any
+) -> None:
     schema = pa.schema([("t", data_type)])
     with (
-        pytest.raises(sm.FormatError, match=f"row 0 has the value {value!r} in column 't', which is not of type"),
+        pytest.raises(
+            sm.FormatError,
+            match=f"row 0 has the value {value!r} in column 't', which is not of type",
+        ),
         sm.Writer(tmp_path / "a.parquet", schema=schema) as writer,
     ):
         writer.write({"t": value})
@@ -244,7 +281,9 @@ def test_samples_take_strings_and_binaries_in_one_column(tmp_path: Path) -> None
         ("ndarray:int8:2,2", b"abcd", [[97, 98], [99, 100]]),
     ],
 )
-def test_bytes_pass_through_an_encoding_of_mds(tmp_path: Path, encoding: str, value: bytes, found: Any) -> None:
+def test_bytes_pass_through_an_encoding_of_mds(
+    tmp_path: Path, encoding: str, value: bytes, found: Any
+) -> None:
     with sm.Writer(tmp_path, format="mds", columns={"x": encoding}) as writer:
         writer.write({"x": value})
     assert next(iter(sm.Dataset(tmp_path)))["x"] == found
@@ -260,7 +299,10 @@ def test_bytes_of_another_length_are_refused(tmp_path: Path, encoding: str) -> N
 
 
 def test_rows_without_any_column_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no columns"), sm.Writer(tmp_path / "out", format="parquet") as writer:
+    with (
+        pytest.raises(ValueError, match="no columns"),
+        sm.Writer(tmp_path / "out", format="parquet") as writer,
+    ):
         writer.write({})
         writer.write({})
 
@@ -269,8 +311,12 @@ VALUES = st.one_of(
     st.lists(st.integers(-(2**63), 2**63 - 1) | st.none(), min_size=1),
     st.lists(st.floats(allow_nan=False) | st.none(), min_size=1),
     st.lists(st.lists(st.integers(-(2**31), 2**31 - 1)), min_size=1),
-    st.lists(st.fixed_dictionaries({"a": st.integers(0, 9), "b": st.text() | st.none()}), min_size=1),
-    st.lists(st.datetimes(dt.datetime(1990, 1, 1), dt.datetime(2100, 1, 1)) | st.none(), min_size=1),
+    st.lists(
+        st.fixed_dictionaries({"a": st.integers(0, 9), "b": st.text() | st.none()}), min_size=1
+    ),
+    st.lists(
+        st.datetimes(dt.datetime(1990, 1, 1), dt.datetime(2100, 1, 1)) | st.none(), min_size=1
+    ),
     st.lists(st.dates() | st.none(), min_size=1),
     st.lists(st.booleans() | st.none(), min_size=1),
 )
@@ -278,7 +324,9 @@ VALUES = st.one_of(
 
 @settings(max_examples=examples(60), deadline=None)
 @given(values=VALUES)
-def test_values_of_one_kind_come_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, values: list[Any]) -> None:
+def test_values_of_one_kind_come_back_as_they_were(
+    tmp_path_factory: pytest.TempPathFactory, values: list[Any]
+) -> None:
     out = tmp_path_factory.mktemp("kinds") / "out"
     with sm.Writer(out, format="parquet") as writer:
         writer.write_rows({"x": value} for value in values)
@@ -286,7 +334,9 @@ def test_values_of_one_kind_come_back_as_they_were(tmp_path_factory: pytest.Temp
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl", "webdataset", "mds"])
-def test_two_columns_of_one_name_are_refused_before_anything_is_written(tmp_path: Path, format: str) -> None:
+def test_two_columns_of_one_name_are_refused_before_anything_is_written(
+    tmp_path: Path, format: str
+) -> None:
     table = pa.Table.from_arrays([pa.array([1, 2]), pa.array([3, 4])], names=["a", "a"])
     for options in ({}, {"columns": ["a"]}):
         with (

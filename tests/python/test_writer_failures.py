@@ -1,4 +1,7 @@
-"""What fails in `sm.Writer` closes it and leaves nothing, even if the caller goes on; what names nothing is refused at once."""
+"""What fails in `sm.Writer` closes it and leaves nothing, even if the caller goes on.
+
+What names nothing is refused at once.
+"""
 
 import resource
 from collections.abc import Callable, Iterator
@@ -45,7 +48,9 @@ def closed_by(writer: sm.Writer, fail: Callable[[sm.Writer], None]) -> None:
 
 @pytest.mark.parametrize("number", range(len(FAILURES)))
 @pytest.mark.parametrize("name", ["a.parquet", "out"])
-def test_method_that_fails_closes_the_writer_and_publishes_nothing(tmp_path: Path, number: int, name: str) -> None:
+def test_method_that_fails_closes_the_writer_and_publishes_nothing(
+    tmp_path: Path, number: int, name: str
+) -> None:
     writer = sm.Writer(tmp_path / name)
     writer.write({"x": 0})
     closed_by(writer, FAILURES[number])
@@ -53,7 +58,9 @@ def test_method_that_fails_closes_the_writer_and_publishes_nothing(tmp_path: Pat
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=repr)
-def test_row_that_is_not_a_record_closes_the_writer_and_publishes_nothing(tmp_path: Path, record: Any) -> None:
+def test_row_that_is_not_a_record_closes_the_writer_and_publishes_nothing(
+    tmp_path: Path, record: Any
+) -> None:
     writer = sm.Writer(tmp_path / "a.array_record")
     writer.write(b"first")
     closed_by(writer, lambda writer: writer.write(record))
@@ -62,7 +69,10 @@ def test_row_that_is_not_a_record_closes_the_writer_and_publishes_nothing(tmp_pa
 
 def test_string_with_surrogates_names_its_row_in_arrayrecord(tmp_path: Path) -> None:
     with (
-        pytest.raises(sm.FormatError, match=r"row 1 has the value '\\ud800', which is not valid Unicode: .*\nhint: "),
+        pytest.raises(
+            sm.FormatError,
+            match=r"row 1 has the value '\\ud800', which is not valid Unicode: .*\nhint: ",
+        ),
         sm.Writer(tmp_path / "a.array_record") as writer,
     ):
         writer.write("first")
@@ -71,14 +81,18 @@ def test_string_with_surrogates_names_its_row_in_arrayrecord(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("out", ["", "s3://", "file://"])
 def test_output_without_a_name_is_refused_when_the_writer_is_made(out: str) -> None:
-    with pytest.raises(sm.OptionError, match=f"^out '{out}' names no file or directory\nhint: pass a path"):
+    with pytest.raises(
+        sm.OptionError, match=f"^out '{out}' names no file or directory\nhint: pass a path"
+    ):
         sm.Writer(out)
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl", "webdataset", "mds", "arrayrecord"])
 @pytest.mark.parametrize("columns", [[], (), {}], ids=repr)
 def test_empty_columns_are_refused(tmp_path: Path, format: Any, columns: Any) -> None:
-    with pytest.raises(sm.OptionError, match="^columns is empty, so nothing would be written\nhint: omit columns"):
+    with pytest.raises(
+        sm.OptionError, match="^columns is empty, so nothing would be written\nhint: omit columns"
+    ):
         sm.Writer(tmp_path / "out", format=format, columns=columns)
     assert list(tmp_path.iterdir()) == []
 
@@ -87,7 +101,10 @@ def test_empty_columns_are_refused(tmp_path: Path, format: Any, columns: Any) ->
 @pytest.mark.parametrize("column", ["abc", b"abc"])
 def test_string_as_a_column_of_a_batch_is_refused(tmp_path: Path, name: str, column: Any) -> None:
     with (
-        pytest.raises(TypeError, match="column 'a' of the batch must be a list of values, not (str|bytes)\nhint: "),
+        pytest.raises(
+            TypeError,
+            match="column 'a' of the batch must be a list of values, not (str|bytes)\nhint: ",
+        ),
         sm.Writer(tmp_path / name) as writer,
     ):
         writer.write_batch({"a": column})
@@ -96,20 +113,47 @@ def test_string_as_a_column_of_a_batch_is_refused(tmp_path: Path, name: str, col
 @pytest.mark.parametrize(
     ("format", "rows", "reason", "hint"),
     [
-        ("jsonl", [{"x": 1}, {"x": "a"}], "has another type than the values before it", "pass schema=$"),
+        (
+            "jsonl",
+            [{"x": 1}, {"x": "a"}],
+            "has another type than the values before it",
+            "pass schema=$",
+        ),
         ("webdataset", [{"cls": "1"}, {"cls": 2}], "has another type", "pass schema=$"),
-        ("parquet", [{"x": 1}, {"x": "a"}], "has another type", "pass schema=, or columns= with types$"),
+        (
+            "parquet",
+            [{"x": 1}, {"x": "a"}],
+            "has another type",
+            "pass schema=, or columns= with types$",
+        ),
         ("jsonl", [{"x": "a"}, {"x": "\ud800"}], "is not valid Unicode", "replace the surrogates"),
-        ("webdataset", [{"json": 1}, {"json": {1}}], "not JSON serializable", "convert the value, or pass its"),
-        ("webdataset", [{"jpg": b"1"}, {"jpg": "2"}], "an image is bytes or a PIL image, not str", "convert the"),
-        ("mds", [{"x": np.zeros(1)}, {"x": "2"}], "not a real number|shape|str", "convert the value"),
+        (
+            "webdataset",
+            [{"json": 1}, {"json": {1}}],
+            "not JSON serializable",
+            "convert the value, or pass its",
+        ),
+        (
+            "webdataset",
+            [{"jpg": b"1"}, {"jpg": "2"}],
+            "an image is bytes or a PIL image, not str",
+            "convert the",
+        ),
+        (
+            "mds",
+            [{"x": np.zeros(1)}, {"x": "2"}],
+            "not a real number|shape|str",
+            "convert the value",
+        ),
     ],
 )
 def test_value_that_is_refused_has_a_hint_that_fits_the_format(
     tmp_path: Path, format: Any, rows: list, reason: str, hint: str
 ) -> None:
     with (
-        pytest.raises(sm.FormatError, match=f"(?s)^row 1 has the value .*({reason}).*\nhint: {hint}"),
+        pytest.raises(
+            sm.FormatError, match=f"(?s)^row 1 has the value .*({reason}).*\nhint: {hint}"
+        ),
         sm.Writer(tmp_path / "out", format=format) as writer,
     ):
         writer.write_rows(rows)
@@ -117,9 +161,14 @@ def test_value_that_is_refused_has_a_hint_that_fits_the_format(
 
 @pytest.mark.parametrize("encoding", ["jpeg", "png", "pil", "jpeg_array", "list[png]"])
 @pytest.mark.parametrize("value", [np.zeros((2, 2)), "a.png", 3], ids=["array", "path", "number"])
-def test_image_column_takes_bytes_and_images_only(tmp_path: Path, encoding: str, value: Any) -> None:
+def test_image_column_takes_bytes_and_images_only(
+    tmp_path: Path, encoding: str, value: Any
+) -> None:
     images = [value] if encoding in ("jpeg_array", "list[png]") else value
-    message = "an image is bytes or a PIL image, not (ndarray|str|int)\nhint: convert the value, or pass its encoded"
+    message = (
+        "an image is bytes or a PIL image, not (ndarray|str|int)\n"
+        "hint: convert the value, or pass its encoded"
+    )
     with (
         pytest.raises(sm.FormatError, match=message),
         sm.Writer(tmp_path / "out", format="mds", columns={"x": encoding}) as writer,
@@ -137,7 +186,9 @@ def unwritten_index(*_arguments: object, **_options: object) -> int:
     raise sm.StorageError("the disk is full")
 
 
-def test_index_that_cannot_be_written_withdraws_the_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_that_cannot_be_written_withdraws_the_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     writer = one_shard(tmp_path / "new")
     with monkeypatch.context() as context, pytest.raises(sm.StorageError, match="the disk is full"):
         context.setattr("shardmill.write._index.write_index", unwritten_index)
@@ -158,7 +209,9 @@ def test_index_that_cannot_be_extended_keeps_the_earlier_shards(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_index_that_is_visible_but_not_synced_keeps_its_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_that_is_visible_but_not_synced_keeps_its_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def not_synced(*arguments: Any, **options: Any) -> int:
         write_index(*arguments, **options)
         raise sm.StorageError("the sync failed")
@@ -187,7 +240,9 @@ def test_names_that_cannot_be_synced_are_withdrawn(tmp_path: Path) -> None:
         writer._abandon()
 
 
-def test_row_that_only_the_buffer_refuses_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_that_only_the_buffer_refuses_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(RowBatches, "check", lambda *_arguments: None)
     with (
         pytest.raises(sm.FormatError, match="row 1 lacks columns of the file: it has y"),

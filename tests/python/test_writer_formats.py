@@ -1,4 +1,7 @@
-"""`sm.Writer` for JSONL, WebDataset and MDS, and values that come row by row: they arrive as they were, or are refused."""
+"""`sm.Writer` for JSONL, WebDataset and MDS, and values that come row by row.
+
+They arrive as they were, or are refused.
+"""
 
 import gzip
 import io
@@ -88,19 +91,29 @@ def test_rows_and_batches_give_the_same_parquet(tmp_path_factory, rows, cut) -> 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl", "webdataset", "mds"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_batches_of_another_order_are_written_by_name(tmp_path: Path, format: str, threads: int) -> None:
+def test_batches_of_another_order_are_written_by_name(
+    tmp_path: Path, format: str, threads: int
+) -> None:
     with sm.Writer(tmp_path / "out", format=format, threads=threads) as writer:
         writer.write_batch(pa.table({"txt": ["a"], "cls": [1]}))
         writer.write_batch(pa.table({"cls": [2], "txt": ["b"]}))
         writer.write_batch({"cls": [3], "txt": ["c"]})
-    assert [(row["txt"], row["cls"]) for row in sm.Dataset(tmp_path / "out")] == [("a", 1), ("b", 2), ("c", 3)]
+    assert [(row["txt"], row["cls"]) for row in sm.Dataset(tmp_path / "out")] == [
+        ("a", 1),
+        ("b", 2),
+        ("c", 3),
+    ]
 
 
 @pytest.mark.parametrize("format", ["jsonl", "webdataset"])
-@pytest.mark.parametrize("other", [{"txt": ["b"]}, {"txt": ["b"], "id": [1]}, {"txt": ["b"], "cls": [1], "id": [1]}])
+@pytest.mark.parametrize(
+    "other", [{"txt": ["b"]}, {"txt": ["b"], "id": [1]}, {"txt": ["b"], "cls": [1], "id": [1]}]
+)
 def test_batches_of_other_columns_are_refused(tmp_path: Path, format: str, other: dict) -> None:
     with (
-        pytest.raises(sm.FormatError, match="(?s)Rows have other columns than the rows of .* before.*hint: "),
+        pytest.raises(
+            sm.FormatError, match="(?s)Rows have other columns than the rows of .* before.*hint: "
+        ),
         sm.Writer(tmp_path / "out", format=format) as writer,
     ):
         writer.write_batch(pa.table({"txt": ["a"], "cls": [1]}))
@@ -112,13 +125,17 @@ def test_mds_batch_with_a_further_column_is_refused_if_the_first_rows_set_the_co
     tmp_path: Path, threads: int
 ) -> None:
     with (
-        pytest.raises(sm.FormatError, match="(?s)Rows have other columns than the rows of .* before.*hint: "),
+        pytest.raises(
+            sm.FormatError, match="(?s)Rows have other columns than the rows of .* before.*hint: "
+        ),
         sm.Writer(tmp_path / "out", format="mds", threads=threads) as writer,
     ):
         writer.write_batch(pa.table({"a": [1]}))
         writer.write_batch(pa.table({"a": [2], "b": [3]}))
     for number, columns in enumerate((["a"], {"a": "int"})):
-        with sm.Writer(tmp_path / str(number), format="mds", columns=columns, threads=threads) as writer:
+        with sm.Writer(
+            tmp_path / str(number), format="mds", columns=columns, threads=threads
+        ) as writer:
             writer.write_batch(pa.table({"a": [1]}))
             writer.write_batch(pa.table({"a": [2], "b": [3]}))
         assert list(sm.Dataset(tmp_path / str(number))) == [{"a": 1}, {"a": 2}]
@@ -133,7 +150,10 @@ def test_compressed_jsonl_is_one_stream_and_reproducible(tmp_path: Path) -> None
     text = gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes())
     assert [json.loads(line) for line in text.splitlines()] == rows
     assert (
-        zstandard.ZstdDecompressor().stream_reader(io.BytesIO((tmp_path / "a.jsonl.zst").read_bytes())).read() == text
+        zstandard.ZstdDecompressor()
+        .stream_reader(io.BytesIO((tmp_path / "a.jsonl.zst").read_bytes()))
+        .read()
+        == text
     )
     with sm.Writer(tmp_path / "out", format="jsonl", compression="zstd:9") as writer:
         writer.write_rows(rows)
@@ -143,7 +163,10 @@ def test_compressed_jsonl_is_one_stream_and_reproducible(tmp_path: Path) -> None
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_number_that_json_lacks_names_row_and_column(tmp_path: Path, value: float) -> None:
     with (
-        pytest.raises(ValueError, match=r"Row 3 has a number that is not finite(.|\n)*in column `x`(.|\n)*hint: "),
+        pytest.raises(
+            ValueError,
+            match=r"Row 3 has a number that is not finite(.|\n)*in column `x`(.|\n)*hint: ",
+        ),
         sm.Writer(tmp_path / "a.jsonl") as writer,
     ):
         writer.write_rows({"x": x} for x in (1.0, 2.0, 3.0, value))
@@ -180,7 +203,9 @@ def test_types_of_arrow_have_a_spelling_in_jsonl_that_our_reader_knows(tmp_path:
             "money": pa.array(["12.50", None]).cast(pa.decimal128(9, 2)),
             "single": pa.array([0.1, None], pa.float32()),
             "big": pa.array([2**64 - 1, None], pa.uint64()),
-            "word": pa.array(["a", None]).dictionary_encode().cast(pa.dictionary(pa.int8(), pa.string())),
+            "word": pa.array(["a", None])
+            .dictionary_encode()
+            .cast(pa.dictionary(pa.int8(), pa.string())),
         },
         schema=schema,
     )
@@ -193,7 +218,9 @@ def test_types_of_arrow_have_a_spelling_in_jsonl_that_our_reader_knows(tmp_path:
 def test_samples_have_sorted_members_with_the_values_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
     with sm.Writer(path, modified=1_700_000_000) as writer:
-        writer.write({"txt": "füße", "cls": 7, "jpg": b"\xff\xd8", "json": {"b": [1, None], "a": "é"}})
+        writer.write(
+            {"txt": "füße", "cls": 7, "jpg": b"\xff\xd8", "json": {"b": [1, None], "a": "é"}}
+        )
         writer.write({"txt": None, "cls": -1, "jpg": b"", "json": [1]})
     assert members(path) == [
         ("000000000.cls", b"7"),
@@ -206,7 +233,12 @@ def test_samples_have_sorted_members_with_the_values_as_they_are(tmp_path: Path)
     ]
     with tarfile.open(path) as archive:
         member = archive.getmembers()[0]
-    assert (member.mode, member.uname, member.gname, member.mtime) == (0o444, "bigdata", "bigdata", 1_700_000_000)
+    assert (member.mode, member.uname, member.gname, member.mtime) == (
+        0o444,
+        "bigdata",
+        "bigdata",
+        1_700_000_000,
+    )
     assert member.pax_headers == {}
 
 
@@ -214,34 +246,51 @@ def test_keys_name_samples_and_long_names_are_kept(tmp_path: Path) -> None:
     keys = ["a", "dir.v1/b", "long/" + "k" * 200]
     with sm.Writer(tmp_path / "a.tar") as writer:
         writer.write_batch({"__key__": keys, "txt": ["1", "2", "3"]})
-    assert members(tmp_path / "a.tar") == [(f"{key}.txt", str(number).encode()) for number, key in enumerate(keys, 1)]
+    assert members(tmp_path / "a.tar") == [
+        (f"{key}.txt", str(number).encode()) for number, key in enumerate(keys, 1)
+    ]
 
 
 @pytest.mark.parametrize("threads", [0, 3])
-def test_bytes_of_archives_do_not_depend_on_threads_and_time_when_it_is_fixed(tmp_path: Path, threads: int) -> None:
-    table = pa.table({"txt": [f"text {number}" * (number % 90) for number in range(5_000)], "cls": range(5_000)})
+def test_bytes_of_archives_do_not_depend_on_threads_and_time_when_it_is_fixed(
+    tmp_path: Path, threads: int
+) -> None:
+    table = pa.table(
+        {"txt": [f"text {number}" * (number % 90) for number in range(5_000)], "cls": range(5_000)}
+    )
     out = tmp_path / str(threads)
-    with sm.Writer(out, format="webdataset", shard_bytes="1MB", modified=5, threads=threads) as writer:
+    with sm.Writer(
+        out, format="webdataset", shard_bytes="1MB", modified=5, threads=threads
+    ) as writer:
         writer.write_batch(table)
-    with sm.Writer(tmp_path / "one", format="webdataset", shard_bytes="1MB", modified=5, threads=1) as one:
+    with sm.Writer(
+        tmp_path / "one", format="webdataset", shard_bytes="1MB", modified=5, threads=1
+    ) as one:
         for start in range(0, 5_000, 700):
             one.write_batch(table[start : start + 700])
     assert len(writer.files) > 3
-    assert [Path(path).read_bytes() for path in writer.files] == [Path(path).read_bytes() for path in one.files]
+    assert [Path(path).read_bytes() for path in writer.files] == [
+        Path(path).read_bytes() for path in one.files
+    ]
     assert all(Path(path).stat().st_size <= 1_000_000 for path in writer.files)
 
 
 @pytest.mark.parametrize("limit", [10_240, 20_480, 30_000])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_archive_with_its_end_has_the_limit_as_its_greatest_size(tmp_path: Path, limit: int, threads: int) -> None:
-    with sm.Writer(tmp_path / "out", format="webdataset", shard_bytes=limit, threads=threads) as writer:
+def test_archive_with_its_end_has_the_limit_as_its_greatest_size(
+    tmp_path: Path, limit: int, threads: int
+) -> None:
+    with sm.Writer(
+        tmp_path / "out", format="webdataset", shard_bytes=limit, threads=threads
+    ) as writer:
         writer.write_rows({"txt": "x"} for _ in range(100))
     counts = []
     for path in writer.files:
         assert Path(path).stat().st_size <= limit
         with tarfile.open(path) as archive:
             counts.append(len(archive.getnames()))
-    # A sample is a header and a block. The last two blocks of an archive are zeros, and its size is a multiple of 10,240.
+    # A sample is a header and a block. The last two blocks of an archive are zeros, and its size is
+    # a multiple of 10,240.
     expected = (limit // 10_240 * 10_240 - 1024) // 1024
     assert counts == [expected] * (100 // expected) + [100 % expected]
 
@@ -287,10 +336,15 @@ def test_compressed_archives_are_read_by_tarfile(tmp_path: Path, suffix: str) ->
         ([{"TXT": "x"}], "Column `TXT` cannot be the extension(.|\n)*hint: "),
         ([{"_x": "x"}], "names that begin with an underscore"),
         ([{"a/b": "x"}], "it has a slash"),
-        ([{"score": 0.5}], "Column `score` is double, but a member of a tar holds bytes(.|\n)*hint: .*json"),
+        (
+            [{"score": 0.5}],
+            "Column `score` is double, but a member of a tar holds bytes(.|\n)*hint: .*json",
+        ),
     ],
 )
-def test_samples_that_readers_would_see_otherwise_are_refused(tmp_path: Path, rows: list, message: str) -> None:
+def test_samples_that_readers_would_see_otherwise_are_refused(
+    tmp_path: Path, rows: list, message: str
+) -> None:
     with pytest.raises(ValueError, match=message), sm.Writer(tmp_path / "a.tar") as writer:
         writer.write_rows(rows)
     assert names(tmp_path) == []
@@ -304,7 +358,9 @@ def test_key_in_underscores_is_read_back(tmp_path: Path) -> None:
 
 def test_equal_keys_in_consecutive_batches_are_refused(tmp_path: Path) -> None:
     with (
-        pytest.raises(ValueError, match='Row 1 has the key "a", which is that of the preceding row'),
+        pytest.raises(
+            ValueError, match='Row 1 has the key "a", which is that of the preceding row'
+        ),
         sm.Writer(tmp_path / "a.tar") as w,
     ):
         w.write_batch({"__key__": ["a"], "txt": ["1"]})
@@ -314,20 +370,31 @@ def test_equal_keys_in_consecutive_batches_are_refused(tmp_path: Path) -> None:
 #: Of the format's description: the file, its digests and the index, byte for byte.
 MDS_COLUMNS = {"text": "str", "id": "int", "tok": "ndarray:uint16", "emb": "ndarray:float32:2"}
 MDS_ROWS = [
-    {"text": "hé", "id": 7, "tok": np.array([1, 2, 300], np.uint16), "emb": np.array([0.5, -1], np.float32)},
+    {
+        "text": "hé",
+        "id": 7,
+        "tok": np.array([1, 2, 300], np.uint16),
+        "emb": np.array([0.5, -1], np.float32),
+    },
     {"text": "", "id": -1, "tok": np.array([[9]], np.uint16), "emb": np.array([2, 3], np.float32)},
 ]
 MDS_ENTRY = (
-    '{"column_encodings": ["ndarray:float32:2", "int", "str", "ndarray:uint16"], "column_names": ["emb", "id", "text", "tok"], '
-    '"column_sizes": [8, 8, null, null], "compression": null, "format": "mds", "hashes": ["sha1", "xxh3_64"], '
-    '"raw_data": {"basename": "shard.00000.mds", "bytes": 344, "hashes": {"sha1": "499827f61a32fb7702c8b09c45bc7618a22c04c0", '
-    '"xxh3_64": "95349382529236ca"}}, "samples": 2, "size_limit": 67108864, "version": 2, "zip_data": null}'
+    '{"column_encodings": ["ndarray:float32:2", "int", "str", "ndarray:uint16"], '
+    '"column_names": ["emb", "id", "text", "tok"], '
+    '"column_sizes": [8, 8, null, null], '
+    '"compression": null, "format": "mds", "hashes": ["sha1", "xxh3_64"], '
+    '"raw_data": {"basename": "shard.00000.mds", "bytes": 344, '
+    '"hashes": {"sha1": "499827f61a32fb7702c8b09c45bc7618a22c04c0", '
+    '"xxh3_64": "95349382529236ca"}}, '
+    '"samples": 2, "size_limit": 67108864, "version": 2, "zip_data": null}'
 )
 
 
 @pytest.mark.parametrize("threads", [0, 2])
 def test_golden_rows_make_the_golden_shard_and_index(tmp_path: Path, threads: int) -> None:
-    with sm.Writer(tmp_path, format="mds", columns=MDS_COLUMNS, hashes=("xxh3_64", "sha1"), threads=threads) as writer:
+    with sm.Writer(
+        tmp_path, format="mds", columns=MDS_COLUMNS, hashes=("xxh3_64", "sha1"), threads=threads
+    ) as writer:
         writer.write_rows(MDS_ROWS)
     assert names(tmp_path) == ["index.json", "shard.00000.mds"]
     assert (tmp_path / "index.json").read_text() == f'{{"shards": [{MDS_ENTRY}], "version": 2}}'
@@ -344,7 +411,9 @@ def test_golden_rows_make_the_golden_shard_and_index(tmp_path: Path, threads: in
         ([50] * 3, 300, [(2, 287), (1, 229)]),
     ],
 )
-def test_mds_shards_end_where_those_of_mosaicml_do(tmp_path: Path, lengths: list, limit, shards: list) -> None:
+def test_mds_shards_end_where_those_of_mosaicml_do(
+    tmp_path: Path, lengths: list, limit, shards: list
+) -> None:
     with sm.Writer(tmp_path, format="mds", columns={"b": "bytes"}, shard_bytes=limit) as writer:
         writer.write_rows({"b": bytes(length)} for length in lengths)
     index = json.loads((tmp_path / "index.json").read_text())
@@ -362,9 +431,27 @@ def test_mds_without_rows_is_an_index_without_shards(tmp_path: Path) -> None:
 def test_encodings_of_mds_follow_from_the_first_row(tmp_path: Path) -> None:
     with sm.Writer(tmp_path, format="mds") as writer:
         writer.write(
-            {"a": 1, "b": "x", "c": 0.5, "d": {"k": 1}, "e": np.zeros((2, 3), np.int16), "f": b"x", "g": [1, 2]}
+            {
+                "a": 1,
+                "b": "x",
+                "c": 0.5,
+                "d": {"k": 1},
+                "e": np.zeros((2, 3), np.int16),
+                "f": b"x",
+                "g": [1, 2],
+            }
         )
-        writer.write({"a": 2, "b": "y", "c": 1.5, "d": {"l": 2}, "e": np.zeros((1, 1), np.int16), "f": b"", "g": ["z"]})
+        writer.write(
+            {
+                "a": 2,
+                "b": "y",
+                "c": 1.5,
+                "d": {"l": 2},
+                "e": np.zeros((1, 1), np.int16),
+                "f": b"",
+                "g": ["z"],
+            }
+        )
     shard = json.loads((tmp_path / "index.json").read_text())["shards"][0]
     encodings = dict(zip(shard["column_names"], shard["column_encodings"], strict=True))
     assert encodings == {
@@ -393,10 +480,17 @@ def test_encodings_of_mds_follow_from_the_first_row(tmp_path: Path) -> None:
             "row 1 has the value .* in column 'x'.*an array of int16",
         ),
         ({"x": "ndarray:int8:2"}, {"x": np.zeros(3, np.int8)}, ValueError, "an array of the shape"),
-        ({"x": "json"}, {"x": {1, 2}}, ValueError, "row 1 has the value {1, 2} in column 'x'.*not JSON serializable"),
+        (
+            {"x": "json"},
+            {"x": {1, 2}},
+            ValueError,
+            "row 1 has the value {1, 2} in column 'x'.*not JSON serializable",
+        ),
     ],
 )
-def test_value_that_does_not_fit_names_row_column_and_value(tmp_path: Path, columns, row, error, message: str) -> None:
+def test_value_that_does_not_fit_names_row_column_and_value(
+    tmp_path: Path, columns, row, error, message: str
+) -> None:
     fitting = {
         "int": 1,
         "uint8": 1,
@@ -404,7 +498,10 @@ def test_value_that_does_not_fit_names_row_column_and_value(tmp_path: Path, colu
         "ndarray:int8:2": np.zeros(2, np.int8),
         "json": 1,
     }
-    with pytest.raises(error, match=message), sm.Writer(tmp_path, format="mds", columns=columns) as writer:
+    with (
+        pytest.raises(error, match=message),
+        sm.Writer(tmp_path, format="mds", columns=columns) as writer,
+    ):
         writer.write({"x": fitting[columns["x"]]})
         writer.write(row)
     assert names(tmp_path) == []
@@ -423,7 +520,9 @@ def test_value_that_does_not_fit_names_row_column_and_value(tmp_path: Path, colu
         ({"modified": 1}, "modified is only for WebDataset"),
     ],
 )
-def test_options_of_mds_that_mean_nothing_are_refused(tmp_path: Path, options: dict, message: str) -> None:
+def test_options_of_mds_that_mean_nothing_are_refused(
+    tmp_path: Path, options: dict, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         sm.Writer(tmp_path / "out", format="mds", **options)
 

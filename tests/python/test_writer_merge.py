@@ -15,7 +15,10 @@ def names(directory: Path) -> list[str]:
 
 
 def listed(directory: Path) -> list[str]:
-    return [shard["raw_data"]["basename"] for shard in json.loads((directory / "index.json").read_text())["shards"]]
+    return [
+        shard["raw_data"]["basename"]
+        for shard in json.loads((directory / "index.json").read_text())["shards"]
+    ]
 
 
 def part(directory: Path, *texts: str, format: str = "mds", **options) -> None:
@@ -48,7 +51,9 @@ def test_part_that_was_merged_before_counts_once(tmp_path: Path) -> None:
 
 def test_files_of_nested_parts_without_an_index_count_once(tmp_path: Path) -> None:
     part(tmp_path / "a/b", "x", format="jsonl")
-    assert sm.merge(tmp_path, [tmp_path / "a", tmp_path / "a/b"]) == [f"{tmp_path}/a/b/part-00000.jsonl"]
+    assert sm.merge(tmp_path, [tmp_path / "a", tmp_path / "a/b"]) == [
+        f"{tmp_path}/a/b/part-00000.jsonl"
+    ]
 
 
 def test_index_that_would_list_a_shard_twice_is_refused(tmp_path: Path) -> None:
@@ -72,7 +77,9 @@ def test_given_parts_keep_their_order_and_count_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["mds", "parquet"])
-def test_shards_of_the_root_stay_in_its_index_before_those_of_the_parts(tmp_path: Path, format: str) -> None:
+def test_shards_of_the_root_stay_in_its_index_before_those_of_the_parts(
+    tmp_path: Path, format: str
+) -> None:
     options = {"index": "chinidataset"} if format == "parquet" else {}
     part(tmp_path / "p0", "p0", format=format, **options)
     part(tmp_path, "root", format=format, mode="append", **options)
@@ -90,13 +97,25 @@ def test_shards_of_the_root_stay_in_its_index_before_those_of_the_parts(tmp_path
     ("parts", "error", "message"),
     [
         ([], sm.OptionError, "^parts is empty\nhint: omit parts"),
-        ("10", sm.OptionError, r"^parts must be a list of paths, not '10'\nhint: write parts=\['10'\]"),
-        (["10"], sm.NotFoundError, "^there is no part '10'\nhint: .* relative to the working directory.*pass 'm/10'"),
+        (
+            "10",
+            sm.OptionError,
+            r"^parts must be a list of paths, not '10'\nhint: write parts=\['10'\]",
+        ),
+        (
+            ["10"],
+            sm.NotFoundError,
+            "^there is no part '10'\nhint: .* relative to the working directory.*pass 'm/10'",
+        ),
         (["11"], sm.NotFoundError, "^there is no part '11'\nhint: pass directories or index files"),
     ],
 )
 def test_parts_that_name_nothing_are_refused_with_a_hint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: list[str], error: type[Exception], message: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    parts: list[str],
+    error: type[Exception],
+    message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     part(Path("m/10"), "x")
@@ -119,7 +138,9 @@ def test_parts_that_do_not_fit_are_refused_and_the_index_stays(tmp_path: Path) -
     before = (tmp_path / "index.json").read_bytes()
     with sm.Writer(tmp_path / "b", format="mds", columns={"txt": "bytes"}) as writer:
         writer.write({"txt": b"x"})
-    with pytest.raises(ValueError, match="the parts differ: shard 'b/shard.00000.mds' has column_encodings"):
+    with pytest.raises(
+        ValueError, match="the parts differ: shard 'b/shard.00000.mds' has column_encodings"
+    ):
         sm.merge(tmp_path)
     (tmp_path / "b" / "shard.00000.mds").unlink()
     with pytest.raises(FileNotFoundError, match="lists 'shard.00000.mds', which does not exist"):
@@ -151,14 +172,18 @@ def test_parts_without_an_index_are_compared_and_listed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="differ|contradict|type"):
         sm.merge(tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FileNotFoundError, match="no parts to merge in '.*empty'\nhint: parts are directories"):
+    with pytest.raises(
+        FileNotFoundError, match="no parts to merge in '.*empty'\nhint: parts are directories"
+    ):
         sm.merge(tmp_path / "empty")
 
 
 def test_parts_of_two_formats_are_no_data_set(tmp_path: Path) -> None:
     part(tmp_path / "a", "a", format="parquet")
     part(tmp_path / "b", "b", format="jsonl")
-    with pytest.raises(ValueError, match=r"'.*b' has jsonl files, and '.*a/part-00000.parquet' is parquet\nhint: "):
+    with pytest.raises(
+        ValueError, match=r"'.*b' has jsonl files, and '.*a/part-00000.parquet' is parquet\nhint: "
+    ):
         sm.merge(tmp_path, [tmp_path / "a", tmp_path / "b"])
 
 
@@ -167,12 +192,15 @@ def test_index_of_another_library_is_told_apart(tmp_path: Path) -> None:
     (tmp_path / "a" / "index.json").write_text('{"chunks": [], "config": {}, "updated_at": "0"}')
     with pytest.raises(
         ValueError,
-        match=r"a/index.json' is not an index: .*\nhint: an index.json of MDS or of ChiniDataset is expected",
+        match=r"a/index.json' is not an index: .*\n"
+        r"hint: an index.json of MDS or of ChiniDataset is expected",
     ):
         sm.merge(tmp_path)
 
 
-def test_append_without_an_index_to_indexed_shards_has_a_hint_for_the_format(tmp_path: Path) -> None:
+def test_append_without_an_index_to_indexed_shards_has_a_hint_for_the_format(
+    tmp_path: Path,
+) -> None:
     part(tmp_path / "a", "x")
     sm.merge(tmp_path)
     for format, hint in (
@@ -180,7 +208,9 @@ def test_append_without_an_index_to_indexed_shards_has_a_hint_for_the_format(tmp
         ("parquet", "pass index='chinidataset'"),
     ):
         with (
-            pytest.raises(sm.OptionError, match=f"would not list the new {format} shards\nhint: {hint}"),
+            pytest.raises(
+                sm.OptionError, match=f"would not list the new {format} shards\nhint: {hint}"
+            ),
             sm.Writer(tmp_path, format=format, mode="append") as writer,
         ):
             writer.write({"txt": "y"})

@@ -17,8 +17,24 @@ from hypothesis import strategies as st
 NESTED = {"list": [[1], [], None], "object": {"b": [{"c": 1.5}], "a": None}}
 #: Arguments of a writer, and rows.
 WRITES: dict[str, tuple[dict[str, Any], list[Any]]] = {
-    "parquet": ({}, [{"text": "é", "bytes": b"x", "whole": 1, "real": 0.5, "flag": True, "none": None, **NESTED}]),
-    "parquet, integers among floats": ({"format": "parquet"}, [{"list": [1, 0.5], "object": {"a": [[1], [0.5]]}}]),
+    "parquet": (
+        {},
+        [
+            {
+                "text": "é",
+                "bytes": b"x",
+                "whole": 1,
+                "real": 0.5,
+                "flag": True,
+                "none": None,
+                **NESTED,
+            }
+        ],
+    ),
+    "parquet, integers among floats": (
+        {"format": "parquet"},
+        [{"list": [1, 0.5], "object": {"a": [[1], [0.5]]}}],
+    ),
     "parquet, types": (
         {"format": "parquet", "columns": {"text": "str", "ids": "uint32[]"}},
         [{"text": "a", "ids": [1]}],
@@ -38,23 +54,32 @@ def test_plain_rows_import_no_pyarrow_in_any_format(tmp_path: Path) -> None:
     code = f"""
 import sys, shardmill
 for name, (options, rows) in {WRITES}.items():
-    with shardmill.Writer({str(tmp_path)!r} + "/" + name, **({{"format": name}} | options)) as writer:
+    options = {{"format": name}} | options
+    with shardmill.Writer({str(tmp_path)!r} + "/" + name, **options) as writer:
         writer.write_rows(rows * 2000)
     print(name, "pyarrow" in sys.modules)
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.stdout.splitlines() == [f"{name} False" for name in WRITES], run.stderr
-    assert [len(sm.Dataset(tmp_path / name)) for name in WRITES] == [2000] * (len(WRITES) - 1) + [6000]
+    assert [len(sm.Dataset(tmp_path / name)) for name in WRITES] == [2000] * (len(WRITES) - 1) + [
+        6000
+    ]
 
 
 def nested(texts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Values, some of which have another type than their neighbors."""
     return st.recursive(
-        st.none() | st.booleans() | st.integers(-(2**64), 2**64) | st.floats(allow_nan=False) | texts,
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**64), 2**64)
+        | st.floats(allow_nan=False)
+        | texts,
         lambda inner: (
             st.lists(inner, max_size=3)
             | st.lists(inner, max_size=3).map(tuple)
-            | st.dictionaries(st.sampled_from(["b", "a", "é", "\U0001f600", "\uffff"]), inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["b", "a", "é", "\U0001f600", "\uffff"]), inner, max_size=3
+            )
         ),
         max_leaves=6,
     )
@@ -69,13 +94,21 @@ def like(value: Any) -> st.SearchStrategy[Any]:
     if isinstance(value, list | tuple):
         return st.lists(st.one_of(*map(like, value)), max_size=3) if value else st.just([])
     if isinstance(value, dict):
-        return st.fixed_dictionaries({}, optional={name: like(part) for name, part in value.items()})
-    return st.none() | st.just(value) | st.sampled_from([0, 1.5, "x"]).filter(lambda one: type(one) is type(value))
+        return st.fixed_dictionaries(
+            {}, optional={name: like(part) for name, part in value.items()}
+        )
+    return (
+        st.none()
+        | st.just(value)
+        | st.sampled_from([0, 1.5, "x"]).filter(lambda one: type(one) is type(value))
+    )
 
 
 @settings(max_examples=examples(400, 60), deadline=None)
 @given(
-    values=VALUES.flatmap(lambda value: st.lists(like(value), min_size=1, max_size=4).map(lambda more: [value, *more]))
+    values=VALUES.flatmap(
+        lambda value: st.lists(like(value), min_size=1, max_size=4).map(lambda more: [value, *more])
+    )
 )
 def test_rows_have_the_types_and_values_that_pyarrow_gives_them(
     tmp_path_factory: pytest.TempPathFactory, values: list[Any]
@@ -110,7 +143,11 @@ LATER: list[tuple[pa.DataType, Any, Any]] = [
     (pa.list_(pa.int8()), [1], [2, [3]]),
     (pa.list_(pa.string()), ["a"], ["b", 3]),
     (pa.list_(pa.list_(pa.int64())), [[1], None], [[2], [3, "x"]]),
-    (pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))]), {"b": ["x"]}, {"a": 1, "b": ["y", 2]}),
+    (
+        pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))]),
+        {"b": ["x"]},
+        {"a": 1, "b": ["y", 2]},
+    ),
     (pa.struct([("a", pa.int64())]), {"a": 1}, {"a": 2, "z": 3}),
     (pa.struct([("a", pa.int64())]), {}, {"a": 2.5}),
     (pa.list_(pa.struct([("a", pa.int64())])), [{"a": 1}, None], [{"a": 2}, {"a": "x"}]),
@@ -137,8 +174,12 @@ def test_value_that_does_not_fit_leaves_the_rows_before_it_and_is_named(
 
 
 @pytest.mark.parametrize("late", [[np.int8(3)], [np.int8(3), None]], ids=str)
-@pytest.mark.parametrize("wrap", [lambda value: value, lambda value: [value], lambda value: {"a": value, "b": value}])
-def test_values_that_pyarrow_converts_follow_those_that_it_does_not(tmp_path: Path, wrap: Any, late: list[Any]) -> None:
+@pytest.mark.parametrize(
+    "wrap", [lambda value: value, lambda value: [value], lambda value: {"a": value, "b": value}]
+)
+def test_values_that_pyarrow_converts_follow_those_that_it_does_not(
+    tmp_path: Path, wrap: Any, late: list[Any]
+) -> None:
     plain = [[[1], [2, 3]], [], None, [[4]]]
     with sm.Writer(tmp_path / "rows.parquet") as writer:
         writer.write_rows({"x": wrap(value)} for value in [*plain * 300, [[5], late], *plain])
@@ -146,7 +187,9 @@ def test_values_that_pyarrow_converts_follow_those_that_it_does_not(tmp_path: Pa
     assert pq.read_table(tmp_path / "rows.parquet")["x"].to_pylist() == expected.to_pylist()
 
 
-def test_struct_with_fields_that_must_not_be_null_or_of_one_name_is_converted_as_before(tmp_path: Path) -> None:
+def test_struct_with_fields_that_must_not_be_null_or_of_one_name_is_converted_as_before(
+    tmp_path: Path,
+) -> None:
     strict = pa.struct([pa.field("a", pa.int64(), nullable=False)])
     with sm.Writer(tmp_path / "rows.parquet", schema=pa.schema([("x", strict)])) as writer:
         writer.write({"x": {"a": 1}})
@@ -163,7 +206,10 @@ def test_struct_with_fields_that_must_not_be_null_or_of_one_name_is_converted_as
 def test_name_with_nul_is_refused(tmp_path: Path, row: dict[str, Any]) -> None:
     with pytest.raises(sm.FormatError, match="NUL"), sm.Writer(tmp_path / "rows.parquet") as writer:
         writer.write(row)
-    with pytest.raises(sm.FormatError, match="NUL"), sm.Writer(tmp_path / "o", columns={"a\0": "int32"}) as writer:
+    with (
+        pytest.raises(sm.FormatError, match="NUL"),
+        sm.Writer(tmp_path / "o", columns={"a\0": "int32"}) as writer,
+    ):
         writer.write({"a\0": 1})
 
 

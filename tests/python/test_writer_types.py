@@ -1,4 +1,7 @@
-"""Every type of Arrow in every format of `sm.Writer`: it comes back, or an error names the column before anything is written."""
+"""Every type of Arrow in every format of `sm.Writer`.
+
+It comes back, or an error names the column before anything is written.
+"""
 
 import base64
 import datetime as dt
@@ -33,20 +36,35 @@ def of_dictionary(values: pa.Array, keys: pa.DataType = pa.int8()) -> pa.Array:
 
 
 def flat() -> Iterator[pa.Array]:
-    whole = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
+    whole = (
+        pa.int8(),
+        pa.int16(),
+        pa.int32(),
+        pa.int64(),
+        pa.uint8(),
+        pa.uint16(),
+        pa.uint32(),
+        pa.uint64(),
+    )
     yield from (pa.array([1, None, 3], kind) for kind in whole)
     yield pa.array([np.float16(1.5), None, np.float16(-2)], pa.float16())
     yield from (pa.array([1.5, None, -2.25], kind) for kind in (pa.float32(), pa.float64()))
     decimals = (pa.decimal32(7, 2), pa.decimal64(15, 2), pa.decimal128(20, 2), pa.decimal256(50, 2))
     yield from (pa.array(MONEY, kind) for kind in decimals)
     yield from (pa.array(DAYS, kind) for kind in (pa.date32(), pa.date64()))
-    yield from (pa.array(TIMES, kind) for kind in (pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")))
+    yield from (
+        pa.array(TIMES, kind)
+        for kind in (pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"))
+    )
     for unit in ("s", "ms", "us", "ns"):
         yield pa.array(MOMENTS, pa.timestamp(unit))
         yield pa.array(MOMENTS, pa.timestamp(unit, "UTC"))
         yield pa.array(SPANS, pa.duration(unit))
     yield pa.array([True, None, False])
-    yield from (pa.array(["a", None, "b"], kind) for kind in (pa.string(), pa.large_string(), pa.string_view()))
+    yield from (
+        pa.array(["a", None, "b"], kind)
+        for kind in (pa.string(), pa.large_string(), pa.string_view())
+    )
     binaries = (pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(1))
     yield from (pa.array([b"a", None, b"b"], kind) for kind in binaries)
 
@@ -60,7 +78,9 @@ def nested() -> Iterator[pa.Array]:
     words = of_dictionary(pa.array(["x", "y"], pa.string_view()), pa.uint32())
     yield pa.ListArray.from_arrays(pa.array([0, 2, 2, 3], pa.int32()), words)
     yield pa.StructArray.from_arrays([words], names=["word"])
-    yield pa.MapArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), pa.array(["a", "b", "c"]), words)
+    yield pa.MapArray.from_arrays(
+        pa.array([0, 1, 2, 3], pa.int32()), pa.array(["a", "b", "c"]), words
+    )
     views = pa.array([[1, 2], None, [3]], pa.list_view(pa.int64()))
     yield pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), views)
     yield of_dictionary(pa.array([[1], [2]]))
@@ -73,7 +93,11 @@ def never_parquet() -> Iterator[pa.Array]:
     yield INTERVALS
     yield pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), INTERVALS)
     yield pa.array([{}, None, {}], pa.struct([]))
-    kinds, numbers, words = pa.array([0, 1, 0], pa.int8()), pa.array([1, 2, 3]), pa.array(["a", "b", "c"])
+    kinds, numbers, words = (
+        pa.array([0, 1, 0], pa.int8()),
+        pa.array([1, 2, 3]),
+        pa.array(["a", "b", "c"]),
+    )
     yield pa.UnionArray.from_sparse(kinds, [numbers, words])
     dense = pa.UnionArray.from_dense(kinds, pa.array([0, 0, 1], pa.int32()), [numbers, words])
     yield dense
@@ -101,10 +125,16 @@ def test_parquet_holds_the_values_of_a_type(tmp_path: Path, array: pa.Array, thr
     assert pq.read_table(path)["x"].to_pylist() == array.to_pylist()
 
 
-#: Types that Parquet lacks, what other readers find in their place, and the type of a column of DuckDB.
+#: Types that Parquet lacks, what other readers find in their place, and the type of a
+#: column of DuckDB.
 COARSE = [
     (pa.timestamp("s"), MOMENTS, pa.timestamp("ms"), "TIMESTAMP"),
-    (pa.timestamp("s", "Europe/Berlin"), MOMENTS, pa.timestamp("ms", "Europe/Berlin"), "TIMESTAMP WITH TIME ZONE"),
+    (
+        pa.timestamp("s", "Europe/Berlin"),
+        MOMENTS,
+        pa.timestamp("ms", "Europe/Berlin"),
+        "TIMESTAMP WITH TIME ZONE",
+    ),
     (pa.time32("s"), TIMES, pa.time32("ms"), "TIME"),
     (pa.date64(), DAYS, pa.date32(), "DATE"),
 ]
@@ -144,7 +174,9 @@ def test_units_that_parquet_lacks_become_those_that_every_reader_knows(
     leaf = pq.ParquetFile(path).schema.column(0)
     assert leaf.logical_type.type in ("TIMESTAMP", "TIME", "DATE")
     pq.write_table(table.select(["0"]), tmp_path / "peer.parquet")
-    own, peer = (duckdb.read_parquet(str(tmp_path / name)) for name in ("a.parquet", "peer.parquet"))
+    own, peer = (
+        duckdb.read_parquet(str(tmp_path / name)) for name in ("a.parquet", "peer.parquet")
+    )
     assert own.types[0] == peer.types[0] == of_duckdb
     of_column = 'row_number() over () as row, "0"::varchar'
     assert own.select(of_column).fetchall()[:3] == peer.select(of_column).fetchall()
@@ -156,7 +188,10 @@ def test_units_that_parquet_lacks_become_those_that_every_reader_knows(
         (pa.array([2**60], pa.timestamp("s")), "timestamp"),
         (pa.array([[2**60]], pa.list_(pa.timestamp("s", "UTC"))), "timestamp"),
         (pa.array([2**30], pa.int32()).view(pa.time32("s")), "time32"),
-        (pa.array([0, 86_400_001], pa.int64()).view(pa.date64()), "the date64 86400001 is not midnight"),
+        (
+            pa.array([0, 86_400_001], pa.int64()).view(pa.date64()),
+            "the date64 86400001 is not midnight",
+        ),
     ],
     ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
 )
@@ -185,7 +220,9 @@ def test_seconds_are_appended_to_shards_of_seconds(tmp_path: Path) -> None:
     plain = pa.table({"at": rows["at"].cast(pa.int64())})
     with pq.ParquetWriter(old / "part-00000.parquet", plain.schema, store_schema=False) as peer:
         peer.write_table(plain)
-        peer.add_key_value_metadata({"ARROW:schema": base64.b64encode(rows.schema.serialize()).decode()})
+        peer.add_key_value_metadata(
+            {"ARROW:schema": base64.b64encode(rows.schema.serialize()).decode()}
+        )
     assert sm.Dataset(old).schema.types == [pa.timestamp("s")]
     with sm.Writer(old, mode="append") as writer:
         writer.write_batch(rows)
@@ -198,7 +235,10 @@ def test_seconds_are_appended_to_shards_of_seconds(tmp_path: Path) -> None:
 def test_type_that_parquet_lacks_is_an_error_that_names_the_column(
     tmp_path: Path, array: pa.Array, threads: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(sm.FormatError, match=r"Column `x` is .*, and Parquet has no such type\nhint: cast the column"):
+    with pytest.raises(
+        sm.FormatError,
+        match=r"Column `x` is .*, and Parquet has no such type\nhint: cast the column",
+    ):
         written(tmp_path / "a.parquet", "x", array, threads=threads)
     assert list(tmp_path.iterdir()) == []
     assert capfd.readouterr().err == ""
@@ -212,7 +252,9 @@ def test_other_formats_hold_a_type_or_name_the_column(
     # MDS has no nulls; a member of raw bytes is not JSON.
     array = array[:1]
     kind = value_type(array.type)
-    is_raw = any(word in str(kind).split("[")[0] for word in ("string", "binary")) and not pa.types.is_nested(kind)
+    is_raw = any(
+        word in str(kind).split("[")[0] for word in ("string", "binary")
+    ) and not pa.types.is_nested(kind)
     name = "bin" if is_raw else "x.json"
     try:
         (path,) = written(tmp_path / "out", name, array, format=format)
@@ -234,12 +276,17 @@ def read_one(path: str, format: str, name: str) -> Any:
     if format == "jsonl":
         return json.loads(Path(path).read_text())[name]
     with tarfile.open(path) as archive:
-        content = {member.name.split(".", 1)[1]: archive.extractfile(member).read() for member in archive}
+        content = {
+            member.name.split(".", 1)[1]: archive.extractfile(member).read() for member in archive
+        }
     return content.get(name) if name == "bin" else json.loads(content.get(name, b"null"))
 
 
 def assert_same(found: Any, value: Any) -> None:
-    """Compare with a value of JSON, whose decimals, times and maps have other forms, or with an array of MDS."""
+    """Compare with a value of JSON or an array of MDS.
+
+    JSON has other forms of decimals, times and maps.
+    """
     if isinstance(value, dt.datetime):
         found = dt.datetime.fromisoformat(found).replace(tzinfo=value.tzinfo)
     elif isinstance(value, dt.date):
@@ -273,7 +320,10 @@ def test_categoricals_of_polars_come_back_from_parquet(tmp_path: Path) -> None:
 
 def test_interval_of_duckdb_is_an_error_that_names_the_column(tmp_path: Path) -> None:
     with (
-        pytest.raises(sm.FormatError, match=r"Column `span` is month_day_nano_interval(.|\n)*hint: cast the column"),
+        pytest.raises(
+            sm.FormatError,
+            match=r"Column `span` is month_day_nano_interval(.|\n)*hint: cast the column",
+        ),
         sm.Writer(tmp_path / "a.parquet") as writer,
     ):
         writer.write_batch(duckdb.sql("select interval 1 day as span"))
@@ -306,7 +356,9 @@ def with_seconds(table: pa.Table) -> pa.Table:
 def test_sink_stores_seconds_and_days_in_units_of_parquet(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": ["0", "1", "2"]}), tmp_path / "in.parquet")
     source = TableSource(tmp_path / "in.parquet")
-    Pipeline(source=source, stages=[Map(with_seconds)], sink=ParquetSink(tmp_path / "out")).run(progress=False)
+    Pipeline(source=source, stages=[Map(with_seconds)], sink=ParquetSink(tmp_path / "out")).run(
+        progress=False
+    )
     (file,) = (tmp_path / "out").glob("*.parquet")
     found = pq.read_table(file)
     assert found.schema.types[1:] == [pa.timestamp("ms"), pa.date32()]
@@ -316,11 +368,18 @@ def test_sink_stores_seconds_and_days_in_units_of_parquet(tmp_path: Path) -> Non
 def test_sink_holds_the_same_types(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": ["0", "1", "2"]}), tmp_path / "in.parquet")
     source = TableSource(tmp_path / "in.parquet")
-    Pipeline(source=source, stages=[Map(with_word)], sink=ParquetSink(tmp_path / "out")).run(progress=False)
+    Pipeline(source=source, stages=[Map(with_word)], sink=ParquetSink(tmp_path / "out")).run(
+        progress=False
+    )
     (file,) = (tmp_path / "out").glob("*.parquet")
     assert pq.read_table(file)["word"].to_pylist() == ["x", None, "y"]
-    job = Pipeline(source=source, stages=[Map(with_interval)], sink=ParquetSink(tmp_path / "refused"))
-    with pytest.raises(sm.FormatError, match=r"Column `span` is month_day_nano_interval(.|\n)*hint: cast the column"):
+    job = Pipeline(
+        source=source, stages=[Map(with_interval)], sink=ParquetSink(tmp_path / "refused")
+    )
+    with pytest.raises(
+        sm.FormatError,
+        match=r"Column `span` is month_day_nano_interval(.|\n)*hint: cast the column",
+    ):
         job.run(progress=False)
 
 
@@ -366,7 +425,11 @@ def test_later_rows_may_have_more_distinct_values_than_the_keys_of_the_first_one
     few, many = (pa.array([f"{count} {number}" for number in range(count)]) for count in (100, 300))
     first = pa.DictionaryArray.from_arrays(pa.array(range(100), pa.int8()), few)
     with sm.Writer(tmp_path / "out", format=format) as writer:
-        for array in (first, pa.DictionaryArray.from_arrays(pa.array(range(300), pa.int16()), many), many):
+        for array in (
+            first,
+            pa.DictionaryArray.from_arrays(pa.array(range(300), pa.int16()), many),
+            many,
+        ):
             writer.write_batch(pa.table({"txt": array}))
     expected = [*few.to_pylist(), *many.to_pylist(), *many.to_pylist()]
     assert [row["txt"] for row in sm.Dataset(tmp_path / "out")] == expected

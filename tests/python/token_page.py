@@ -38,4 +38,6 @@ def page(client, **arguments):
 
 def parts(cell):
     """Text and kind of each token of a cell."""
-    return [["".join(text for _, text in token["parts"]), token["kind"]] for token in cell["tokens"]]
+    return [
+        ["".join(text for _, text in token["parts"]), token["kind"]] for token in cell["tokens"]
+    ]

@@ -17,13 +17,23 @@ def write_rows(path):
     """Write 250 rows to three files, and return their directory."""
     for number, start in enumerate((0, 100, 200)):
         ids = list(range(start, min(start + 100, ROWS)))
-        columns = {"id": ids, "label": [one % 5 for one in ids], "name": [f"row {one}" for one in ids]}
+        columns = {
+            "id": ids,
+            "label": [one % 5 for one in ids],
+            "name": [f"row {one}" for one in ids],
+        }
         pq.write_table(pa.table(columns), path / f"{number}.parquet", row_group_size=30)
     return path
 
 
 def loader_of(directory, **options):
-    given = {"batch_size": 16, "columns": ["id"], "rank": 0, "world_size": 1, "threads": 1} | options
+    given = {
+        "batch_size": 16,
+        "columns": ["id"],
+        "rank": 0,
+        "world_size": 1,
+        "threads": 1,
+    } | options
     return flat_loader(directory, **given)
 
 

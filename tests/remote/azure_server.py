@@ -1,4 +1,7 @@
-"""An Azure blob server on loopback: Azurite, which Microsoft gives out for this. It keeps everything in memory."""
+"""An Azure blob server on loopback: Azurite, which Microsoft gives out for this.
+
+It keeps everything in memory.
+"""
 
 import base64
 import hashlib
@@ -51,7 +54,10 @@ class AzureServer:
         }
 
     def signature(self, container: str, *, rights: str, minutes: int = 60) -> str:
-        """A shared access signature for a container, such as the portal makes: rights are the letters of ``racwdl`` in that order."""
+        """A shared access signature for a container, such as the portal makes.
+
+        Rights are the letters of ``racwdl`` in that order.
+        """
         expires = (datetime.now(UTC) + timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
         fields = [rights, "", expires, f"/blob/{ACCOUNT}/{container}", "", "", "", VERSION, "c"]
         text = "\n".join([*fields, *[""] * 7])
@@ -68,7 +74,15 @@ def serving_azure() -> Iterator[AzureServer]:
     options = ["--inMemoryPersistence", "--skipApiVersionCheck", "--silent", "--disableTelemetry"]
     with tempfile.TemporaryDirectory(prefix="shardmill-azure-", ignore_cleanup_errors=True) as work:
         process, address = started(
-            lambda port: ["node", str(program), "--blobHost", "127.0.0.1", "--blobPort", str(port), *options],
+            lambda port: [
+                "node",
+                str(program),
+                "--blobHost",
+                "127.0.0.1",
+                "--blobPort",
+                str(port),
+                *options,
+            ],
             log=Path(work) / "log",
             what="the Azure server",
             environment={"AZURITE_ACCOUNTS": f"{ACCOUNT}:{key}"},

@@ -21,7 +21,8 @@ GOOGLE_MODULE = f"github.com/fsouza/fake-gcs-server@{GOOGLE}"
 AZURITE = "3.35.0"
 NO_GO = "no Go here, so no S3 server to test against; install Go 1.25 or newer (https://go.dev/dl)"
 NO_NODE = (
-    "no Node.js here, so no Azure server to test against; install Node.js 18 or newer with npm (https://nodejs.org)"
+    "no Node.js here, so no Azure server to test against; "
+    "install Node.js 18 or newer with npm (https://nodejs.org)"
 )
 
 #: Looked up before any test has another cache for a while: a build takes minutes.
@@ -33,7 +34,10 @@ BUILDS = False
 
 
 class UnavailableError(RuntimeError):
-    """A program is missing, and tests that need it are skipped. A build that fails is a different error."""
+    """A program is missing, and tests that need it are skipped.
+
+    A build that fails is a different error.
+    """
 
 
 class NotBuiltError(UnavailableError):
@@ -75,7 +79,10 @@ def azurite_path() -> Path:
     """Of Azurite's blob server, a program for Node.js."""
     if shutil.which("node") is None:
         raise MissingNodeError
-    return _built(f"azurite-{AZURITE}", _install_azurite, needs="npm") / "node_modules/azurite/dist/src/blob/main.js"
+    return (
+        _built(f"azurite-{AZURITE}", _install_azurite, needs="npm")
+        / "node_modules/azurite/dist/src/blob/main.js"
+    )
 
 
 def proxy_path() -> Path:
@@ -101,7 +108,8 @@ def _built(name: str, build, *, needs: str = "go") -> Path:
             print(f"building {name} …", file=sys.stderr)
             unfinished = tools / f".{name}.unfinished"
             shutil.rmtree(unfinished, ignore_errors=True)
-            # Renamed when it is whole, so a build that was killed leaves nothing to be taken for one.
+            # Renamed when it is whole, so a build that was killed leaves nothing to be
+            # taken for one.
             build(unfinished).rename(path)
             shutil.rmtree(unfinished, ignore_errors=True)
     return path
@@ -124,12 +132,23 @@ def _install_azurite(directory: Path) -> Path:
     if shutil.which("npm") is None:
         raise MissingNodeError
     directory.mkdir()
-    options = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel", "error"]
+    options = [
+        "--no-audit",
+        "--no-fund",
+        "--no-package-lock",
+        "--ignore-scripts",
+        "--loglevel",
+        "error",
+    ]
     done = subprocess.run(
-        ["npm", "install", *options, "--prefix", str(directory), f"azurite@{AZURITE}"], capture_output=True, text=True
+        ["npm", "install", *options, "--prefix", str(directory), f"azurite@{AZURITE}"],
+        capture_output=True,
+        text=True,
     )
     if done.returncode != 0:
-        raise UnreachableError(f"the Azure server cannot be installed by npm: {done.stderr[-2000:].strip()}")
+        raise UnreachableError(
+            f"the Azure server cannot be installed by npm: {done.stderr[-2000:].strip()}"
+        )
     return directory
 
 
@@ -139,9 +158,15 @@ def _build_proxy(directory: Path) -> Path:
     return directory / "proxy"
 
 
-def _go(*arguments: str, environment: dict[str, str] | None = None, cwd: Path | None = None) -> None:
+def _go(
+    *arguments: str, environment: dict[str, str] | None = None, cwd: Path | None = None
+) -> None:
     done = subprocess.run(
-        ["go", *arguments], env={**os.environ, **(environment or {})}, cwd=cwd, capture_output=True, text=True
+        ["go", *arguments],
+        env={**os.environ, **(environment or {})},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
     )
     if done.returncode != 0:
         raise RuntimeError(f"go {' '.join(arguments)} failed:\n{done.stderr[-4000:]}")
@@ -155,8 +180,10 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def main() -> int:
-    """Fails where a build fails, and not where Go or Node.js is missing, nor where the servers of Google and Azure cannot be fetched: there the tests are
-    skipped, and say so.
+    """Fails where a build fails.
+
+    It does not fail where Go or Node.js is missing, nor where the servers of Google and Azure
+    cannot be fetched: there the tests are skipped, and say so.
     """
     global BUILDS
     BUILDS = True

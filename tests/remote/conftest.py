@@ -1,4 +1,7 @@
-"""One server of each kind and one proxy for the whole run; a bucket and a clean proxy for each test."""
+"""One server of each kind and one proxy for the whole run.
+
+Each test has a bucket and a clean proxy.
+"""
 
 import itertools
 import re
@@ -121,12 +124,17 @@ def google_bucket(google: GoogleServer, request: pytest.FixtureRequest) -> str:
 
 
 def _name_for(request: pytest.FixtureRequest) -> str:
-    return re.sub("[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-") + f"-{next(NUMBERS)}"
+    return (
+        re.sub("[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-") + f"-{next(NUMBERS)}"
+    )
 
 
 @pytest.fixture
 def connect(server: Server) -> Iterator[Callable[..., Client]]:
-    """Makes clients that hide nothing, to the server or to the endpoint given; other fields of a client by name."""
+    """Makes clients that hide nothing, to the server or to the endpoint given.
+
+    Other fields of a client are set by name.
+    """
     made = []
 
     def make(endpoint: str | None = None, **fields) -> Client:

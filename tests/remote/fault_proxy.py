@@ -13,22 +13,39 @@ from typing import Any, Literal
 from .binary import proxy_path
 from .process import Process
 
-Kind = Literal["latency", "slow", "lag", "error", "lost", "silent", "cut", "stall", "length", "flip", "forget", "mix"]
+Kind = Literal[
+    "latency",
+    "slow",
+    "lag",
+    "error",
+    "lost",
+    "silent",
+    "cut",
+    "stall",
+    "length",
+    "flip",
+    "forget",
+    "mix",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """What shall happen to requests; proxy/fault.go says what each kind does, and which fields it reads.
+    """What shall happen to requests.
 
-    All faults of the kinds latency, slow and lag that fit a request hold at once; of the others, the first that fits and is drawn.
+    ``proxy/fault.go`` says what each kind does, and which fields it reads. All faults of the kinds
+    latency, slow and lag that fit a request hold at once; of the others,
+    the first that fits and is drawn.
     """
 
     kind: Kind
-    #: Which requests: all that are given must fit. The target is a regular expression over path and query as they were sent.
+    #: Which requests: all that are given must fit. The target is a regular expression over path and
+    #: query as they were sent.
     methods: tuple[str, ...] = ()
     operations: tuple[str, ...] = ()
     target: str = ""
-    #: How often: after ``skip`` fitting requests, each with a probability, until ``count`` were spoiled. 0 has no end.
+    #: How often: after ``skip`` fitting requests, each with a probability, until ``count`` were
+    #: spoiled. 0 has no end.
     skip: int = 0
     count: int = 0
     probability: float = 1.0
@@ -59,12 +76,20 @@ class Fault:
 def throttled(status: int = 503, **fields: Any) -> Fault:
     """Too many requests, in the words of S3."""
     code = {429: "TooManyRequests", 500: "InternalError", 503: "SlowDown"}[status]
-    return Fault(kind="error", status=status, code=code, message="Please reduce your request rate.", **fields)
+    return Fault(
+        kind="error", status=status, code=code, message="Please reduce your request rate.", **fields
+    )
 
 
 def expired_token(**fields: Any) -> Fault:
     """Credentials that were good until now."""
-    return Fault(kind="error", status=400, code="ExpiredToken", message="The provided token has expired.", **fields)
+    return Fault(
+        kind="error",
+        status=400,
+        code="ExpiredToken",
+        message="The provided token has expired.",
+        **fields,
+    )
 
 
 def time_skewed(**fields: Any) -> Fault:
@@ -87,7 +112,10 @@ def network(*, round_trip_s: float, bytes_per_s: float = 0.0) -> tuple[Fault, ..
 
 
 def mix(*, probability: float, count: int, seed: int, hold_s: float = 0.2) -> Fault:
-    """Everything that a reader must live through, for long runs. What is held ends by itself after ``hold_s``."""
+    """Everything that a reader must live through, for long runs.
+
+    What is held ends by itself after ``hold_s``.
+    """
     kinds = (
         throttled(503),
         throttled(503, retry_after_s=0),
@@ -112,7 +140,10 @@ class Proxy:
         self._control = control
 
     def faults(self, *faults: Fault) -> None:
-        """Sets these in place of those before; with none, all is well again, and what was held ends."""
+        """Sets these in place of those before.
+
+        With none, all is well again, and what was held ends.
+        """
         self._ask("PUT", "/faults", [asdict(fault) for fault in faults])
 
     def given(self) -> list[int]:
@@ -120,14 +151,18 @@ class Proxy:
         return self._ask("GET", "/faults")
 
     def counters(self) -> dict[str, Any]:
-        """Since the last reset: requests, operations, bytes_sent, bytes_received, faults, in_flight_max.
+        """Counts since the last reset.
 
-        What a client has seen is counted. Bytes sent are those of bodies.
+        They are requests, operations, bytes_sent, bytes_received, faults and in_flight_max. What a
+        client has seen is counted. Bytes sent are those of bodies.
         """
         return self._ask("GET", "/counters")
 
     def requests(self) -> list[dict[str, Any]]:
-        """In the order in which they came: number, at_s, method, target, operation, range, status, bytes_sent, fault."""
+        """In the order in which they came.
+
+        Each has number, at_s, method, target, operation, range, status, bytes_sent and fault.
+        """
         return self._ask("GET", "/requests")
 
     def forget(self) -> None:
@@ -160,10 +195,14 @@ def proxying(endpoint: str) -> Iterator[Proxy]:
     """A proxy before the server at an endpoint, until the block or this process ends."""
     program = proxy_path()
     with tempfile.TemporaryDirectory(prefix="shardmill-proxy-") as work:
-        process = Process([str(program), "-upstream", endpoint.removeprefix("http://")], log=Path(work) / "log")
+        process = Process(
+            [str(program), "-upstream", endpoint.removeprefix("http://")], log=Path(work) / "log"
+        )
         addresses = process.until(lambda: _addresses(process), "the fault proxy")
         try:
-            yield Proxy(process, endpoint=f"http://{addresses['data']}", control=addresses["control"])
+            yield Proxy(
+                process, endpoint=f"http://{addresses['data']}", control=addresses["control"]
+            )
         finally:
             process.stop()
 

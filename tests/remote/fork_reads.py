@@ -1,6 +1,8 @@
-"""Reads from a store in forked children while the parent reads: ``python fork_reads.py PATH``, with storage options in ``OPTIONS``.
+"""Reads from a store in forked children while the parent reads.
 
-Prints the answers as JSON. It is a process of its own because the libraries of other tests have threads and locks that do not survive a fork.
+Called as ``python fork_reads.py PATH``, with storage options in ``OPTIONS``. Prints the answers as
+JSON. It is a process of its own because the libraries of other tests have threads and locks that do
+not survive a fork.
 """
 
 import json

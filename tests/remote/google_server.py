@@ -1,4 +1,7 @@
-"""A server on loopback that answers readers as Google's store does: fake-gcs-server. It keeps everything in memory."""
+"""A server on loopback that answers readers as Google's store does: fake-gcs-server.
+
+It keeps everything in memory.
+"""
 
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +24,10 @@ class GoogleServer:
         self.endpoint = f"http://{address}"
 
     def files(self) -> pyarrow.fs.GcsFileSystem:
-        """What Arrow's own client, which is Google's, sees and writes there. The first part of a path is the bucket."""
+        """What Arrow's own client, which is Google's, sees and writes there.
+
+        The first part of a path is the bucket.
+        """
         return pyarrow.fs.GcsFileSystem(
             anonymous=True, scheme="http", endpoint_override=self.address, project_id="shardmill"
         )
@@ -36,9 +42,18 @@ def serving_google() -> Iterator[GoogleServer]:
     """A server that ends with the block, or with this process."""
     program = google_path()
     options = ["-backend", "memory", "-scheme", "http", "-host", "127.0.0.1", "-log-level", "error"]
-    with tempfile.TemporaryDirectory(prefix="shardmill-google-", ignore_cleanup_errors=True) as work:
+    with tempfile.TemporaryDirectory(
+        prefix="shardmill-google-", ignore_cleanup_errors=True
+    ) as work:
         process, address = started(
-            lambda port: [str(program), *options, "-port", str(port), "-public-host", f"127.0.0.1:{port}"],
+            lambda port: [
+                str(program),
+                *options,
+                "-port",
+                str(port),
+                "-public-host",
+                f"127.0.0.1:{port}",
+            ],
             log=Path(work) / "log",
             what="the server of Google's store",
         )

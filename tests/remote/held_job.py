@@ -1,6 +1,9 @@
-"""One job in a process of its own that waits twice for a line: before it starts, and at the first call of its function.
+"""One job in a process of its own that waits twice for a line.
 
-``python held_job.py ROOT OPTIONS``, with storage options as JSON. Prints lines of JSON: ready, working, and the outcome.
+It waits before it starts, and at the first call of its function.
+
+``python held_job.py ROOT OPTIONS``, with storage options as JSON. Prints lines of JSON: ready,
+working, and the outcome.
 """
 
 import json

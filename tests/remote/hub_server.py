@@ -1,7 +1,9 @@
-"""The Hugging Face Hub on loopback, as far as data sets are read from it, and the other host that large files lie on.
+"""The Hugging Face Hub on loopback, as far as data sets are read from it.
 
-It follows what the Hub documents: https://huggingface.co/docs/hub/api, and what its own client asks for. Files are commits of a dictionary; large ones are
-answered by a redirect to an address on another host that is signed for a while.
+The other host that large files lie on is here too. It follows what the Hub documents:
+https://huggingface.co/docs/hub/api, and what its own client asks for. Files are commits of a
+dictionary; large ones are answered by a redirect to an address on another host that is signed
+for a while.
 """
 
 import hashlib
@@ -88,7 +90,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.hub.faults.remove(fault)
             headers = {"Retry-After": "0"} if fault[0] == 429 else {}
             return self._answer(fault[0], b'{"error": "later"}', headers)
-        return self._get(unquote(urlsplit(self.path).path).strip("/"), parse_qs(urlsplit(self.path).query))
+        return self._get(
+            unquote(urlsplit(self.path).path).strip("/"), parse_qs(urlsplit(self.path).query)
+        )
 
     do_HEAD = do_GET
 
@@ -100,12 +104,16 @@ class _Handler(BaseHTTPRequestHandler):
         if found is None or parts[4] != "paths-info":
             return None
         wanted = json.loads(body)["paths"]
-        return self._json([entry for entry in _entries(found[1], "", True) if entry["path"] in wanted])
+        return self._json(
+            [entry for entry in _entries(found[1], "", True) if entry["path"] in wanted]
+        )
 
     def _note(self) -> None:
         token = (self.headers.get("Authorization") or "").removeprefix("Bearer ") or None
         here = f"http://{self.headers['Host']}"
-        self.hub.asked.append(Asked(here, self.command, self.path, token, self.headers.get("Range")))
+        self.hub.asked.append(
+            Asked(here, self.command, self.path, token, self.headers.get("Range"))
+        )
 
     def _get(self, path: str, query: dict[str, list[str]]) -> None:
         parts = path.split("/")
@@ -121,19 +129,31 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, status: int, code: str, message: str) -> None:
         self._answer(
-            status, json.dumps({"error": message}).encode(), {"X-Error-Code": code, "X-Error-Message": message}
+            status,
+            json.dumps({"error": message}).encode(),
+            {"X-Error-Code": code, "X-Error-Message": message},
         )
 
     def _commit(self, name: str, revision: str) -> tuple[str, dict[str, bytes]] | None:
         data_set = self.hub.data_sets.get(name)
         token = (self.headers.get("Authorization") or "").removeprefix("Bearer ") or None
         if token == "hf_of_last_year":
-            return self._answer(401, b"{}", {"X-Error-Message": "Invalid credentials in Authorization header"})
-        if data_set is None or (data_set.token is not None and token != data_set.token and not data_set.is_gated):
+            return self._answer(
+                401, b"{}", {"X-Error-Message": "Invalid credentials in Authorization header"}
+            )
+        if data_set is None or (
+            data_set.token is not None and token != data_set.token and not data_set.is_gated
+        ):
             # A private one looks as if it were not there.
-            return self._refuse(401 if token is None else 404, "RepoNotFound", "Repository not found")
+            return self._refuse(
+                401 if token is None else 404, "RepoNotFound", "Repository not found"
+            )
         if data_set.is_gated and token != data_set.token:
-            return self._refuse(401 if token is None else 403, "GatedRepo", f"Access to dataset {name} is restricted.")
+            return self._refuse(
+                401 if token is None else 403,
+                "GatedRepo",
+                f"Access to dataset {name} is restricted.",
+            )
         sha = data_set.find(revision)
         if sha is None:
             return self._refuse(404, "RevisionNotFound", f"Invalid rev id: {revision}")
@@ -145,23 +165,38 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(307, b"", {"Location": target})
         kind = rest[0] if rest else "revision"
         # A revision may hold slashes; those that are asked for in one piece come first.
-        revision = unquote(urlsplit(self.path).path.strip("/").split("/")[5]) if len(rest) > 1 else "main"
+        revision = (
+            unquote(urlsplit(self.path).path.strip("/").split("/")[5]) if len(rest) > 1 else "main"
+        )
         found = self._commit(name, revision)
         if found is None:
             return None
         if kind == "revision":
-            return self._json({"id": name, "sha": found[0], "siblings": [], "private": False, "tags": []})
-        directory = "/".join(unquote(urlsplit(self.path).path).strip("/").split("/")[5 + revision.count("/") + 1 :])
-        entries = _entries(found[1], directory, query.get("recursive", ["false"])[0].lower() in ("true", "1"))
+            return self._json(
+                {"id": name, "sha": found[0], "siblings": [], "private": False, "tags": []}
+            )
+        directory = "/".join(
+            unquote(urlsplit(self.path).path).strip("/").split("/")[5 + revision.count("/") + 1 :]
+        )
+        entries = _entries(
+            found[1], directory, query.get("recursive", ["false"])[0].lower() in ("true", "1")
+        )
         if directory and not entries:
             return self._refuse(404, "EntryNotFound", f"{directory} does not exist on {revision}")
         start = int(query.get("cursor", ["0"])[0])
-        link = f'<{self.hub.endpoint}{urlsplit(self.path).path}?recursive=true&cursor={start + PAGE}>; rel="next"'
-        return self._json(entries[start : start + PAGE], {"Link": link} if start + PAGE < len(entries) else {})
+        link = (
+            f"<{self.hub.endpoint}{urlsplit(self.path).path}"
+            f'?recursive=true&cursor={start + PAGE}>; rel="next"'
+        )
+        return self._json(
+            entries[start : start + PAGE], {"Link": link} if start + PAGE < len(entries) else {}
+        )
 
     def _resolve(self, name: str, revision: str, path: str) -> None:
         if name in self.hub.moved:
-            return self._answer(307, b"", {"Location": self.path.replace(name, self.hub.moved[name])})
+            return self._answer(
+                307, b"", {"Location": self.path.replace(name, self.hub.moved[name])}
+            )
         found = self._commit(name, revision)
         if found is None:
             return None
@@ -186,11 +221,17 @@ class _Handler(BaseHTTPRequestHandler):
         if start >= len(content):
             return self._answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
         return self._answer(
-            206, content[start:end], {**headers, "Content-Range": f"bytes {start}-{end - 1}/{len(content)}"}
+            206,
+            content[start:end],
+            {**headers, "Content-Range": f"bytes {start}-{end - 1}/{len(content)}"},
         )
 
     def _json(self, content: object, headers: dict[str, str] | None = None) -> None:
-        self._answer(200, json.dumps(content).encode(), {"Content-Type": "application/json", **(headers or {})})
+        self._answer(
+            200,
+            json.dumps(content).encode(),
+            {"Content-Type": "application/json", **(headers or {})},
+        )
 
     def _answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
@@ -204,7 +245,9 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
-def _entries(files: dict[str, bytes], directory: str, is_recursive: bool) -> list[dict[str, object]]:
+def _entries(
+    files: dict[str, bytes], directory: str, is_recursive: bool
+) -> list[dict[str, object]]:
     entries: dict[str, dict[str, object]] = {}
     prefix = f"{directory}/" if directory else ""
     for path, content in sorted(files.items()):
@@ -214,12 +257,20 @@ def _entries(files: dict[str, bytes], directory: str, is_recursive: bool) -> lis
         for length in range(1, len(depth)):
             parent = prefix + "/".join(depth[:length])
             if is_recursive or length == 1:
-                entries[parent] = {"type": "directory", "oid": git_oid(parent.encode()), "size": 0, "path": parent}
+                entries[parent] = {
+                    "type": "directory",
+                    "oid": git_oid(parent.encode()),
+                    "size": 0,
+                    "path": parent,
+                }
         if is_recursive or len(depth) == 1:
             entry = {"type": "file", "oid": git_oid(content), "size": len(content), "path": path}
             if len(content) >= LARGE:
                 oid = hashlib.sha256(content).hexdigest()
-                entry |= {"oid": git_oid(oid.encode()), "lfs": {"oid": oid, "size": len(content), "pointerSize": 130}}
+                entry |= {
+                    "oid": git_oid(oid.encode()),
+                    "lfs": {"oid": oid, "size": len(content), "pointerSize": 130},
+                }
             entries[path] = entry
     return list(entries.values())
 
@@ -231,7 +282,10 @@ def serving_hub() -> Iterator[Hub]:
     handler = type("Handler", (_Handler,), {"hub": hub})
     servers = [ThreadingHTTPServer(("127.0.0.1", 0), handler) for _ in range(2)]
     hub.endpoint, hub.elsewhere = (f"http://127.0.0.1:{server.server_port}" for server in servers)
-    threads = [threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True) for server in servers]
+    threads = [
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        for server in servers
+    ]
     for thread in threads:
         thread.start()
     try:

@@ -1,6 +1,7 @@
-"""One job from bucket to bucket in a process of its own: ``python kill_job.py ROOT OPTIONS PACE``, with storage options as JSON.
+"""One job from bucket to bucket in a process of its own.
 
-Prints ``go`` before the run, then one line of JSON with its outcome.
+Called as ``python kill_job.py ROOT OPTIONS PACE``, with storage options as JSON. Prints ``go``
+before the run, then one line of JSON with its outcome.
 """
 
 import json

@@ -13,7 +13,11 @@ TAKEN = ("address already in use", "EADDRINUSE")
 
 
 def started(
-    command: Callable[[int], list[str]], *, log: Path, what: str, environment: dict[str, str] | None = None
+    command: Callable[[int], list[str]],
+    *,
+    log: Path,
+    what: str,
+    environment: dict[str, str] | None = None,
 ) -> tuple[Process, str]:
     """A process that answers, and its host and port; ``command`` gets the port."""
     for attempt in range(ATTEMPTS):

@@ -9,14 +9,17 @@ from pathlib import Path
 #: How long a process may take to be ready on a machine that is busy.
 PATIENCE_S = 120
 
-# The watcher waits for the end of our pipe, which comes however we end; then it kills what it stands beside.
+# The watcher waits for the end of our pipe, which comes however we end; then it kills what it
+# stands beside.
 HELD = 'exec 3<&0; (read -r _ <&3; kill -9 $$) & exec "$@" 3<&- </dev/null'
 
 
 class Process:
     """A program of a group of its own, so that Ctrl-C reaches the tests and not it."""
 
-    def __init__(self, command: list[str], *, log: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, command: list[str], *, log: Path, environment: dict[str, str] | None = None
+    ) -> None:
         self.log = log
         with log.open("wb") as out:
             self._process = subprocess.Popen(
@@ -24,7 +27,8 @@ class Process:
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                # Both are programs of Go that make much garbage, and share their cores with what is measured.
+                # Both are programs of Go that make much garbage, and share their cores with
+                # what is measured.
                 env={"GOGC": "400", **os.environ, **(environment or {})},
                 start_new_session=True,
             )

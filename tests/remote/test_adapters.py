@@ -14,7 +14,15 @@ import pytest
 import shardmill as sm
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
-from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store, from_url
+from obstore.store import (
+    AzureStore,
+    GCSStore,
+    HTTPStore,
+    LocalStore,
+    MemoryStore,
+    S3Store,
+    from_url,
+)
 from s3fs import S3FileSystem
 from shardmill.curate import ParquetSink, Pipeline, TableSource
 from shardmill.storage._configure import storage_options_of
@@ -29,7 +37,10 @@ def local(tmp_path):
     directory.mkdir()
     for number in range(3):
         table = pa.table(
-            {"x": range(number * ROWS, (number + 1) * ROWS), "text": [f"row {n} {n**7}" for n in range(ROWS)]}
+            {
+                "x": range(number * ROWS, (number + 1) * ROWS),
+                "text": [f"row {n} {n**7}" for n in range(ROWS)],
+            }
         )
         pq.write_table(table, directory / f"{number}.parquet", row_group_size=500)
     return directory
@@ -44,7 +55,11 @@ def parquet(bucket, local):
 @pytest.fixture
 def settings(server):
     """Of obstore, for the keys' place."""
-    return {"endpoint": server.endpoint, "region": server.region, "client_options": {"allow_http": True}}
+    return {
+        "endpoint": server.endpoint,
+        "region": server.region,
+        "client_options": {"allow_http": True},
+    }
 
 
 @pytest.fixture
@@ -63,12 +78,16 @@ class TestObstore:
     def test_store_reads_what_its_keys_read(self, parquet, bucket, settings, keys, local):
         store = S3Store(bucket.name, **settings, **keys)
         assert rows(parquet, store) == ALL
-        assert sorted(path.rpartition("/")[2] for path in sm.Dataset(parquet).files) == sorted(os.listdir(local))
-        assert sorted(entry["path"] for batch in obstore.list(store, "train") for entry in batch) == [
-            path.removeprefix(f"s3://{bucket.name}/") for path in sm.Dataset(parquet).files
-        ]
+        assert sorted(path.rpartition("/")[2] for path in sm.Dataset(parquet).files) == sorted(
+            os.listdir(local)
+        )
+        assert sorted(
+            entry["path"] for batch in obstore.list(store, "train") for entry in batch
+        ) == [path.removeprefix(f"s3://{bucket.name}/") for path in sm.Dataset(parquet).files]
 
-    def test_store_of_a_url_and_of_a_prefix_serves_what_lies_below_it(self, parquet, bucket, settings, keys):
+    def test_store_of_a_url_and_of_a_prefix_serves_what_lies_below_it(
+        self, parquet, bucket, settings, keys
+    ):
         store = from_url(parquet, **settings, **keys)
         assert rows(parquet, store) == ALL and rows(f"{parquet}/0.parquet", store) == ALL[:ROWS]
         for outside in (f"s3://{bucket.name}/other", f"s3://{bucket.name}/training"):
@@ -83,12 +102,18 @@ class TestObstore:
         Pipeline(
             source=TableSource(parquet, storage_options=store),
             sink=ParquetSink(f"s3://{bucket.name}/done", storage_options=store),
-            checkpoint={"path": f"s3://{bucket.name}/state", "storage_options": store, "version": "1"},
+            checkpoint={
+                "path": f"s3://{bucket.name}/state",
+                "storage_options": store,
+                "version": "1",
+            },
         ).run(progress=False)
         assert sorted(rows(f"s3://{bucket.name}/done")) == ALL
 
     @pytest.mark.parametrize("is_async", [False, True])
-    def test_credentials_that_end_are_fetched_again_before(self, is_async, parquet, bucket, settings, server):
+    def test_credentials_that_end_are_fetched_again_before(
+        self, is_async, parquet, bucket, settings, server
+    ):
         fetched = []
 
         def provider():
@@ -103,14 +128,19 @@ class TestObstore:
         async def later():
             return provider()
 
-        store = S3Store(bucket.name, **settings, credential_provider=later if is_async else provider)
+        store = S3Store(
+            bucket.name, **settings, credential_provider=later if is_async else provider
+        )
         assert rows(parquet, store) == ALL
         first = len(fetched)
         end = datetime.now(UTC) + timedelta(milliseconds=500)
         while datetime.now(UTC) < end:
             pass
         assert rows(parquet, store) == ALL and len(fetched) > first >= 1
-        assert all(later - before > timedelta(milliseconds=250) for before, later in zip(fetched, fetched[1:]))
+        assert all(
+            later - before > timedelta(milliseconds=250)
+            for before, later in zip(fetched, fetched[1:])
+        )
 
     def test_provider_of_lasting_keys_is_asked_once(self, parquet, bucket, settings, keys):
         fetched = []
@@ -136,8 +166,12 @@ class TestObstore:
         with pytest.raises(PermissionError, match="not a dict|returned no `.*_access_key`"):
             rows(parquet, S3Store(bucket.name, **settings, credential_provider=lambda: given))
 
-    def test_store_of_another_bucket_or_service_is_refused(self, parquet, bucket, settings, keys, tmp_path):
-        with pytest.raises(ValueError, match=f"the store has the bucket 'another', and .* is in '{bucket.name}'"):
+    def test_store_of_another_bucket_or_service_is_refused(
+        self, parquet, bucket, settings, keys, tmp_path
+    ):
+        with pytest.raises(
+            ValueError, match=f"the store has the bucket 'another', and .* is in '{bucket.name}'"
+        ):
             rows(parquet, S3Store("another", **settings, **keys))
         with pytest.raises(ValueError, match="GCSStore, which serves gs://"):
             rows(parquet, GCSStore("another", skip_signature=True))
@@ -147,7 +181,9 @@ class TestObstore:
             rows(parquet, MemoryStore())
         with pytest.raises(ValueError, match="paths are local"):
             rows(tmp_path, S3Store("another"))
-        with pytest.raises(ValueError, match="mapping, a store of obstore or an fsspec file system, not int"):
+        with pytest.raises(
+            ValueError, match="mapping, a store of obstore or an fsspec file system, not int"
+        ):
             rows(parquet, 3)
 
     def test_setting_that_our_client_has_not_is_named(self, parquet, bucket, keys):
@@ -156,9 +192,14 @@ class TestObstore:
             rows(parquet, store)
 
     def test_others_become_the_options_of_their_service(self):
-        assert storage_options_of("gs://b/x", GCSStore("b", skip_signature=True)).texts == {"skip_signature": "true"}
+        assert storage_options_of("gs://b/x", GCSStore("b", skip_signature=True)).texts == {
+            "skip_signature": "true"
+        }
         azure = AzureStore(
-            "c", account_name="a", account_key="a2V5", retry_config={"retry_timeout": timedelta(seconds=3)}
+            "c",
+            account_name="a",
+            account_key="a2V5",
+            retry_config={"retry_timeout": timedelta(seconds=3)},
         )
         for path in ("az://c/x", "abfss://c@a.dfs.core.windows.net/x"):
             assert storage_options_of(path, azure).texts == {
@@ -166,7 +207,9 @@ class TestObstore:
                 "account_key": "a2V5",
                 "retry_timeout": "3.0",
             }
-        http = HTTPStore("http://h:1/a", client_options={"allow_http": True, "timeout": timedelta(seconds=2)})
+        http = HTTPStore(
+            "http://h:1/a", client_options={"allow_http": True, "timeout": timedelta(seconds=2)}
+        )
         assert storage_options_of("http://h:1/a/b", http).texts["allow_http"] == "true"
         with pytest.raises(ValueError, match="outside"):
             storage_options_of("http://h:1/b", http)
@@ -188,10 +231,14 @@ class TestPickles:
 
     def test_worker_that_is_spawned_has_keys_of_its_own(self, given, parquet, server):
         pickled = pickle.dumps(sm.Dataset(parquet, storage_options=given))
-        assert server.secret_key.encode() not in pickled and server.access_key.encode() not in pickled
+        assert (
+            server.secret_key.encode() not in pickled and server.access_key.encode() not in pickled
+        )
         context = multiprocessing.get_context("spawn")
         queue = context.Queue()
-        process = context.Process(target=count_elsewhere, args=(pickled, server.access_key, server.secret_key, queue))
+        process = context.Process(
+            target=count_elsewhere, args=(pickled, server.access_key, server.secret_key, queue)
+        )
         process.start()
         assert queue.get(timeout=60) == len(ALL)
         process.join()
@@ -207,7 +254,9 @@ class TestPickles:
             ParquetSink(f"s3://{bucket.name}/out", storage_options=given),
         )
         pickled = pickle.dumps((source, sink))
-        assert server.secret_key.encode() not in pickled and server.access_key.encode() not in pickled
+        assert (
+            server.secret_key.encode() not in pickled and server.access_key.encode() not in pickled
+        )
         again, _ = pickle.loads(pickled)
         assert again.paths() == [parquet] and again.storage_options["endpoint"] == server.endpoint
 
@@ -230,7 +279,9 @@ class TestFileSystemsWeServe:
         assert rows(parquet, system) == ALL
         assert rows(parquet.removeprefix("s3://"), system) == ALL, "as fsspec writes paths"
         assert sm.storage.metrics(parquet).requests > 0
-        assert sorted(sm.Dataset(parquet).files) == [f"s3://{path}" for path in sorted(system.find(parquet))]
+        assert sorted(sm.Dataset(parquet).files) == [
+            f"s3://{path}" for path in sorted(system.find(parquet))
+        ]
         with sm.Writer(f"s3://{bucket.name}/out.parquet", storage_options=system) as writer:
             writer.write({"x": 1})
         assert system.exists(f"s3://{bucket.name}/out.parquet")
@@ -256,7 +307,11 @@ class TestFileSystemsWeServe:
                 {"token": {"type": "service_account"}},
                 {"service_account_key": '{"type": "service_account"}'},
             ),
-            ("az://c/x", {"account_name": "a", "sas_token": "sv=1"}, {"account_name": "a", "sas_token": "sv=1"}),
+            (
+                "az://c/x",
+                {"account_name": "a", "sas_token": "sv=1"},
+                {"account_name": "a", "sas_token": "sv=1"},
+            ),
             (
                 "hf://datasets/o/n",
                 {"token": False, "endpoint": "http://h"},
@@ -288,7 +343,11 @@ class TestFileSystemsWeServe:
 
 def system_of(path, settings):
     """A file system whose package is not here, with its scheme and its settings."""
-    kind = type("System", (fsspec.AbstractFileSystem,), {"protocol": (path.partition("://")[0],), "cachable": False})
+    kind = type(
+        "System",
+        (fsspec.AbstractFileSystem,),
+        {"protocol": (path.partition("://")[0],), "cachable": False},
+    )
     return kind(**settings)
 
 
@@ -307,15 +366,20 @@ class TestOtherFileSystems:
         directory = f"memory://{local.parent.name}/train"
         assert rows(directory, memory) == ALL
         assert (
-            rows(f"{directory}/[01].parquet") == ALL[: 2 * ROWS] and rows(f"{directory}/2.parquet") == ALL[2 * ROWS :]
+            rows(f"{directory}/[01].parquet") == ALL[: 2 * ROWS]
+            and rows(f"{directory}/2.parquet") == ALL[2 * ROWS :]
         )
         assert rows(f"{local.parent.name}/train", memory) == ALL
         assert rows(f"memory:///{local.parent.name}/train", memory) == ALL
-        assert sm.Dataset(directory).files == [f"memory:/{path}" for path in sorted(memory.find(directory))]
+        assert sm.Dataset(directory).files == [
+            f"memory:/{path}" for path in sorted(memory.find(directory))
+        ]
 
     def test_epochs_are_those_of_the_directory(self, memory, local):
         def epoch(path, **options):
-            loader = sm.Loader(path, batch_size=97, shuffle=True, seed=5, output="numpy", columns=["x"], **options)
+            loader = sm.Loader(
+                path, batch_size=97, shuffle=True, seed=5, output="numpy", columns=["x"], **options
+            )
             return [batch["x"].tolist() for batch in loader]
 
         assert epoch(f"memory://{local.parent.name}/train", storage_options=memory) == epoch(local)
@@ -328,7 +392,8 @@ class TestOtherFileSystems:
             with zipfile.ZipFile(tmp_path / name, "w") as archive:
                 archive.write(local / "1.parquet", "deep/1.parquet")
         assert (
-            rows("zip://deep/1.parquet", fsspec.filesystem("zip", fo=str(tmp_path / "a.zip"))) == ALL[ROWS : 2 * ROWS]
+            rows("zip://deep/1.parquet", fsspec.filesystem("zip", fo=str(tmp_path / "a.zip")))
+            == ALL[ROWS : 2 * ROWS]
         )
         with pytest.raises(sm.OptionError, match="another file system serves zip://"):
             rows("zip://deep/1.parquet", fsspec.filesystem("zip", fo=str(tmp_path / "b.zip")))
@@ -339,7 +404,9 @@ class TestOtherFileSystems:
     def test_file_that_is_replaced_while_it_is_read_is_an_error(self, memory, local):
         # Larger than what opening it fetches.
         pq.write_table(
-            pa.table({"x": [number**3 for number in range(50_000)]}), local / "0.parquet", row_group_size=5000
+            pa.table({"x": [number**3 for number in range(50_000)]}),
+            local / "0.parquet",
+            row_group_size=5000,
         )
         content, path = (local / "0.parquet").read_bytes(), f"/{local.parent.name}/train/0.parquet"
         memory.pipe(path, content)
@@ -384,13 +451,17 @@ class TestOtherFileSystems:
     def test_writing_is_refused_with_what_to_do(self, memory, local):
         with (
             pytest.raises(OSError, match="read only") as caught,
-            sm.Writer(f"memory://{local.parent.name}/out.parquet", storage_options=memory) as writer,
+            sm.Writer(
+                f"memory://{local.parent.name}/out.parquet", storage_options=memory
+            ) as writer,
         ):
             writer.write({"x": 1})
         assert "hint: write to a local directory" in str(caught.value)
 
     def test_process_that_has_no_file_system_says_what_to_do(self, memory, local):
-        pickled = pickle.dumps(sm.Dataset(f"memory://{local.parent.name}/train", storage_options=memory))
+        pickled = pickle.dumps(
+            sm.Dataset(f"memory://{local.parent.name}/train", storage_options=memory)
+        )
         context = multiprocessing.get_context("spawn")
         queue = context.Queue()
         process = context.Process(target=failure_elsewhere, args=(pickled, queue))

@@ -1,4 +1,4 @@
-"""ArrayRecord files in buckets, by the readers, writers and sources that array_record's users know."""
+"""ArrayRecord files in buckets, by the readers, writers and sources of array_record's users."""
 
 import os
 import pickle
@@ -40,14 +40,18 @@ def test_reader_in_a_bucket_gives_what_upstream_wrote(paths, server, proxy):
 
 def test_view_of_an_uncompressed_record_in_a_bucket_is_a_copy(bucket, server):
     path = f"s3://{bucket.name}/plain.array_record"
-    with ArrayRecordWriter(path, "uncompressed", storage_options=server.storage_options()) as writer:
+    with ArrayRecordWriter(
+        path, "uncompressed", storage_options=server.storage_options()
+    ) as writer:
         writer.write_all(RECORDS[:20])
     with ArrayRecordReader(path) as reader:
         assert bytes(reader.view(3)) == RECORDS[3] and bytes(reader.view(-1)) == RECORDS[19]
 
 
 def test_source_in_a_bucket_counts_through_its_files(paths, server):
-    source = ArrayRecordDataSource([paths[0], f"{paths[1]}[100:1500]"], storage_options=server.storage_options())
+    source = ArrayRecordDataSource(
+        [paths[0], f"{paths[1]}[100:1500]"], storage_options=server.storage_options()
+    )
     assert len(source) == 2900
     assert source.__getitems__([2899, 0, 1500]) == [RECORDS[2999], RECORDS[0], RECORDS[1600]]
 
@@ -59,7 +63,11 @@ def test_pickle_holds_no_secret_and_reads_where_the_environment_has_keys(kind, p
     keys = {"AWS_ACCESS_KEY_ID": server.access_key, "AWS_SECRET_ACCESS_KEY": server.secret_key}
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **keys}
     done = subprocess.run(
-        [sys.executable, "-c", ELSEWHERE], input=pickled, env=environment, capture_output=True, check=True
+        [sys.executable, "-c", ELSEWHERE],
+        input=pickled,
+        env=environment,
+        capture_output=True,
+        check=True,
     )
     assert done.stdout.strip() == RECORDS[7].strip()
     assert pickle.loads(pickled)[7] == RECORDS[7], "this process has the keys"
@@ -67,7 +75,9 @@ def test_pickle_holds_no_secret_and_reads_where_the_environment_has_keys(kind, p
 
 def test_upstream_reads_what_was_written_to_a_bucket(bucket, server):
     path = f"s3://{bucket.name}/deep/a.array_record"
-    with ArrayRecordWriter(path, "group_size:8", storage_options=server.storage_options()) as writer:
+    with ArrayRecordWriter(
+        path, "group_size:8", storage_options=server.storage_options()
+    ) as writer:
         writer.write_all(RECORDS)
         assert not (bucket.directory / "deep").exists()
     assert UpstreamReader(str(bucket.directory / "deep" / "a.array_record")).read_all() == RECORDS
@@ -75,14 +85,21 @@ def test_upstream_reads_what_was_written_to_a_bucket(bucket, server):
 
 def test_writer_that_fails_leaves_nothing(bucket, server):
     path = f"s3://{bucket.name}/a.array_record"
-    with pytest.raises(ZeroDivisionError), ArrayRecordWriter(path, storage_options=server.storage_options()) as writer:
+    with (
+        pytest.raises(ZeroDivisionError),
+        ArrayRecordWriter(path, storage_options=server.storage_options()) as writer,
+    ):
         writer.write(b"record")
         raise ZeroDivisionError
     assert list(bucket.directory.iterdir()) == []
 
 
-def test_missing_object_is_not_found_and_options_of_local_files_are_refused(bucket, server, tmp_path):
+def test_missing_object_is_not_found_and_options_of_local_files_are_refused(
+    bucket, server, tmp_path
+):
     with pytest.raises(FileNotFoundError, match=r"none\.array_record"):
-        ArrayRecordReader(f"s3://{bucket.name}/none.array_record", storage_options=server.storage_options())
+        ArrayRecordReader(
+            f"s3://{bucket.name}/none.array_record", storage_options=server.storage_options()
+        )
     with pytest.raises(ValueError, match="local"):
         ArrayRecordWriter(tmp_path / "a", storage_options=server.storage_options())

@@ -1,7 +1,9 @@
-"""Azure, before Azurite. Arrow's own client is the oracle: it writes what we read, and reads what we wrote.
+"""Azure, before Azurite.
 
-What is not shown here: a listing of more than one page, which begins at 5,001 objects, more than Azurite makes in the time that there is; and tokens of
-Entra, which Azurite knows over HTTPS only.
+Arrow's own client is the oracle: it writes what we read, and reads what we wrote.
+
+What is not shown here: a listing of more than one page, which begins at 5,001 objects, more than
+Azurite makes in the time that there is; and tokens of Entra, which Azurite knows over HTTPS only.
 """
 
 import dataclasses
@@ -55,13 +57,18 @@ def root(container, azure):
 def train(container, root, files, tmp_path):
     for number in range(FILES):
         part = table(number * ROWS)
-        for system, path in ((files, f"{container}/train/{number}.parquet"), (None, tmp_path / f"{number}.parquet")):
+        for system, path in (
+            (files, f"{container}/train/{number}.parquet"),
+            (None, tmp_path / f"{number}.parquet"),
+        ):
             pq.write_table(part, path, row_group_size=300, filesystem=system)
     return f"{root}/train"
 
 
 def names(files, directory):
-    found = files.get_file_info(pyarrow.fs.FileSelector(directory, recursive=True, allow_not_found=True))
+    found = files.get_file_info(
+        pyarrow.fs.FileSelector(directory, recursive=True, allow_not_found=True)
+    )
     return sorted(info.path for info in found if info.type == pyarrow.fs.FileType.File)
 
 
@@ -88,7 +95,10 @@ class TestReading:
         ours, local = sm.Dataset(train), sm.Dataset(tmp_path)
         assert list(ours) == list(local) and ours.schema == local.schema
         assert [Path(path).name for path in ours.files] == [Path(path).name for path in local.files]
-        loaders = (sm.Loader(path, batch_size=97, shuffle=True, seed=3, output="numpy") for path in (train, tmp_path))
+        loaders = (
+            sm.Loader(path, batch_size=97, shuffle=True, seed=3, output="numpy")
+            for path in (train, tmp_path)
+        )
         first, second = ([batch["id"].tolist() for batch in loader] for loader in loaders)
         assert first == second
 
@@ -102,7 +112,9 @@ class TestReading:
         assert ids(f"{train}/2.parquet") == list(range(2 * ROWS, 3 * ROWS))
         assert ids(f"{train.removesuffix('/train')}/**/1.parquet") == list(range(ROWS, 2 * ROWS))
 
-    def test_directory_that_is_an_empty_object_too_has_the_files_below_it(self, container, root, files):
+    def test_directory_that_is_an_empty_object_too_has_the_files_below_it(
+        self, container, root, files
+    ):
         files.open_output_stream(f"{container}/v1.0").close()
         pq.write_table(table(), f"{container}/v1.0/rows.parquet", filesystem=files)
         assert ids(f"{root}/v1.0") == list(range(ROWS))
@@ -110,7 +122,9 @@ class TestReading:
 
     def test_second_epoch_with_a_cache_fetches_nothing(self, train, azure, tmp_path):
         options = {**azure.storage_options(), "cache_dir": tmp_path / "cache"}
-        loader = sm.Loader(train, batch_size=100, output="numpy", columns=["id"], storage_options=options)
+        loader = sm.Loader(
+            train, batch_size=100, output="numpy", columns=["id"], storage_options=options
+        )
         first = [batch["id"].tolist() for batch in loader]
         before = sm.storage.metrics(train)
         assert before.bytes > 0
@@ -122,21 +136,29 @@ class TestReading:
     def test_object_that_is_replaced_while_it_is_read_is_an_error(self, train, container, files):
         # Small ones are kept from when they were opened.
         large = f"{container}/train/9.parquet"
-        pq.write_table(table(0, 20 * ROWS), large, row_group_size=1000, compression="none", filesystem=files)
+        pq.write_table(
+            table(0, 20 * ROWS), large, row_group_size=1000, compression="none", filesystem=files
+        )
         data = sm.Dataset(train)
         len(data)
-        pq.write_table(table(1, 20 * ROWS), large, row_group_size=1000, compression="none", filesystem=files)
+        pq.write_table(
+            table(1, 20 * ROWS), large, row_group_size=1000, compression="none", filesystem=files
+        )
         refused(lambda: list(data), OSError, "replaced")
 
 
 class TestWriting:
     @pytest.mark.parametrize("kind", ["parquet", "mds"])
-    def test_what_is_written_is_what_arrow_reads_or_a_directory_has(self, kind, root, container, files, tmp_path):
+    def test_what_is_written_is_what_arrow_reads_or_a_directory_has(
+        self, kind, root, container, files, tmp_path
+    ):
         for out in (f"{root}/out", tmp_path / "out"):
             write(out, rows=ROWS, format=kind, shard_bytes=16 << 10)
         assert list(sm.Dataset(f"{root}/out")) == list(sm.Dataset(tmp_path / "out"))
         there = names(files, f"{container}/out")
-        assert [Path(path).name for path in there] == sorted(path.name for path in (tmp_path / "out").iterdir())
+        assert [Path(path).name for path in there] == sorted(
+            path.name for path in (tmp_path / "out").iterdir()
+        )
         if kind == "parquet":
             assert pq.read_table(f"{container}/out", filesystem=files).equals(table())
 
@@ -149,19 +171,29 @@ class TestWriting:
         write(out, 1000, 5, format="parquet", mode="overwrite")
         assert ids(out) == list(range(1000, 1005)) and len(names(files, f"{container}/out")) == 1
 
-    def test_large_object_goes_up_in_parts_and_one_that_fails_leaves_none(self, root, container, files):
+    def test_large_object_goes_up_in_parts_and_one_that_fails_leaves_none(
+        self, root, container, files
+    ):
         batch = pa.table({"x": [bytes([number % 251]) * 100_000 for number in range(300)]})
         with sm.Writer(f"{root}/large.parquet", compression="none") as writer:
             writer.write_batch(batch)
-        assert pq.read_table(f"{container}/large.parquet", filesystem=files)["x"].to_pylist() == batch["x"].to_pylist()
-        with pytest.raises(ZeroDivisionError), sm.Writer(f"{root}/none.parquet", compression="none") as writer:
+        assert (
+            pq.read_table(f"{container}/large.parquet", filesystem=files)["x"].to_pylist()
+            == batch["x"].to_pylist()
+        )
+        with (
+            pytest.raises(ZeroDivisionError),
+            sm.Writer(f"{root}/none.parquet", compression="none") as writer,
+        ):
             writer.write_batch(batch)
             raise ZeroDivisionError
         assert names(files, container) == [f"{container}/large.parquet"]
 
     # Of one row, an object is sent whole; of 200, in parts.
     @covering(1, credentials=["key", "signature"], rows=[1, 200])
-    def test_of_two_writers_of_one_name_the_last_is_refused(self, rows, credentials, container, azure, slow, files):
+    def test_of_two_writers_of_one_name_the_last_is_refused(
+        self, rows, credentials, container, azure, slow, files
+    ):
         options = azure.storage_options(endpoint=slow.endpoint)
         if credentials == "signature":
             del options["account_key"]
@@ -171,7 +203,8 @@ class TestWriting:
         writers = [sm.Writer(out, compression="none") for _ in range(2)]
         for number, writer in enumerate(writers):
             writer.write_batch({"x": [bytes([number]) * 100_000] * rows})
-        # Both are told that there is no such object before either makes one: only the store can refuse.
+        # Both are told that there is no such object before either makes one:
+        # only the store can refuse.
         slow.faults(Fault(kind="latency", methods=("PUT",), delay_s=1))
         assert _published_at_once(writers) == 1
         assert len(pq.read_table(f"{container}/rows.parquet", filesystem=files)) == rows
@@ -227,7 +260,9 @@ class TestJobs:
 
     def test_object_is_replaced_only_by_who_knows_it(self, root):
         path, storage = f"{root}/note", sm._native.storage
-        assert storage.replace_object(path, None, b"one") and not storage.replace_object(path, None, b"two")
+        assert storage.replace_object(path, None, b"one") and not storage.replace_object(
+            path, None, b"two"
+        )
         assert not storage.replace_object(path, b"other", b"two")
         assert storage.replace_object(path, b"one", b"two") and storage.read(path) == b"two"
         storage.remove(path)
@@ -262,7 +297,10 @@ class TestRefusals:
 
     def test_key_that_is_no_key_is_refused_and_not_shown(self, root, azure):
         with pytest.raises(sm.OptionError, match="az://") as caught:
-            ids(root, storage_options={**azure.storage_options(), "account_key": "no-base64-at-all!"})
+            ids(
+                root,
+                storage_options={**azure.storage_options(), "account_key": "no-base64-at-all!"},
+            )
         assert "no-base64-at-all" not in str(caught.value)
 
     def test_signature_that_may_only_read(self, train, root, container, azure):
@@ -272,7 +310,11 @@ class TestRefusals:
         sm.storage.configure(root, {**options, "sas_token": signature})
         assert ids(f"{train}/1.parquet") == list(range(ROWS, 2 * ROWS))
         secret = signature.rpartition("sig=")[2]
-        for work in (lambda: ids(train), lambda: write(f"{root}/a.parquet"), lambda: write(f"{root}/o", format="mds")):
+        for work in (
+            lambda: ids(train),
+            lambda: write(f"{root}/a.parquet"),
+            lambda: write(f"{root}/o", format="mds"),
+        ):
             refused(work, PermissionError, "No permission", secret)
 
     def test_signature_that_has_expired(self, train, root, container, azure):
@@ -299,7 +341,9 @@ class TestEnvironment:
     def run(self, path, **environment):
         kept = {name: value for name, value in os.environ.items() if not name.startswith("AZURE_")}
         command = [sys.executable, "-c", self.CODE, path]
-        return subprocess.run(command, env=kept | environment, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(
+            command, env=kept | environment, capture_output=True, text=True, timeout=60, check=False
+        )
 
     def test_account_and_key_of_the_environment(self, train, azure):
         known = {"AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT, "AZURE_STORAGE_ENDPOINT": azure.endpoint}

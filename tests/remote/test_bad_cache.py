@@ -1,4 +1,7 @@
-"""A cache directory that is full, foreign, damaged or too small: the rows come all the same, or an error names the directory."""
+"""A cache directory that is full, foreign, damaged or too small.
+
+The rows come all the same, or an error names the directory.
+"""
 
 import os
 import subprocess
@@ -25,7 +28,11 @@ def train(bucket, tmp_path):
         batch = pa.table({"id": list(range(start, start + ROWS)), "text": noise})
         # Without checksums of its own: nothing but the cache would notice.
         pq.write_table(
-            batch, directory / f"{number}.parquet", row_group_size=500, compression="none", use_dictionary=False
+            batch,
+            directory / f"{number}.parquet",
+            row_group_size=500,
+            compression="none",
+            use_dictionary=False,
         )
     bucket.publish("train", directory)
     return f"s3://{bucket.name}/train"
@@ -107,11 +114,15 @@ def test_disk_that_is_full_keeps_what_fits_and_reading_goes_on(train, options, k
     full = {**options, "cache_dir": str(small_disk / "cache")}
     for _ in range(2):
         assert content(train, storage_options=full) == known
-    loader = sm.Loader(train, batch_size=333, shuffle=True, output="numpy", columns=["id"], storage_options=full)
+    loader = sm.Loader(
+        train, batch_size=333, shuffle=True, output="numpy", columns=["id"], storage_options=full
+    )
     assert sorted(id for batch in loader for id in batch["id"].tolist()) == [id for id, _ in known]
 
 
-def test_disk_that_is_full_from_the_start_names_the_directory_or_reads_on(train, options, known, small_disk):
+def test_disk_that_is_full_from_the_start_names_the_directory_or_reads_on(
+    train, options, known, small_disk
+):
     (small_disk / "fill").write_bytes(bytes(500_000))
     with pytest.raises(OSError), (small_disk / "rest").open("wb") as file:
         while True:
@@ -131,7 +142,9 @@ def refused(train, directory, options):
     return caught.value
 
 
-def test_disk_that_is_read_only_and_file_in_place_of_the_directory(train, options, read_only_disk, tmp_path):
+def test_disk_that_is_read_only_and_file_in_place_of_the_directory(
+    train, options, read_only_disk, tmp_path
+):
     assert "read-only" in str(refused(train, read_only_disk / "cache", options))
     file = tmp_path / "file"
     file.write_bytes(b"")
@@ -142,7 +155,9 @@ def test_disk_that_is_read_only_and_file_in_place_of_the_directory(train, option
 def test_directory_that_may_not_be_changed(train, options, tmp_path):
     directory = tmp_path / "immutable"
     directory.mkdir()
-    if subprocess.run(["chattr", "+i", str(directory)], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        ["chattr", "+i", str(directory)], capture_output=True, check=False
+    ).returncode:
         pytest.skip("this disk knows no such directories")
     try:
         assert isinstance(refused(train, directory, options), PermissionError)
@@ -181,7 +196,9 @@ def test_directory_of_another_user_is_refused_with_its_name(train, options, serv
             "AWS_REGION": server.region,
         }
         command = [sys.executable, "-c", OF_SOMEBODY_ELSE, train]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
         assert done.stdout.startswith("refused Failed to use the cache directory"), done
         assert str(directory) in done.stdout and "another user" in done.stdout
     finally:

@@ -36,7 +36,9 @@ def test_build_that_breaks_fails_and_leaves_nothing_to_run(tmp_path):
         _, told = process.communicate()
     assert process.returncode == 1
     assert "no space left on device" in told
-    assert [path for path in (tmp_path / "shardmill/tools").iterdir() if not path.name.startswith(".")] == []
+    assert [
+        path for path in (tmp_path / "shardmill/tools").iterdir() if not path.name.startswith(".")
+    ] == []
 
 
 def test_server_that_cannot_be_fetched_is_told_and_fails_nothing(tmp_path):
@@ -48,14 +50,18 @@ def test_server_that_cannot_be_fetched_is_told_and_fails_nothing(tmp_path):
         _, told = process.communicate()
     assert process.returncode == 0
     assert "the Azure server cannot be installed" in told and "network is unreachable" in told
-    assert [path for path in (tmp_path / "shardmill/tools").iterdir() if not path.name.startswith(".")] == []
+    assert [
+        path for path in (tmp_path / "shardmill/tools").iterdir() if not path.name.startswith(".")
+    ] == []
 
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="no Go here")
 def test_two_at_once_build_one_time(tmp_path):
     code = "-c import remote.binary as binary; binary.BUILDS = True; binary.proxy_path()"
     # Go's own cache, so that its library is not compiled again.
-    gocache = subprocess.run(["go", "env", "GOCACHE"], capture_output=True, text=True, check=True).stdout.strip()
+    gocache = subprocess.run(
+        ["go", "env", "GOCACHE"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     processes = [run(code, tmp_path, GOCACHE=gocache) for _ in range(2)]
     told = [process.communicate()[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0]

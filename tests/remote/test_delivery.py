@@ -26,17 +26,21 @@ IDS = list(range(30))
 def write_input(directory: Path) -> None:
     directory.mkdir()
     for number in range(3):
-        pq.write_table(pa.table({"id": IDS[number * 10 : number * 10 + 10]}), directory / f"{number}.parquet")
+        pq.write_table(
+            pa.table({"id": IDS[number * 10 : number * 10 + 10]}), directory / f"{number}.parquet"
+        )
 
 
 class Place:
-    """Where a job has its files: a local directory or a bucket, looked at as files in both cases."""
+    """Where a job has its files: a local directory or a bucket, as files in both cases."""
 
     def __init__(self, root: str, directory: Path, options: dict) -> None:
         self.root, self.directory, self.options = root, directory, options
 
     def ids(self) -> Counter:
-        files = [path for path in (self.directory / "out").glob("*") if not path.name.startswith(".")]
+        files = [
+            path for path in (self.directory / "out").glob("*") if not path.name.startswith(".")
+        ]
         return Counter(id for path in files for id in pq.read_table(path)["id"].to_pylist())
 
 
@@ -52,7 +56,10 @@ def place(request, tmp_path):
 
 
 class Start:
-    """A job in a process of its own. It prints a line when it is ready to start, and when its function was called for the first time."""
+    """A job in a process of its own.
+
+    It prints a line when it is ready to start, and when its function was called for the first time.
+    """
 
     def __init__(self, place: Place) -> None:
         command = [sys.executable, str(SCRIPT), place.root, json.dumps(place.options)]
@@ -102,7 +109,10 @@ def assert_one_ends_it(place: Place, working: Start, refused: list[dict]) -> Non
     for line in refused:
         assert line["error"] == "CheckpointBusyError", line
         # It found the lease of the other one, or lost its own while it took over.
-        assert f"process {working.process.pid} on " in line["message"] or "taken over this job" in line["message"], line
+        assert (
+            f"process {working.process.pid} on " in line["message"]
+            or "taken over this job" in line["message"]
+        ), line
     working.tell()
     assert working.line() == {"rows": len(IDS)}
     assert place.ids() == Counter(IDS)
@@ -158,7 +168,9 @@ def test_store_without_conditional_puts_is_refused_before_anything_is_done(bucke
     assert not list(bucket.directory.rglob("*state/*")) and not (bucket.directory / "out").exists()
 
 
-def test_store_without_conditional_puts_is_accepted_for_delivery_at_least_once(bucket, forgetful, proxy):
+def test_store_without_conditional_puts_is_accepted_for_delivery_at_least_once(
+    bucket, forgetful, proxy
+):
     checkpoint = Checkpoint(f"s3://{bucket.name}/state", "id", delivery="at-least-once")
     calls: list[int] = []
     pipeline_of(bucket, checkpoint, calls).run(progress=False)
@@ -168,7 +180,9 @@ def test_store_without_conditional_puts_is_accepted_for_delivery_at_least_once(b
     assert sorted(row["id"] for row in sm.Dataset(f"s3://{bucket.name}/out")) == IDS
 
 
-def test_store_with_conditional_puts_passes_its_probe_and_keeps_no_trace_of_it(bucket, server, tmp_path):
+def test_store_with_conditional_puts_passes_its_probe_and_keeps_no_trace_of_it(
+    bucket, server, tmp_path
+):
     write_input(tmp_path / "in")
     bucket.publish("in", tmp_path / "in")
     sm.storage.configure(f"s3://{bucket.name}", server.storage_options())
@@ -176,7 +190,9 @@ def test_store_with_conditional_puts_passes_its_probe_and_keeps_no_trace_of_it(b
     assert [path for path in (bucket.directory / "state").rglob("*") if "probe" in path.name] == []
 
 
-def test_done_list_that_was_written_anew_with_the_same_size_is_another_list(bucket, server, tmp_path, monkeypatch):
+def test_done_list_that_was_written_anew_with_the_same_size_is_another_list(
+    bucket, server, tmp_path, monkeypatch
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     write_input(tmp_path / "in")
     bucket.publish("in", tmp_path / "in")
@@ -193,18 +209,29 @@ def test_done_list_that_was_written_anew_with_the_same_size_is_another_list(buck
         os.utime(bucket.directory / "done" / done.name, (1_700_000_000 + number,) * 2)
         checkpoint = Checkpoint(f"{root}/state-{number}", "id", done=f"{root}/done/ids.parquet")
         pipeline_of(bucket, checkpoint, [], out=f"out-{number}").run(progress=False)
-        assert sorted(row["id"] for row in sm.Dataset(f"{root}/out-{number}")) == sorted(set(IDS) - set(ids))
+        assert sorted(row["id"] for row in sm.Dataset(f"{root}/out-{number}")) == sorted(
+            set(IDS) - set(ids)
+        )
     assert len(sizes) == 1
 
 
-def test_lease_that_is_removed_during_its_heartbeat_does_not_come_back(bucket, server, proxy, tmp_path):
+def test_lease_that_is_removed_during_its_heartbeat_does_not_come_back(
+    bucket, server, proxy, tmp_path
+):
     write_input(tmp_path / "in")
     bucket.publish("in", tmp_path / "in")
-    job = Start(Place(f"s3://{bucket.name}", bucket.directory, server.storage_options(endpoint=proxy.endpoint)))
+    job = Start(
+        Place(
+            f"s3://{bucket.name}", bucket.directory, server.storage_options(endpoint=proxy.endpoint)
+        )
+    )
 
     def wait_for(operation: str) -> None:
         deadline = time.monotonic() + HANGS_S
-        while not any(each["operation"] == operation and "/lease/" in each["target"] for each in proxy.requests()):
+        while not any(
+            each["operation"] == operation and "/lease/" in each["target"]
+            for each in proxy.requests()
+        ):
             assert time.monotonic() < deadline, f"the heartbeat sends no {operation}"
             time.sleep(0.05)
         # The server has done what was asked.

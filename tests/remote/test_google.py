@@ -1,8 +1,12 @@
-"""Google's store, before fake-gcs-server. Arrow's own client, which is Google's, is the oracle: it writes what we read.
+"""Google's store, before fake-gcs-server.
 
-What this server cannot do, so that nothing here shows it: it takes no objects by the XML API that object_store writes with, neither whole nor in parts
-(`POST ?uploads`), and so no conditions either (`x-goog-if-generation-match`); its listings have one page whatever their length; it ignores `If-Match`;
-it knows no credentials, so it rejects no request; and of a bucket that is not there it says 500. Of writing, only that a refusal comes at once is shown.
+Arrow's own client, which is Google's, is the oracle: it writes what we read.
+
+What this server cannot do, so that nothing here shows it: it takes no objects by the XML API that
+object_store writes with, neither whole nor in parts (`POST ?uploads`), and so no conditions either
+(`x-goog-if-generation-match`); its listings have one page whatever their length; it ignores
+`If-Match`; it knows no credentials, so it rejects no request; and of a bucket that is not there it
+says 500. Of writing, only that a refusal comes at once is shown.
 """
 
 import json
@@ -64,7 +68,10 @@ def test_rows_of_a_bucket_are_those_of_the_directory(train, tmp_path):
     ours, local = sm.Dataset(train), sm.Dataset(tmp_path)
     assert list(ours) == list(local) and ours.schema == local.schema
     assert [Path(path).name for path in ours.files] == [Path(path).name for path in local.files]
-    loaders = (sm.Loader(path, batch_size=97, shuffle=True, seed=3, output="numpy") for path in (train, tmp_path))
+    loaders = (
+        sm.Loader(path, batch_size=97, shuffle=True, seed=3, output="numpy")
+        for path in (train, tmp_path)
+    )
     first, second = ([batch["id"].tolist() for batch in loader] for loader in loaders)
     assert first == second
 
@@ -85,27 +92,40 @@ def test_globs_and_single_files_and_strange_names_are_paths(train, google_bucket
 def test_an_object_larger_than_one_request_is_whole(google_bucket, root, files):
     batch = pa.table({"x": [os.urandom(1 << 20) for _ in range(40)]})
     pq.write_table(batch, f"{google_bucket}/large.parquet", compression="none", filesystem=files)
-    assert sm.Dataset(f"{root}/large.parquet").take(range(40)).column("x").to_pylist() == batch["x"].to_pylist()
+    assert (
+        sm.Dataset(f"{root}/large.parquet").take(range(40)).column("x").to_pylist()
+        == batch["x"].to_pylist()
+    )
 
 
 def test_second_epoch_with_a_cache_fetches_nothing(train, google, tmp_path):
     options = {**google.storage_options(), "cache_dir": tmp_path / "cache"}
-    loader = sm.Loader(train, batch_size=100, output="numpy", columns=["id"], storage_options=options)
+    loader = sm.Loader(
+        train, batch_size=100, output="numpy", columns=["id"], storage_options=options
+    )
     first = [batch["id"].tolist() for batch in loader]
     before = sm.storage.metrics(train)
     assert before.bytes > 0
     assert [batch["id"].tolist() for batch in loader] == first
     after = sm.storage.metrics(train)
-    assert (after.requests, after.bytes, after.cache_misses) == (before.requests, before.bytes, before.cache_misses)
+    assert (after.requests, after.bytes, after.cache_misses) == (
+        before.requests,
+        before.bytes,
+        before.cache_misses,
+    )
 
 
 def test_object_that_is_replaced_while_it_is_read_is_an_error(train, google_bucket, files):
     # Small ones are kept from when they were opened.
     large = f"{google_bucket}/train/9.parquet"
-    pq.write_table(table(0, 20 * ROWS), large, row_group_size=1000, compression="none", filesystem=files)
+    pq.write_table(
+        table(0, 20 * ROWS), large, row_group_size=1000, compression="none", filesystem=files
+    )
     data = sm.Dataset(train)
     len(data)
-    pq.write_table(table(1, 20 * ROWS), large, row_group_size=1000, compression="none", filesystem=files)
+    pq.write_table(
+        table(1, 20 * ROWS), large, row_group_size=1000, compression="none", filesystem=files
+    )
     with pytest.raises(OSError, match="replaced"):
         list(data)
 
@@ -125,16 +145,26 @@ def test_writing_without_credentials_looks_for_none(root):
 
 
 def test_keys_are_in_no_repr_no_pickle_and_no_error(train, root, google):
-    key = {"gcs_base_url": google.endpoint, "disable_oauth": True, "client_email": "me", "private_key_id": "key-id-1"}
+    key = {
+        "gcs_base_url": google.endpoint,
+        "disable_oauth": True,
+        "client_email": "me",
+        "private_key_id": "key-id-1",
+    }
     for secret, given in (
-        ("hunter2hunter2", {"service_account_key": json.dumps({**key, "private_key": "hunter2hunter2"})}),
+        (
+            "hunter2hunter2",
+            {"service_account_key": json.dumps({**key, "private_key": "hunter2hunter2"})},
+        ),
         ("ya29.hunter2", {"bearer_token": "ya29.hunter2", "base_url": google.endpoint}),
     ):
         data = sm.Dataset(train, storage_options={**given, "allow_http": True})
         assert len(list(data)) == FILES * ROWS
         with pytest.raises(FileNotFoundError) as caught:
             ids(f"{root}/none.parquet")
-        assert secret not in repr(data) + str(caught.value) and secret.encode() not in pickle.dumps(data)
+        assert secret not in repr(data) + str(caught.value) and secret.encode() not in pickle.dumps(
+            data
+        )
 
 
 @pytest.mark.parametrize("named_by", ["STORAGE_EMULATOR_HOST", "CLOUD_STORAGE_EMULATOR_ENDPOINT"])
@@ -143,7 +173,9 @@ def test_emulator_of_the_environment_is_asked_where_there_are_no_options(named_b
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GOOGLE_")}
     environment = {**kept, named_by: google.endpoint}
     command = [sys.executable, "-c", code, train]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.stdout.strip(), done.stderr) == (str(FILES * ROWS), "")
 
 
@@ -169,20 +201,33 @@ def listening() -> Iterator[tuple[str, list[str]]]:
 
 
 def read_with_a_token(named_by: str, endpoint: str) -> subprocess.Popen[str]:
-    code = "import json, sys, shardmill as sm; sm.Dataset('gs://bucket/a.parquet', storage_options=json.loads(sys.argv[1]))"
+    code = (
+        "import json, sys, shardmill as sm; "
+        "sm.Dataset('gs://bucket/a.parquet', storage_options=json.loads(sys.argv[1]))"
+    )
     options = {"endpoint": endpoint} if named_by == "endpoint" else {}
     environment = {**os.environ, "GOOGLE_OAUTH_ACCESS_TOKEN": "hunter2"}
     environment |= {} if named_by == "endpoint" else {named_by: endpoint}
     command = [sys.executable, "-c", code, json.dumps(options)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def test_token_of_the_environment_goes_to_google_only():
-    ways = ("STORAGE_EMULATOR_HOST", "CLOUD_STORAGE_EMULATOR_ENDPOINT", "GOOGLE_BASE_URL", "endpoint")
+    ways = (
+        "STORAGE_EMULATOR_HOST",
+        "CLOUD_STORAGE_EMULATOR_ENDPOINT",
+        "GOOGLE_BASE_URL",
+        "endpoint",
+    )
     with ExitStack() as open_ones:
         listeners = [open_ones.enter_context(listening()) for _ in ways]
         # At once: those that look for a machine of Google wait for seconds.
-        processes = [read_with_a_token(way, endpoint) for way, (endpoint, _) in zip(ways, listeners, strict=True)]
+        processes = [
+            read_with_a_token(way, endpoint)
+            for way, (endpoint, _) in zip(ways, listeners, strict=True)
+        ]
         for way, process, (_, asked) in zip(ways, processes, listeners, strict=True):
             _out, errors = process.communicate(timeout=60)
             assert process.returncode == 1 and "shardmill.errors" in errors, (way, errors)
@@ -195,7 +240,10 @@ RECORDS = [bytes([number]) * 50_000 for number in range(40)]
 
 
 class JsonEmulator:
-    """One object by the JSON API, told as scantly as array_record's own emulator tells it, and the faults of the next answers."""
+    """One object by the JSON API, and the faults of the next answers.
+
+    The object is told as scantly as array_record's own emulator tells it.
+    """
 
     def __init__(self, content: bytes) -> None:
         self.content, self.generation = content, 7
@@ -214,11 +262,15 @@ class JsonEmulator:
 
             def do_GET(self):
                 emulator.asked.append((self.path, self.headers["Range"]))
-                emulator.keys += [name for name in ("Authorization", "If-Match") if name in self.headers]
+                emulator.keys += [
+                    name for name in ("Authorization", "If-Match") if name in self.headers
+                ]
                 fault = emulator.faults.pop(0) if emulator.faults else 0
                 start, end = self.headers["Range"].removeprefix("bytes=").split("-")
                 size = len(emulator.content)
-                first, last = (int(start), int(end)) if start else (max(size - int(end), 0), size - 1)
+                first, last = (
+                    (int(start), int(end)) if start else (max(size - int(end), 0), size - 1)
+                )
                 body = b"" if fault > 99 else emulator.content[first : last + 1]
                 self.send_response(fault if fault > 99 else 206)
                 self.send_header("Content-Range", f"bytes {first}-{last}/{size}")
@@ -252,17 +304,23 @@ def emulated() -> ArrayRecordReader:
     return ArrayRecordReader("gs://emulated/a b/x")
 
 
-def test_emulator_of_array_record_is_asked_by_json_for_the_tail_alone_and_for_the_rest_again(emulator):
+def test_emulator_of_array_record_is_asked_by_json_for_the_tail_alone_and_for_the_rest_again(
+    emulator,
+):
     reader = emulated()
     assert len(reader) == len(RECORDS)
     assert emulator.asked == [("/storage/v1/b/emulated/o/a%20b%2Fx?alt=media", "bytes=-1048576")]
     emulator.faults = [5, 503]
     assert reader.read([0]) == RECORDS[:1]
-    assert len(emulator.asked) == 4, "a body that ends early and a store that is busy are asked again"
+    assert len(emulator.asked) == 4, (
+        "a body that ends early and a store that is busy are asked again"
+    )
     assert emulator.keys == []
 
 
-def test_emulator_that_refuses_or_has_another_version_or_address_by_now_says_so(emulator, monkeypatch):
+def test_emulator_that_refuses_or_has_another_version_or_address_by_now_says_so(
+    emulator, monkeypatch
+):
     for status, error in ((404, FileNotFoundError), (401, PermissionError), (403, PermissionError)):
         emulator.faults = [status]
         with pytest.raises(error, match="gs://emulated/a b/x"):

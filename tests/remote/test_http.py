@@ -56,7 +56,11 @@ class Ranged(BaseHTTPRequestHandler):
         first, _, last = wanted.removeprefix("bytes=").partition("-")
         start = int(first) if first else max(len(content) - int(last), 0)
         end = min(int(last) + 1, len(content)) if first and last else len(content)
-        return self.answer(206, content[start:end], {**tag, "Content-Range": f"bytes {start}-{end - 1}/{len(content)}"})
+        return self.answer(
+            206,
+            content[start:end],
+            {**tag, "Content-Range": f"bytes {start}-{end - 1}/{len(content)}"},
+        )
 
     do_HEAD = do_GET
 
@@ -78,14 +82,18 @@ class Untagged(Ranged):
     def answer(self, status, body, headers=None):
         if status == 206 and not body:
             return super().answer(416, b"")
-        return super().answer(status, body, {name: value for name, value in (headers or {}).items() if name != "ETag"})
+        return super().answer(
+            status, body, {name: value for name, value in (headers or {}).items() if name != "ETag"}
+        )
 
 
 @contextmanager
 def serving(kind, directory):
     asked = []
     handler = type("Handler", (kind,), {"asked": asked, "directory": str(directory)})
-    made = functools.partial(handler, directory=str(directory)) if issubclass(kind, Plain) else handler
+    made = (
+        functools.partial(handler, directory=str(directory)) if issubclass(kind, Plain) else handler
+    )
     server = ThreadingHTTPServer(("127.0.0.1", 0), made)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
@@ -98,7 +106,9 @@ def serving(kind, directory):
 
 @pytest.fixture
 def directory(tmp_path):
-    table = pa.table({"x": range(ROWS), "text": [f"row {number} {number**9}" for number in range(ROWS)]})
+    table = pa.table(
+        {"x": range(ROWS), "text": [f"row {number} {number**9}" for number in range(ROWS)]}
+    )
     pq.write_table(table, tmp_path / "rows.parquet", row_group_size=1000)
     (tmp_path / "odd name%.csv").write_text("x\n1\n")
     (tmp_path / "other.csv").write_text("x\n2\n")
@@ -117,7 +127,11 @@ def test_file_is_read_by_its_address(kind, directory):
         assert data.take([19_999, 3]).column("x").to_pylist() == [19_999, 3]
         assert rows(f"{root}/odd%20name%25.csv") == [1]
         assert rows([f"{root}/other.csv", f"{root}/odd%20name%25.csv"]) == [2, 1]
-        whole = [method for method, path, wanted in asked if (method, path, wanted) == ("GET", "/rows.parquet", None)]
+        whole = [
+            method
+            for method, path, wanted in asked
+            if (method, path, wanted) == ("GET", "/rows.parquet", None)
+        ]
         # Once to see that it is there, and once to read it; nothing for its parts.
         assert len(whole) == (2 if kind is Plain else 0)
 
@@ -126,7 +140,9 @@ def test_epochs_of_a_server_without_ranges_are_those_of_the_file(directory):
     def epoch(path):
         return [
             batch["x"].tolist()
-            for batch in sm.Loader(path, batch_size=333, shuffle=True, columns=["x"], output="numpy")
+            for batch in sm.Loader(
+                path, batch_size=333, shuffle=True, columns=["x"], output="numpy"
+            )
         ]
 
     with serving(Plain, directory) as (root, _):
@@ -141,7 +157,10 @@ def test_redirect_is_followed(directory):
 def test_large_file_of_a_server_without_ranges_is_refused(directory):
     with (directory / "large.parquet").open("wb") as file:
         file.truncate((64 << 20) + 1)
-    with serving(Plain, directory) as (root, _), pytest.raises(OSError, match="sends only whole files") as caught:
+    with (
+        serving(Plain, directory) as (root, _),
+        pytest.raises(OSError, match="sends only whole files") as caught,
+    ):
         rows(f"{root}/large.parquet")
     assert "hint: fetch the file" in str(caught.value)
 
@@ -199,7 +218,9 @@ def test_answer_without_a_length_is_refused_at_once(directory):
     class Streaming(Plain):
         def end_headers(self):
             self._headers_buffer = [
-                line for line in self._headers_buffer if not line.lower().startswith(b"content-length")
+                line
+                for line in self._headers_buffer
+                if not line.lower().startswith(b"content-length")
             ]
             super().end_headers()
 
@@ -209,7 +230,11 @@ def test_answer_without_a_length_is_refused_at_once(directory):
 
 def test_writing_is_refused_with_what_to_do(directory):
     refused = pytest.raises(OSError, match="read only")
-    with serving(Ranged, directory) as (root, _), refused as caught, sm.Writer(f"{root}/out.parquet") as writer:
+    with (
+        serving(Ranged, directory) as (root, _),
+        refused as caught,
+        sm.Writer(f"{root}/out.parquet") as writer,
+    ):
         writer.write({"x": 1})
     assert "hint: write to a local directory" in str(caught.value)
 
@@ -227,9 +252,13 @@ def test_list_of_done_ids_is_read_by_its_address(kind, name, tmp_path, monkeypat
     with serving(kind, served) as (root, _):
         checkpoint = Checkpoint(tmp_path / "state", "id", done=f"{root}/{name}")
         sink = ParquetSink(tmp_path / "out")
-        report = Pipeline(source=TableSource(source), stages=[], sink=sink, checkpoint=checkpoint).run(progress=False)
+        report = Pipeline(
+            source=TableSource(source), stages=[], sink=sink, checkpoint=checkpoint
+        ).run(progress=False)
         assert report.rows_done == 2
         missing = Checkpoint(tmp_path / "other", "id", done=f"{root}/none.parquet")
         with pytest.raises(sm.OptionError, match="does not exist"):
-            Pipeline(source=TableSource(source), stages=[], sink=sink, checkpoint=missing).run(progress=False)
+            Pipeline(source=TableSource(source), stages=[], sink=sink, checkpoint=missing).run(
+                progress=False
+            )
     assert sorted(row["id"] for row in sm.Dataset(tmp_path / "out")) == [0, 1, 4, 5, 6, 7, 8, 9]

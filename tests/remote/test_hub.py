@@ -55,7 +55,9 @@ def files():
 
 
 def rows(path, hub, **options):
-    return [row["x"] for row in sm.Dataset(path, storage_options={"endpoint": hub.endpoint, **options})]
+    return [
+        row["x"] for row in sm.Dataset(path, storage_options={"endpoint": hub.endpoint, **options})
+    ]
 
 
 def test_directories_globs_and_files_have_the_rows_of_their_files(hub, name, files):
@@ -68,7 +70,9 @@ def test_directories_globs_and_files_have_the_rows_of_their_files(hub, name, fil
     assert rows(f"{root}/small.csv", hub) == [1, 2]
     data = sm.Dataset(f"{root}/data")
     assert len(data) == 6 * ROWS and data.files[0] == f"{root}/data/test/odd name+%20.parquet"
-    shuffled = [batch["x"] for batch in sm.Loader(data, batch_size=64, shuffle=True, output="numpy")]
+    shuffled = [
+        batch["x"] for batch in sm.Loader(data, batch_size=64, shuffle=True, output="numpy")
+    ]
     assert sorted(itertools.chain(*shuffled)) == sorted(row["x"] for row in data)
 
 
@@ -81,13 +85,17 @@ def test_a_listing_of_many_pages_is_read_to_its_end(hub, name):
 
 def test_the_token_is_sent_to_the_hub_only(hub, name, files):
     hub.data_set(name, files, token="hf_secret")
-    assert rows(f"hf://datasets/{name}/data/train-0.parquet", hub, token="hf_secret") == list(range(ROWS))
+    assert rows(f"hf://datasets/{name}/data/train-0.parquet", hub, token="hf_secret") == list(
+        range(ROWS)
+    )
     tokens = {(asked.host, asked.token) for asked in hub.asked}
     assert tokens == {(hub.endpoint, "hf_secret"), (hub.elsewhere, None)}
 
 
 @pytest.mark.parametrize("kept", ["environment", "file"])
-def test_the_token_of_the_environment_or_of_a_login_is_used(kept, hub, name, files, monkeypatch, tmp_path):
+def test_the_token_of_the_environment_or_of_a_login_is_used(
+    kept, hub, name, files, monkeypatch, tmp_path
+):
     hub.data_set(name, files, token="hf_secret")
     if kept == "environment":
         monkeypatch.setenv("HF_TOKEN", "hf_secret")
@@ -108,11 +116,16 @@ def test_a_branch_that_moves_is_read_as_the_commit_that_it_was(hub, name, files)
     assert [row["x"] for row in data][-1] == 5 * ROWS - 1
     assert len(sm.Dataset(f"{root}/small.csv")) == 2, "the new commit has no such file"
     assert (
-        sm.Dataset(f"{root}@{new}/data/train-0.parquet", storage_options={"endpoint": hub.endpoint})[0]["x"]
+        sm.Dataset(
+            f"{root}@{new}/data/train-0.parquet", storage_options={"endpoint": hub.endpoint}
+        )[0]["x"]
         == 50 * ROWS
     )
     assert all(
-        old in asked.path or new in asked.path or "/blob/" in asked.path or "/revision/main" in asked.path
+        old in asked.path
+        or new in asked.path
+        or "/blob/" in asked.path
+        or "/revision/main" in asked.path
         for asked in hub.asked
     )
     assert sum("/revision/main" in asked.path for asked in hub.asked) == 1
@@ -137,7 +150,8 @@ def first_row_elsewhere(pickled, token, queue):
 def test_another_process_reads_the_same_commit_with_a_token_of_its_own(method, hub, name, files):
     data_set = hub.data_set(name, files, token="hf_secret")
     data = sm.Dataset(
-        f"hf://datasets/{name}/data/train-1.parquet", storage_options={"endpoint": hub.endpoint, "token": "hf_secret"}
+        f"hf://datasets/{name}/data/train-1.parquet",
+        storage_options={"endpoint": hub.endpoint, "token": "hf_secret"},
     )
     data_set.commit({"data/train-1.parquet": parquet(50 * ROWS)})
     pickled = pickle.dumps(data)
@@ -153,12 +167,17 @@ def test_another_process_reads_the_same_commit_with_a_token_of_its_own(method, h
 def test_a_data_set_that_has_moved_is_found(hub, name, files):
     hub.data_set(f"new-{name}", files)
     hub.moved[name] = f"new-{name}"
-    assert len(sm.Dataset(f"hf://datasets/{name}/data", storage_options={"endpoint": hub.endpoint})) == 6 * ROWS
+    assert (
+        len(sm.Dataset(f"hf://datasets/{name}/data", storage_options={"endpoint": hub.endpoint}))
+        == 6 * ROWS
+    )
 
 
 def test_where_the_bytes_lie_is_asked_once_and_again_when_its_signature_has_ended(hub, name, files):
     hub.data_set(name, files)
-    data = sm.Dataset(f"hf://datasets/{name}/data/train-0.parquet", storage_options={"endpoint": hub.endpoint})
+    data = sm.Dataset(
+        f"hf://datasets/{name}/data/train-0.parquet", storage_options={"endpoint": hub.endpoint}
+    )
     assert len(list(data)) == ROWS
     assert sum("/resolve/" in asked.path for asked in hub.asked) == 1
     hub.signature = "another"
@@ -195,14 +214,18 @@ class TestRefusals:
     def refused(self, hub):
         def refused(path, match, kind, **options):
             with pytest.raises(kind, match=match) as caught:
-                sm.Dataset(path, storage_options={"endpoint": hub.endpoint, "retry_timeout": 1, **options})
+                sm.Dataset(
+                    path, storage_options={"endpoint": hub.endpoint, "retry_timeout": 1, **options}
+                )
             assert "hint:" in str(caught.value) and "hf_secret" not in str(caught.value)
             return str(caught.value)
 
         return refused
 
     def test_data_set_that_is_not_there(self, refused, name):
-        assert "HF_TOKEN" in refused(f"hf://datasets/{name}/data", "No such data set", FileNotFoundError)
+        assert "HF_TOKEN" in refused(
+            f"hf://datasets/{name}/data", "No such data set", FileNotFoundError
+        )
 
     def test_private_one_with_the_token_of_another_user(self, refused, hub, name, files):
         hub.data_set(name, files, token="hf_other")
@@ -226,7 +249,12 @@ class TestRefusals:
 
     def test_token_that_has_ended(self, refused, hub, name, files):
         hub.data_set(name, files, token="hf_other")
-        refused(f"hf://datasets/{name}/data", "does not accept the token", PermissionError, token="hf_of_last_year")
+        refused(
+            f"hf://datasets/{name}/data",
+            "does not accept the token",
+            PermissionError,
+            token="hf_of_last_year",
+        )
 
     def test_revision_that_is_not_there(self, refused, hub, name, files):
         hub.data_set(name, files)
@@ -238,7 +266,8 @@ class TestRefusals:
         refused(f"hf://datasets/{name}/none", "none", FileNotFoundError)
 
     @pytest.mark.parametrize(
-        "path", ["hf://owner/model/x.parquet", "hf://datasets/one", "hf://", "hf://datasets/owner/set@/x"]
+        "path",
+        ["hf://owner/model/x.parquet", "hf://datasets/one", "hf://", "hf://datasets/owner/set@/x"],
     )
     def test_path_that_names_no_data_set(self, path):
         with pytest.raises(OSError, match="hf://datasets/OWNER/NAME"):
@@ -252,7 +281,9 @@ class TestRefusals:
         hub.data_set(name, files)
         with (
             pytest.raises(OSError, match="read only") as caught,
-            sm.Writer(f"hf://datasets/{name}/out.parquet", storage_options={"endpoint": hub.endpoint}) as writer,
+            sm.Writer(
+                f"hf://datasets/{name}/out.parquet", storage_options={"endpoint": hub.endpoint}
+            ) as writer,
         ):
             writer.write({"x": 1})
         assert "hint: write to a local directory" in str(caught.value)
@@ -262,6 +293,11 @@ def test_the_hubs_own_client_sees_the_same_files(hub, name, files):
     hub.data_set(name, files)
     system = HfFileSystem(endpoint=hub.endpoint, token=False, skip_instance_cache=True)
     data = sm.Dataset(f"hf://datasets/{name}/data", storage_options=system)
-    assert sorted(data.files) == sorted(f"hf://{path}" for path in system.find(f"datasets/{name}/data"))
+    assert sorted(data.files) == sorted(
+        f"hf://{path}" for path in system.find(f"datasets/{name}/data")
+    )
     for path in data.files:
-        assert system.cat_file(path.removeprefix("hf://")) == files[path.removeprefix(f"hf://datasets/{name}/")]
+        assert (
+            system.cat_file(path.removeprefix("hf://"))
+            == files[path.removeprefix(f"hf://datasets/{name}/")]
+        )

@@ -1,4 +1,7 @@
-"""Kill −9 of jobs and writers whose input, output and state lie in a bucket: in the end every row is there once, and nothing else is visible."""
+"""Kill −9 of jobs and writers whose input, output and state lie in a bucket.
+
+In the end every row is there once, and nothing else is visible.
+"""
 
 import json
 import random
@@ -35,14 +38,19 @@ class Case:
         source.mkdir()
         for number in range(FILES):
             ids = list(range(number * ROWS, (number + 1) * ROWS))
-            pq.write_table(pa.table({"id": ids, "text": [f"row {id}" for id in ids]}), source / f"{number}.parquet")
+            pq.write_table(
+                pa.table({"id": ids, "text": [f"row {id}" for id in ids]}),
+                source / f"{number}.parquet",
+            )
         bucket.publish("in", source)
         self.expected = Counter(range(FILES * ROWS))
         sm.storage.configure(self.root, options)
 
     def start(self, pace: float = PACE_S) -> subprocess.Popen:
         command = [sys.executable, str(SCRIPT), self.root, json.dumps(self.options), str(pace)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         assert process.stdout.readline() == "go\n", process.communicate()[1]
         return process
 
@@ -63,20 +71,32 @@ class Case:
 
     def assert_exact(self) -> None:
         visible = self.visible()
-        assert visible == self.expected, (list(self.expected - visible)[:3], list(visible - self.expected)[:3])
-        hidden = [path.name for path in (self.bucket.directory / "out").iterdir() if path.name.startswith(".")]
+        assert visible == self.expected, (
+            list(self.expected - visible)[:3],
+            list(visible - self.expected)[:3],
+        )
+        hidden = [
+            path.name
+            for path in (self.bucket.directory / "out").iterdir()
+            if path.name.startswith(".")
+        ]
         assert hidden == []
         assert sorted(row["id"] for row in sm.Dataset(f"{self.root}/out")) == sorted(self.expected)
 
     def forget(self) -> None:
-        subprocess.run(["rm", "-rf", self.bucket.directory / "out", self.bucket.directory / "state"], check=True)
+        subprocess.run(
+            ["rm", "-rf", self.bucket.directory / "out", self.bucket.directory / "state"],
+            check=True,
+        )
 
 
 def outcome_of(process: subprocess.Popen) -> dict:
     out, err = process.communicate(timeout=HANGS_S)
     lines = out.splitlines()
     return (
-        json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {"killed": process.returncode, "stderr": err}
+        json.loads(lines[-1])
+        if lines and lines[-1].startswith("{")
+        else {"killed": process.returncode, "stderr": err}
     )
 
 
@@ -114,7 +134,9 @@ def kill_and_resume(case: Case, kills: int, disturb=lambda number: None) -> None
 
 @pytest.fixture
 def case(bucket, server, proxy, tmp_path):
-    return Case(bucket, tmp_path, {**server.storage_options(endpoint=proxy.endpoint), "request_timeout": 1})
+    return Case(
+        bucket, tmp_path, {**server.storage_options(endpoint=proxy.endpoint), "request_timeout": 1}
+    )
 
 
 def test_killed_job_is_resumed_at_once_and_every_row_is_there_once(case):
@@ -130,8 +152,11 @@ def test_hundred_and_twenty_kills_lose_and_repeat_no_row(case):
     kill_and_resume(case, kills=120)
 
 
-#: Applied without a response: of conditional puts, copies, removals and the last request of an upload.
-UNHEARD = Fault(kind="lost", applied=True, methods=("PUT", "POST", "DELETE"), probability=0.15, seed=8)
+#: Applied without a response: of conditional puts, copies, removals and the last request
+#: of an upload.
+UNHEARD = Fault(
+    kind="lost", applied=True, methods=("PUT", "POST", "DELETE"), probability=0.15, seed=8
+)
 
 
 def with_lost_answers(case, proxy, kills: int) -> None:
@@ -153,7 +178,9 @@ def test_many_kills_among_lost_answers(case, proxy):
 @pytest.mark.slow
 def test_many_kills_among_all_faults(case, proxy):
     def disturb(number):
-        proxy.faults(*([] if number < 0 else [mix(probability=0.2, count=0, seed=number, hold_s=0.1)]))
+        proxy.faults(
+            *([] if number < 0 else [mix(probability=0.2, count=0, seed=number, hold_s=0.1)])
+        )
 
     kill_and_resume(case, 60, disturb)
 
@@ -192,7 +219,11 @@ def test_conflicts_of_conditional_puts_are_tried_again(case, proxy, bucket, serv
     proxy.faults(conflict)
     case.finish_here()
     assert sum(proxy.given()) >= 5
-    proxy.faults(Fault(kind="error", status=409, code="ConditionalRequestConflict", methods=("PUT",), count=3))
+    proxy.faults(
+        Fault(
+            kind="error", status=409, code="ConditionalRequestConflict", methods=("PUT",), count=3
+        )
+    )
     with sm.Writer(f"{case.root}/single.parquet") as writer:
         writer.write({"id": 1})
     assert proxy.given() == [3]
@@ -234,12 +265,16 @@ import json, os, signal, sys, time
 import pyarrow as pa, shardmill as sm
 root, options, moment, stop = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 if moment == "directory":
-    writer = sm.Writer(f"{root}/out", format="parquet", compression="none", shard_bytes=1 << 20, storage_options=options)
+    writer = sm.Writer(
+        f"{root}/out", format="parquet", compression="none", shard_bytes=1 << 20,
+        storage_options=options,
+    )
 else:
     writer = sm.Writer(f"{root}/out.parquet", compression="none", storage_options=options)
 print("go", flush=True)
 for number in range(200):
-    writer.write_batch(pa.table({"id": [number] * 10, "noise": [os.urandom(30_000) for _ in range(10)]}))
+    noise = [os.urandom(30_000) for _ in range(10)]
+    writer.write_batch(pa.table({"id": [number] * 10, "noise": noise}))
     if number == stop:
         print("stopped", flush=True)
         time.sleep(3600)
@@ -247,15 +282,21 @@ for number in range(200):
 
 
 @pytest.mark.parametrize("moment", ["file", "directory"])
-def test_writer_that_was_killed_leaves_nothing_visible_and_the_next_one_works(moment, bucket, server):
+def test_writer_that_was_killed_leaves_nothing_visible_and_the_next_one_works(
+    moment, bucket, server
+):
     options, root = server.storage_options(), f"s3://{bucket.name}"
     for stop in (5, 60, 150)[: examples(3, 2)]:
         command = [sys.executable, "-c", WRITE, root, json.dumps(options), moment, str(stop)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         assert [process.stdout.readline() for _ in range(2)] == ["go\n", "stopped\n"]
         process.kill()
         process.communicate()
-        visible = [path for path in bucket.directory.rglob("*.parquet") if ".sgwtmp" not in path.parts]
+        visible = [
+            path for path in bucket.directory.rglob("*.parquet") if ".sgwtmp" not in path.parts
+        ]
         assert [path for path in visible if not path.name.startswith(".")] == []
         with pytest.raises(FileNotFoundError):
             sm.Dataset(f"{root}/out.parquet", storage_options=options)

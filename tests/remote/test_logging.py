@@ -12,7 +12,9 @@ def test_retried_request_is_a_record_without_keys(bucket, proxy, server, caplog)
     options = server.storage_options(endpoint=proxy.endpoint)
     proxy.faults(throttled(503, count=1))
     with caplog.at_level(logging.INFO, logger="shardmill.storage"):
-        assert list(sm.Dataset(f"s3://{bucket.name}/rows.jsonl", storage_options=options)) == [{"x": 1}]
+        assert list(sm.Dataset(f"s3://{bucket.name}/rows.jsonl", storage_options=options)) == [
+            {"x": 1}
+        ]
     (record,) = [record for record in caplog.records if "retrying" in record.message]
     assert (record.name, record.levelname) == ("shardmill.storage", "INFO")
     assert "SlowDown" in record.message and server.keys.secret_key not in caplog.text

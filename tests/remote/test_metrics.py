@@ -91,7 +91,13 @@ def test_run_on_ray_counts_the_requests_of_the_driver_and_of_the_tasks(
         sink=ParquetSink(f"s3://{bucket.name}/out"),
         checkpoint=f"s3://{bucket.name}/state" if checkpoint else None,
     )
-    ray.init(address="local", num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        logging_level="error",
+        log_to_driver=False,
+    )
     try:
         metrics = pipeline.run("ray", progress=False).metrics()
     finally:

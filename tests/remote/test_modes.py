@@ -1,4 +1,7 @@
-"""Writers whose output is there already, parts that are merged, and the commands: below a bucket as in a directory."""
+"""Writers whose output is there already, parts that are merged, and the commands.
+
+They work below a bucket as in a directory.
+"""
 
 import json
 import subprocess
@@ -76,7 +79,10 @@ def test_an_exception_while_appending_leaves_what_was_there(root, bucket):
     out = f"{root}/out"
     write(out, range(50), "mds")
     before = {path.name: path.read_bytes() for path in (bucket.directory / "out").iterdir()}
-    with pytest.raises(ZeroDivisionError), sm.Writer(out, format="mds", mode="append", shard_bytes=2048) as writer:
+    with (
+        pytest.raises(ZeroDivisionError),
+        sm.Writer(out, format="mds", mode="append", shard_bytes=2048) as writer,
+    ):
         for number in range(200):
             writer.write({"txt": f"lost {number}"})
         raise ZeroDivisionError
@@ -96,7 +102,9 @@ def test_of_two_that_append_at_once_each_ends_whole_or_is_refused(kind, root):
         except FileExistsError:
             refused.append(numbers)
 
-    threads = [threading.Thread(target=append, args=(range(at, at + 90),)) for at in range(100, 700, 100)]
+    threads = [
+        threading.Thread(target=append, args=(range(at, at + 90),)) for at in range(100, 700, 100)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -123,7 +131,9 @@ def test_an_index_that_changes_meanwhile_gets_the_shards_of_both(root):
             index = json.loads(sm._native.storage.read(f"{out}/index.json"))
             index["shards"][0]["samples"] = 10
             sm._native.storage.replace_object(
-                f"{out}/index.json", sm._native.storage.read(f"{out}/index.json"), json.dumps(index).encode()
+                f"{out}/index.json",
+                sm._native.storage.read(f"{out}/index.json"),
+                json.dumps(index).encode(),
             )
             return paths
 
@@ -177,7 +187,9 @@ def test_a_part_whose_shard_is_missing_or_outside_is_named(root, bucket):
 
 
 def shardmill(*arguments, code=0):
-    done = subprocess.run([sys.executable, "-m", "shardmill", *arguments], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "shardmill", *arguments], capture_output=True, text=True
+    )
     assert done.returncode == code, done.stderr
     return done
 
@@ -185,7 +197,9 @@ def shardmill(*arguments, code=0):
 @pytest.fixture
 def given(server):
     return [
-        part for name, value in server.storage_options().items() for part in ("--storage-option", f"{name}={value}")
+        part
+        for name, value in server.storage_options().items()
+        for part in ("--storage-option", f"{name}={value}")
     ]
 
 
@@ -197,7 +211,9 @@ def test_commands_read_and_write_buckets(root, given, tmp_path):
     assert "100 rows" in told.stderr and texts(f"{root}/mds") == expected(range(100))
     shardmill("convert", f"{root}/mds", f"{root}/mds.parquet", *given)
     assert texts(f"{root}/mds.parquet") == expected(range(100))
-    assert "exists" in shardmill("convert", f"{root}/in", f"{root}/mds.parquet", *given, code=1).stderr
+    assert (
+        "exists" in shardmill("convert", f"{root}/in", f"{root}/mds.parquet", *given, code=1).stderr
+    )
     shardmill("convert", f"{root}/in", f"{root}/mds.parquet", "--mode", "overwrite", *given)
     sm._native.storage.remove(f"{root}/mds/index.json")
     assert "100 samples" in shardmill("repair-index", f"{root}/mds", *given).stderr
@@ -222,7 +238,9 @@ def test_samples_of_a_bucket_are_served_page_by_page(root):
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        with urllib.request.urlopen(f"{server.address.rstrip('/')}/data/samples", timeout=30) as answer:
+        with urllib.request.urlopen(
+            f"{server.address.rstrip('/')}/data/samples", timeout=30
+        ) as answer:
             page = json.load(answer)
     finally:
         server.shutdown()
@@ -232,8 +250,13 @@ def test_samples_of_a_bucket_are_served_page_by_page(root):
 
 
 def test_storage_options_of_a_command_need_a_value_and_a_store(tmp_path):
-    assert "NAME=VALUE" in shardmill("head", "s3://bucket/x", "--storage-option", "region", code=2).stderr
-    assert "local" in shardmill("head", str(tmp_path), "--storage-option", "region=x", code=2).stderr
+    assert (
+        "NAME=VALUE"
+        in shardmill("head", "s3://bucket/x", "--storage-option", "region", code=2).stderr
+    )
+    assert (
+        "local" in shardmill("head", str(tmp_path), "--storage-option", "region=x", code=2).stderr
+    )
 
 
 def test_nothing_is_written_where_nothing_can_be(root):
@@ -298,7 +321,9 @@ def test_a_checkpoint_in_a_bucket_goes_on_with_new_input_and_commands_look_into_
 @pytest.mark.parametrize("endpoint", ["127.0.0.1:9000", "not a url", "ftp://host", "https://"])
 def test_an_endpoint_that_is_no_address_is_refused_by_name(endpoint, server):
     with pytest.raises(sm.OptionError, match="endpoint"):
-        sm.Dataset("s3://some-bucket/x", storage_options={**server.storage_options(), "endpoint": endpoint})
+        sm.Dataset(
+            "s3://some-bucket/x", storage_options={**server.storage_options(), "endpoint": endpoint}
+        )
 
 
 @pytest.mark.parametrize("bucket", ["No_Bucket", "No.Bucket"])
@@ -315,11 +340,22 @@ def test_the_cache_is_where_and_as_large_as_people_write_it(tables, server, tmp_
     options = server.storage_options()
     for cache_dir in ("~/one", tmp_path / "two"):
         assert (
-            len(sm.Dataset(f"{tables}/in", storage_options={**options, "cache_dir": cache_dir, "cache_bytes": "10MiB"}))
+            len(
+                sm.Dataset(
+                    f"{tables}/in",
+                    storage_options={**options, "cache_dir": cache_dir, "cache_bytes": "10MiB"},
+                )
+            )
             == 300
         )
     assert sm.storage.cache_entries("~/one") and sm.storage.cache_entries(tmp_path / "two")
-    for wrong in ({"cache_dir": True}, {"cache_dir": "s3://x/y"}, {"cache_dir": ""}, {"cache_bytes": "ten"}, {1: 2}):
+    for wrong in (
+        {"cache_dir": True},
+        {"cache_dir": "s3://x/y"},
+        {"cache_dir": ""},
+        {"cache_bytes": "ten"},
+        {1: 2},
+    ):
         with pytest.raises((ValueError, TypeError)):
             sm.Dataset(f"{tables}/in", storage_options={**options, **wrong})
 
@@ -341,7 +377,8 @@ COPIES_NONE = Fault(
     kind="error",
     status=400,
     code="InvalidRequest",
-    message="The specified copy source is larger than the maximum allowable size for a copy source: 5368709120",
+    message="The specified copy source is larger than "
+    "the maximum allowable size for a copy source: 5368709120",
     operations=("CopyObject",),
 )
 
@@ -358,7 +395,9 @@ def test_job_commits_outputs_that_the_store_refuses_to_copy(tables, server, prox
     assert sorted(row["id"] for row in sm.Dataset(f"{tables}/out")) == list(range(300))
 
 
-def test_appended_upload_gets_the_number_that_is_free_when_it_ends_and_leaves_no_other_name(bucket, server, proxy):
+def test_appended_upload_gets_the_number_that_is_free_when_it_ends_and_leaves_no_other_name(
+    bucket, server, proxy
+):
     out = f"s3://{bucket.name}/out"
     sm.storage.configure(out, server.storage_options(endpoint=proxy.endpoint))
     write(out, range(3), "parquet")

@@ -1,4 +1,7 @@
-"""Images that rows point to are fetched once a run, however many rows, filters, threads and files name them."""
+"""Images that rows point to are fetched once a run.
+
+However many rows, filters, threads and files name them.
+"""
 
 import io
 import json
@@ -28,7 +31,12 @@ class Look(ImageStage):
         return [bool(image) for image in images]
 
 
-STAGES = [AspectRatioFilter(0.5, 3.0), AspectRatioFilter(1.0, 2.0), Look(), AspectRatioFilter(0.1, 9.0)]
+STAGES = [
+    AspectRatioFilter(0.5, 3.0),
+    AspectRatioFilter(1.0, 2.0),
+    Look(),
+    AspectRatioFilter(0.1, 9.0),
+]
 
 
 def picture(number: int, size: int = 0) -> bytes:
@@ -59,13 +67,17 @@ def write_rows(directory, refs) -> None:
             }
             for row in range(ROWS)
         ]
-        schema = pa.schema([(name, pa.string()) for name in rows[0]]).set(1, pa.field("position", pa.int32()))
+        schema = pa.schema([(name, pa.string()) for name in rows[0]]).set(
+            1, pa.field("position", pa.int32())
+        )
         pq.write_table(pa.Table.from_pylist(rows, schema=schema), directory / f"{number}.parquet")
 
 
 def run(tmp_path, stages=(), **options):
     source = InterleavedParquetSource(tmp_path / "in", **options)
-    pipeline = Pipeline(source=source, stages=list(stages), sink=ParquetSink(tmp_path / "out", mode="overwrite"))
+    pipeline = Pipeline(
+        source=source, stages=list(stages), sink=ParquetSink(tmp_path / "out", mode="overwrite")
+    )
     report = pipeline.run(threads=4, progress=False)
     table = pa.concat_tables(pq.read_table(output["path"]) for output in report.outputs)
     return report, table.column("binary_content").to_pylist()
@@ -74,21 +86,30 @@ def run(tmp_path, stages=(), **options):
 def gets(proxy, *names) -> dict[str, int]:
     """GETs of objects by name."""
     found = Counter(
-        request["target"].split("?")[0].rsplit("/", 1)[1] for request in proxy.requests() if request["method"] == "GET"
+        request["target"].split("?")[0].rsplit("/", 1)[1]
+        for request in proxy.requests()
+        if request["method"] == "GET"
     )
     return {name: found[name] for name in names}
 
 
 @pytest.fixture
 def near(server, proxy, bucket):
-    """The bucket is named by its options, so rows may point there. Its answers take a while, so that threads meet."""
+    """The bucket is named by its options, so rows may point there.
+
+    Its answers take a while, so that threads meet.
+    """
     proxy.faults(*network(round_trip_s=0.01))
-    sm.storage.configure(f"s3://{bucket.name}", {**server.storage_options(), "endpoint": proxy.endpoint})
+    sm.storage.configure(
+        f"s3://{bucket.name}", {**server.storage_options(), "endpoint": proxy.endpoint}
+    )
     return bucket
 
 
 @pytest.mark.parametrize("size", [0, 60_000, 70_000, 900_000])
-@pytest.mark.parametrize("stages", [[], STAGES, [Map(lambda table: table), *STAGES]], ids=["sink", "filters", "map"])
+@pytest.mark.parametrize(
+    "stages", [[], STAGES, [Map(lambda table: table), *STAGES]], ids=["sink", "filters", "map"]
+)
 def test_image_that_many_rows_name_is_fetched_once(near, proxy, tmp_path, size, stages):
     names = [f"{number}.png" for number in range(5)]
     bodies = [picture(number, size) for number in range(5)]
@@ -116,13 +137,21 @@ def test_range_of_a_tar_that_many_rows_name_is_fetched_once(near, proxy, tmp_pat
     write_rows(
         tmp_path / "in",
         [
-            {"path": at, "member": found.name, "byte_offset": found.offset_data, "byte_size": found.size}
+            {
+                "path": at,
+                "member": found.name,
+                "byte_offset": found.offset_data,
+                "byte_size": found.size,
+            }
             for found in members
         ],
     )
     _, found = run(tmp_path, STAGES)
-    assert Counter(found) == Counter({picture(number, 200_000): FILES * ROWS // 5 for number in range(5)})
-    # Each member, and the archive's end and start, which tell its version and that it is not compressed.
+    assert Counter(found) == Counter(
+        {picture(number, 200_000): FILES * ROWS // 5 for number in range(5)}
+    )
+    # Each member, and the archive's end and start, which tell its version and that it
+    # is not compressed.
     assert gets(proxy, "a.tar")["a.tar"] <= 5 + 2
     ranges = [request["range"] for request in proxy.requests() if request["method"] == "GET"]
     assert len(ranges) == len(set(ranges))
@@ -136,9 +165,14 @@ def test_members_without_a_range_cost_one_reading_of_the_archive(near, proxy, tm
             info.size = len(picture(number, 50_000))
             archive.addfile(info, io.BytesIO(picture(number, 50_000)))
     near.publish("a.tar", path)
-    write_rows(tmp_path / "in", [{"path": f"s3://{near.name}/a.tar", "member": f"{number}.png"} for number in range(5)])
+    write_rows(
+        tmp_path / "in",
+        [{"path": f"s3://{near.name}/a.tar", "member": f"{number}.png"} for number in range(5)],
+    )
     _, found = run(tmp_path, STAGES)
-    assert Counter(found) == Counter({picture(number, 50_000): FILES * ROWS // 5 for number in range(5)})
+    assert Counter(found) == Counter(
+        {picture(number, 50_000): FILES * ROWS // 5 for number in range(5)}
+    )
     assert gets(proxy, "a.tar")["a.tar"] <= 2
 
 
@@ -156,7 +190,9 @@ def test_image_that_is_not_there_is_an_error_of_its_rows_only(near, proxy, tmp_p
     refs = [{"path": f"s3://{near.name}/images/{name}.png"} for name in ("0", "none")]
     write_rows(tmp_path / "in", refs)
     sink = ParquetSink(tmp_path / "out", on_materialize_error="warn")
-    report = Pipeline(source=InterleavedParquetSource(tmp_path / "in"), sink=sink).run(threads=4, progress=False)
+    report = Pipeline(source=InterleavedParquetSource(tmp_path / "in"), sink=sink).run(
+        threads=4, progress=False
+    )
     assert report.counts("output")["materialize_errors"] == FILES * ROWS // 2
     assert gets(proxy, "0.png", "none.png")["0.png"] == 1
     assert gets(proxy, "none.png")["none.png"] <= FILES
@@ -170,7 +206,9 @@ def test_failed_response_is_requested_again_and_never_used_in_part(near, proxy, 
     assert set(found) == {picture(0, 500_000)}
 
 
-def test_rows_read_other_prefixes_of_a_store_only_when_it_was_named(server, proxy, bucket, tmp_path):
+def test_rows_read_other_prefixes_of_a_store_only_when_it_was_named(
+    server, proxy, bucket, tmp_path
+):
     """In its own process: what was configured stays."""
     import os
     import subprocess
@@ -184,7 +222,8 @@ def test_rows_read_other_prefixes_of_a_store_only_when_it_was_named(server, prox
     code = """
 import json, sys
 from shardmill.curate import InterleavedParquetSource, ParquetSink, Pipeline
-path, out, options, roots = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), json.loads(sys.argv[4])
+path, out = sys.argv[1:3]
+options, roots = json.loads(sys.argv[3]), json.loads(sys.argv[4])
 source = InterleavedParquetSource(path, storage_options=options, allowed_roots=roots)
 sink = ParquetSink(out, mode="resume", on_materialize_error="warn")
 print(Pipeline(source=source, sink=sink).run(progress=False).counts("output")["materialize_errors"])
@@ -207,9 +246,18 @@ print(Pipeline(source=source, sink=sink).run(progress=False).counts("output")["m
     environment["AWS_ALLOW_HTTP"] = "true"
 
     def errors(options, roots):
-        arguments = [f"s3://{bucket.name}/here", str(tmp_path / "out"), json.dumps(options), json.dumps(roots)]
+        arguments = [
+            f"s3://{bucket.name}/here",
+            str(tmp_path / "out"),
+            json.dumps(options),
+            json.dumps(roots),
+        ]
         done = subprocess.run(
-            [sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=environment, check=False
+            [sys.executable, "-c", code, *arguments],
+            capture_output=True,
+            text=True,
+            env=environment,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         return int(done.stdout)

@@ -46,7 +46,16 @@ def test_without_faults_answers_are_the_servers(s3, spoiled, bucket, path):
 
 
 def test_odd_keys_keep_their_signature(spoiled, bucket):
-    for key in ("sp ace", "a+b", "per%25cent", "ü/ö", "semi;colon&and=is", "quo'te(x)!*", "tilde~", "a:b@c,d"):
+    for key in (
+        "sp ace",
+        "a+b",
+        "per%25cent",
+        "ü/ö",
+        "semi;colon&and=is",
+        "quo'te(x)!*",
+        "tilde~",
+        "a:b@c,d",
+    ):
         path = f"/{bucket.name}/{key}"
         assert spoiled.request("PUT", path, body=key.encode()).status == 200, key
         assert spoiled.request("GET", path).body == key.encode()
@@ -55,7 +64,9 @@ def test_odd_keys_keep_their_signature(spoiled, bucket):
 
 def test_upload_waits_for_100_continue_through_the_proxy(spoiled, bucket):
     path, body = f"/{bucket.name}/expected", os.urandom(100_000)
-    signed = spoiled.sign("PUT", path, "", {"Expect": "100-continue", "Content-Length": str(len(body))}, body)
+    signed = spoiled.sign(
+        "PUT", path, "", {"Expect": "100-continue", "Content-Length": str(len(body))}, body
+    )
     connection = http.client.HTTPConnection(spoiled.endpoint.removeprefix("http://"), timeout=5)
     connection.putrequest("PUT", path, skip_host=True, skip_accept_encoding=True)
     for name, value in signed.items():
@@ -92,7 +103,9 @@ def test_refusal_without_retry_after_has_no_such_header(spoiled, proxy, path):
         (access_denied, 403, "AccessDenied"),
     ],
 )
-def test_credentials_are_refused_until_faults_are_cleared(spoiled, proxy, path, fault, status, code):
+def test_credentials_are_refused_until_faults_are_cleared(
+    spoiled, proxy, path, fault, status, code
+):
     proxy.faults(fault())
     for _ in range(3):
         answer = spoiled.request("GET", path)
@@ -114,7 +127,12 @@ def test_lost_answer_of_a_put_that_was_applied(spoiled, proxy, bucket, reset):
     proxy.faults(Fault(kind="lost", applied=True, reset=reset, count=1))
     with pytest.raises(ConnectionResetError if reset else http.client.RemoteDisconnected):
         spoiled.request("PUT", f"/{bucket.name}/x", body=b"1", headers={"If-None-Match": "*"})
-    assert spoiled.request("PUT", f"/{bucket.name}/x", body=b"1", headers={"If-None-Match": "*"}).status == 412
+    assert (
+        spoiled.request(
+            "PUT", f"/{bucket.name}/x", body=b"1", headers={"If-None-Match": "*"}
+        ).status
+        == 412
+    )
 
 
 def test_latency_holds_back_the_first_byte(spoiled, proxy, path):
@@ -157,7 +175,9 @@ def test_cut_behind_the_end_waits_for_a_longer_body(spoiled, proxy, path):
 
 
 def test_length_may_say_too_much_or_too_little(spoiled, proxy, path):
-    proxy.faults(Fault(kind="length", difference=10, count=1), Fault(kind="length", difference=-10, count=1))
+    proxy.faults(
+        Fault(kind="length", difference=10, count=1), Fault(kind="length", difference=-10, count=1)
+    )
     with pytest.raises(http.client.IncompleteRead) as missing:
         spoiled.request("GET", path)
     assert missing.value.partial == CONTENT
@@ -175,7 +195,9 @@ def test_drawn_places_come_again_with_their_seed(spoiled, proxy, path):
     def flipped(seed):
         proxy.faults(Fault(kind="flip", seed=seed))
         bodies = [spoiled.request("GET", path).body for _ in range(3)]
-        return [next(at for at in range(len(CONTENT)) if body[at] != CONTENT[at]) for body in bodies]
+        return [
+            next(at for at in range(len(CONTENT)) if body[at] != CONTENT[at]) for body in bodies
+        ]
 
     assert flipped(1) == flipped(1) != flipped(2)
 
@@ -226,7 +248,11 @@ def test_lagging_listing_lacks_what_is_new(spoiled, proxy, bucket):
 
     def listing():
         body = spoiled.request("GET", f"/{bucket.name}", query={"list-type": "2"}).body
-        return b"<Key>old<" in body, b"<Key>new &amp; odd<" in body, body.partition(b"<KeyCount>")[2][:1]
+        return (
+            b"<Key>old<" in body,
+            b"<Key>new &amp; odd<" in body,
+            body.partition(b"<KeyCount>")[2][:1],
+        )
 
     assert listing() == (True, False, b"1")
     assert spoiled.request("GET", f"/{bucket.name}/new & odd").body == b"1"

@@ -1,4 +1,4 @@
-"""What the proxy hands on, as a server of plain HTTP sees it: nothing is lost, and nothing is added."""
+"""What the proxy hands on, as a server of plain HTTP sees it: nothing is lost or added."""
 
 import http.client
 import http.server
@@ -91,7 +91,9 @@ def test_headers_pass_as_they_are_and_none_is_added(connection):
     ]
 
 
-@pytest.mark.parametrize("target", ["/a%2Fb//c/../d?x=%20&y", "/%7e+%2B?list-type=2&prefix=a%2F", "/a;b=c,d?", "/ü%C3"])
+@pytest.mark.parametrize(
+    "target", ["/a%2Fb//c/../d?x=%20&y", "/%7e+%2B?list-type=2&prefix=a%2F", "/a;b=c,d?", "/ü%C3"]
+)
 def test_target_is_spelt_as_it_was(connection, target):
     # http.client refuses letters outside of ASCII; a request line may hold them.
     sent = target.encode().decode("latin-1")
@@ -108,7 +110,11 @@ def test_bodies_keep_their_framing(connection):
     _, told = put(connection, "/a", body=body)
     assert (told["framing"], told["body"].encode("latin-1")) == ("length", body)
     _, told = put(
-        connection, "/a", body=iter([body, body]), encode_chunked=True, headers={"Transfer-Encoding": "chunked"}
+        connection,
+        "/a",
+        body=iter([body, body]),
+        encode_chunked=True,
+        headers={"Transfer-Encoding": "chunked"},
     )
     assert (told["framing"], told["body"].encode("latin-1")) == ("chunked", body * 2)
     _, told = put(connection, "/a", body=b"")

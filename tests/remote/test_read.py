@@ -30,7 +30,11 @@ def table(rows: int = ROWS, start: int = 0) -> pa.Table:
 def write_parquet(directory: Path, files: int = 4, row_group_size: int = 500) -> Path:
     directory.mkdir(exist_ok=True)
     for number in range(files):
-        pq.write_table(table(start=number * ROWS), directory / f"{number:03}.parquet", row_group_size=row_group_size)
+        pq.write_table(
+            table(start=number * ROWS),
+            directory / f"{number:03}.parquet",
+            row_group_size=row_group_size,
+        )
     return directory
 
 
@@ -53,7 +57,9 @@ def test_rows_of_a_bucket_are_those_of_the_directory(parquet, server, tmp_path):
     assert [Path(path).name for path in ours.files] == [Path(path).name for path in local.files]
 
 
-@pytest.mark.parametrize("kind", ["parquet", "orc", "csv", "jsonl", "mds", "webdataset", "arrayrecord"])
+@pytest.mark.parametrize(
+    "kind", ["parquet", "orc", "csv", "jsonl", "mds", "webdataset", "arrayrecord"]
+)
 def test_every_format_is_read_from_a_bucket(kind, bucket, server, tmp_path):
     directory = tmp_path / "data"
     directory.mkdir()
@@ -70,21 +76,26 @@ def test_every_format_is_read_from_a_bucket(kind, bucket, server, tmp_path):
     bucket.publish("data", directory)
     below = "data" if kind in ("orc", "csv") else "data/out"
     local = directory if kind in ("orc", "csv") else directory / "out"
-    assert list(sm.Dataset(f"s3://{bucket.name}/{below}", storage_options=server.storage_options())) == list(
-        sm.Dataset(local)
-    )
+    assert list(
+        sm.Dataset(f"s3://{bucket.name}/{below}", storage_options=server.storage_options())
+    ) == list(sm.Dataset(local))
 
 
 def test_globs_and_single_files_and_lists_are_paths(parquet, server):
     sm.storage.configure(parquet, server.storage_options())
     assert rows(f"{parquet}/00[01].parquet") == list(range(2 * ROWS))
     assert rows(f"{parquet}/002.parquet") == list(range(2 * ROWS, 3 * ROWS))
-    assert rows([f"{parquet}/003.parquet", f"{parquet}/000.parquet"])[:2] == [3 * ROWS, 3 * ROWS + 1]
+    assert rows([f"{parquet}/003.parquet", f"{parquet}/000.parquet"])[:2] == [
+        3 * ROWS,
+        3 * ROWS + 1,
+    ]
 
 
 def test_shuffled_epochs_of_a_bucket_are_those_of_the_directory(parquet, server, tmp_path):
     def epoch(path, **options):
-        loader = sm.Loader(path, batch_size=97, columns=["x"], shuffle=True, seed=3, output="numpy", **options)
+        loader = sm.Loader(
+            path, batch_size=97, columns=["x"], shuffle=True, seed=3, output="numpy", **options
+        )
         return [batch["x"].tolist() for batch in loader]
 
     assert epoch(parquet, storage_options=server.storage_options()) == epoch(tmp_path / "train")
@@ -103,7 +114,8 @@ def test_a_row_group_costs_at_most_two_requests(parquet, server, proxy):
 
 def test_opening_asks_once_for_a_file_beside_listing(parquet, server, proxy):
     len(sm.Dataset(parquet, storage_options=server.storage_options(endpoint=proxy.endpoint)))
-    # One of them looks for the index of MDS shards, and one for a table format in the parent directory.
+    # One of them looks for the index of MDS shards, and one for a table format in
+    # the parent directory.
     assert len(proxy.requests()) <= 3 + 4
 
 
@@ -157,8 +169,18 @@ def test_each_refusal_says_which_and_what_to_do(bucket, server):
     bucket.publish("a.parquet", b"PAR1")
     refused("s3://no-such-bucket/a.parquet", "No such bucket", FileNotFoundError)
     refused(f"s3://{bucket.name}/b.parquet", "b.parquet", FileNotFoundError)
-    refused(f"s3://{bucket.name}/a.parquet", "credentials are not accepted", PermissionError, access_key_id="nobody")
-    refused(f"s3://{bucket.name}/a.parquet", "credentials are not accepted", PermissionError, secret_access_key="wrong")
+    refused(
+        f"s3://{bucket.name}/a.parquet",
+        "credentials are not accepted",
+        PermissionError,
+        access_key_id="nobody",
+    )
+    refused(
+        f"s3://{bucket.name}/a.parquet",
+        "credentials are not accepted",
+        PermissionError,
+        secret_access_key="wrong",
+    )
     refused(f"s3://{bucket.name}/a.parquet", "region", region="eu-nowhere-1")
     reader = server.users["reader"]
     refused(
@@ -182,10 +204,15 @@ class TestCache:
 
     @pytest.fixture
     def options(self, server, proxy, tmp_path):
-        return {**server.storage_options(endpoint=proxy.endpoint), "cache_dir": str(tmp_path / "cache")}
+        return {
+            **server.storage_options(endpoint=proxy.endpoint),
+            "cache_dir": str(tmp_path / "cache"),
+        }
 
     def test_second_epoch_fetches_nothing(self, parquet, options, proxy):
-        loader = sm.Loader(parquet, batch_size=100, output="numpy", columns=["x"], storage_options=options)
+        loader = sm.Loader(
+            parquet, batch_size=100, output="numpy", columns=["x"], storage_options=options
+        )
         first = [batch["x"].tolist() for batch in loader]
         proxy.reset()
         assert [batch["x"].tolist() for batch in loader] == first

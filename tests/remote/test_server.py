@@ -31,8 +31,12 @@ def complete(s3, path: str, parts: list[bytes], **headers: str):
     upload = created.body.partition(b"<UploadId>")[2].partition(b"<")[0].decode()
     listed = ""
     for number, part in enumerate(parts, start=1):
-        answer = s3.request("PUT", path, query={"partNumber": str(number), "uploadId": upload}, body=part)
-        listed += f"<Part><PartNumber>{number}</PartNumber><ETag>{answer.headers['etag']}</ETag></Part>"
+        answer = s3.request(
+            "PUT", path, query={"partNumber": str(number), "uploadId": upload}, body=part
+        )
+        listed += (
+            f"<Part><PartNumber>{number}</PartNumber><ETag>{answer.headers['etag']}</ETag></Part>"
+        )
     body = f"<CompleteMultipartUpload>{listed}</CompleteMultipartUpload>".encode()
     return s3.request("POST", path, query={"uploadId": upload}, headers=headers, body=body)
 
@@ -75,7 +79,9 @@ def test_conditional_put_makes_an_object_once(s3, bucket):
     second = s3.request("PUT", path, body=b"second", headers={"If-None-Match": "*"})
     assert (second.status, second.code) == (412, "PreconditionFailed")
     bucket.publish("published", b"here already")
-    assert s3.request("PUT", f"/{bucket.name}/published", headers={"If-None-Match": "*"}).status == 412
+    assert (
+        s3.request("PUT", f"/{bucket.name}/published", headers={"If-None-Match": "*"}).status == 412
+    )
 
 
 def test_conditional_put_replaces_only_what_was_seen(s3, bucket):

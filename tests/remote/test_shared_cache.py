@@ -1,4 +1,7 @@
-"""Processes of one machine that share a cache: each byte is fetched once, and none waits for a dead process."""
+"""Processes of one machine that share a cache: each byte is fetched once.
+
+No process waits for a dead one.
+"""
 
 import json
 import os
@@ -24,7 +27,8 @@ import shardmill as sm
 data = sm.Dataset(sys.argv[1], storage_options=json.loads(os.environ["OPTIONS"]))
 print("ready", flush=True)
 sys.stdin.readline()
-ids = [id for batch in sm.Loader(data, batch_size=100, output="numpy") for id in batch["id"].tolist()]
+loader = sm.Loader(data, batch_size=100, output="numpy")
+ids = [id for batch in loader for id in batch["id"].tolist()]
 print(len(ids), sum(ids), sm.storage.metrics(sys.argv[1]).hedged, flush=True)
 """
 
@@ -38,7 +42,11 @@ def train(bucket, tmp_path):
         noise = np.random.default_rng(number)
         batch = pa.table({"id": ids, "noise": [noise.bytes(1000) for _ in ids]})
         pq.write_table(
-            batch, directory / f"{number}.parquet", row_group_size=250, compression="none", use_dictionary=False
+            batch,
+            directory / f"{number}.parquet",
+            row_group_size=250,
+            compression="none",
+            use_dictionary=False,
         )
     bucket.publish("train", directory)
     return f"s3://{bucket.name}/train", sum(path.stat().st_size for path in directory.iterdir())
@@ -49,7 +57,11 @@ def readers(train, server, proxy, tmp_path):
     started = []
 
     def start(count: int, **options):
-        options = {**server.storage_options(endpoint=proxy.endpoint), "cache_dir": str(tmp_path / "cache"), **options}
+        options = {
+            **server.storage_options(endpoint=proxy.endpoint),
+            "cache_dir": str(tmp_path / "cache"),
+            **options,
+        }
         for _ in range(count):
             process = subprocess.Popen(
                 [sys.executable, "-c", READ, train[0]],
@@ -121,7 +133,9 @@ def test_death_of_one_that_fetches_does_not_hold_the_others(readers, proxy):
 
 
 @pytest.mark.slow
-def test_one_that_was_stopped_while_it_fetches_holds_the_others_for_half_a_minute_at_most(readers, proxy):
+def test_one_that_was_stopped_while_it_fetches_holds_the_others_for_half_a_minute_at_most(
+    readers, proxy
+):
     first, second = readers(2)
     proxy.faults(Fault(kind="silent", duration_s=3600, methods=("GET",)))
     begin(first)

@@ -19,7 +19,8 @@ from .fault_proxy import Fault
 from .fork_reads import BUSY_FORKS, FORKS, in_a_fork
 
 ROWS = 4000
-#: How long a process takes at most to stop when it leaves or is told to. Waiting for the store takes three minutes.
+#: How long a process takes at most to stop when it leaves or is told to. Waiting for the store
+#: takes three minutes.
 MAX_STOP_S = 2.0
 
 READS = {
@@ -28,7 +29,9 @@ READS = {
     "rows": "list(data)",
     "take": "data.take([5, 6000])",
     "loader": "list(sm.Loader(data, batch_size=100, output='numpy'))",
-    "loader-here": "list(sm.Loader(data, batch_size=100, output='numpy', runtime=sm.Runtime(threads=0)))",
+    "loader-here": (
+        "list(sm.Loader(data, batch_size=100, output='numpy', runtime=sm.Runtime(threads=0)))"
+    ),
     "filter": "len(sm.Dataset(path, filter=sm.col('text') > 'c'))",
     "writer": "sm.Writer(f'{path}/w.parquet').close()",
     "writer-close": "writer.close()",
@@ -64,7 +67,9 @@ array = ArrayRecordReader(path + "-a.array_record")
 large = pa.table({"id": [1], "text": ["x" * (1 << 21)]})
 source = lambda: TableSource(path, files_per_partition=1)
 pipeline = Pipeline(source=source(), stages=[], sink=ParquetSink(path + "-out"))
-checkpointed = Pipeline(source=source(), stages=[], sink=ParquetSink(path + "-out2"), checkpoint=path + "-state")
+checkpointed = Pipeline(
+    source=source(), stages=[], sink=ParquetSink(path + "-out2"), checkpoint=path + "-state"
+)
 try:
     print("ready", flush=True)
     sys.stdin.readline()
@@ -139,11 +144,19 @@ def wait_for_silence(proxy, process):
 
 
 LEAVES = {
-    "loader that is dropped": "p = iter(sm.Loader(data, batch_size=10, output='numpy')); del p; print('gone')",
-    "process that ends": "import threading; threading.Thread(target=lambda: list(sm.Loader(data, batch_size=10, output='numpy')), daemon=True).start(); "
-    "import time; time.sleep(0.5); print('gone')",
-    "pass that is left": "p = iter(sm.Loader(data, batch_size=10, output='numpy')); import threading, time\n"
-    "try: threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start(); next(p)\nexcept KeyboardInterrupt: del p; print('gone')",
+    "loader that is dropped": (
+        "p = iter(sm.Loader(data, batch_size=10, output='numpy')); del p; print('gone')"
+    ),
+    "process that ends": (
+        "import threading; threading.Thread("
+        "target=lambda: list(sm.Loader(data, batch_size=10, output='numpy')), daemon=True"
+        ").start(); import time; time.sleep(0.5); print('gone')"
+    ),
+    "pass that is left": (
+        "p = iter(sm.Loader(data, batch_size=10, output='numpy')); import threading, time\n"
+        "try: threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start(); next(p)\n"
+        "except KeyboardInterrupt: del p; print('gone')"
+    ),
 }
 
 
@@ -167,13 +180,24 @@ def test_a_caller_that_leaves_is_not_held(what, train, server, proxy):
 
 @pytest.mark.parametrize("is_cached", [False, True])
 def test_forked_child_reads_from_a_store_that_its_parent_uses(is_cached, train, server, tmp_path):
-    options = {**server.storage_options(), **({"cache_dir": str(tmp_path / "cache")} if is_cached else {})}
+    options = {
+        **server.storage_options(),
+        **({"cache_dir": str(tmp_path / "cache")} if is_cached else {}),
+    }
     script = [sys.executable, Path(__file__).with_name("fork_reads.py"), train]
-    environment = {**os.environ, "OPTIONS": json.dumps(options), "PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = {
+        **os.environ,
+        "OPTIONS": json.dumps(options),
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+    }
     done = subprocess.run(script, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     answers = json.loads(done.stdout)
-    in_children = {"row": [str(ROWS)] * FORKS, "pass": [str(4 * ROWS)] * FORKS, "busy": [str(4 * ROWS)] * BUSY_FORKS}
+    in_children = {
+        "row": [str(ROWS)] * FORKS,
+        "pass": [str(4 * ROWS)] * FORKS,
+        "busy": [str(4 * ROWS)] * BUSY_FORKS,
+    }
     assert answers == {**in_children, "parent": 4 * ROWS}, done.stderr
 
 
@@ -201,6 +225,11 @@ def test_workers_of_a_data_loader_that_were_forked(train, server):
     assert data[0]["id"] == 0
     some = list(range(0, 4 * ROWS, 100))
     rows = torch.utils.data.DataLoader(
-        data, batch_size=10, num_workers=2, multiprocessing_context="fork", collate_fn=list, sampler=some
+        data,
+        batch_size=10,
+        num_workers=2,
+        multiprocessing_context="fork",
+        collate_fn=list,
+        sampler=some,
     )
     assert [row["id"] for batch in rows for row in batch] == some

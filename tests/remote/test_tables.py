@@ -1,4 +1,7 @@
-"""Iceberg and Delta tables in a store, with the keys of their catalog. The oracles are pyiceberg and deltalake."""
+"""Iceberg and Delta tables in a store, with the keys of their catalog.
+
+The oracles are pyiceberg and deltalake.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,8 @@ def test_iceberg_table_is_read_with_the_keys_of_its_catalog(bucket: Bucket, tmp_
         uri=f"sqlite:///{tmp_path}/catalog.db",
         warehouse=f"s3://{bucket.name}/warehouse",
         **{
-            # pyarrow's client uploads each file in parts. The server refuses some of these uploads, and decodes keys twice.
+            # pyarrow's client uploads each file in parts. The server refuses some of these uploads,
+            # and decodes keys twice.
             "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO",
             "s3.endpoint": options["endpoint"],
             "s3.access-key-id": options["access_key_id"],
@@ -47,7 +51,9 @@ def test_iceberg_table_is_read_with_the_keys_of_its_catalog(bucket: Bucket, tmp_
     table.append(ROWS)
     table.delete("id = 2")
     dataset = IcebergTable(table)
-    assert rows_of(dataset) == sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert rows_of(dataset) == sorted(
+        table.scan().to_arrow().to_pylist(), key=lambda row: row["id"]
+    )
     assert all(path.startswith(f"s3://{bucket.name}/warehouse/db") for path in dataset.files)
     pickled = pickle.dumps(dataset)
     assert options["secret_access_key"].encode() not in pickled
@@ -70,7 +76,10 @@ def test_delta_table_is_read_with_the_options_of_the_call(bucket: Bucket) -> Non
     assert rows_of(dataset) == [row for row in ROWS.to_pylist() if row["id"] != 2]
     assert options["secret_access_key"].encode() not in pickle.dumps(dataset)
     assert rows_of(pickle.loads(pickle.dumps(dataset))) == rows_of(dataset)
-    uris = [f"s3://{bucket.name}/t/{file.relative}" for file in dataset._plan.files]  # type: ignore[attr-defined]
+    uris = [
+        f"s3://{bucket.name}/t/{file.relative}"
+        for file in dataset._plan.files  # type: ignore[attr-defined]
+    ]
     hive = sm.Dataset(uris, partitioning="hive", storage_options=given)
     assert rows_of(hive) == rows_of(dataset)
     with pytest.raises(sm.PlanError, match="directory of a Delta table"):

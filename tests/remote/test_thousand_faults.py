@@ -1,4 +1,7 @@
-"""More than a thousand faults of every kind in one job: each row once, within the time that the faults themselves take and some more."""
+"""More than a thousand faults of every kind in one job.
+
+Each row is there once, within the time that the faults themselves take and some more.
+"""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +25,9 @@ def faults(count: int, seed: int, probability: float = 0.35) -> Fault:
     """All kinds, and answers whose length is not what they say."""
     kinds = mix(probability=probability, count=count, seed=seed, hold_s=HOLD_S).faults
     lengths = (Fault(kind="length", difference=1), Fault(kind="length", difference=-1))
-    return Fault(kind="mix", probability=probability, count=count, seed=seed, faults=(*kinds, *lengths))
+    return Fault(
+        kind="mix", probability=probability, count=count, seed=seed, faults=(*kinds, *lengths)
+    )
 
 
 def patient(server, proxy):
@@ -78,7 +83,9 @@ def loader_under(count: int, directory, bucket, server, proxy, seconds: float) -
             assert time.monotonic() - begun < seconds
 
 
-def test_shuffled_loader_lives_through_a_thousand_faults_or_the_first_of_them(directory, bucket, server, proxy):
+def test_shuffled_loader_lives_through_a_thousand_faults_or_the_first_of_them(
+    directory, bucket, server, proxy
+):
     loader_under(examples(1000, 100), directory, bucket, server, proxy, seconds=200)
 
 
@@ -127,10 +134,16 @@ def test_writer_and_reader_live_through_their_faults(bucket, server, proxy):
     out = f"s3://{bucket.name}/out"
     proxy.faults(faults(150, seed=3))
     noise = np.random.default_rng(0)
-    with sm.Writer(out, format="parquet", compression="none", shard_bytes=200_000, storage_options=options) as writer:
+    with sm.Writer(
+        out, format="parquet", compression="none", shard_bytes=200_000, storage_options=options
+    ) as writer:
         for number in range(60):
-            writer.write_batch(pa.table({"id": [number] * 50, "noise": [noise.bytes(2000) for _ in range(50)]}))
-    assert [row["id"] for row in sm.Dataset(out)] == [number for number in range(60) for _ in range(50)]
+            writer.write_batch(
+                pa.table({"id": [number] * 50, "noise": [noise.bytes(2000) for _ in range(50)]})
+            )
+    assert [row["id"] for row in sm.Dataset(out)] == [
+        number for number in range(60) for _ in range(50)
+    ]
     assert sum(proxy.given()) >= 30
 
 
@@ -169,14 +182,17 @@ def test_burst_of_refusals_is_waited_for_and_speed_comes_back(directory, bucket,
     proxy.faults(throttled(503, count=200))
     epoch()
     assert proxy.given() == [200]
-    # Answers that take their time, so that requests under way at once do not depend on who is faster.
+    # Answers that take their time, so that requests under way at once do not depend on
+    # who is faster.
     proxy.faults(*network(round_trip_s=0.05))
     proxy.forget()
     epoch()
     assert proxy.counters()["in_flight_max"] > 4
 
 
-def test_object_of_a_checkpoint_that_arrives_cut_short_is_read_again(bucket, server, proxy, tmp_path):
+def test_object_of_a_checkpoint_that_arrives_cut_short_is_read_again(
+    bucket, server, proxy, tmp_path
+):
     pq.write_table(pa.table({"id": list(range(100))}), tmp_path / "0.parquet")
     bucket.publish("in", tmp_path)
     root, options = f"s3://{bucket.name}", patient(server, proxy)
@@ -192,7 +208,11 @@ def test_object_of_a_checkpoint_that_arrives_cut_short_is_read_again(bucket, ser
     run()
     cut = 0
     for skip in range(8):
-        proxy.faults(Fault(kind="length", difference=-1, methods=("GET",), target="/state/", skip=skip, count=1))
+        proxy.faults(
+            Fault(
+                kind="length", difference=-1, methods=("GET",), target="/state/", skip=skip, count=1
+            )
+        )
         run()
         cut += sum(proxy.given())
     assert cut >= 4

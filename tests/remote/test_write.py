@@ -15,11 +15,20 @@ ROWS = 4000
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl", "webdataset", "arrayrecord", "mds"])
-def test_what_is_written_to_a_bucket_reads_as_what_is_written_to_a_directory(kind, bucket, server, tmp_path):
+def test_what_is_written_to_a_bucket_reads_as_what_is_written_to_a_directory(
+    kind, bucket, server, tmp_path
+):
     rows = [{"txt": f"row {number}"} for number in range(200)]
     out = f"s3://{bucket.name}/out"
-    options = {"format": kind, "shard_bytes": 4096, "modified": 0} if kind == "webdataset" else {"format": kind}
-    for where, more in ((out, {"storage_options": server.storage_options()}), (tmp_path / "out", {})):
+    options = (
+        {"format": kind, "shard_bytes": 4096, "modified": 0}
+        if kind == "webdataset"
+        else {"format": kind}
+    )
+    for where, more in (
+        (out, {"storage_options": server.storage_options()}),
+        (tmp_path / "out", {}),
+    ):
         with sm.Writer(where, **options, **more) as writer:
             for row in rows:
                 writer.write(row)
@@ -35,7 +44,10 @@ def test_a_large_object_is_uploaded_in_parts_and_one_that_fails_leaves_none(buck
     with sm.Writer(out, compression="none", storage_options=options) as writer:
         writer.write_batch(batch)
     assert sm.Dataset(out).take(range(300)).column("x").to_pylist() == batch["x"].to_pylist()
-    with pytest.raises(ZeroDivisionError), sm.Writer(f"s3://{bucket.name}/none.parquet", compression="none") as writer:
+    with (
+        pytest.raises(ZeroDivisionError),
+        sm.Writer(f"s3://{bucket.name}/none.parquet", compression="none") as writer,
+    ):
         writer.write_batch(batch)
         raise ZeroDivisionError
     assert sorted(path.name for path in bucket.directory.glob("*.parquet")) == ["large.parquet"]
@@ -47,7 +59,9 @@ def test_a_part_that_takes_longer_than_an_answer_may_is_sent_once(bucket, server
     proxy.faults(Fault(kind="latency", methods=("PUT",), delay_s=2))
     options = {**server.storage_options(endpoint=proxy.endpoint), "request_timeout": 1}
     with sm.Writer(out, compression="none", storage_options=options) as writer:
-        writer.write_batch(pa.table({"x": [bytes([number % 251]) * 100_000 for number in range(120)]}))
+        writer.write_batch(
+            pa.table({"x": [bytes([number % 251]) * 100_000 for number in range(120)]})
+        )
     parts = [request for request in proxy.requests() if request["operation"] == "UploadPart"]
     assert len(parts) == 2 and len(sm.Dataset(out)) == 120
 
@@ -79,7 +93,10 @@ def tables(bucket, tmp_path):
     directory.mkdir()
     for number in range(8):
         ids = list(range(number * ROWS, (number + 1) * ROWS))
-        pq.write_table(pa.table({"id": ids, "text": [f"row {id}" for id in ids]}), directory / f"{number}.parquet")
+        pq.write_table(
+            pa.table({"id": ids, "text": [f"row {id}" for id in ids]}),
+            directory / f"{number}.parquet",
+        )
     bucket.publish("in", directory)
     return f"s3://{bucket.name}"
 
@@ -142,7 +159,9 @@ def test_a_job_that_was_stopped_goes_on_where_it_was(id_column, tables, server, 
 def test_a_job_under_mixed_faults_has_each_row_once(tables, server, proxy):
     options = {**server.storage_options(endpoint=proxy.endpoint), "request_timeout": 1}
     proxy.faults(mix(probability=0.2, count=60, seed=11))
-    job(tables, options, checkpoint={"path": f"{tables}/state", "id_column": "id", "version": "1"}).run(progress=False)
+    job(
+        tables, options, checkpoint={"path": f"{tables}/state", "id_column": "id", "version": "1"}
+    ).run(progress=False)
     proxy.faults()
     assert ids_of(f"{tables}/out") == list(range(8 * ROWS))
 
@@ -154,7 +173,9 @@ def shardmill(*arguments):
 
 def test_cache_commands_tell_what_is_kept_and_remove_it(tables, server, tmp_path):
     cache = str(tmp_path / "cache")
-    rows = list(sm.Dataset(f"{tables}/in", storage_options={**server.storage_options(), "cache_dir": cache}))
+    rows = list(
+        sm.Dataset(f"{tables}/in", storage_options={**server.storage_options(), "cache_dir": cache})
+    )
     assert len(rows) == 8 * ROWS
     told = shardmill("cache", "info", "--dir", cache)
     assert f"{tables}/in/0.parquet" in told

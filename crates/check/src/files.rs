@@ -54,7 +54,13 @@ impl FileFormat {
         let Ok(signature) = signature_of(object) else { return Self::Unknown };
         match Format::of_signature(signature) {
             Some(format) => format.into(),
-            None if matches!(signature, Signature::Compressed(Compression::Gzip | Compression::Zstd)) => Self::Tar,
+            None if matches!(
+                signature,
+                Signature::Compressed(Compression::Gzip | Compression::Zstd)
+            ) =>
+            {
+                Self::Tar
+            }
             None if is_image_file(object) => Self::Image,
             None => Self::Unknown,
         }
@@ -78,7 +84,8 @@ impl From<Format> for FileFormat {
 fn is_image_file(object: &dyn RangeRead) -> bool {
     let mut head = Vec::new();
     let is_read = append_range(object, &(0..object.size().min(HEAD_LEN)), &mut head).is_ok();
-    is_read && shardmill_images::sniff(&head).is_some() || content_type(object.path()).starts_with("image/")
+    is_read && shardmill_images::sniff(&head).is_some()
+        || content_type(object.path()).starts_with("image/")
 }
 
 /// The files at or below `paths` of any format that a data set can read. An explicitly named file
@@ -97,14 +104,19 @@ pub fn checkable_files(paths: &[String]) -> Result<InputFiles, Error> {
         }
         listed.refuse_lake(path)?;
         let before = checkable.files.len();
-        let indexes = listed.side_cars.into_iter().filter_map(|file| Some((IndexedShards::of(&file.path)?, file.path)));
+        let indexes = listed
+            .side_cars
+            .into_iter()
+            .filter_map(|file| Some((IndexedShards::of(&file.path)?, file.path)));
         let (indexed, indexes): (Vec<IndexedShards>, Vec<String>) = indexes.unzip();
         checkable.files.extend(indexes);
         let (mut data, mut json) = (Vec::new(), Vec::new());
         for DataFile { path, .. } in listed.files {
             match Format::of(&path) {
                 format if indexed.iter().any(|shards| shards.include(&path, format)) => {}
-                Some(Format::Jsonl) if path.to_ascii_lowercase().ends_with(".json") => json.push(path),
+                Some(Format::Jsonl) if path.to_ascii_lowercase().ends_with(".json") => {
+                    json.push(path);
+                }
                 Some(_) => data.push(path),
                 None if format_of_content(&path).is_some() => data.push(path),
                 None if content_type(&path) != tokens::UNKNOWN => {}
@@ -130,7 +142,10 @@ pub fn checkable_files(paths: &[String]) -> Result<InputFiles, Error> {
 /// As [`checkable_files`].
 pub fn data_formats(paths: &[String]) -> Result<HashSet<Format>, Error> {
     let files = checkable_files(paths)?.files;
-    Ok(files.iter().filter_map(|file| Format::of(file).or_else(|| format_of_content(file))).collect())
+    Ok(files
+        .iter()
+        .filter_map(|file| Format::of(file).or_else(|| format_of_content(file)))
+        .collect())
 }
 
 /// The directory of an index.
@@ -157,8 +172,9 @@ impl IndexedShards {
         if let Ok(Some(shards)) = text_files(directory) {
             return Some(Self::Text(shards.into_iter().map(|shard| shard.file.path).collect()));
         }
-        matches!(indexed_files(directory), Ok(Some(_)) | Err(_))
-            .then(|| Self::Mds { directory: path.strip_suffix(INDEX_NAME).unwrap_or(path).to_owned() })
+        matches!(indexed_files(directory), Ok(Some(_)) | Err(_)).then(|| Self::Mds {
+            directory: path.strip_suffix(INDEX_NAME).unwrap_or(path).to_owned(),
+        })
     }
 
     fn include(&self, path: &str, format: Option<Format>) -> bool {

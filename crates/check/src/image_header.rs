@@ -19,7 +19,9 @@ pub(crate) type Header = Result<ImageHeader, String>;
 
 /// What is wrong with an image or its pages.
 pub(crate) fn faults(header: &Header) -> impl Iterator<Item = &String> {
-    let pages = header.iter().flat_map(|header| header.pages.iter().filter_map(|page| page.as_ref().err()).chain(&header.broken_chain));
+    let pages = header.iter().flat_map(|header| {
+        header.pages.iter().filter_map(|page| page.as_ref().err()).chain(&header.broken_chain)
+    });
     pages.chain(header.as_ref().err())
 }
 

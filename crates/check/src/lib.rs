@@ -19,7 +19,10 @@ use shardmill_curate::Result;
 use shardmill_engine::{Cancel, Run, run_in_order};
 use std::ops::ControlFlow;
 
-pub use inspect::{ArrayRecordSummary, ColumnSummary, DamageSummary, FirstText, ImageSizes, Inspection, RowGroupSummary, Spread};
+pub use inspect::{
+    ArrayRecordSummary, ColumnSummary, DamageSummary, FirstText, ImageSizes, Inspection,
+    RowGroupSummary, Spread,
+};
 pub use options::{CheckOptions, Layout};
 pub use problem::{Problem, Rule};
 pub use verify::FileCheck;

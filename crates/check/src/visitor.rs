@@ -93,13 +93,23 @@ pub(crate) trait Visitor<'a> {
     /// `documents` are indices of its members.
     fn archive(&mut self, archive: &Archive, documents: &[usize]) -> bool;
     fn document(&mut self, document: &Document<'_>);
-    fn resolve<'d>(&self, scope: &TokenScope<'d>, token: Option<&str>, is_only: bool) -> Resolved<'d> {
+    fn resolve<'d>(
+        &self,
+        scope: &TokenScope<'d>,
+        token: Option<&str>,
+        is_only: bool,
+    ) -> Resolved<'d> {
         scope.resolve(token, is_only)
     }
     /// An image that an entry of the document is the first to name.
     fn image(&mut self, _image: &Member, _header: &Header) {}
     /// The images that the entries of the document name, by their index in the archive.
-    fn images(&mut self, document: &Document<'_>, images: &[(usize, &Member)], headers: &HashMap<usize, Header>);
+    fn images(
+        &mut self,
+        document: &Document<'_>,
+        images: &[(usize, &Member)],
+        headers: &HashMap<usize, Header>,
+    );
     fn archive_end(&mut self, _archive: &Archive, _documents: &[usize]) {}
 }
 
@@ -141,7 +151,9 @@ pub(crate) struct Document<'d> {
 
 impl Document<'_> {
     pub(crate) fn problem(&self, rule: Rule, what: impl Into<String>) -> Problem {
-        Problem::new(rule, what).of_sample(stem(&self.member.name)).at_member(&self.member.name, self.member.offset)
+        Problem::new(rule, what)
+            .of_sample(stem(&self.member.name))
+            .at_member(&self.member.name, self.member.offset)
     }
 }
 

@@ -1,10 +1,14 @@
 //! One open tar archive: its members by name, and what is damaged in it.
 //!
-//! A compressed archive is decompressed once into an unnamed temporary file, so memory stays bounded regardless of the archive. The invariant: a
-//! listed member lies completely inside the archive. A name shared by several members is ambiguous.
+//! A compressed archive is decompressed once into an unnamed temporary file, so memory stays
+//! bounded regardless of the archive. The invariant: a listed member lies completely inside the
+//! archive. A name shared by several members is ambiguous.
 
 use shardmill_formats::limit::DecodeLimit;
-use shardmill_formats::tar::{ArchiveEnd, Compression, Entry, LinkFault, Links, Member, TarError, Target, Walk, inflate, normal, sniff_compression};
+use shardmill_formats::tar::{
+    ArchiveEnd, Compression, Entry, LinkFault, Links, Member, TarError, Target, Walk, inflate,
+    normal, sniff_compression,
+};
 use shardmill_storage::{Error, LocalFile, RangeRead, Result, SequentialRead, Spool, store_of};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufWriter, Seek};
@@ -64,7 +68,8 @@ pub enum Found<'a> {
 }
 
 impl Archive {
-    /// As [`Archive::open_with`], for callers that report faults of a file: the inner error is damage.
+    /// As [`Archive::open_with`], for callers that report faults of a file:
+    /// the inner error is damage.
     ///
     /// # Errors
     /// When the temporary copy of a compressed archive cannot be written.
@@ -75,15 +80,18 @@ impl Archive {
         }
     }
 
-    /// Members after the first end of the archive are included only with `ignores_zeros`. `limit` bounds the memory for the members.
+    /// Members after the first end of the archive are included only with `ignores_zeros`. `limit`
+    /// bounds the memory for the members.
     ///
     /// # Errors
-    /// When the file cannot be read, or the temporary copy of a compressed one cannot be written. Damage inside is not an error.
+    /// When the file cannot be read, or the temporary copy of a compressed one cannot be written.
+    /// Damage inside is not an error.
     pub fn open_with(path: &str, ignores_zeros: bool, limit: DecodeLimit) -> Result<Self> {
         Self::over_with(store_of(path)?.open(path)?, ignores_zeros, limit)
     }
 
-    /// As [`Archive::open_with`], for a file that is already open, with all members of concatenated archives.
+    /// As [`Archive::open_with`], for a file that is already open, with all members
+    /// of concatenated archives.
     ///
     /// # Errors
     /// As [`Archive::open_with`].
@@ -91,7 +99,11 @@ impl Archive {
         Self::over_with(object, true, DecodeLimit::default())
     }
 
-    fn over_with(object: Arc<dyn RangeRead>, ignores_zeros: bool, limit: DecodeLimit) -> Result<Self> {
+    fn over_with(
+        object: Arc<dyn RangeRead>,
+        ignores_zeros: bool,
+        limit: DecodeLimit,
+    ) -> Result<Self> {
         let path = object.path().to_owned();
         let file = Spool::over(object)?;
         let mut prefix = vec![0; SNIFF_LEN.min(usize::try_from(file.size()).unwrap_or(SNIFF_LEN))];
@@ -102,22 +114,37 @@ impl Archive {
             _ => inflated(&file, compression)?,
         };
         let (members, by_name) = (Vec::new(), HashMap::new());
-        let mut archive = Self { object, path, compression, members, by_name, damage: None, unreadable: Vec::new(), lost: BTreeMap::new() };
-        // A truncated stream still yields complete members. A corrupt one is only detected at the end, so none of its members can be trusted.
+        let mut archive = Self {
+            object,
+            path,
+            compression,
+            members,
+            by_name,
+            damage: None,
+            unreadable: Vec::new(),
+            lost: BTreeMap::new(),
+        };
+        // A truncated stream still yields complete members. A corrupt one is only detected at the
+        // end, so none of its members can be trusted.
         if matches!(inflate_error, None | Some(TarError::TruncatedStream { .. })) {
             archive.walk(ignores_zeros, limit)?;
         }
         archive.damage = match inflate_error {
             Some(TarError::Compression { compression }) => {
-                let reason =
-                    format!("the archive is compressed with {compression}, which cannot be read; compress it with gzip or zstd, or not at all");
+                let reason = format!(
+                    "the archive is compressed with {compression}, which cannot be read; compress \
+                     it with gzip or zstd, or not at all"
+                );
                 Some(Damage::at(0, reason))
             }
             Some(error) => Some(Damage::at(archive.object.size(), error.to_string())),
             None => archive.damage,
         };
         for (index, member) in archive.members.iter().enumerate() {
-            let named = archive.by_name.entry(normal(&member.name).into_owned()).or_insert(Named { first: index, second: None });
+            let named = archive
+                .by_name
+                .entry(normal(&member.name).into_owned())
+                .or_insert(Named { first: index, second: None });
             if named.first != index {
                 named.second.get_or_insert(index);
             }
@@ -138,7 +165,12 @@ impl Archive {
                     let Some(target) = names.note(&entry) else { continue };
                     kept += MEMBER_BYTES + 2 * entry.name().len() as u64;
                     let place = || format!("`{}`", entry.name());
-                    let checked = limit.check(&self.path, kept.saturating_add(names.bytes()), "the names of its members take", place);
+                    let checked = limit.check(
+                        &self.path,
+                        kept.saturating_add(names.bytes()),
+                        "the names of its members take",
+                        place,
+                    );
                     if let Err(refusal) = checked {
                         self.damage = Some(Damage::at(range.start, refusal.to_string()));
                         break;
@@ -156,7 +188,9 @@ impl Archive {
                 Err(error) => {
                     let (member, offset) = match &error {
                         TarError::Truncated { member, offset, .. } => (member.clone(), *offset),
-                        TarError::Unreadable { member, offset, .. } => (Some(member.clone()), *offset),
+                        TarError::Unreadable { member, offset, .. } => {
+                            (Some(member.clone()), *offset)
+                        }
                         _ => (None, range.start),
                     };
                     let damage = Damage { member, offset, reason: error.to_string() };
@@ -174,13 +208,18 @@ impl Archive {
         }
         let end = walk.end().unwrap_or(ArchiveEnd::Missing { offset: self.object.size() });
         if !end.is_sound() {
-            let hint = if matches!(end, ArchiveEnd::Followed { .. }) { "; ignore_zeros=True (--ignore-zeros) reads on, as `tar -i`" } else { "" };
+            let hint = if matches!(end, ArchiveEnd::Followed { .. }) {
+                "; ignore_zeros=True (--ignore-zeros) reads on, as `tar -i`"
+            } else {
+                ""
+            };
             self.damage = Some(Damage::at(end.offset(), format!("the archive {end}{hint}")));
         }
         Ok(())
     }
 
-    /// Gives members that are links the places of their files, and removes those that do not point to a file.
+    /// Gives members that are links the places of their files, and removes those that do not point
+    /// to a file.
     fn follow(&mut self, names: &Links, links: Vec<(usize, Target)>) {
         let mut without_file = Vec::new();
         for (index, target) in links {
@@ -195,7 +234,9 @@ impl Archive {
             }
         }
         let mut index = 0..;
-        self.members.retain(|_| index.next().is_some_and(|index| without_file.binary_search(&index).is_err()));
+        self.members.retain(|_| {
+            index.next().is_some_and(|index| without_file.binary_search(&index).is_err())
+        });
     }
 
     /// Why there is no member with that name, if it is the name of a link.
@@ -204,11 +245,15 @@ impl Archive {
         self.lost.get(normal(name).as_ref()).map(|(_, fault)| fault)
     }
 
-    /// The members with that name. Redundant path components (`./`, `//`) are ignored on both sides.
+    /// The members with that name. Redundant path components (`./`, `//`)
+    /// are ignored on both sides.
     #[must_use]
     pub fn find(&self, name: &str) -> Found<'_> {
         let Some(named) = self.by_name.get(normal(name).as_ref()) else { return Found::None };
-        match (self.members.get(named.first), named.second.and_then(|second| self.members.get(second))) {
+        match (
+            self.members.get(named.first),
+            named.second.and_then(|second| self.members.get(second)),
+        ) {
             (Some(first), Some(second)) => Found::Several(first, second),
             (Some(first), None) => Found::One(named.first, first),
             _ => Found::None,
@@ -216,8 +261,12 @@ impl Archive {
     }
 }
 
-fn inflated(file: &Arc<dyn RangeRead>, compression: Compression) -> Result<(Arc<dyn RangeRead>, Option<TarError>)> {
-    let failed = |source| Error::Stage { path: format!("temporary copy of {}", file.path()), source };
+fn inflated(
+    file: &Arc<dyn RangeRead>,
+    compression: Compression,
+) -> Result<(Arc<dyn RangeRead>, Option<TarError>)> {
+    let failed =
+        |source| Error::Stage { path: format!("temporary copy of {}", file.path()), source };
     let copy = tempfile::tempfile().map_err(failed)?;
     let mut writer = BufWriter::with_capacity(INFLATE_BUFFER_LEN, copy);
     let reader = io::BufReader::with_capacity(INFLATE_BUFFER_LEN, SequentialRead::new(&**file));

@@ -1,4 +1,5 @@
-//! How the splits of a job are committed, and which of their rows are done: sent from the driver to the process that runs a split.
+//! How the splits of a job are committed, and which of their rows are done: sent from the driver to
+//! the process that runs a split.
 
 use crate::report::SplitReport;
 use crate::tables::{IdPolicy, NullIds};
@@ -8,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use shardmill_plan::schema::{schema_of_text, schema_text};
 use shardmill_plan::{Split, Unit};
 use shardmill_resume::index::{IdIndex, Levels};
-use shardmill_resume::journal::{Attempt, CommitTarget, Committer, Outcome, UnitCounts, result_name};
+use shardmill_resume::journal::{
+    Attempt, CommitTarget, Committer, Outcome, UnitCounts, result_name,
+};
 use shardmill_resume::keys::IdSchema;
 use shardmill_resume::{DoneIds, Error as ResumeError};
 use shardmill_storage::AnyDisk;
@@ -26,7 +29,8 @@ pub struct CheckpointOptions {
     pub indexes: BTreeMap<usize, Vec<String>>,
 }
 
-/// The id types of a job. All of its files must have the same, or a later run could not build one index.
+/// The id types of a job. All of its files must have the same, or a later run
+/// could not build one index.
 #[derive(Debug)]
 pub struct IdTypes {
     committer: Committer,
@@ -68,8 +72,10 @@ impl Checkpointing {
     /// [`Error::Resume`] for an index that is missing or damaged.
     pub fn open(options: CheckpointOptions) -> Result<Self> {
         let committer = Committer::new(options.target, Arc::new(AnyDisk::default()));
-        let types = (!options.id_columns.is_empty()).then(|| Arc::new(IdTypes { committer: committer.clone(), agreed: OnceLock::new() }));
-        let no_index = IdPolicy { columns: options.id_columns, nulls: options.null_ids, done: None, types };
+        let types = (!options.id_columns.is_empty())
+            .then(|| Arc::new(IdTypes { committer: committer.clone(), agreed: OnceLock::new() }));
+        let no_index =
+            IdPolicy { columns: options.id_columns, nulls: options.null_ids, done: None, types };
         let mut opened: BTreeMap<String, Arc<IdIndex>> = BTreeMap::new();
         let mut ids = BTreeMap::new();
         for (segment, paths) in options.indexes {
@@ -77,7 +83,9 @@ impl Checkpointing {
             for path in paths {
                 levels.push(match opened.get(&path) {
                     Some(index) => Arc::clone(index),
-                    None => Arc::clone(opened.entry(path.clone()).or_insert(Arc::new(IdIndex::open(&path)?))),
+                    None => Arc::clone(
+                        opened.entry(path.clone()).or_insert(Arc::new(IdIndex::open(&path)?)),
+                    ),
                 });
             }
             // One without ids may have another type than the ids of the job.
@@ -92,8 +100,8 @@ impl Checkpointing {
         Ok(Self { committer, ids, no_index })
     }
 
-    /// Records the columns of the results of a function for later runs and for other workers, unless
-    /// one of them was faster; returns the recorded ones.
+    /// Records the columns of the results of a function for later runs and for other workers,
+    /// unless one of them was faster; returns the recorded ones.
     pub(crate) fn agree_on_result(&self, function: usize, schema: &Schema) -> Result<SchemaRef> {
         let text = self.committer.agree(&result_name(function), &schema_text(schema))?;
         Ok(Arc::new(schema_of_text(&text).map_err(|source| ResumeError::Arrow { source })?))
@@ -108,7 +116,10 @@ impl Checkpointing {
     /// # Errors
     /// [`Error::Option`] for a split that is not in the journal.
     pub(crate) fn attempt(&self, split: &Split) -> Result<Mutex<Attempt>> {
-        let unit = split.unit.as_ref().ok_or_else(|| Error::Option { option: "checkpoint", problem: "has no unit for a split".to_owned() })?;
+        let unit = split.unit.as_ref().ok_or_else(|| Error::Option {
+            option: "checkpoint",
+            problem: "has no unit for a split".to_owned(),
+        })?;
         Ok(Mutex::new(self.committer.attempt(unit, &split.files)))
     }
 }
@@ -133,7 +144,8 @@ pub(crate) fn commit(attempt: Mutex<Attempt>, report: &mut SplitReport) -> Resul
     match outcome {
         Outcome::Committed => {}
         Outcome::Lost => report.warn("another attempt at the same split was committed before"),
-        Outcome::Kept => report.warn("the split was run again with the same outcome; its earlier output was kept"),
+        Outcome::Kept => report
+            .warn("the split was run again with the same outcome; its earlier output was kept"),
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Rows of whole documents between source and sink.
 //!
-//! A chunk fits into the memory of one thread; a batch becomes one output file and consists of one or more chunks. The invariants: documents are
-//! never split between chunks, rows are in document order, and image bytes are only loaded if a stage needs them.
+//! A chunk fits into the memory of one thread; a batch becomes one output file and consists of one
+//! or more chunks. The invariants: documents are never split between chunks, rows are in document
+//! order, and image bytes are only loaded if a stage needs them.
 
 use crate::payload::Payload;
 use crate::source_ref::SourceRef;
@@ -65,7 +66,11 @@ impl Row {
     #[must_use]
     pub fn byte_size(&self) -> u64 {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len) as u64;
-        self.payload.len() + text(&self.text) + text(&self.source_ref) + text(&self.content_type) + 16
+        self.payload.len()
+            + text(&self.text)
+            + text(&self.source_ref)
+            + text(&self.content_type)
+            + 16
     }
 
     /// The TIFF page that the locator names.
@@ -126,7 +131,9 @@ impl Chunk {
         for row in &mut self.rows {
             if last != Some(row.document) {
                 last = Some(row.document);
-                kept.push(self.documents.get_mut(row.document).map(std::mem::take).unwrap_or_default());
+                kept.push(
+                    self.documents.get_mut(row.document).map(std::mem::take).unwrap_or_default(),
+                );
             }
             row.document = kept.len() - 1;
         }

@@ -53,9 +53,15 @@ pub enum Error {
     #[error(transparent)]
     Resume(Box<shardmill_resume::Error>),
     /// A result does not fit the columns that the first call of the job decided.
-    #[error("Stage {stage} returned rows for `{path}` that do not fit those of its first call: {problem}")]
+    #[error(
+        "Stage {stage} returned rows for `{path}` that do not fit those of its first call: \
+         {problem}"
+    )]
     StageSchema { stage: String, path: String, problem: String },
-    #[error("Stage {stage} returned only nulls without a type in column `{column}` of its first result, for rows of `{path}`")]
+    #[error(
+        "Stage {stage} returned only nulls without a type in column `{column}` of its first \
+         result, for rows of `{path}`"
+    )]
     NullResult { stage: String, path: String, column: String },
     /// A row without an id could not be identified by a later run.
     #[error("Id column `{column}` is null in row {row} of `{path}`")]
@@ -111,8 +117,15 @@ impl From<shardmill_resume::Error> for Error {
 
 impl Error {
     /// Values of `column` that do not take `data_type`.
-    pub(crate) fn unfit<'a>(column: &'a str, data_type: &'a str) -> impl Fn(ArrowError) -> Self + use<'a> {
-        move |source| Self::Cast { column: column.to_owned(), data_type: data_type.to_owned(), source }
+    pub(crate) fn unfit<'a>(
+        column: &'a str,
+        data_type: &'a str,
+    ) -> impl Fn(ArrowError) -> Self + use<'a> {
+        move |source| Self::Cast {
+            column: column.to_owned(),
+            data_type: data_type.to_owned(),
+            source,
+        }
     }
 
     /// What the error is to the caller.
@@ -127,8 +140,13 @@ impl Error {
             Self::Parquet(error) => error.kind(),
             Self::Write(error) => error.kind(),
             Self::File { source, .. } => source.kind(),
-            Self::NoSampleId { .. } | Self::AbsentColumn { .. } | Self::AbsentKey { option: "expression", .. } => ErrorKind::MissingColumn,
-            Self::Option { .. } | Self::AbsentKey { .. } | Self::ReservedFields { .. } | Self::Spec(_) => ErrorKind::Option,
+            Self::NoSampleId { .. }
+            | Self::AbsentColumn { .. }
+            | Self::AbsentKey { option: "expression", .. } => ErrorKind::MissingColumn,
+            Self::Option { .. }
+            | Self::AbsentKey { .. }
+            | Self::ReservedFields { .. }
+            | Self::Spec(_) => ErrorKind::Option,
             Self::OutputExists { .. } => ErrorKind::OutputExists,
             Self::UnknownModality { .. }
             | Self::PayloadKey { .. }
@@ -138,7 +156,10 @@ impl Error {
             | Self::NullId { .. }
             | Self::Cast { .. }
             | Self::LateColumn { .. } => ErrorKind::Format,
-            Self::Materialize { .. } | Self::Stage { .. } | Self::NameClash { .. } | Self::ErrorBudget { .. } => ErrorKind::Curate,
+            Self::Materialize { .. }
+            | Self::Stage { .. }
+            | Self::NameClash { .. }
+            | Self::ErrorBudget { .. } => ErrorKind::Curate,
         }
     }
 
@@ -147,31 +168,53 @@ impl Error {
         match self {
             Self::Storage(error) => error.hint(),
             Self::Parquet(error) => error.hint(),
-            Self::Plan(shardmill_plan::Error::NoInput { .. }) => Some("name a file, a directory or a glob with such files"),
+            Self::Plan(shardmill_plan::Error::NoInput { .. }) => {
+                Some("name a file, a directory or a glob with such files")
+            }
             Self::Plan(error) => error.hint(),
             Self::Load(error) => error.hint(),
             Self::Resume(error) => error.hint(),
             Self::Write(error) => error.hint(),
-            Self::StageSchema { .. } | Self::NullResult { .. } => {
-                Some("declare the column in schema_overrides of the sink, or return the same columns and types from every call")
+            Self::StageSchema { .. } | Self::NullResult { .. } => Some(
+                "declare the column in schema_overrides of the sink, or return the same columns \
+                 and types from every call",
+            ),
+            Self::NullId { .. } => {
+                Some("null_ids=\"always_process\" processes such rows in each run")
             }
-            Self::NullId { .. } => Some("null_ids=\"always_process\" processes such rows in each run"),
             Self::AbsentKey { option: "texts_field and images_field", .. } => Some(
-                "texts_field (--texts-field) and images_field (--images-field) name the lists of texts and images; samples without such lists are not interleaved documents; sm.Dataset reads them as rows",
+                "texts_field (--texts-field) and images_field (--images-field) name the lists of \
+                 texts and images; samples without such lists are not interleaved documents; \
+                 sm.Dataset reads them as rows",
             ),
             Self::AbsentKey { .. } => Some("name a key that the samples have; nothing was written"),
             Self::AbsentColumn { .. } => Some("name existing columns; nothing was written"),
-            Self::ReservedFields { .. } => Some("leave them out of `fields`; each output has columns of these names"),
+            Self::ReservedFields { .. } => {
+                Some("leave them out of `fields`; each output has columns of these names")
+            }
             Self::OutputExists { .. } => Some(
-                "choose another directory, or mode=\"overwrite\" to empty it, or mode=\"resume\" to keep its files and replace those of the same inputs",
+                "choose another directory, or mode=\"overwrite\" to empty it, or mode=\"resume\" \
+                 to keep its files and replace those of the same inputs",
             ),
-            Self::Materialize { .. } => Some("on_materialize_error=\"warn\", \"drop_row\" or \"drop_sample\" continues without these images"),
-            Self::UnknownModality { .. } => Some("drop_invalid_rows=True removes such rows; Parquet output keeps them"),
+            Self::Materialize { .. } => Some(
+                "on_materialize_error=\"warn\", \"drop_row\" or \"drop_sample\" continues without \
+                 these images",
+            ),
+            Self::UnknownModality { .. } => {
+                Some("drop_invalid_rows=True removes such rows; Parquet output keeps them")
+            }
             Self::PayloadKey { .. } => Some("rename the column with a Map stage"),
-            Self::NoSampleId { .. } => Some("interleaved Parquet needs the columns sample_id, position and modality"),
+            Self::NoSampleId { .. } => {
+                Some("interleaved Parquet needs the columns sample_id, position and modality")
+            }
             Self::File { source, .. } => source.hint(),
-            Self::LateColumn { .. } => Some("let the Map stage return the same columns for all tables, or name them in the sink's schema_overrides"),
-            Self::ErrorBudget { .. } => Some("raise max_errors, or look at quarantine.jsonl beside the metrics"),
+            Self::LateColumn { .. } => Some(
+                "let the Map stage return the same columns for all tables, or name them in the \
+                 sink's schema_overrides",
+            ),
+            Self::ErrorBudget { .. } => {
+                Some("raise max_errors, or look at quarantine.jsonl beside the metrics")
+            }
             _ => None,
         }
     }
@@ -191,7 +234,11 @@ fn absent_key(samples: u64, keys: &str, there: &str) -> String {
 }
 
 fn exceeding(count: u64) -> String {
-    format!("{} {}", counted(count, "quarantined item"), if count == 1 { "exceeds" } else { "exceed" })
+    format!(
+        "{} {}",
+        counted(count, "quarantined item"),
+        if count == 1 { "exceeds" } else { "exceed" }
+    )
 }
 
 /// The message of an error and of its causes; a cause that is already quoted is not repeated.
@@ -211,5 +258,7 @@ pub fn reason(error: &dyn std::error::Error) -> String {
 }
 
 fn of_arrow<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a ArrowError> {
-    error.downcast_ref::<ArrowError>().or_else(|| error.downcast_ref::<Arc<ArrowError>>().map(|shared| &**shared))
+    error
+        .downcast_ref::<ArrowError>()
+        .or_else(|| error.downcast_ref::<Arc<ArrowError>>().map(|shared| &**shared))
 }

@@ -42,11 +42,17 @@ impl ImageBytes<'_> {
         match self {
             Self::Memory(bytes) => {
                 let bounds = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
-                let found = bounds.and_then(|(start, end)| bytes.get(start..end)).ok_or(HeaderError::EndsEarly)?;
+                let found = bounds
+                    .and_then(|(start, end)| bytes.get(start..end))
+                    .ok_or(HeaderError::EndsEarly)?;
                 window.extend_from_slice(found);
                 Ok(())
             }
-            Self::Member(object, member) => Ok(append_range(*object, &(member.start + range.start..member.start + range.end), window)?),
+            Self::Member(object, member) => Ok(append_range(
+                *object,
+                &(member.start + range.start..member.start + range.end),
+                window,
+            )?),
         }
     }
 }
@@ -68,7 +74,12 @@ pub fn tiff_index(bytes: ImageBytes<'_>, window: &mut Vec<u8>) -> Result<TiffInd
 ///
 /// # Errors
 /// When its tags cannot be read, or are damaged.
-pub fn page_copy(bytes: ImageBytes<'_>, index: &TiffIndex, page: usize, window: &mut Vec<u8>) -> Result<PageCopy, HeaderError> {
+pub fn page_copy(
+    bytes: ImageBytes<'_>,
+    index: &TiffIndex,
+    page: usize,
+    window: &mut Vec<u8>,
+) -> Result<PageCopy, HeaderError> {
     let mut extraction = PageExtraction::new(index, page)?;
     while let Some(range) = extraction.needs() {
         bytes.read(&range, window)?;

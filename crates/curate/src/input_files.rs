@@ -14,8 +14,9 @@ pub struct InputFiles {
     pub left_out: Vec<String>,
 }
 
-/// The files of a format at or below `paths`, by name, or by their first bytes if the name is inconclusive. An explicitly named file is included
-/// unless its name states another format. Images, texts and other files with the extensions of members may accompany the data.
+/// The files of a format at or below `paths`, by name, or by their first bytes if the name is
+/// inconclusive. An explicitly named file is included unless its name states another format.
+/// Images, texts and other files with the extensions of members may accompany the data.
 ///
 /// # Errors
 /// For a missing path, and when no file has the format.
@@ -25,7 +26,11 @@ pub fn input_files(paths: &[String], format: Format) -> crate::Result<InputFiles
         let named = resolved_path(path).map_err(PlanError::from)?;
         for file in visible_files(&named)? {
             match Format::of(&file) {
-                _ if file != *named && (accompanies(&file) || is_remote(&file) && is_unreadable(&file)) => input.left_out.push(file),
+                _ if file != *named
+                    && (accompanies(&file) || is_remote(&file) && is_unreadable(&file)) =>
+                {
+                    input.left_out.push(file);
+                }
                 Some(own) if own == format => input.files.push(file),
                 None if file == *named => input.files.push(file),
                 None if content_type(&file) != tokens::UNKNOWN => {}
@@ -41,7 +46,11 @@ pub fn input_files(paths: &[String], format: Format) -> crate::Result<InputFiles
         files.retain(|file| seen.insert(names.of(file)));
     }
     if input.files.is_empty() {
-        return Err(PlanError::NoInput { paths: paths.join(", "), wanted: format.name().to_owned() }.into());
+        return Err(PlanError::NoInput {
+            paths: paths.join(", "),
+            wanted: format.name().to_owned(),
+        }
+        .into());
     }
     Ok(input)
 }
@@ -49,6 +58,9 @@ pub fn input_files(paths: &[String], format: Format) -> crate::Result<InputFiles
 /// From the first bytes. A file that cannot be read has no format.
 #[must_use]
 pub fn format_of_content(path: &str) -> Option<Format> {
-    let signature = store_of(path).and_then(|store| store.open(path)).and_then(|object| signature_of(&*object)).ok()?;
+    let signature = store_of(path)
+        .and_then(|store| store.open(path))
+        .and_then(|object| signature_of(&*object))
+        .ok()?;
     Format::of_signature(signature)
 }

@@ -1,7 +1,7 @@
 //! JSON text with Python's formatting, and Arrow cells as JSON values.
 //!
-//! Cells with lists or objects are stored as text. Users compare that text with the output of `json.dumps(…, ensure_ascii=False)`, so the separators
-//! are Python's; numbers keep their digits.
+//! Cells with lists or objects are stored as text. Users compare that text with the output of
+//! `json.dumps(…, ensure_ascii=False)`, so the separators are Python's; numbers keep their digits.
 
 use crate::{Error, Result};
 use arrow_array::ArrayRef;
@@ -26,7 +26,8 @@ impl JsonCells {
     /// # Errors
     /// [`Error::Cast`] for a type that has no text form.
     pub fn new(column: &str, array: &ArrayRef) -> Result<Self> {
-        let encoder = ValueEncoder::new(column, array, Dialect::Document).map_err(|refused| no_json(column, &refused))?;
+        let encoder = ValueEncoder::new(column, array, Dialect::Document)
+            .map_err(|refused| no_json(column, &refused))?;
         Ok(Self { column: column.to_owned(), encoder })
     }
 
@@ -48,7 +49,11 @@ impl JsonCells {
 }
 
 fn no_json(column: &str, refused: &Unwritable) -> Error {
-    Error::Cast { column: column.to_owned(), data_type: "JSON".to_owned(), source: ArrowError::CastError(refused.to_string()) }
+    Error::Cast {
+        column: column.to_owned(),
+        data_type: "JSON".to_owned(),
+        source: ArrowError::CastError(refused.to_string()),
+    }
 }
 
 #[cfg(test)]
@@ -60,8 +65,14 @@ mod tests {
 
     #[test]
     fn text_is_spelled_as_python_spells_it() {
-        let value: Value = serde_json::from_str(r#"{"a":[1,2.50,"ü",null],"b":{},"big":123456789012345678901234567890}"#).unwrap();
-        assert_eq!(json_text(&value), r#"{"a": [1, 2.50, "ü", null], "b": {}, "big": 123456789012345678901234567890}"#);
+        let value: Value = serde_json::from_str(
+            r#"{"a":[1,2.50,"ü",null],"b":{},"big":123456789012345678901234567890}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            json_text(&value),
+            r#"{"a": [1, 2.50, "ü", null], "b": {}, "big": 123456789012345678901234567890}"#
+        );
         assert_eq!(json_dumps(&Value::from("ü😀"), true), r#""\u00fc\ud83d\ude00""#);
     }
 
@@ -77,7 +88,10 @@ mod tests {
         maps.keys().append_slice(&[1, 2]);
         maps.values().append_slice(&[true, false]);
         maps.append(true).unwrap();
-        assert_eq!(json_text(&cell(&(Arc::new(maps.finish()) as ArrayRef), 0)), r#"{"1": true, "2": false}"#);
+        assert_eq!(
+            json_text(&cell(&(Arc::new(maps.finish()) as ArrayRef), 0)),
+            r#"{"1": true, "2": false}"#
+        );
     }
 
     #[test]
@@ -89,10 +103,15 @@ mod tests {
 
     #[test]
     fn timestamps_are_iso_8601() {
-        let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![1_500_000]).with_timezone("UTC"));
+        let times: ArrayRef =
+            Arc::new(TimestampMicrosecondArray::from(vec![1_500_000]).with_timezone("UTC"));
         assert_eq!(cell(&times, 0), "1970-01-01T00:00:01.500Z");
-        for (zone, text) in [("Europe/Berlin", "1970-01-01T00:00:01.500Z"), ("+02:00", "1970-01-01T02:00:01.500+02:00")] {
-            let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![0, 1_500_000]).with_timezone(zone));
+        for (zone, text) in [
+            ("Europe/Berlin", "1970-01-01T00:00:01.500Z"),
+            ("+02:00", "1970-01-01T02:00:01.500+02:00"),
+        ] {
+            let times: ArrayRef =
+                Arc::new(TimestampMicrosecondArray::from(vec![0, 1_500_000]).with_timezone(zone));
             assert_eq!(cell(&times, 1), text);
         }
         let words: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None]));

@@ -1,13 +1,15 @@
 //! Curation of interleaved documents: text and images in reading order, from shards to shards.
 //!
-//! A [`Spec`] describes a pipeline; a run produces output files and [`report::SplitReport`]s. Called by the binding, once per split. The path of a
-//! row:
+//! A [`Spec`] describes a pipeline; a run produces output files and [`report::SplitReport`]s.
+//! Called by the binding, once per split. The path of a row:
 //!
 //! ```text
-//! source (WebDataset | Parquet) → Chunk → stages → materialize → sink (Parquet | WebDataset) → publish
+//! source (WebDataset | Parquet) → Chunk → stages → materialize
+//!     → sink (Parquet | WebDataset) → publish
 //! ```
 //!
-//! The invariants: images are never decoded to move them; a rejected image is never copied; every input row is written or counted.
+//! The invariants: images are never decoded to move them; a rejected image is never copied; every
+//! input row is written or counted.
 
 pub mod archive;
 mod checkpoint;

@@ -1,7 +1,9 @@
-//! Locates the bytes that a `source_ref` names: a byte range, a tar member, or a whole file, and optionally a TIFF page in it.
+//! Locates the bytes that a `source_ref` names: a byte range, a tar member, or a whole file, and
+//! optionally a TIFF page in it.
 //!
-//! Error texts are part of the data model (interleaved specification §3): they are stored in `materialize_error` and compared by users. The
-//! invariant: a range is never read from the raw bytes of a compressed archive, nothing outside of the roots is read, and an error in a row says
+//! Error texts are part of the data model (interleaved specification §3): they are stored in
+//! `materialize_error` and compared by users. The invariant: a range is never read from the raw
+//! bytes of a compressed archive, nothing outside of the roots is read, and an error in a row says
 //! something about that row: one of the store or the disk stops the split instead.
 
 use crate::archive::{Archive, Found};
@@ -11,13 +13,16 @@ use crate::source_ref::SourceRef;
 use crate::tiff_pages::TiffPages;
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::tar::{Compression, LinkFault, Member, sniff_compression};
-use shardmill_storage::{Error as StorageError, Fetched, OpenFiles, RangeRead, Refusal, Roots, is_remote};
+use shardmill_storage::{
+    Error as StorageError, Fetched, OpenFiles, RangeRead, Refusal, Roots, is_remote,
+};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Number of archives whose members are kept. Rows that were written together usually come from one.
+/// Number of archives whose members are kept. Rows that were written together
+/// usually come from one.
 const MAX_ARCHIVES: usize = 8;
 /// Limit for archives in remote stores, shared by all splits of a run.
 const MAX_SHARED_ARCHIVES: usize = 64;
@@ -40,7 +45,8 @@ type Opened = Result<Arc<Archive>, LocateError>;
 type Recent<T> = VecDeque<(String, T)>;
 
 impl Shared {
-    /// For rows that reference files below `roots`; at most `budget` bytes of remote objects stay in memory.
+    /// For rows that reference files below `roots`; at most `budget` bytes of remote objects stay
+    /// in memory.
     #[must_use]
     pub fn new(roots: Roots, budget: u64) -> Self {
         Self { roots, fetched: Fetched::new(budget), archives: Arc::default() }
@@ -63,7 +69,8 @@ impl Shared {
 pub enum LocateError {
     /// The text for `materialize_error`.
     Row(String),
-    /// The failure says nothing about the image: the store does not respond or rejects the credentials, or a disk is full.
+    /// The failure says nothing about the image: the store does not respond or rejects the
+    /// credentials, or a disk is full.
     Storage(Arc<StorageError>),
 }
 
@@ -76,7 +83,11 @@ impl From<String> for LocateError {
 impl LocateError {
     /// For a path that cannot be opened.
     fn of_open(error: StorageError) -> Self {
-        if may_open_later(&error) { Self::Storage(Arc::new(error)) } else { Self::Row(open_error(&error)) }
+        if may_open_later(&error) {
+            Self::Storage(Arc::new(error))
+        } else {
+            Self::Row(open_error(&error))
+        }
     }
 
     /// For an opened object that cannot be read; `text` is for the row.
@@ -87,7 +98,8 @@ impl LocateError {
 
 /// The value of `path`, moved to the front.
 fn recent<T: Clone>(known: &mut Recent<T>, path: &str, most: usize, make: impl FnOnce() -> T) -> T {
-    let found = known.iter().position(|(known, _)| known == path).and_then(|index| known.remove(index));
+    let found =
+        known.iter().position(|(known, _)| known == path).and_then(|index| known.remove(index));
     let entry = found.unwrap_or_else(|| (path.to_owned(), make()));
     let value = entry.1.clone();
     known.truncate(most - 1);
@@ -136,12 +148,17 @@ impl Locator {
     /// # Errors
     /// See [`LocateError`].
     pub fn locate(&mut self, locator: &SourceRef) -> Result<Located, LocateError> {
-        let path = locator.path.as_deref().filter(|path| !path.is_empty()).ok_or_else(|| "missing path".to_owned())?;
+        let path = locator
+            .path
+            .as_deref()
+            .filter(|path| !path.is_empty())
+            .ok_or_else(|| "missing path".to_owned())?;
         let (object, range) = match (&locator.member, locator.range()) {
             (None, _) => {
                 let object = self.whole(path)?;
                 let size = object.size();
-                // Without a member the range is not used, but a range outside of the file was meant for another file.
+                // Without a member the range is not used, but a range outside of the file was meant
+                // for another file.
                 if let Some(range) = locator.stated_range() {
                     checked(&*object, range, path)?;
                 }
@@ -149,7 +166,11 @@ impl Locator {
             }
             (Some(member), Some(range)) => {
                 let file = self.file(path)?;
-                if file.is_compressed { self.member(path, member)? } else { self.part(file.object, range, member)? }
+                if file.is_compressed {
+                    self.member(path, member)?
+                } else {
+                    self.part(file.object, range, member)?
+                }
             }
             (Some(member), None) => self.member(path, member)?,
         };
@@ -157,15 +178,26 @@ impl Locator {
         match locator.frame_index {
             None => Ok(Located::verbatim(object, range)),
             Some(frame) => {
-                let page = self.page(path, object, range, frame).map_err(|error| LocateError::of_read(error, || frame_error(frame, name)))?;
+                let page = self
+                    .page(path, object, range, frame)
+                    .map_err(|error| LocateError::of_read(error, || frame_error(frame, name)))?;
                 Ok(page.ok_or_else(|| frame_error(frame, name))?)
             }
         }
     }
 
-    fn part(&self, object: Arc<dyn RangeRead>, range: Range<u64>, member: &str) -> Result<(Arc<dyn RangeRead>, Range<u64>), String> {
+    fn part(
+        &self,
+        object: Arc<dyn RangeRead>,
+        range: Range<u64>,
+        member: &str,
+    ) -> Result<(Arc<dyn RangeRead>, Range<u64>), String> {
         let range = checked(&*object, range, member)?;
-        let object = if object.is_remote() { self.shared.fetched.range(object, range.clone()) } else { object };
+        let object = if object.is_remote() {
+            self.shared.fetched.range(object, range.clone())
+        } else {
+            object
+        };
         Ok((object, range))
     }
 
@@ -201,8 +233,13 @@ impl Locator {
     fn file(&mut self, path: &str) -> Result<OpenFile, LocateError> {
         let open = || -> shardmill_storage::Result<OpenFile> {
             let object = self.opened(path)?;
-            let mut prefix = vec![0; usize::try_from(object.size().min(SNIFF_LEN)).unwrap_or_default()];
-            let head = if object.is_remote() { self.shared.fetched.range(Arc::clone(&object), 0..prefix.len() as u64) } else { Arc::clone(&object) };
+            let mut prefix =
+                vec![0; usize::try_from(object.size().min(SNIFF_LEN)).unwrap_or_default()];
+            let head = if object.is_remote() {
+                self.shared.fetched.range(Arc::clone(&object), 0..prefix.len() as u64)
+            } else {
+                Arc::clone(&object)
+            };
             head.read_at(0, &mut prefix)?;
             let is_compressed = !matches!(sniff_compression(&prefix), Compression::None);
             Ok(OpenFile { object, is_compressed })
@@ -219,25 +256,48 @@ impl Locator {
         Ok(file?)
     }
 
-    fn member(&mut self, path: &str, member: &str) -> Result<(Arc<dyn RangeRead>, Range<u64>), LocateError> {
+    fn member(
+        &mut self,
+        path: &str,
+        member: &str,
+    ) -> Result<(Arc<dyn RangeRead>, Range<u64>), LocateError> {
         let mut archives = std::mem::take(&mut self.archives);
-        let open = || self.opened(path).and_then(Archive::over).map(Arc::new).map_err(LocateError::of_open);
-        let archive = if is_remote(path) { self.shared.archive(path, open) } else { recent(&mut archives, path, MAX_ARCHIVES, open) };
+        let open = || {
+            self.opened(path).and_then(Archive::over).map(Arc::new).map_err(LocateError::of_open)
+        };
+        let archive = if is_remote(path) {
+            self.shared.archive(path, open)
+        } else {
+            recent(&mut archives, path, MAX_ARCHIVES, open)
+        };
         self.archives = archives;
         let archive = archive?;
         let found = match archive.find(member) {
             Found::One(_, found) => found,
             Found::None => {
-                let text = archive.lost_link(member).map_or_else(|| missing_member(member), |fault| lost_member(member, fault));
+                let text = archive
+                    .lost_link(member)
+                    .map_or_else(|| missing_member(member), |fault| lost_member(member, fault));
                 return Err(text.into());
             }
-            Found::Several(first, second) => return Err(ambiguous_member(member, first, second).into()),
+            Found::Several(first, second) => {
+                return Err(ambiguous_member(member, first, second).into());
+            }
         };
         Ok((Arc::clone(&archive.object), found.offset..found.offset + found.size))
     }
 
-    fn page(&mut self, path: &str, object: Arc<dyn RangeRead>, range: Range<u64>, frame: u64) -> shardmill_storage::Result<Option<Located>> {
-        let is_last = self.last_tiff.as_ref().is_some_and(|(last, pages)| last == path && pages.is_member(&range));
+    fn page(
+        &mut self,
+        path: &str,
+        object: Arc<dyn RangeRead>,
+        range: Range<u64>,
+        frame: u64,
+    ) -> shardmill_storage::Result<Option<Located>> {
+        let is_last = self
+            .last_tiff
+            .as_ref()
+            .is_some_and(|(last, pages)| last == path && pages.is_member(&range));
         if !is_last {
             self.last_tiff = Some((path.to_owned(), TiffPages::open(object, range)?));
         }
@@ -281,7 +341,10 @@ pub fn lost_member(member: &str, fault: &LinkFault) -> String {
 /// The text for a name that may refer to several members.
 #[must_use]
 pub fn ambiguous_member(name: &str, first: &Member, second: &Member) -> String {
-    format!("ambiguous member '{name}': it may be '{}' at byte {} or '{}' at byte {}", first.name, first.offset, second.name, second.offset)
+    format!(
+        "ambiguous member '{name}': it may be '{}' at byte {} or '{}' at byte {}",
+        first.name, first.offset, second.name, second.offset
+    )
 }
 
 #[must_use]
@@ -292,7 +355,8 @@ pub fn frame_error(frame: u64, member: &str) -> String {
 /// Makes a failed read of a located image the error of its row.
 ///
 /// # Errors
-/// [`crate::Error::Storage`] when the failure says nothing about the image: the store does not respond or denies access, or a disk is full.
+/// [`crate::Error::Storage`] when the failure says nothing about the image: the store does not
+/// respond or denies access, or a disk is full.
 pub(crate) fn note_read_error(row: &mut Row, error: StorageError) -> crate::Result<()> {
     if is_of_run(&error) {
         return Err(error.into());
@@ -309,7 +373,8 @@ pub(crate) fn note_read_error(row: &mut Row, error: StorageError) -> crate::Resu
 fn may_open_later(error: &StorageError) -> bool {
     // Without the permission to list, a store denies access to objects that do not exist.
     let is_of_path = match error {
-        StorageError::OutsideRoots { .. } | StorageError::Refused { refusal: Refusal::Permission | Refusal::Gated, .. } => true,
+        StorageError::OutsideRoots { .. }
+        | StorageError::Refused { refusal: Refusal::Permission | Refusal::Gated, .. } => true,
         StorageError::Open { source, .. } => source.kind() == ErrorKind::PermissionDenied,
         _ => false,
     };
@@ -321,11 +386,16 @@ pub(crate) fn may_input_open_later(error: &StorageError) -> bool {
     matches!(error, StorageError::Stage { .. }) || may_open_later(error)
 }
 
-/// Whether a failed read says nothing about the object, and a later run may succeed: the store does not respond or denies access, or the disk for
-/// temporary files is full. A row that was dropped for this would never be read again. A path outside of the roots is refused each time.
+/// Whether a failed read says nothing about the object, and a later run may succeed: the store does
+/// not respond or denies access, or the disk for temporary files is full. A row that was dropped
+/// for this would never be read again. A path outside of the roots is refused each time.
 pub(crate) fn is_of_run(error: &StorageError) -> bool {
     if matches!(error, StorageError::OutsideRoots { .. }) {
         return false;
     }
-    error.is_outage() || matches!(error.io_kind(), Some(ErrorKind::PermissionDenied | ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
+    error.is_outage()
+        || matches!(
+            error.io_kind(),
+            Some(ErrorKind::PermissionDenied | ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+        )
 }

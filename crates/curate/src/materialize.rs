@@ -32,13 +32,18 @@ pub struct Bodies {
 }
 
 impl Bodies {
-    /// Reads located images and copies those in memory; an image that cannot be read becomes an error of its row. Reuses the memory of `scratch`.
+    /// Reads located images and copies those in memory; an image that cannot be read becomes an
+    /// error of its row. Reuses the memory of `scratch`.
     ///
     /// # Errors
     /// [`Error::Storage`] when the store or the disk fails, which is not the fault of a row.
     pub fn read(chunk: &mut Chunk, mut scratch: Vec<u8>) -> Result<Self> {
         scratch.clear();
-        let mut bodies = Self { bytes: scratch, offsets: vec![0], is_present: Vec::with_capacity(chunk.rows.len()) };
+        let mut bodies = Self {
+            bytes: scratch,
+            offsets: vec![0],
+            is_present: Vec::with_capacity(chunk.rows.len()),
+        };
         for row in &mut chunk.rows {
             let is_present = match &row.payload {
                 Payload::Absent => false,
@@ -111,11 +116,16 @@ impl Bodies {
     #[must_use]
     pub fn into_column(self) -> ArrayRef {
         let offsets = OffsetBuffer::new(ScalarBuffer::from(self.offsets));
-        Arc::new(LargeBinaryArray::new(offsets, Buffer::from_vec(self.bytes), Some(NullBuffer::from(self.is_present))))
+        Arc::new(LargeBinaryArray::new(
+            offsets,
+            Buffer::from_vec(self.bytes),
+            Some(NullBuffer::from(self.is_present)),
+        ))
     }
 }
 
-/// Recovers the memory of a column created by [`Bodies::into_column`], if there is no other reference to it.
+/// Recovers the memory of a column created by [`Bodies::into_column`], if there is no other
+/// reference to it.
 #[must_use]
 pub fn reclaim(column: ArrayRef) -> Vec<u8> {
     let data = column.to_data();
@@ -129,12 +139,18 @@ pub fn reclaim(column: ArrayRef) -> Vec<u8> {
 ///
 /// # Errors
 /// As [`apply_policy`] and [`Bodies::read`].
-pub fn materialize(chunk: &mut Chunk, policy: OnMaterializeError, mut scratch: Vec<u8>, report: &mut SplitReport) -> Result<Bodies> {
+pub fn materialize(
+    chunk: &mut Chunk,
+    policy: OnMaterializeError,
+    mut scratch: Vec<u8>,
+    report: &mut SplitReport,
+) -> Result<Bodies> {
     loop {
         apply_policy(chunk, policy, report)?;
         let known = errors_of(chunk);
         let bodies = Bodies::read(chunk, scratch)?;
-        // Reading may reveal faults that headers did not show; the policy then applies to these rows as well.
+        // Reading may reveal faults that headers did not show; the policy then applies to these
+        // rows as well.
         if errors_of(chunk) == known {
             return Ok(bodies);
         }
@@ -148,11 +164,16 @@ fn errors_of(chunk: &Chunk) -> usize {
 
 /// The first error of a chunk, with the place of its row.
 fn first_error(chunk: &Chunk) -> String {
-    let Some((row, error)) = chunk.rows.iter().find_map(|row| Some((row, row.error.as_deref()?))) else { return String::new() };
+    let Some((row, error)) = chunk.rows.iter().find_map(|row| Some((row, row.error.as_deref()?)))
+    else {
+        return String::new();
+    };
     let place = format!("row {} of sample `{}`", row.position, chunk.id_of(row));
     let source = SourceRef::parse(row.source_ref.as_deref()).unwrap_or_default();
     match (source.member, source.path) {
-        (Some(member), Some(path)) => format!("{error}, in {place} (member `{member}` of `{path}`)"),
+        (Some(member), Some(path)) => {
+            format!("{error}, in {place} (member `{member}` of `{path}`)")
+        }
         (Some(name), None) | (None, Some(name)) => format!("{error}, in {place} (`{name}`)"),
         (None, None) => format!("{error}, in {place}"),
     }
@@ -162,18 +183,29 @@ fn first_error(chunk: &Chunk) -> String {
 ///
 /// # Errors
 /// [`Error::Materialize`] under [`OnMaterializeError::Raise`].
-pub fn apply_policy(chunk: &mut Chunk, policy: OnMaterializeError, report: &mut SplitReport) -> Result<()> {
+pub fn apply_policy(
+    chunk: &mut Chunk,
+    policy: OnMaterializeError,
+    report: &mut SplitReport,
+) -> Result<()> {
     let count = errors_of(chunk);
     if count == 0 {
         return Ok(());
     }
     match policy {
-        OnMaterializeError::Raise => Err(Error::Materialize { count: count as u64, first: first_error(chunk) }),
+        OnMaterializeError::Raise => {
+            Err(Error::Materialize { count: count as u64, first: first_error(chunk) })
+        }
         // The sink counts the errors of the rows that it writes.
         OnMaterializeError::Warn => Ok(()),
         OnMaterializeError::DropRow => {
             report.note_errors(chunk);
-            let affected: HashSet<usize> = chunk.rows.iter().filter(|row| row.error.is_some()).map(|row| row.document).collect();
+            let affected: HashSet<usize> = chunk
+                .rows
+                .iter()
+                .filter(|row| row.error.is_some())
+                .map(|row| row.document)
+                .collect();
             let keep: Vec<bool> = chunk.rows.iter().map(|row| row.error.is_none()).collect();
             let orphans = settle(chunk, &keep, Some(&affected));
             report.drop_rows("materialize_error", count as u64);
@@ -182,9 +214,18 @@ pub fn apply_policy(chunk: &mut Chunk, policy: OnMaterializeError, report: &mut 
         }
         OnMaterializeError::DropSample => {
             report.note_errors(chunk);
-            let affected: HashSet<usize> = chunk.rows.iter().filter(|row| row.error.is_some()).map(|row| row.document).collect();
-            let keep: Vec<bool> = chunk.rows.iter().map(|row| !affected.contains(&row.document)).collect();
-            report.drop_rows("sample with a materialize_error", keep.iter().filter(|keep| !**keep).count() as u64);
+            let affected: HashSet<usize> = chunk
+                .rows
+                .iter()
+                .filter(|row| row.error.is_some())
+                .map(|row| row.document)
+                .collect();
+            let keep: Vec<bool> =
+                chunk.rows.iter().map(|row| !affected.contains(&row.document)).collect();
+            report.drop_rows(
+                "sample with a materialize_error",
+                keep.iter().filter(|keep| !**keep).count() as u64,
+            );
             chunk.retain(&keep);
             Ok(())
         }
@@ -218,7 +259,12 @@ mod tests {
         }
 
         fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<()> {
-            Err(StorageError::Read { path: self.path().to_owned(), offset, len: buffer.len(), source: self.0.into() })
+            Err(StorageError::Read {
+                path: self.path().to_owned(),
+                offset,
+                len: buffer.len(),
+                source: self.0.into(),
+            })
         }
     }
 
@@ -238,7 +284,12 @@ mod tests {
     /// What the sink and the native stages make of the chunk.
     fn outcomes(kind: ErrorKind) -> [(Result<()>, Option<String>); 3] {
         let mut report = SplitReport::default();
-        let reencode = ReencodeImages { name: String::new(), codec: NativeCodec::Png, quality: 90, max_side: None };
+        let reencode = ReencodeImages {
+            name: String::new(),
+            codec: NativeCodec::Png,
+            quality: 90,
+            max_side: None,
+        };
         let size = SizeFilter { min_side: Some(1), max_pixels: None, drop_invalid_rows: true };
         let run = |work: &mut dyn FnMut(&mut Chunk) -> Result<()>| {
             let mut chunk = chunk(kind);
@@ -254,9 +305,18 @@ mod tests {
 
     #[test]
     fn failure_of_the_store_or_the_disk_stops_the_split_and_blames_no_row() {
-        for kind in [ErrorKind::TimedOut, ErrorKind::ConnectionRefused, ErrorKind::PermissionDenied, ErrorKind::StorageFull] {
+        for kind in [
+            ErrorKind::TimedOut,
+            ErrorKind::ConnectionRefused,
+            ErrorKind::PermissionDenied,
+            ErrorKind::StorageFull,
+        ] {
             for (result, row) in outcomes(kind) {
-                assert!(matches!(result, Err(Error::Storage(error)) if error.io_kind() == Some(kind)) && row.is_none(), "{kind}");
+                assert!(
+                    matches!(result, Err(Error::Storage(error)) if error.io_kind() == Some(kind))
+                        && row.is_none(),
+                    "{kind}"
+                );
             }
         }
     }

@@ -1,7 +1,8 @@
 //! The bytes of an image, or a plan for copying them.
 //!
-//! The invariant: the length is known before pixels are read, and getting the size of the image reads headers only. A size is that of the image as
-//! displayed: with the orientation of EXIF or XMP applied, as in the loader and in `ReencodeImages`.
+//! The invariant: the length is known before pixels are read, and getting the size of the image
+//! reads headers only. A size is that of the image as displayed: with the orientation of EXIF or
+//! XMP applied, as in the loader and in `ReencodeImages`.
 
 use bytes::Bytes;
 use shardmill_images::{FactsProbe, ImageSize, image_facts, page_facts, tiff_index};
@@ -51,7 +52,8 @@ impl Located {
 
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.head.len() as u64 + self.segments.iter().map(|segment| segment.end - segment.start).sum::<u64>()
+        self.head.len() as u64
+            + self.segments.iter().map(|segment| segment.end - segment.start).sum::<u64>()
     }
 
     #[must_use]
@@ -79,13 +81,19 @@ impl Located {
         match (self.size, self.segments.as_slice()) {
             (Some(size), _) => Ok(size),
             // The directory of a page that was copied, and its values, are in the head.
-            (None, _) if !self.head.is_empty() && image_facts(&self.head).is_ok() => Ok(image_facts(&self.head)?.oriented),
+            (None, _) if !self.head.is_empty() && image_facts(&self.head).is_ok() => {
+                Ok(image_facts(&self.head)?.oriented)
+            }
             (None, [whole]) if self.head.is_empty() => {
                 let mut probe = FactsProbe::new(whole.end - whole.start);
                 let mut window = Vec::new();
                 while let Some(range) = probe.needs() {
                     window.clear();
-                    append_range(&*self.object, &(whole.start + range.start..whole.start + range.end), &mut window)?;
+                    append_range(
+                        &*self.object,
+                        &(whole.start + range.start..whole.start + range.end),
+                        &mut window,
+                    )?;
                     probe.push(&window);
                 }
                 Ok(probe.finish()?.oriented)
@@ -122,12 +130,18 @@ impl Payload {
     /// Width and height from the headers. `frame` selects the page of a multi-page TIFF.
     ///
     /// # Errors
-    /// [`HeaderError::Image`] when the headers do not state a size, [`HeaderError::Storage`] when they cannot be read.
-    pub fn image_size(&self, frame: impl FnOnce() -> Option<u64>) -> std::result::Result<ImageSize, HeaderError> {
+    /// [`HeaderError::Image`] when the headers do not state a size, [`HeaderError::Storage`] when
+    /// they cannot be read.
+    pub fn image_size(
+        &self,
+        frame: impl FnOnce() -> Option<u64>,
+    ) -> std::result::Result<ImageSize, HeaderError> {
         match self {
             Self::Absent => Ok(image_facts(&[])?.oriented),
             Self::Located(located) => located.image_size(),
-            Self::Memory(bytes) => Ok(page_facts(bytes, page_of_many(bytes, frame).unwrap_or_default())?.oriented),
+            Self::Memory(bytes) => {
+                Ok(page_facts(bytes, page_of_many(bytes, frame).unwrap_or_default())?.oriented)
+            }
         }
     }
 
@@ -165,7 +179,12 @@ fn page_of_many(bytes: &Bytes, frame: impl FnOnce() -> Option<u64>) -> Option<us
 }
 
 fn no_memory(object: &dyn RangeRead, offset: u64, len: usize) -> shardmill_storage::Error {
-    shardmill_storage::Error::Read { path: object.path().to_owned(), offset, len, source: io::ErrorKind::OutOfMemory.into() }
+    shardmill_storage::Error::Read {
+        path: object.path().to_owned(),
+        offset,
+        len,
+        source: io::ErrorKind::OutOfMemory.into(),
+    }
 }
 
 /// Appends one range of `object`.

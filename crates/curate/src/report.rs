@@ -76,7 +76,13 @@ impl Quarantined {
 
     /// A part of a file.
     pub(crate) fn part(path: &str, reason: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), member: None, offset: None, reason: reason.into(), is_shard: false }
+        Self {
+            path: path.to_owned(),
+            member: None,
+            offset: None,
+            reason: reason.into(),
+            is_shard: false,
+        }
     }
 }
 
@@ -93,10 +99,12 @@ pub struct RowError {
 /// Number of row errors of a split that are listed; the rest is only counted.
 const MAX_ROW_ERRORS: usize = 1000;
 
-/// Number of different texts of row errors in the warnings of a split. Texts name members, so there may be one for each row.
+/// Number of different texts of row errors in the warnings of a split. Texts name members, so there
+/// may be one for each row.
 const MAX_WARNED_ERRORS: usize = 20;
 
-/// Number of different keys of rescued values in the report of a split; the others are counted together.
+/// Number of different keys of rescued values in the report of a split;
+/// the others are counted together.
 const MAX_RESCUED_KEYS: usize = 100;
 
 const OTHER_KEYS: &str = "other keys";
@@ -173,13 +181,20 @@ impl SplitReport {
     pub fn note_errors(&mut self, chunk: &Chunk) {
         let room = MAX_ROW_ERRORS.saturating_sub(self.row_errors.len());
         let errors = chunk.rows.iter().filter_map(|row| {
-            let path = SourceRef::parse(row.source_ref.as_deref()).ok().and_then(|source| source.path);
-            Some(RowError { path, sample_id: chunk.id_of(row).to_owned(), position: row.position, error: row.error.clone()? })
+            let path =
+                SourceRef::parse(row.source_ref.as_deref()).ok().and_then(|source| source.path);
+            Some(RowError {
+                path,
+                sample_id: chunk.id_of(row).to_owned(),
+                position: row.position,
+                error: row.error.clone()?,
+            })
         });
         self.row_errors.extend(errors.take(room));
     }
 
-    /// Warns of the rows of `chunk` that have an error: one warning for each text, and one for the rest.
+    /// Warns of the rows of `chunk` that have an error: one warning for each text,
+    /// and one for the rest.
     pub fn warn_of_errors(&mut self, chunk: &Chunk) {
         let mut texts = self.warnings.keys().filter(|text| text.starts_with(ROW_ERROR)).count();
         for error in chunk.rows.iter().filter_map(|row| row.error.as_deref()) {

@@ -16,8 +16,8 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Records the columns of the results of a function for later runs and for other workers, unless one of
-/// them was faster; returns the recorded ones.
+/// Records the columns of the results of a function for later runs and for other workers, unless
+/// one of them was faster; returns the recorded ones.
 pub(crate) type Agree<'a> = dyn Fn(usize, &Schema) -> Result<SchemaRef> + 'a;
 
 /// Shared by the splits of a run.
@@ -62,7 +62,13 @@ impl ResultSchemas {
     ///
     /// # Errors
     /// When the run is cancelled.
-    pub(crate) fn turn<'a>(&'a self, place: usize, slots: &'a CoreSlots, agree: Option<&'a Agree<'a>>, cancel: &'a Cancel) -> Result<Turn<'a>> {
+    pub(crate) fn turn<'a>(
+        &'a self,
+        place: usize,
+        slots: &'a CoreSlots,
+        agree: Option<&'a Agree<'a>>,
+        cancel: &'a Cancel,
+    ) -> Result<Turn<'a>> {
         let slot = RefCell::new(Some(slots.acquire(cancel)?));
         Ok(Turn { schemas: self, place, slots, slot, agree, cancel, has_ended: false })
     }
@@ -88,9 +94,14 @@ impl Turn<'_> {
     /// splits before, unless it is decided. `check` looks at what this split decides.
     ///
     /// # Errors
-    /// Of `check`, when the run is cancelled or a split before failed, and when the checkpoint cannot be
-    /// written.
-    fn decide(&self, function: usize, first: &SchemaRef, check: impl Fn(&SchemaRef) -> Result<()>) -> Result<SchemaRef> {
+    /// Of `check`, when the run is cancelled or a split before failed, and when the checkpoint
+    /// cannot be written.
+    fn decide(
+        &self,
+        function: usize,
+        first: &SchemaRef,
+        check: impl Fn(&SchemaRef) -> Result<()>,
+    ) -> Result<SchemaRef> {
         if let Some(decided) = self.decided(function, first, &check)? {
             return Ok(decided);
         }
@@ -101,7 +112,12 @@ impl Turn<'_> {
             if state.is_broken {
                 return Err(EngineError::Cancelled.into());
             }
-            drop(self.schemas.changed.wait_timeout(state, CANCEL_POLL).unwrap_or_else(PoisonError::into_inner));
+            drop(
+                self.schemas
+                    .changed
+                    .wait_timeout(state, CANCEL_POLL)
+                    .unwrap_or_else(PoisonError::into_inner),
+            );
             if let Some(decided) = self.decided(function, first, &check)? {
                 break decided;
             }
@@ -110,10 +126,17 @@ impl Turn<'_> {
         Ok(decided)
     }
 
-    fn decided(&self, function: usize, first: &SchemaRef, check: &impl Fn(&SchemaRef) -> Result<()>) -> Result<Option<SchemaRef>> {
+    fn decided(
+        &self,
+        function: usize,
+        first: &SchemaRef,
+        check: &impl Fn(&SchemaRef) -> Result<()>,
+    ) -> Result<Option<SchemaRef>> {
         let mut state = self.schemas.lock();
         let is_first = state.first == self.place;
-        let Some(decided) = state.decided.get_mut(function) else { return Ok(Some(Arc::clone(first))) };
+        let Some(decided) = state.decided.get_mut(function) else {
+            return Ok(Some(Arc::clone(first)));
+        };
         if decided.is_none() && is_first {
             check(first)?;
             let agreed = self.agree.map(|agree| agree(function, first)).transpose()?;
@@ -162,27 +185,52 @@ pub(crate) struct Results<'a> {
 }
 
 impl Results<'_> {
-    /// The columns of all results: those of the first one, and what the user declares. The function was
-    /// given rows with the columns `given`.
+    /// The columns of all results: those of the first one, and what the user declares. The function
+    /// was given rows with the columns `given`.
     ///
     /// # Errors
     /// [`Error::NullResult`], and as [`Turn::decide`].
-    pub(crate) fn decided(&self, first: &Schema, given: &Schema, path: &str, report: &mut SplitReport) -> Result<SchemaRef> {
-        // Dictionaries can index the values of all calls together, and later results may lack a column.
-        let wide = |field: &FieldRef| Arc::new(Field::clone(field).with_data_type(with_wide_keys(field.data_type())).with_nullable(true));
+    pub(crate) fn decided(
+        &self,
+        first: &Schema,
+        given: &Schema,
+        path: &str,
+        report: &mut SplitReport,
+    ) -> Result<SchemaRef> {
+        // Dictionaries can index the values of all calls together, and later
+        // results may lack a column.
+        let wide = |field: &FieldRef| {
+            Arc::new(
+                Field::clone(field)
+                    .with_data_type(with_wide_keys(field.data_type()))
+                    .with_nullable(true),
+            )
+        };
         let fields: Vec<FieldRef> = first.fields().iter().map(wide).collect();
         let returned = Arc::new(Schema::new_with_metadata(fields, first.metadata().clone()));
-        let Some(choice) = self.choice else { return self.turn.decide(self.function, &returned, |_| Ok(())) };
+        let Some(choice) = self.choice else {
+            return self.turn.decide(self.function, &returned, |_| Ok(()));
+        };
         let target = choice.apply_counted(&returned, report);
         if choice.schema.is_some() {
             return Ok(target);
         }
         // A column without a type in all files of the job may stay without one.
-        let is_given = |field: &Field| given.field_with_name(field.name()).is_ok_and(|given| given.data_type().is_null());
-        let has_no_type = |field: &&FieldRef| field.data_type().is_null() && !choice.declares(field.name()) && !is_given(field);
-        self.turn.decide(self.function, &target, |decided| match decided.fields().iter().find(has_no_type) {
-            Some(field) => Err(Error::NullResult { stage: self.stage.to_owned(), path: path.to_owned(), column: field.name().clone() }),
-            None => Ok(()),
+        let is_given = |field: &Field| {
+            given.field_with_name(field.name()).is_ok_and(|given| given.data_type().is_null())
+        };
+        let has_no_type = |field: &&FieldRef| {
+            field.data_type().is_null() && !choice.declares(field.name()) && !is_given(field)
+        };
+        self.turn.decide(self.function, &target, |decided| {
+            match decided.fields().iter().find(has_no_type) {
+                Some(field) => Err(Error::NullResult {
+                    stage: self.stage.to_owned(),
+                    path: path.to_owned(),
+                    column: field.name().clone(),
+                }),
+                None => Ok(()),
+            }
         })
     }
 
@@ -190,16 +238,35 @@ impl Results<'_> {
     ///
     /// # Errors
     /// [`Error::StageSchema`].
-    pub(crate) fn converted(&self, rows: &RecordBatch, schema: &SchemaRef, path: &str) -> Result<RecordBatch> {
+    pub(crate) fn converted(
+        &self,
+        rows: &RecordBatch,
+        schema: &SchemaRef,
+        path: &str,
+    ) -> Result<RecordBatch> {
         let is_fixed = self.choice.is_some_and(|choice| choice.schema.is_some());
-        let unfit = |problem| Error::StageSchema { stage: self.stage.to_owned(), path: path.to_owned(), problem };
+        let unfit = |problem| Error::StageSchema {
+            stage: self.stage.to_owned(),
+            path: path.to_owned(),
+            problem,
+        };
         let mut fields = rows.schema_ref().fields().iter();
-        if let Some(field) = fields.find(|field| !is_fixed && schema.index_of(field.name()).is_err()) {
-            return Err(unfit(format!("column `{}` ({}) is new", field.name(), column_type_name(field))));
+        if let Some(field) =
+            fields.find(|field| !is_fixed && schema.index_of(field.name()).is_err())
+        {
+            return Err(unfit(format!(
+                "column `{}` ({}) is new",
+                field.name(),
+                column_type_name(field)
+            )));
         }
         in_schema(rows, schema).map_err(|error| match error {
             Error::Cast { column, data_type, source } => {
-                let own = rows.schema_ref().field_with_name(&column).map(column_type_name).unwrap_or_default();
+                let own = rows
+                    .schema_ref()
+                    .field_with_name(&column)
+                    .map(column_type_name)
+                    .unwrap_or_default();
                 let reason = match source {
                     ArrowError::CastError(reason) => reason,
                     other => arrow_message(&other),
@@ -223,7 +290,8 @@ mod tests {
 
     #[test]
     fn later_split_waits_without_a_core_until_the_first_one_decides() {
-        let (schemas, slots, cancel) = (ResultSchemas::new(1, &[]), CoreSlots::new(1), Cancel::default());
+        let (schemas, slots, cancel) =
+            (ResultSchemas::new(1, &[]), CoreSlots::new(1), Cancel::default());
         let later = schemas.turn(1, &slots, None, &cancel).unwrap();
         thread::scope(|scope| {
             // The only core is that of the second split until it waits.
@@ -233,7 +301,10 @@ mod tests {
                 first.end();
                 decided
             });
-            assert_eq!(later.decide(0, &schema(DataType::Utf8), |_| Ok(())).unwrap(), schema(DataType::Int64));
+            assert_eq!(
+                later.decide(0, &schema(DataType::Utf8), |_| Ok(())).unwrap(),
+                schema(DataType::Int64)
+            );
             assert_eq!(first.join().unwrap(), schema(DataType::Int64));
         });
         assert_eq!(schemas.decided(), [Some(schema(DataType::Int64))]);
@@ -241,29 +312,41 @@ mod tests {
 
     #[test]
     fn split_without_rows_leaves_the_decision_to_the_next_one() {
-        let (schemas, slots, cancel) = (ResultSchemas::new(1, &[]), CoreSlots::new(3), Cancel::default());
+        let (schemas, slots, cancel) =
+            (ResultSchemas::new(1, &[]), CoreSlots::new(3), Cancel::default());
         let turn = |place| schemas.turn(place, &slots, None, &cancel).unwrap();
         let (first, second, third) = (turn(0), turn(1), turn(2));
         second.end();
         first.end();
-        assert_eq!(third.decide(0, &schema(DataType::Utf8), |_| Ok(())).unwrap(), schema(DataType::Utf8));
+        assert_eq!(
+            third.decide(0, &schema(DataType::Utf8), |_| Ok(())).unwrap(),
+            schema(DataType::Utf8)
+        );
     }
 
     #[test]
     fn first_split_of_a_second_run_decides_what_the_first_run_did_not() {
-        let (schemas, slots, cancel) = (ResultSchemas::new(1, &[]), CoreSlots::new(1), Cancel::default());
+        let (schemas, slots, cancel) =
+            (ResultSchemas::new(1, &[]), CoreSlots::new(1), Cancel::default());
         let turn = |place| schemas.turn(place, &slots, None, &cancel).unwrap();
         turn(0).end();
         drop(turn(1));
         schemas.begin();
-        assert_eq!(turn(0).decide(0, &schema(DataType::Utf8), |_| Ok(())).unwrap(), schema(DataType::Utf8));
+        assert_eq!(
+            turn(0).decide(0, &schema(DataType::Utf8), |_| Ok(())).unwrap(),
+            schema(DataType::Utf8)
+        );
     }
 
     #[test]
     fn split_after_a_failed_one_stops() {
-        let (schemas, slots, cancel) = (ResultSchemas::new(1, &[]), CoreSlots::new(2), Cancel::default());
+        let (schemas, slots, cancel) =
+            (ResultSchemas::new(1, &[]), CoreSlots::new(2), Cancel::default());
         let later = schemas.turn(1, &slots, None, &cancel).unwrap();
         drop(schemas.turn(0, &slots, None, &cancel).unwrap());
-        assert!(matches!(later.decide(0, &schema(DataType::Utf8), |_| Ok(())), Err(Error::Engine(EngineError::Cancelled))));
+        assert!(matches!(
+            later.decide(0, &schema(DataType::Utf8), |_| Ok(())),
+            Err(Error::Engine(EngineError::Cancelled))
+        ));
     }
 }

@@ -7,11 +7,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The reserved names of the parts of a row, in their order.
-pub const RESERVED: [&str; 8] =
-    ["sample_id", "position", "modality", "content_type", "text_content", "binary_content", "source_ref", "materialize_error"];
+pub const RESERVED: [&str; 8] = [
+    "sample_id",
+    "position",
+    "modality",
+    "content_type",
+    "text_content",
+    "binary_content",
+    "source_ref",
+    "materialize_error",
+];
 
-/// The ninth reserved name, and the last column: values that the schema of the job cannot hold, as one
-/// JSON object by key.
+/// The ninth reserved name, and the last column: values that the schema of the job cannot hold, as
+/// one JSON object by key.
 pub const RESCUED: &str = "rescued";
 
 /// Field metadata that tells [`RESCUED`] from a column of the user with this name.
@@ -21,7 +29,8 @@ const RESCUED_KEY: &str = "shardmill";
 const JSON_KEY: &str = "content_type";
 const JSON_VALUE: &str = "application/json";
 
-/// Whether a column with this name is a part of each row. [`RESCUED`] is not: it is a passthrough column.
+/// Whether a column with this name is a part of each row. [`RESCUED`] is not:
+/// it is a passthrough column.
 #[must_use]
 pub fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name)
@@ -56,13 +65,17 @@ pub fn rescued_field() -> Field {
 /// Whether a job wrote the column.
 #[must_use]
 pub(crate) fn is_rescued_field(field: &Field) -> bool {
-    field.name() == RESCUED && field.metadata().get(RESCUED_KEY).is_some_and(|value| value == RESCUED)
+    field.name() == RESCUED
+        && field.metadata().get(RESCUED_KEY).is_some_and(|value| value == RESCUED)
 }
 
 /// `schema`, followed by the reserved fields that it lacks.
 #[must_use]
 pub(crate) fn with_reserved(schema: &Schema) -> SchemaRef {
-    let missing = RESERVED.iter().filter(|name| schema.field_with_name(name).is_err()).map(|name| Arc::new(reserved_field(name)));
+    let missing = RESERVED
+        .iter()
+        .filter(|name| schema.field_with_name(name).is_err())
+        .map(|name| Arc::new(reserved_field(name)));
     let fields: Vec<FieldRef> = schema.fields().iter().cloned().chain(missing).collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
@@ -70,7 +83,8 @@ pub(crate) fn with_reserved(schema: &Schema) -> SchemaRef {
 /// A column whose cells are JSON text.
 #[must_use]
 pub fn json_field(name: &str) -> Field {
-    Field::new(name, DataType::Utf8, true).with_metadata(HashMap::from([(JSON_KEY.to_owned(), JSON_VALUE.to_owned())]))
+    Field::new(name, DataType::Utf8, true)
+        .with_metadata(HashMap::from([(JSON_KEY.to_owned(), JSON_VALUE.to_owned())]))
 }
 
 #[must_use]
@@ -78,8 +92,9 @@ pub fn is_json_field(field: &Field) -> bool {
     field.metadata().get(JSON_KEY).is_some_and(|value| value == JSON_VALUE)
 }
 
-/// The schema of `incoming` after reading: reserved columns have their canonical types (large strings and binaries stay large), dictionaries are
-/// unwrapped, the order is kept, missing reserved columns are appended, and [`RESCUED`] is the last one.
+/// The schema of `incoming` after reading: reserved columns have their canonical types (large
+/// strings and binaries stay large), dictionaries are unwrapped, the order is kept, missing
+/// reserved columns are appended, and [`RESCUED`] is the last one.
 #[must_use]
 pub fn reconciled(incoming: &Schema) -> SchemaRef {
     let typed = |field: &FieldRef| match field.data_type() {
@@ -91,8 +106,8 @@ pub fn reconciled(incoming: &Schema) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// The same without [`RESCUED`], and an all-null column keeps the null type, so that another file can
-/// still determine it.
+/// The same without [`RESCUED`], and an all-null column keeps the null type, so that another file
+/// can still determine it.
 #[must_use]
 pub(crate) fn reconciled_but_nulls(incoming: &Schema) -> SchemaRef {
     let mut fields: Vec<FieldRef> = incoming
@@ -103,10 +118,20 @@ pub(crate) fn reconciled_but_nulls(incoming: &Schema) -> SchemaRef {
             let data_type = plain_type(field.data_type());
             if is_reserved(field.name()) {
                 let canonical = reserved_field(field.name());
-                let is_large = matches!((canonical.data_type(), &data_type), (DataType::Utf8, DataType::LargeUtf8));
-                Arc::new(if is_large { canonical.with_data_type(DataType::LargeUtf8) } else { canonical })
+                let is_large = matches!(
+                    (canonical.data_type(), &data_type),
+                    (DataType::Utf8, DataType::LargeUtf8)
+                );
+                Arc::new(if is_large {
+                    canonical.with_data_type(DataType::LargeUtf8)
+                } else {
+                    canonical
+                })
             } else {
-                Arc::new(Field::new(field.name(), data_type, true).with_metadata(field.metadata().clone()))
+                Arc::new(
+                    Field::new(field.name(), data_type, true)
+                        .with_metadata(field.metadata().clone()),
+                )
             }
         })
         .collect();
@@ -142,8 +167,15 @@ impl SchemaChoice {
     /// The columns of `schema` with the types that the user declares.
     pub(crate) fn retyped(&self, schema: &SchemaRef) -> SchemaRef {
         let Some(overrides) = &self.overrides else { return Arc::clone(schema) };
-        let field = |field: &FieldRef| Arc::clone(overrides.fields().find(field.name()).map_or(field, |(_, declared)| declared));
-        Arc::new(Schema::new_with_metadata(schema.fields().iter().map(field).collect::<Vec<_>>(), schema.metadata().clone()))
+        let field = |field: &FieldRef| {
+            Arc::clone(
+                overrides.fields().find(field.name()).map_or(field, |(_, declared)| declared),
+            )
+        };
+        Arc::new(Schema::new_with_metadata(
+            schema.fields().iter().map(field).collect::<Vec<_>>(),
+            schema.metadata().clone(),
+        ))
     }
 
     #[must_use]
@@ -152,8 +184,12 @@ impl SchemaChoice {
             (Some(schema), _) => Arc::clone(schema),
             (None, None) => Arc::clone(inferred),
             (None, Some(overrides)) => {
-                let mut fields: Vec<FieldRef> = self.retyped(inferred).fields().iter().cloned().collect();
-                let new = overrides.fields().iter().filter(|field| inferred.field_with_name(field.name()).is_err());
+                let mut fields: Vec<FieldRef> =
+                    self.retyped(inferred).fields().iter().cloned().collect();
+                let new = overrides
+                    .fields()
+                    .iter()
+                    .filter(|field| inferred.field_with_name(field.name()).is_err());
                 let is_last = |field: &FieldRef| field.name() == RESCUED;
                 let end = fields.len() - usize::from(fields.last().is_some_and(is_last));
                 fields.splice(end..end, new.map(Arc::clone));
@@ -170,10 +206,16 @@ impl SchemaChoice {
     }
 
     /// [`Self::apply`], counting the columns that it drops.
-    pub(crate) fn apply_counted(&self, inferred: &SchemaRef, report: &mut SplitReport) -> SchemaRef {
+    pub(crate) fn apply_counted(
+        &self,
+        inferred: &SchemaRef,
+        report: &mut SplitReport,
+    ) -> SchemaRef {
         let target = self.apply(inferred);
         let is_left_out = |field: &&FieldRef| target.field_with_name(field.name()).is_err();
-        for field in inferred.fields().iter().filter(is_left_out).filter(|field| field.name() != RESCUED) {
+        for field in
+            inferred.fields().iter().filter(is_left_out).filter(|field| field.name() != RESCUED)
+        {
             report.drop_key(format!("column `{}` is not in the schema", field.name()));
         }
         target
@@ -191,7 +233,14 @@ pub struct JobSchema<'a> {
 /// # Errors
 /// [`Error::ReservedFields`] when a name in `names` is reserved or in `excluded`.
 pub fn refuse_reserved(names: &[String], excluded: &[&str]) -> Result<()> {
-    let refused: Vec<&str> =
-        names.iter().map(String::as_str).filter(|name| is_reserved(name) || *name == RESCUED || excluded.contains(name)).collect();
-    if refused.is_empty() { Ok(()) } else { Err(Error::ReservedFields { names: refused.join(", ") }) }
+    let refused: Vec<&str> = names
+        .iter()
+        .map(String::as_str)
+        .filter(|name| is_reserved(name) || *name == RESCUED || excluded.contains(name))
+        .collect();
+    if refused.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::ReservedFields { names: refused.join(", ") })
+    }
 }

@@ -1,7 +1,8 @@
 //! The locator of a row: where its content came from.
 //!
-//! `{"path", "member", "byte_offset", "byte_size"[, "frame_index"]}` in this order, ASCII-escaped (interleaved specification §1.2). The invariant: an
-//! offset is only written for an archive whose bytes it can address, never for a compressed one.
+//! `{"path", "member", "byte_offset", "byte_size"[, "frame_index"]}` in this order, ASCII-escaped
+//! (interleaved specification §1.2). The invariant: an offset is only written for an archive whose
+//! bytes it can address, never for a compressed one.
 
 use serde_json::{Map, Value};
 use shardmill_formats::json::json_dumps;
@@ -45,9 +46,13 @@ impl SourceRef {
     /// Null, NaN and "" give the empty locator; unknown keys are ignored.
     ///
     /// # Errors
-    /// [`SourceRefError`] for any other text, and for numbers that are negative, fractions, or too large.
+    /// [`SourceRefError`] for any other text, and for numbers that are negative,
+    /// fractions, or too large.
     pub fn parse(text: Option<&str>) -> Result<Self, SourceRefError> {
-        let Some(text) = text.filter(|text| !text.is_empty() && *text != "NaN" && *text != "null") else { return Ok(Self::default()) };
+        let Some(text) = text.filter(|text| !text.is_empty() && *text != "NaN" && *text != "null")
+        else {
+            return Ok(Self::default());
+        };
         let Ok(Value::Object(object)) = serde_json::from_str::<Value>(text) else {
             return Err(SourceRefError::NotAnObject { text: text.to_owned() });
         };
@@ -77,7 +82,9 @@ impl SourceRef {
             frame_index: number("frame_index")?,
         };
         match found.byte_offset.zip(found.byte_size) {
-            Some((offset, size)) if offset.checked_add(size).is_none() => Err(SourceRefError::Overflow),
+            Some((offset, size)) if offset.checked_add(size).is_none() => {
+                Err(SourceRefError::Overflow)
+            }
             _ => Ok(found),
         }
     }
@@ -108,8 +115,15 @@ mod tests {
 
     #[test]
     fn keys_are_ordered_and_frame_index_appears_only_when_set() {
-        let mut locator = SourceRef { path: Some("a.tar".to_owned()), member: Some("ü.tiff".to_owned()), ..SourceRef::default() };
-        assert_eq!(locator.to_json(), r#"{"path": "a.tar", "member": "\u00fc.tiff", "byte_offset": null, "byte_size": null}"#);
+        let mut locator = SourceRef {
+            path: Some("a.tar".to_owned()),
+            member: Some("ü.tiff".to_owned()),
+            ..SourceRef::default()
+        };
+        assert_eq!(
+            locator.to_json(),
+            r#"{"path": "a.tar", "member": "\u00fc.tiff", "byte_offset": null, "byte_size": null}"#
+        );
         locator.frame_index = Some(0);
         assert!(locator.to_json().ends_with(r#""byte_size": null, "frame_index": 0}"#));
         assert_eq!(SourceRef::parse(Some(&locator.to_json())), Ok(locator));
@@ -117,7 +131,9 @@ mod tests {
 
     #[test]
     fn missing_locators_are_empty_and_lists_are_refused() {
-        for text in [None, Some(""), Some("null"), Some("NaN"), Some("{}"), Some(r#"{"legacy": 1}"#)] {
+        for text in
+            [None, Some(""), Some("null"), Some("NaN"), Some("{}"), Some(r#"{"legacy": 1}"#)]
+        {
             assert_eq!(SourceRef::parse(text), Ok(SourceRef::default()));
         }
         let float = SourceRef::parse(Some(r#"{"byte_offset": 512.0, "byte_size": "7"}"#)).unwrap();
@@ -128,12 +144,30 @@ mod tests {
 
     #[test]
     fn number_that_counts_nothing_is_refused() {
-        for value in ["-1", "1.5", "1e400", "18446744073709551616", "true", "[1]", r#""-1""#, r#""x""#, "-0.5", "1e3x"] {
+        for value in [
+            "-1",
+            "1.5",
+            "1e400",
+            "18446744073709551616",
+            "true",
+            "[1]",
+            r#""-1""#,
+            r#""x""#,
+            "-0.5",
+            "1e3x",
+        ] {
             for key in ["byte_offset", "byte_size", "frame_index"] {
-                assert!(SourceRef::parse(Some(&format!(r#"{{"path": "a", "{key}": {value}}}"#))).is_err(), "{key} {value}");
+                assert!(
+                    SourceRef::parse(Some(&format!(r#"{{"path": "a", "{key}": {value}}}"#)))
+                        .is_err(),
+                    "{key} {value}"
+                );
             }
         }
-        let beyond = format!(r#"{{"path": "a", "member": "m", "byte_offset": {}, "byte_size": 2}}"#, u64::MAX);
+        let beyond = format!(
+            r#"{{"path": "a", "member": "m", "byte_offset": {}, "byte_size": 2}}"#,
+            u64::MAX
+        );
         assert_eq!(SourceRef::parse(Some(&beyond)), Err(SourceRefError::Overflow));
     }
 

@@ -84,7 +84,8 @@ pub struct Spec {
     /// Approximate number of bytes of rows that a thread holds.
     pub chunk_bytes: u64,
     pub max_errors: Option<u64>,
-    /// Directories and prefixes, in addition to those of the inputs, below which the paths of rows are read.
+    /// Directories and prefixes, in addition to those of the inputs, below which the paths of rows
+    /// are read.
     #[serde(default)]
     pub allowed_roots: Vec<String>,
     /// Columns that identify a row, in a job that tracks rows.
@@ -92,7 +93,8 @@ pub struct Spec {
     pub id_columns: Vec<String>,
     #[serde(default)]
     pub allows_null_ids: bool,
-    /// Whether a file may be replaced although the mode requires an empty directory: a repeated attempt at a split writes it again.
+    /// Whether a file may be replaced although the mode requires an empty directory: a repeated
+    /// attempt at a split writes it again.
     pub may_replace: bool,
 }
 
@@ -115,7 +117,10 @@ impl Spec {
     pub fn files(&self) -> Result<(Vec<InputFile>, Vec<String>)> {
         refuse_repeated(&self.paths)?;
         let found = self.source.files(&self.paths)?;
-        Ok((found.files.into_iter().map(InputFile::of).collect::<std::result::Result<_, _>>()?, found.left_out))
+        Ok((
+            found.files.into_iter().map(InputFile::of).collect::<std::result::Result<_, _>>()?,
+            found.left_out,
+        ))
     }
 
     /// The stages, with `user_stages` inserted.
@@ -130,15 +135,23 @@ impl Spec {
                 StageOptions::Blur(filter) => Stage::Images(Arc::new(filter)),
                 StageOptions::Damage(filter) => Stage::Images(Arc::new(filter)),
                 StageOptions::ImageToTextRatio(filter) => Stage::ImageToTextRatio(filter),
-                StageOptions::Filter(filter) if filter.expression.columns().contains("binary_content") => {
-                    // Most images are not in memory when a filter runs, so a null would be meaningless.
-                    let problem = "names `binary_content`, which expressions cannot see; use a Map stage".to_owned();
+                StageOptions::Filter(filter)
+                    if filter.expression.columns().contains("binary_content") =>
+                {
+                    // Most images are not in memory when a filter runs,
+                    // so a null would be meaningless.
+                    let problem =
+                        "names `binary_content`, which expressions cannot see; use a Map stage"
+                            .to_owned();
                     return Err(crate::Error::Option { option: "expression", problem });
                 }
                 StageOptions::Filter(filter) => Stage::Filter(filter),
                 StageOptions::Reencode(stage) => Stage::Reencode(stage),
                 StageOptions::User { index } => {
-                    let problem = || crate::Error::Option { option: "stages", problem: format!("has no user stage {index}") };
+                    let problem = || crate::Error::Option {
+                        option: "stages",
+                        problem: format!("has no user stage {index}"),
+                    };
                     user_stages.get(index).cloned().ok_or_else(problem)?
                 }
             })

@@ -35,13 +35,16 @@ impl TiffPages {
         let mut window = Vec::new();
         let format = readable(bytes.format(&mut window))?.flatten();
         Ok(match format {
-            Some(ImageFormat::Tiff) => readable(tiff_index(bytes, &mut window))?.map_or(Content::Unusable, Content::Tiff),
+            Some(ImageFormat::Tiff) => {
+                readable(tiff_index(bytes, &mut window))?.map_or(Content::Unusable, Content::Tiff)
+            }
             Some(_) => Content::OtherImage,
             None => Content::Unusable,
         })
     }
 
-    /// Page `frame` as a copy plan; a single-page TIFF is copied unchanged. `None` beyond the last page, and if the page cannot be copied safely.
+    /// Page `frame` as a copy plan; a single-page TIFF is copied unchanged. `None` beyond the last
+    /// page, and if the page cannot be copied safely.
     ///
     /// # Errors
     /// When the object cannot be read.
@@ -49,19 +52,37 @@ impl TiffPages {
         let index = match &self.content {
             Content::Unusable => return Ok(None),
             Content::OtherImage if frame > 0 => return Ok(None),
-            Content::OtherImage => return Ok(Some(Located::verbatim(Arc::clone(&self.object), self.range.clone()))),
+            Content::OtherImage => {
+                return Ok(Some(Located::verbatim(Arc::clone(&self.object), self.range.clone())));
+            }
             Content::Tiff(index) => index,
         };
         // XMP is read only when the size is asked for.
         let size_of = |page: &TiffPage| page.size().ok().filter(|_| !page.asks_xmp());
-        let page = usize::try_from(frame).ok().and_then(|page| Some((page, size_of(index.page(page).ok()?))));
+        let page = usize::try_from(frame)
+            .ok()
+            .and_then(|page| Some((page, size_of(index.page(page).ok()?))));
         let Some((page, size)) = page else { return Ok(None) };
-        let copy = readable(page_copy(ImageBytes::Member(&*self.object, &self.range), index, page, &mut Vec::new()))?;
+        let copy = readable(page_copy(
+            ImageBytes::Member(&*self.object, &self.range),
+            index,
+            page,
+            &mut Vec::new(),
+        ))?;
         Ok(copy.map(|copy| match copy {
-            PageCopy::Whole => Located { size, ..Located::verbatim(Arc::clone(&self.object), self.range.clone()) },
+            PageCopy::Whole => {
+                Located { size, ..Located::verbatim(Arc::clone(&self.object), self.range.clone()) }
+            }
             PageCopy::Pieces { head, segments } => {
-                let absolute = segments.into_iter().map(|segment| self.range.start + segment.start..self.range.start + segment.end);
-                Located { object: Arc::clone(&self.object), head, segments: absolute.collect(), size }
+                let absolute = segments.into_iter().map(|segment| {
+                    self.range.start + segment.start..self.range.start + segment.end
+                });
+                Located {
+                    object: Arc::clone(&self.object),
+                    head,
+                    segments: absolute.collect(),
+                    size,
+                }
             }
         }))
     }

@@ -1,4 +1,5 @@
-//! A flag that stops a run. Work checks it between small steps, so that Ctrl-C takes effect in well under half a second.
+//! A flag that stops a run. Work checks it between small steps, so that Ctrl-C takes effect in well
+//! under half a second.
 
 use crate::{Error, Result};
 use std::sync::Arc;

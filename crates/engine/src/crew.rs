@@ -1,9 +1,10 @@
 //! Runs the parts of one job on idle threads of a run.
 //!
-//! The threads of a run are its crew. [`spread`] splits a large job that blocks delivery into parts. The thread that owns the job works on the parts.
-//! For each idle thread of the crew, a thread of the pool helps until the crew is busy again. The invariant: no more threads work than the run was
-//! given, except while a helper finishes its part. The owner waits only for parts that another thread has started, so it never waits for a thread
-//! that could not be started.
+//! The threads of a run are its crew. [`spread`] splits a large job that blocks delivery into
+//! parts. The thread that owns the job works on the parts. For each idle thread of the crew, a
+//! thread of the pool helps until the crew is busy again. The invariant: no more threads work than
+//! the run was given, except while a helper finishes its part. The owner waits only for parts that
+//! another thread has started, so it never waits for a thread that could not be started.
 
 use crate::ordered::caught;
 use crate::{Pool, Result};
@@ -88,7 +89,8 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// Runs `call`, which only waits for other threads of the run. One that has much to do may use this one's core meanwhile.
+/// Runs `call`, which only waits for other threads of the run. One that has much to do may use this
+/// one's core meanwhile.
 pub fn resting<T>(call: impl FnOnce() -> T) -> T {
     let crew = CREW.with_borrow(Option::clone).filter(|_| IS_BUSY.get());
     let Some(crew) = crew else { return call() };
@@ -107,10 +109,13 @@ pub fn crew_size() -> usize {
 /// Whether [`spread`] would find help now: a thread of the run has nothing to do.
 #[must_use]
 pub fn has_idle_thread() -> bool {
-    CREW.with_borrow(|crew| crew.as_ref().is_some_and(|crew| crew.0.busy.load(Ordering::Relaxed) < crew.0.threads))
+    CREW.with_borrow(|crew| {
+        crew.as_ref().is_some_and(|crew| crew.0.busy.load(Ordering::Relaxed) < crew.0.threads)
+    })
 }
 
-/// Passes the results of `work(0) … work(parts − 1)` to `take`, in order and on this thread. Outside of a run, it does all the work.
+/// Passes the results of `work(0) … work(parts − 1)` to `take`, in order and on this thread.
+/// Outside of a run, it does all the work.
 ///
 /// # Errors
 /// [`crate::Error::Panicked`] when a part panics.
@@ -121,7 +126,13 @@ where
 {
     let crew = CREW.with_borrow(Option::clone);
     let _busy = crew.as_ref().map(Crew::busy);
-    let job = Arc::new(Spread { parts, next: AtomicUsize::new(0), work, done: Mutex::default(), changed: Condvar::new() });
+    let job = Arc::new(Spread {
+        parts,
+        next: AtomicUsize::new(0),
+        work,
+        done: Mutex::default(),
+        changed: Condvar::new(),
+    });
     let mut taken = 0;
     while let Some(part) = job.take() {
         if part + 1 < parts
@@ -208,7 +219,10 @@ mod tests {
         Crew(Arc::new(Load { threads, busy: AtomicUsize::new(0) }))
     }
 
-    fn results<T: Send + 'static>(parts: usize, work: impl Fn(usize) -> T + Send + Sync + 'static) -> Result<Vec<T>> {
+    fn results<T: Send + 'static>(
+        parts: usize,
+        work: impl Fn(usize) -> T + Send + Sync + 'static,
+    ) -> Result<Vec<T>> {
         let mut all = Vec::new();
         spread(parts, work, |result| all.push(result)).map(|()| all)
     }
@@ -216,7 +230,10 @@ mod tests {
     #[test]
     fn thread_outside_of_a_run_does_all_parts_in_order() {
         let own = std::thread::current().id();
-        assert_eq!(results(5, move |part| (part, std::thread::current().id() == own)).unwrap(), [0, 1, 2, 3, 4].map(|part| (part, true)));
+        assert_eq!(
+            results(5, move |part| (part, std::thread::current().id() == own)).unwrap(),
+            [0, 1, 2, 3, 4].map(|part| (part, true))
+        );
         assert_eq!(results(0, |part| part).unwrap(), [0; 0]);
     }
 
@@ -240,9 +257,14 @@ mod tests {
         let crew = crew(2);
         assert!(crew.takes_place(), "the second thread has work");
         let own = std::thread::current().id();
-        let are_own = crew.with(|| crew.work(|| results(20, move |_| std::thread::current().id() == own))).unwrap();
+        let are_own = crew
+            .with(|| crew.work(|| results(20, move |_| std::thread::current().id() == own)))
+            .unwrap();
         assert!(are_own.into_iter().all(|is_own| is_own));
-        assert!(crew.with(|| crew.work(|| resting(|| crew.takes_place()))), "one that waits leaves its place");
+        assert!(
+            crew.with(|| crew.work(|| resting(|| crew.takes_place()))),
+            "one that waits leaves its place"
+        );
     }
 
     #[test]
@@ -254,7 +276,8 @@ mod tests {
 
     #[test]
     fn run_of_one_split_has_a_crew_of_its_threads() {
-        let sizes = run_in_order(1, 2, &Cancel::default(), |_| ControlFlow::Continue(crew_size())).unwrap();
+        let sizes =
+            run_in_order(1, 2, &Cancel::default(), |_| ControlFlow::Continue(crew_size())).unwrap();
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         assert_eq!(sizes.map(|size| size.unwrap()).collect::<Vec<_>>(), [cores.min(2)]);
     }

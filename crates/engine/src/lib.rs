@@ -1,7 +1,8 @@
 //! Threads that run splits: a lazy pool, ordered delivery, core slots, cancellation.
 //!
-//! Functions are run for split numbers, and results are delivered in split order; used by the curate driver and the loader. The invariant: in all
-//! cases — an error, a panic, a fork, a caller that drops the run — no call blocks forever and no thread outlives its process.
+//! Functions are run for split numbers, and results are delivered in split order; used by the
+//! curate driver and the loader. The invariant: in all cases — an error, a panic, a fork, a caller
+//! that drops the run — no call blocks forever and no thread outlives its process.
 //!
 //! The engine is independent of formats. It runs functions of a split number.
 

@@ -1,6 +1,7 @@
 //! Threads that take jobs from one source and deliver results in the order of the jobs.
 //!
-//! Jobs are created under a lock, so the order of creation is the order of delivery. The source limits how far the work is ahead of the consumer.
+//! Jobs are created under a lock, so the order of creation is the order of delivery. The source
+//! limits how far the work is ahead of the consumer.
 
 use crate::crew::Crew;
 use crate::{Cancel, Error, Pool, Result};
@@ -10,7 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a dropped run waits for its workers: Ctrl-C must take effect within half a second, including its detection.
+/// How long a dropped run waits for its workers: Ctrl-C must take effect within half a second,
+/// including its detection.
 pub const STOP_PATIENCE: Duration = Duration::from_millis(300);
 
 /// The outcome of polling for the next result.
@@ -30,11 +32,13 @@ pub(crate) struct Ordered<T> {
     process: u32,
 }
 
-/// Creates the next job, or returns `None` at the end. It may block, and must then check its [`Cancel`].
+/// Creates the next job, or returns `None` at the end. It may block,
+/// and must then check its [`Cancel`].
 type Source<J> = Box<dyn FnMut() -> Option<J> + Send>;
 
 impl<T: Send + 'static> Ordered<T> {
-    /// Uses fewer threads if the system provides no more. Those of the `crew` that have no job may help with another one's.
+    /// Uses fewer threads if the system provides no more. Those of the `crew` that have no job may
+    /// help with another one's.
     ///
     /// # Errors
     /// [`Error::Spawn`] if the system provides no thread at all.
@@ -50,10 +54,17 @@ impl<T: Send + 'static> Ordered<T> {
         let work = Arc::new(work);
         let (pool, crew) = (Pool::of_this_process(), Crew::new(crew));
         for worker in 0..threads {
-            let (source, work, done, cancel, crew) = (Arc::clone(&source), Arc::clone(&work), done.clone(), cancel.clone(), crew.clone());
+            let (source, work, done, cancel, crew) = (
+                Arc::clone(&source),
+                Arc::clone(&work),
+                done.clone(),
+                cancel.clone(),
+                crew.clone(),
+            );
             let spawned = pool.spawn(move || {
                 crew.with(|| run_jobs(&source, &|job| crew.work(|| work(job)), &done, &cancel));
-                // The consumer takes a closed channel for the end of all work, so `done` must be dropped last.
+                // The consumer takes a closed channel for the end of all work, so `done` must be
+                // dropped last.
                 drop((source, work, cancel));
                 drop(done);
             });
@@ -116,7 +127,12 @@ impl<T> Drop for Ordered<T> {
     }
 }
 
-fn run_jobs<J, T>(source: &Mutex<(usize, Source<J>)>, work: &dyn Fn(J) -> T, done: &Sender<(usize, Result<T>)>, cancel: &Cancel) {
+fn run_jobs<J, T>(
+    source: &Mutex<(usize, Source<J>)>,
+    work: &dyn Fn(J) -> T,
+    done: &Sender<(usize, Result<T>)>,
+    cancel: &Cancel,
+) {
     while !cancel.is_cancelled() {
         let (number, job) = {
             let mut source = source.lock().unwrap_or_else(PoisonError::into_inner);
@@ -138,8 +154,14 @@ fn run_jobs<J, T>(source: &Mutex<(usize, Source<J>)>, work: &dyn Fn(J) -> T, don
 /// Converts a panic to an error.
 pub(crate) fn caught<T>(number: usize, call: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|payload| {
-        let text = payload.downcast_ref::<String>().cloned().or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        Error::Panicked { split: number, message: text.unwrap_or_else(|| "unknown reason".to_owned()) }
+        let text = payload
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Error::Panicked {
+            split: number,
+            message: text.unwrap_or_else(|| "unknown reason".to_owned()),
+        }
     })
 }
 
@@ -151,7 +173,14 @@ mod tests {
     fn results_of_a_parent_are_not_waited_for_and_stay_in_their_channel() {
         let (sent, mut numbers) = (Arc::new(()), 0..3);
         let held = Arc::clone(&sent);
-        let mut results = Ordered::start(1, 1, &Cancel::default(), move || numbers.next(), move |_| Arc::clone(&held)).unwrap();
+        let mut results = Ordered::start(
+            1,
+            1,
+            &Cancel::default(),
+            move || numbers.next(),
+            move |_| Arc::clone(&held),
+        )
+        .unwrap();
         while Arc::strong_count(&sent) < 4 {
             std::thread::yield_now();
         }

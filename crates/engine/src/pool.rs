@@ -1,8 +1,9 @@
 //! One pool of plain threads per process, created on first use.
 //!
-//! A forked child inherits the pool's memory but none of its threads: work sent there would wait forever (as in rayon's global pool, see
-//! huggingface/tokenizers#187). So the pool stores the id of its process, and a child creates its own; a lock that a thread of the parent may have
-//! held at the fork is never waited for.
+//! A forked child inherits the pool's memory but none of its threads: work sent there would wait
+//! forever (as in rayon's global pool, see huggingface/tokenizers#187). So the pool stores the id
+//! of its process, and a child creates its own; a lock that a thread of the parent may have held at
+//! the fork is never waited for.
 
 use crate::{Error, Result};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
@@ -28,7 +29,8 @@ pub struct Pool {
     load: Arc<Mutex<Load>>,
 }
 
-/// A job may wait for its consumer, and the consumer for another job, so each queued or running job has a separate thread.
+/// A job may wait for its consumer, and the consumer for another job, so each queued or running job
+/// has a separate thread.
 #[derive(Debug, Default)]
 struct Load {
     jobs: usize,
@@ -53,12 +55,13 @@ impl Pool {
                 return Arc::clone(pool);
             }
             let fresh = Arc::new(Self::new(process));
-            // Dropping the parent's pool would lock its channel, which one of the parent's threads may have held at the fork.
+            // Dropping the parent's pool would lock its channel, which one of the parent's threads
+            // may have held at the fork.
             std::mem::forget(pool.replace(Arc::clone(&fresh)));
             return fresh;
         }
-        // The holder of the lock does not exist in this forked process, so the lock will never be released. A separate pool serves the caller as
-        // well.
+        // The holder of the lock does not exist in this forked process, so the lock will never be
+        // released. A separate pool serves the caller as well.
         Arc::new(Self::new(process))
     }
 
@@ -95,7 +98,10 @@ impl Pool {
     ///
     /// # Errors
     /// As [`Pool::spawn`].
-    pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<Receiver<thread::Result<T>>> {
+    pub fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Receiver<thread::Result<T>>> {
         let (done, result) = bounded(1);
         self.spawn(move || {
             let _unwanted = done.send(catch_unwind(AssertUnwindSafe(work)));

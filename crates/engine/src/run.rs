@@ -1,7 +1,8 @@
 //! Runs a function over split numbers and delivers the results in order.
 //!
-//! At most `window` splits are ahead of the consumer: this bound gives back-pressure. Dropping the [`Run`] cancels unfinished work, and gives the
-//! workers a moment to clean up: a process that exits right afterwards leaves no half-written file.
+//! At most `window` splits are ahead of the consumer: this bound gives back-pressure. Dropping the
+//! [`Run`] cancels unfinished work, and gives the workers a moment to clean up: a process that
+//! exits right afterwards leaves no half-written file.
 
 use crate::ordered::{Ordered, Poll, STOP_PATIENCE};
 use crate::{Cancel, Error, Result};
@@ -22,8 +23,9 @@ pub struct Run<T> {
     is_stopped: bool,
 }
 
-/// Runs `work(0) … work(splits − 1)` on `workers` threads. After a [`ControlFlow::Break`] no further split is started; splits that are already
-/// running finish, so that everything before the break is delivered as well.
+/// Runs `work(0) … work(splits − 1)` on `workers` threads. After a [`ControlFlow::Break`] no
+/// further split is started; splits that are already running finish, so that everything before the
+/// break is delivered as well.
 ///
 /// Uses fewer threads if the system provides no more.
 ///
@@ -45,7 +47,13 @@ where
     let (breaks, stop) = (Arc::clone(&is_broken), cancel.clone());
     let mut numbers = 0..splits;
     // A closed ticket channel means that the consumer was dropped.
-    let source = move || if taken.recv().is_ok() && !stop.is_cancelled() && !is_broken.load(Ordering::Acquire) { numbers.next() } else { None };
+    let source = move || {
+        if taken.recv().is_ok() && !stop.is_cancelled() && !is_broken.load(Ordering::Acquire) {
+            numbers.next()
+        } else {
+            None
+        }
+    };
     let results = Ordered::start(workers, crew, cancel, source, move |split| match work(split) {
         ControlFlow::Continue(result) => result,
         ControlFlow::Break(result) => {
@@ -60,7 +68,12 @@ where
 ///
 /// # Errors
 /// As [`run_in_order`].
-pub fn run_until_error<T, E, F>(splits: usize, workers: usize, cancel: &Cancel, work: F) -> Result<Run<std::result::Result<T, E>>>
+pub fn run_until_error<T, E, F>(
+    splits: usize,
+    workers: usize,
+    cancel: &Cancel,
+    work: F,
+) -> Result<Run<std::result::Result<T, E>>>
 where
     T: Send + 'static,
     E: Send + 'static,
@@ -73,8 +86,8 @@ where
 }
 
 impl<T> Run<T> {
-    /// Cancels unfinished work and waits for the workers, at most `patience`. False if one of them is still working then; it will notice the
-    /// cancellation at its next step.
+    /// Cancels unfinished work and waits for the workers, at most `patience`. False if one of them
+    /// is still working then; it will notice the cancellation at its next step.
     pub fn stop(&mut self, patience: Duration) -> bool {
         if self.next < self.splits {
             self.cancel.cancel();
@@ -86,7 +99,8 @@ impl<T> Run<T> {
         self.results.drain(patience)
     }
 
-    /// The next result, or `None` after the last. Waits at most `patience`, then returns [`Poll::Pending`] so that the caller can check for signals.
+    /// The next result, or `None` after the last. Waits at most `patience`, then returns
+    /// [`Poll::Pending`] so that the caller can check for signals.
     pub fn poll(&mut self, patience: Duration) -> Poll<T> {
         if self.next >= self.splits {
             return Poll::Finished;

@@ -1,7 +1,8 @@
-//! Slots for work that needs a core. A thread releases its slot while it waits for the disk, so that another one can compute.
+//! Slots for work that needs a core. A thread releases its slot while it waits for the disk, so
+//! that another one can compute.
 //!
-//! Slots are granted in the order of requests, so a thread that requests repeatedly cannot starve others. A thread that holds a slot must not wait
-//! for another one.
+//! Slots are granted in the order of requests, so a thread that requests repeatedly cannot starve
+//! others. A thread that holds a slot must not wait for another one.
 
 use crate::{Cancel, Result};
 use std::collections::VecDeque;
@@ -53,7 +54,12 @@ impl CoreSlots {
                 self.0.changed.notify_all();
                 return Err(cancelled);
             }
-            state = self.0.changed.wait_timeout(state, CANCEL_POLL).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .0
+                .changed
+                .wait_timeout(state, CANCEL_POLL)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         state.waiting.pop_front();
         state.free -= 1;

@@ -1,7 +1,8 @@
 //! Runs jobs that are created one after another, and delivers their results in that order.
 //!
-//! Unlike in a run over split numbers, the number of jobs is not known in advance, and creating one may block: the source limits how far the work is
-//! ahead of the consumer. Jobs are created under a lock, so the order of creation is the order of delivery. Dropping the [`Stream`] cancels
+//! Unlike in a run over split numbers, the number of jobs is not known in advance, and creating one
+//! may block: the source limits how far the work is ahead of the consumer. Jobs are created under a
+//! lock, so the order of creation is the order of delivery. Dropping the [`Stream`] cancels
 //! unfinished work.
 
 use crate::ordered::{Ordered, Poll, STOP_PATIENCE, caught};
@@ -28,7 +29,8 @@ impl<T> std::fmt::Debug for Mode<T> {
     }
 }
 
-/// Runs `work` on the jobs of `source` with `threads` threads; with none, the consumer's thread does the work when it polls for a result.
+/// Runs `work` on the jobs of `source` with `threads` threads; with none, the consumer's thread
+/// does the work when it polls for a result.
 ///
 /// # Errors
 /// [`Error::Spawn`] if the system provides no thread at all.
@@ -56,8 +58,8 @@ where
 }
 
 impl<T> Stream<T> {
-    /// The next result, or [`Poll::Finished`] after the last. Waits at most `patience`, then returns [`Poll::Pending`] so that the caller can check
-    /// for signals.
+    /// The next result, or [`Poll::Finished`] after the last. Waits at most `patience`, then
+    /// returns [`Poll::Pending`] so that the caller can check for signals.
     pub fn poll(&mut self, patience: Duration) -> Poll<T> {
         if self.is_finished {
             return Poll::Finished;
@@ -74,7 +76,8 @@ impl<T> Stream<T> {
         polled
     }
 
-    /// Cancels unfinished work and waits for the threads, at most `patience`. False if one of them is still working then.
+    /// Cancels unfinished work and waits for the threads, at most `patience`. False if one of them
+    /// is still working then.
     pub fn stop(&mut self, patience: Duration) -> bool {
         self.cancel.cancel();
         self.is_finished = true;
@@ -121,7 +124,9 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn results_come_in_the_order_of_their_jobs(count in 0u64..200, threads in 0usize..6) {
-            let stream = stream_in_order(threads, &Cancel::default(), numbers(count), |job| job * 2).unwrap();
+            let stream =
+                stream_in_order(threads, &Cancel::default(), numbers(count), |job| job * 2)
+                    .unwrap();
             let results: Vec<u64> = all(stream).into_iter().map(|result| result.unwrap()).collect();
             prop_assert_eq!(results, (0..count).map(|job| job * 2).collect::<Vec<_>>());
         }
@@ -130,7 +135,10 @@ mod tests {
     #[test]
     fn panic_is_an_error_at_its_place_and_ends_the_stream() {
         for threads in [0, 3] {
-            let stream = stream_in_order(threads, &Cancel::default(), numbers(10), |job| assert!(job != 4, "fated")).unwrap();
+            let stream = stream_in_order(threads, &Cancel::default(), numbers(10), |job| {
+                assert!(job != 4, "fated");
+            })
+            .unwrap();
             let results = all(stream);
             assert_eq!(results.len(), 5);
             assert!(matches!(results[4], Err(Error::Panicked { split: 4, .. })));

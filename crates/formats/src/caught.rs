@@ -1,7 +1,8 @@
 //! Converts panics of decoders to errors.
 //!
-//! Decoders of other crates have paths that panic on damaged data. The invariant: a panic inside of [`caught`] is seen only by its caller. The panic
-//! hook of the process calls [`is_caught`], so that nothing is printed.
+//! Decoders of other crates have paths that panic on damaged data. The invariant: a panic inside of
+//! [`caught`] is seen only by its caller. The panic hook of the process calls [`is_caught`], so
+//! that nothing is printed.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -42,6 +43,9 @@ mod tests {
         assert_eq!(nested, Ok((Err(Panicked), true)));
         assert_eq!(caught(|| panic!("outer")), Err::<(), _>(Panicked));
         assert!(!is_caught());
-        assert!(caught(|| std::thread::spawn(is_caught).join().unwrap()).is_ok_and(|is_caught| !is_caught));
+        assert!(
+            caught(|| std::thread::spawn(is_caught).join().unwrap())
+                .is_ok_and(|is_caught| !is_caught)
+        );
     }
 }

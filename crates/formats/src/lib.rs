@@ -1,7 +1,7 @@
 //! Parsers and writers of the file formats, one directory per format.
 //!
-//! Used by the engine and the Python binding. A parser does no I/O of its own: it requests byte ranges, and never trusts a length or an offset that
-//! it reads.
+//! Used by the engine and the Python binding. A parser does no I/O of its own: it requests byte
+//! ranges, and never trusts a length or an offset that it reads.
 
 pub mod arrayrecord;
 pub mod caught;

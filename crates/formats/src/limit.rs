@@ -1,7 +1,8 @@
 //! Limits the decompressed size of files.
 //!
-//! With compression and run lengths, a file of a few bytes can claim any size. A reader checks claimed sizes against its [`DecodeLimit`] before it
-//! allocates memory, so that such a file is an error and does not end the process.
+//! With compression and run lengths, a file of a few bytes can claim any size. A reader checks
+//! claimed sizes against its [`DecodeLimit`] before it allocates memory, so that such a file is an
+//! error and does not end the process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,15 +40,23 @@ impl DecodeLimit {
         self.0
     }
 
-    /// The maximal size in memory of a part of a file that has `stored` bytes there: above the limit only if the stored size makes it plausible.
+    /// The maximal size in memory of a part of a file that has `stored` bytes there: above the
+    /// limit only if the stored size makes it plausible.
     #[must_use]
     pub fn of_stored(self, stored: u64) -> u64 {
         self.0.max(stored.saturating_mul(PLAUSIBLE_RATIO))
     }
 
     /// # Errors
-    /// When `stated` bytes exceed the limit. `place` is the position in the file for the message, `what` the subject.
-    pub fn check(self, path: &str, stated: u64, what: &'static str, place: impl FnOnce() -> String) -> Result<(), TooLarge> {
+    /// When `stated` bytes exceed the limit. `place` is the position in the file for the message,
+    /// `what` the subject.
+    pub fn check(
+        self,
+        path: &str,
+        stated: u64,
+        what: &'static str,
+        place: impl FnOnce() -> String,
+    ) -> Result<(), TooLarge> {
         if stated <= self.0 {
             return Ok(());
         }
@@ -68,5 +77,6 @@ pub struct TooLarge {
 }
 
 impl TooLarge {
-    pub const HINT: &'static str = "raise max_decoded_bytes (--max-decoded-bytes of the commands) if the file is trusted";
+    pub const HINT: &'static str =
+        "raise max_decoded_bytes (--max-decoded-bytes of the commands) if the file is trusted";
 }

@@ -1,7 +1,7 @@
 //! Detects the format of a file by its first bytes, regardless of its name.
 //!
-//! Used when a name does not show a format, and when a file does not match its name. The invariant: plain text is never mistaken for a binary format
-//! because of the letters that it begins with.
+//! Used when a name does not show a format, and when a file does not match its name. The invariant:
+//! plain text is never mistaken for a binary format because of the letters that it begins with.
 
 use crate::tar::{Compression, sniff_compression};
 
@@ -101,7 +101,8 @@ impl Signature {
     }
 }
 
-/// Whether an object, or an array of objects, begins here. The header of a CSV file may contain brackets.
+/// Whether an object, or an array of objects, begins here. The header of a CSV
+/// file may contain brackets.
 fn is_json(text: &[u8]) -> bool {
     let Some((open, rest)) = text.split_first() else { return false };
     match (open, rest.trim_ascii_start().first()) {
@@ -117,7 +118,9 @@ mod tests {
 
     #[test]
     fn letters_of_a_format_at_the_start_of_text_are_text() {
-        for text in ["PAR1,PAR2\n1,2\n", "ORC,a\n", "id,name\n1,\u{e9}\n", "BZh9,x\n", "[a],b\n", "{x},y\n"] {
+        for text in
+            ["PAR1,PAR2\n1,2\n", "ORC,a\n", "id,name\n1,\u{e9}\n", "BZh9,x\n", "[a],b\n", "{x},y\n"]
+        {
             assert_eq!(Signature::of(text.as_bytes()), Signature::Text, "{text}");
         }
         for text in ["{\"a\": 1}", "\n [\n", "\u{feff}[]"] {

@@ -1,7 +1,7 @@
 //! Errors of image payloads.
 //!
-//! Variants name the situation and contain the page and the numbers that are needed to find the damage. Invariant: an error never contains bytes of
-//! the payload.
+//! Variants name the situation and contain the page and the numbers that are needed to find the
+//! damage. Invariant: an error never contains bytes of the payload.
 
 use crate::format::ImageFormat;
 
@@ -16,7 +16,8 @@ pub enum Error {
     #[error("Unknown size: the header of the `{}` payload does not contain it", .format.mime())]
     UnknownSize { format: ImageFormat },
     /// The header is truncated before the size.
-    #[error("Unknown size: the header of the `{}` payload needs `{needed}` bytes, the payload has `{found}`", .format.mime())]
+    #[error("Unknown size: the header of the `{}` payload needs `{needed}` bytes, the payload has \
+        `{found}`", .format.mime())]
     TruncatedHeader { format: ImageFormat, needed: u64, found: u64 },
     /// The header states an image without pixels.
     #[error("Image size `{width}` x `{height}` has a zero side")]
@@ -29,14 +30,27 @@ pub enum Error {
     PageBeyondEnd { page: usize, pages: usize },
     /// The directory of this page, or of an earlier one, is not inside the payload.
     #[error(
-        "Page `{page}` cannot be reached: the directory of page `{broken_page}` needs `{needed}` bytes at `{offset}`, the payload has `{payload_len}`"
+        "Page `{page}` cannot be reached: the directory of page `{broken_page}` needs `{needed}` \
+         bytes at `{offset}`, the payload has `{payload_len}`"
     )]
-    DirectoryOutOfFile { page: usize, broken_page: usize, offset: u64, needed: u64, payload_len: u64 },
+    DirectoryOutOfFile {
+        page: usize,
+        broken_page: usize,
+        offset: u64,
+        needed: u64,
+        payload_len: u64,
+    },
     /// Directories overlap, which no writer produces.
     #[error(
-        "Page `{page}` cannot be reached: the directories up to page `{broken_page}` take `{directory_bytes}` bytes, the payload has `{payload_len}`"
+        "Page `{page}` cannot be reached: the directories up to page `{broken_page}` take \
+         `{directory_bytes}` bytes, the payload has `{payload_len}`"
     )]
-    OverlappingDirectories { page: usize, broken_page: usize, directory_bytes: u64, payload_len: u64 },
+    OverlappingDirectories {
+        page: usize,
+        broken_page: usize,
+        directory_bytes: u64,
+        payload_len: u64,
+    },
     /// A required tag of the page is missing.
     #[error("Page `{page}` has no tag `{tag}`")]
     MissingTag { page: usize, tag: u16 },
@@ -44,10 +58,15 @@ pub enum Error {
     #[error("Page `{page}` has tag `{tag}` with unusable type `{kind}` or count `{count}`")]
     UnusableTag { page: usize, tag: u16, kind: u16, count: u64 },
     /// The value of a tag that is needed for decoding is outside of the payload.
-    #[error("Page `{page}` has tag `{tag}` with `{needed}` value bytes at `{offset}`, the payload has `{payload_len}`")]
+    #[error(
+        "Page `{page}` has tag `{tag}` with `{needed}` value bytes at `{offset}`, the payload has \
+         `{payload_len}`"
+    )]
     ValueOutOfFile { page: usize, tag: u16, offset: u64, needed: u64, payload_len: u64 },
     /// The tag values together are larger than the payload, so they overlap.
-    #[error("Page `{page}` has `{value_bytes}` bytes of tag values, the payload has `{payload_len}`")]
+    #[error(
+        "Page `{page}` has `{value_bytes}` bytes of tag values, the payload has `{payload_len}`"
+    )]
     OverlappingValues { page: usize, value_bytes: u64, payload_len: u64 },
     /// There are neither strips nor tiles.
     #[error("Page `{page}` has neither strips nor tiles")]
@@ -56,13 +75,20 @@ pub enum Error {
     #[error("Page `{page}` has `{offsets}` segment offsets and `{counts}` byte counts")]
     SegmentCountMismatch { page: usize, offsets: u64, counts: u64 },
     /// The byte count is missing or zero and cannot be computed.
-    #[error("Page `{page}` has no byte count for its segment, and it is not one uncompressed strip")]
+    #[error(
+        "Page `{page}` has no byte count for its segment, and it is not one uncompressed strip"
+    )]
     UnknownSegmentLength { page: usize },
     /// A strip or tile is outside of the payload.
-    #[error("Page `{page}` has a segment of `{needed}` bytes at `{offset}`, the payload has `{payload_len}`")]
+    #[error(
+        "Page `{page}` has a segment of `{needed}` bytes at `{offset}`, the payload has \
+         `{payload_len}`"
+    )]
     SegmentOutOfFile { page: usize, offset: u64, needed: u64, payload_len: u64 },
     /// Different segments of the page overlap so much that they are larger than the payload.
-    #[error("Page `{page}` has `{segment_bytes}` bytes of segments, the payload has `{payload_len}`")]
+    #[error(
+        "Page `{page}` has `{segment_bytes}` bytes of segments, the payload has `{payload_len}`"
+    )]
     OverlappingSegments { page: usize, segment_bytes: u64, payload_len: u64 },
     /// An old-style JPEG page with tables of unknown length.
     #[error("Page `{page}` is an old-style JPEG whose tag `{tag}` cannot be relocated")]

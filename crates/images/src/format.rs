@@ -44,11 +44,14 @@ impl ImageFormat {
     }
 }
 
-/// The format of the payload that starts with `prefix`; `None` if it is not a recognized image. 64 bytes are enough.
+/// The format of the payload that starts with `prefix`; `None` if it is not a recognized image. 64
+/// bytes are enough.
 #[must_use]
 pub fn sniff(prefix: &[u8]) -> Option<ImageFormat> {
     let prefix = prefix.get(..64).unwrap_or(prefix);
-    let at = |offset: usize, magic: &[u8]| prefix.get(offset..).is_some_and(|rest| rest.starts_with(magic));
+    let at = |offset: usize, magic: &[u8]| {
+        prefix.get(offset..).is_some_and(|rest| rest.starts_with(magic))
+    };
     if at(0, b"\xff\xd8\xff") {
         Some(ImageFormat::Jpeg)
     } else if at(0, b"\x89PNG\r\n\x1a\n") {
@@ -75,17 +78,24 @@ pub(crate) fn is_jpeg2000(prefix: &[u8]) -> bool {
     prefix.starts_with(b"\0\0\0\x0cjP  \r\n") || prefix.starts_with(b"\xff\x4f\xff\x51")
 }
 
-/// The name of a format that is not decoded; `None` for formats that are, and for less common ones. A TGA is told by its last bytes.
+/// The name of a format that is not decoded; `None` for formats that are, and for less common ones.
+/// A TGA is told by its last bytes.
 #[must_use]
 pub fn unsupported_name(payload: &[u8]) -> Option<&'static str> {
     match sniff(payload) {
         Some(ImageFormat::Avif) => Some("AVIF"),
         Some(ImageFormat::Other) if is_jpeg2000(payload) => Some("JPEG 2000"),
-        Some(ImageFormat::Other) if payload.starts_with(b"\xff\x0a") || payload.starts_with(b"\0\0\0\x0cJXL ") => Some("JPEG XL"),
+        Some(ImageFormat::Other)
+            if payload.starts_with(b"\xff\x0a") || payload.starts_with(b"\0\0\0\x0cJXL ") =>
+        {
+            Some("JPEG XL")
+        }
         Some(ImageFormat::Other) if payload.get(4..8) == Some(b"ftyp") => Some("HEIC"),
         Some(ImageFormat::Other) if payload.starts_with(b"8BPS") => Some("PSD"),
         Some(ImageFormat::Other) if payload.starts_with(b"\0\0\x01\0") => Some("ICO"),
-        Some(ImageFormat::Other) if matches!(payload.first_chunk(), Some([b'P', b'1'..=b'7'])) => Some("PNM"),
+        Some(ImageFormat::Other) if matches!(payload.first_chunk(), Some([b'P', b'1'..=b'7'])) => {
+            Some("PNM")
+        }
         None | Some(ImageFormat::Other) if payload.ends_with(b"TRUEVISION-XFILE.\0") => Some("TGA"),
         _ => None,
     }
@@ -93,16 +103,18 @@ pub fn unsupported_name(payload: &[u8]) -> Option<&'static str> {
 
 /// Many texts begin with `BM`; the size of the second header has few possible values.
 fn has_bmp_header(prefix: &[u8]) -> bool {
-    prefix
-        .get(14..)
-        .and_then(|rest| rest.first_chunk())
-        .is_some_and(|size| matches!(u32::from_le_bytes(*size), 12 | 16 | 40 | 52 | 56 | 64 | 108 | 124))
+    prefix.get(14..).and_then(|rest| rest.first_chunk()).is_some_and(|size| {
+        matches!(u32::from_le_bytes(*size), 12 | 16 | 40 | 52 | 56 | 64 | 108 | 124)
+    })
 }
 
 fn has_avif_brand(prefix: &[u8]) -> bool {
     let box_len = prefix.first_chunk().map_or(0, |len| u32::from_be_bytes(*len)).min(64) as usize;
     let brands = prefix.get(8..box_len.min(prefix.len())).unwrap_or_default();
-    brands.chunks_exact(4).enumerate().any(|(k, brand)| k != 1 && matches!(brand, b"avif" | b"avis" | b"avio"))
+    brands
+        .chunks_exact(4)
+        .enumerate()
+        .any(|(k, brand)| k != 1 && matches!(brand, b"avif" | b"avis" | b"avio"))
 }
 
 #[cfg(test)]
@@ -133,8 +145,16 @@ mod tests {
         assert_eq!(unsupported_name(b"\0\0\0\x18ftypmif1\0\0\0\0mif1avif"), Some("AVIF"));
         assert_eq!(unsupported_name(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"), Some("HEIC"));
         assert_eq!(unsupported_name(b"\xff\x0a\0\0\0\0\0\0\0\0\0\0"), Some("JPEG XL"));
-        assert_eq!(unsupported_name(b"\0\0\0\x0cjP  \r\n\x87\n\0\0\0\x14ftypjp2 "), Some("JPEG 2000"));
-        assert_eq!(unsupported_name(b"\0\0\x02\0\0\0\0\0\0\0\0\0\x01\0\x01\0\x18\0\0\0\0TRUEVISION-XFILE.\0"), Some("TGA"));
+        assert_eq!(
+            unsupported_name(b"\0\0\0\x0cjP  \r\n\x87\n\0\0\0\x14ftypjp2 "),
+            Some("JPEG 2000")
+        );
+        assert_eq!(
+            unsupported_name(
+                b"\0\0\x02\0\0\0\0\0\0\0\0\0\x01\0\x01\0\x18\0\0\0\0TRUEVISION-XFILE.\0"
+            ),
+            Some("TGA")
+        );
         assert_eq!(unsupported_name(b"\xff\xd8\xff\xe0 TRUEVISION-XFILE.\0"), None);
         assert_eq!(unsupported_name(b"\xff\xd8\xff\xe0"), None);
     }

@@ -1,6 +1,7 @@
 //! A piece of the payload with its offset.
 //!
-//! Parsers read by payload offset, regardless of how the payload was divided. Invariant: a result is complete or missing, never short.
+//! Parsers read by payload offset, regardless of how the payload was divided. Invariant: a result
+//! is complete or missing, never short.
 
 use std::ops::Range;
 
@@ -20,7 +21,8 @@ impl<'a> Window<'a> {
     /// [`Error::ShortBytes`] when the response is shorter than the request.
     pub(crate) fn answer(request: &Range<u64>, bytes: &'a [u8]) -> Result<Self> {
         let needed = request.end.saturating_sub(request.start);
-        let short = || Error::ShortBytes { offset: request.start, needed, found: bytes.len() as u64 };
+        let short =
+            || Error::ShortBytes { offset: request.start, needed, found: bytes.len() as u64 };
         let len = usize::try_from(needed).map_err(|_| short())?;
         Ok(Self { start: request.start, bytes: bytes.get(..len).ok_or_else(short)? })
     }
@@ -39,14 +41,19 @@ impl<'a> Window<'a> {
     }
 }
 
-/// `len` bytes of `payload_len` at `offset`, clipped at the end of the payload; `None` if nothing remains.
+/// `len` bytes of `payload_len` at `offset`, clipped at the end of the payload;
+/// `None` if nothing remains.
 pub(crate) fn clipped(offset: u64, len: u64, payload_len: u64) -> Option<Range<u64>> {
     (offset < payload_len).then(|| offset..offset.saturating_add(len).min(payload_len))
 }
 
 /// The bytes of a range of the payload; empty if it is out of bounds.
 pub(crate) fn slice<'a>(payload: &'a [u8], range: &Range<u64>) -> &'a [u8] {
-    usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok()).and_then(|(start, end)| payload.get(start..end)).unwrap_or_default()
+    usize::try_from(range.start)
+        .ok()
+        .zip(usize::try_from(range.end).ok())
+        .and_then(|(start, end)| payload.get(start..end))
+        .unwrap_or_default()
 }
 
 /// The result of a step of a state machine.

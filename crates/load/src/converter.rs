@@ -1,4 +1,5 @@
-//! Converts a superbatch for the consumer: Arrow rows with the declared types, or columns of plain numbers.
+//! Converts a superbatch for the consumer: Arrow rows with the declared types,
+//! or columns of plain numbers.
 
 use crate::columns::{self, ColumnOptions, Converter, Nulls};
 use crate::offsets::{Cuts, declared};
@@ -46,11 +47,22 @@ pub enum Delivery {
 
 impl OutputConverter {
     /// # Errors
-    /// When a column cannot have the requested form, or the footers show nulls that it cannot represent.
-    pub fn new(dataset: &Dataset, columns: Vec<usize>, kind: OutputKind, is_padded: bool, is_filtered: bool) -> Result<Self> {
-        let fields = columns.iter().filter_map(|column| dataset.schema().fields().get(*column).cloned()).collect();
+    /// When a column cannot have the requested form, or the footers show nulls
+    /// that it cannot represent.
+    pub fn new(
+        dataset: &Dataset,
+        columns: Vec<usize>,
+        kind: OutputKind,
+        is_padded: bool,
+        is_filtered: bool,
+    ) -> Result<Self> {
+        let fields = columns
+            .iter()
+            .filter_map(|column| dataset.schema().fields().get(*column).cloned())
+            .collect();
         // A filter may remove all rows with nulls.
-        let refuses_known_nulls = !is_filtered && matches!(&kind, OutputKind::Columns(options) if options.nulls == Nulls::Error);
+        let refuses_known_nulls = !is_filtered
+            && matches!(&kind, OutputKind::Columns(options) if options.nulls == Nulls::Error);
         let output = Self::of_fields(fields, columns, kind, is_padded)?;
         if let Some(converter) = output.converter().filter(|_| refuses_known_nulls) {
             refuse_known_nulls(dataset, &output.columns, converter)?;
@@ -63,10 +75,20 @@ impl OutputConverter {
     /// # Errors
     /// When a column cannot have the requested form.
     pub fn of_packs(packed: &PackColumns, kind: OutputKind, is_padded: bool) -> Result<Self> {
-        Self::of_fields(packed.fields().iter().cloned().collect(), packed.columns().to_vec(), kind, is_padded)
+        Self::of_fields(
+            packed.fields().iter().cloned().collect(),
+            packed.columns().to_vec(),
+            kind,
+            is_padded,
+        )
     }
 
-    fn of_fields(mut fields: Vec<FieldRef>, columns: Vec<usize>, kind: OutputKind, is_padded: bool) -> Result<Self> {
+    fn of_fields(
+        mut fields: Vec<FieldRef>,
+        columns: Vec<usize>,
+        kind: OutputKind,
+        is_padded: bool,
+    ) -> Result<Self> {
         if is_padded {
             if let Some(taken) = fields.iter().find(|field| field.name() == PADDED) {
                 return Err(Error::ReservedColumn { column: taken.name().clone() });
@@ -100,17 +122,22 @@ impl OutputConverter {
     }
 
     /// # Errors
-    /// When a null or a list cannot be represented in the requested form, or a text is too long for its type.
+    /// When a null or a list cannot be represented in the requested form, or a text is too long for
+    /// its type.
     pub fn finish(&self, rows: RecordBatch, batches: &[BatchRows]) -> Result<Delivery> {
         let (schema, mut arrays, count) = rows.into_parts();
         let mut fields: Vec<_> = schema.fields().iter().cloned().collect();
         if self.is_padded {
-            let marks = batches.iter().flat_map(|batch| (0..batch.rows).map(|row| row >= batch.rows - batch.repeats));
+            let marks = batches
+                .iter()
+                .flat_map(|batch| (0..batch.rows).map(|row| row >= batch.rows - batch.repeats));
             arrays.push(Arc::new(marks.map(Some).collect::<BooleanArray>()));
             fields.push(Arc::new(Field::new(PADDED, DataType::Boolean, false)));
         }
         let options = RecordBatchOptions::new().with_row_count(Some(count));
-        let rows = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options).map_err(Error::assemble)?;
+        let rows =
+            RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
+                .map_err(Error::assemble)?;
         let sizes: Vec<usize> = batches.iter().map(|batch| batch.rows).collect();
         match &self.converter {
             Some(converter) => Ok(Delivery::Columns(converter.convert(rows, &sizes)?)),
@@ -124,32 +151,52 @@ impl OutputConverter {
 
 fn in_views(schema: &Schema) -> Schema {
     let view = |field: &Arc<Field>| match field.data_type() {
-        DataType::Utf8 | DataType::LargeUtf8 => Arc::new(Field::clone(field).with_data_type(DataType::Utf8View)),
-        DataType::Binary | DataType::LargeBinary => Arc::new(Field::clone(field).with_data_type(DataType::BinaryView)),
+        DataType::Utf8 | DataType::LargeUtf8 => {
+            Arc::new(Field::clone(field).with_data_type(DataType::Utf8View))
+        }
+        DataType::Binary | DataType::LargeBinary => {
+            Arc::new(Field::clone(field).with_data_type(DataType::BinaryView))
+        }
         _ => Arc::clone(field),
     };
     Schema::new(schema.fields().iter().map(view).collect::<Vec<_>>())
 }
 
-/// Reports nulls known from the footers before the first batch instead of in the middle of an epoch.
+/// Reports nulls known from the footers before the first batch instead
+/// of in the middle of an epoch.
 fn refuse_known_nulls(dataset: &Dataset, columns: &[usize], converter: &Converter) -> Result<()> {
-    for (column, field) in columns.iter().filter_map(|column| Some((*column, dataset.schema().fields().get(*column)?))) {
+    for (column, field) in
+        columns.iter().filter_map(|column| Some((*column, dataset.schema().fields().get(*column)?)))
+    {
         if !converter.refuses_nulls(field.name()) {
             continue;
         }
         for file in dataset.files() {
             let is_image = dataset.has_images(column);
             if file.lacks(column) && file.num_rows() > 0 {
-                return Err(Error::MissingNulls { column: field.name().clone(), path: file.path.clone(), is_image });
+                return Err(Error::MissingNulls {
+                    column: field.name().clone(),
+                    path: file.path.clone(),
+                    is_image,
+                });
             }
             // Statistics count deleted rows as well.
             let nulls = |known: &Statistics| -> u64 {
-                let blocks = known.null_counts.iter().enumerate().filter(|(block, _)| file.live_rows(*block).is_none());
+                let blocks = known
+                    .null_counts
+                    .iter()
+                    .enumerate()
+                    .filter(|(block, _)| file.live_rows(*block).is_none());
                 blocks.filter_map(|(_, nulls)| *nulls).sum()
             };
             if file.statistics(column, dataset.schema()).as_ref().map_or(0, nulls) > 0 {
                 let (path, data_type) = (file.path.clone(), field.data_type().clone());
-                return Err(Error::KnownNulls { column: field.name().clone(), path, data_type, is_image });
+                return Err(Error::KnownNulls {
+                    column: field.name().clone(),
+                    path,
+                    data_type,
+                    is_image,
+                });
             }
         }
     }

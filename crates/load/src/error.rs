@@ -28,15 +28,25 @@ pub enum Error {
     MixedFormats { counts: String, hint: String },
     /// The name or the caller states one format, but the bytes are of another one.
     #[error("`{path}` is not a valid {wanted} file: its first bytes look like {found}")]
-    WrongContents { path: String, wanted: &'static str, found: &'static str, source: Option<Arc<TableError>> },
+    WrongContents {
+        path: String,
+        wanted: &'static str,
+        found: &'static str,
+        source: Option<Arc<TableError>>,
+    },
     /// Neither the name nor the bytes of a named file show its format.
-    #[error("The format of `{path}` is unknown: its name has no known extension, and its first bytes look like {found}")]
+    #[error(
+        "The format of `{path}` is unknown: its name has no known extension, and its first bytes \
+         look like {found}"
+    )]
     UnknownContents { path: String, found: &'static str },
     /// Hugging Face data sets are saved in this format.
     #[error("`{path}` is an Arrow file, which a data set does not read")]
     ArrowFile { path: String },
     /// A directory that MosaicML Streaming wrote in a format other than MDS.
-    #[error("`{path}` lists {format} shards of MosaicML Streaming, which are not read by their index")]
+    #[error(
+        "`{path}` lists {format} shards of MosaicML Streaming, which are not read by their index"
+    )]
     TextShards { path: String, format: String },
     #[error("`{path}` has {rows} rows, but the index of its directory lists {samples}")]
     SampleCount { path: String, rows: u64, samples: u64 },
@@ -47,7 +57,9 @@ pub enum Error {
     #[error("Column `{column}` has no value in `{path}`, and its type there allows none")]
     MissingRequired { column: String, path: String },
     /// A data file of a table whose columns are found by id.
-    #[error("`{path}` has columns without field ids, and the table does not map their names to ids")]
+    #[error(
+        "`{path}` has columns without field ids, and the table does not map their names to ids"
+    )]
     NoFieldIds { path: String },
     #[error("Column {column:?} of `{path}`, or a field in it, has the character NUL in its name")]
     NulInName { path: String, column: String },
@@ -57,25 +69,39 @@ pub enum Error {
     #[error("Column `{column}` of `{path}` cannot be delivered as {}", type_name(.wanted))]
     Cast { path: String, column: String, wanted: DataType, source: Arc<ArrowError> },
     /// A value that the common type of the files cannot hold; `row` counts in the file.
-    #[error("Row {row} of `{path}`: {value} in column `{column}` cannot be converted exactly to {}, the type of the data set", type_name(.wanted))]
+    #[error("Row {row} of `{path}`: {value} in column `{column}` cannot be converted exactly to \
+        {}, the type of the data set", type_name(.wanted))]
     Inexact { path: String, row: u64, column: String, value: String, wanted: DataType },
     #[error(transparent)]
     Columns(Arc<crate::columns::Error>),
     #[error(transparent)]
     Packing(Arc<crate::packing::Error>),
     /// A null that the output cannot represent, with its position.
-    #[error("Column `{column}` has a null in row {row} of `{path}`, which batches of torch and NumPy cannot hold")]
+    #[error(
+        "Column `{column}` has a null in row {row} of `{path}`, which batches of torch and NumPy \
+         cannot hold"
+    )]
     Null { column: String, path: String, row: u64, data_type: DataType, is_image: bool },
-    #[error("Column `{column}` has nulls in `{path}`, which batches of torch and NumPy cannot hold")]
+    #[error(
+        "Column `{column}` has nulls in `{path}`, which batches of torch and NumPy cannot hold"
+    )]
     KnownNulls { column: String, path: String, data_type: DataType, is_image: bool },
     /// A column that other files have.
-    #[error("Column `{column}` is missing from `{path}`, so it is null there, which batches of torch and NumPy cannot hold")]
+    #[error(
+        "Column `{column}` is missing from `{path}`, so it is null there, which batches of torch \
+         and NumPy cannot hold"
+    )]
     MissingNulls { column: String, path: String, is_image: bool },
     /// A list that is longer than the requested padding, with its position.
-    #[error("Column `{column}` has {length} values in row {row} of `{path}`, and `pad` allows {limit}")]
+    #[error(
+        "Column `{column}` has {length} values in row {row} of `{path}`, and `pad` allows {limit}"
+    )]
     LongList { column: String, path: String, row: u64, length: usize, limit: usize },
     /// A list of another length than all others, with its position.
-    #[error("Column `{column}` has {length} values in row {row} of `{path}`, and {expected} in other rows")]
+    #[error(
+        "Column `{column}` has {length} values in row {row} of `{path}`, and {expected} in other \
+         rows"
+    )]
     ListLength { column: String, path: String, row: u64, length: usize, expected: usize },
     #[error("A column is called `{column}`, which is the name of the marks of padded rows")]
     ReservedColumn { column: String },
@@ -83,10 +109,12 @@ pub enum Error {
     SourceColumn { column: String },
     #[error("A column is called `{column}`, which is to be the name of a computed column")]
     DerivedColumn { column: String, is_image: bool },
-    #[error("Column `{column}` is {}, but texts are strings or bytes, and messages are lists of structs or JSON strings", type_name(.data_type))]
+    #[error("Column `{column}` is {}, but texts are strings or bytes, and messages are lists of \
+        structs or JSON strings", type_name(.data_type))]
     DerivedFrom { column: String, data_type: DataType },
     #[error(
-        "Column `{column}` is {}, but images are bytes, structs with a field `bytes`, or strings with source=\"path\" or source=\"url\"",
+        "Column `{column}` is {}, but images are bytes, structs with a field `bytes`, or strings \
+         with source=\"path\" or source=\"url\"",
         type_name(.data_type)
     )]
     ImageFrom { column: String, data_type: DataType },
@@ -98,11 +126,22 @@ pub enum Error {
     #[error("Cannot allocate {bytes} bytes of page-locked memory for pixels: {reason}")]
     HostMemory { bytes: usize, reason: Arc<str> },
     /// Two entries of a store of token counts.
-    #[error("Files of token counts in `{directory}` disagree about block {block} of one file; one of them is `{path}`")]
+    #[error(
+        "Files of token counts in `{directory}` disagree about block {block} of one file; one of \
+         them is `{path}`"
+    )]
     CountsDisagree { directory: String, path: String, block: u32 },
-    /// A row from which a column cannot be computed. `rows` are all such rows of the batch, by their numbers in it.
+    /// A row from which a column cannot be computed. `rows` are all such rows of the batch, by
+    /// their numbers in it.
     #[error("Row {row} of `{path}`: column `{column}`: {reason}")]
-    Underivable { path: String, row: u64, column: String, reason: Box<str>, hint: Option<Box<str>>, rows: Arc<[UnderivableRow]> },
+    Underivable {
+        path: String,
+        row: u64,
+        column: String,
+        reason: Box<str>,
+        hint: Option<Box<str>>,
+        rows: Arc<[UnderivableRow]>,
+    },
     #[error("There is no row {row}: there are {rows} rows")]
     NoSuchRow { row: u64, rows: u64 },
     /// No row near a bad row can be read either.
@@ -144,13 +183,22 @@ impl Error {
         Self::Assemble { source: Arc::new(source) }
     }
 
-    /// A column of a file that cannot have the type of `field`. `row_of` maps a row to its number in the file.
+    /// A column of a file that cannot have the type of `field`. `row_of` maps a row to its number
+    /// in the file.
     #[must_use]
-    pub fn misfit(path: &str, field: &Field, misfit: Misfit, row_of: impl FnOnce(usize) -> u64) -> Self {
-        let (path, column, wanted) = (path.to_owned(), field.name().clone(), field.data_type().clone());
+    pub fn misfit(
+        path: &str,
+        field: &Field,
+        misfit: Misfit,
+        row_of: impl FnOnce(usize) -> u64,
+    ) -> Self {
+        let (path, column, wanted) =
+            (path.to_owned(), field.name().clone(), field.data_type().clone());
         match misfit {
             Misfit::Types(source) => Self::Cast { path, column, wanted, source: Arc::new(source) },
-            Misfit::Value { row, value } => Self::Inexact { path, row: row_of(row), column, value, wanted },
+            Misfit::Value { row, value } => {
+                Self::Inexact { path, row: row_of(row), column, value, wanted }
+            }
         }
     }
 
@@ -158,7 +206,8 @@ impl Error {
     #[must_use]
     pub fn of_store(&self) -> Option<&shardmill_storage::Error> {
         match self {
-            Self::Storage(error) => Some(error.as_ref()).filter(|error| !matches!(error, shardmill_storage::Error::ShortRead { .. })),
+            Self::Storage(error) => Some(error.as_ref())
+                .filter(|error| !matches!(error, shardmill_storage::Error::ShortRead { .. })),
             Self::Table(error) => error.of_store(),
             _ => None,
         }
@@ -168,7 +217,9 @@ impl Error {
     pub(crate) fn is_of_size(&self) -> bool {
         match self {
             Self::Assemble { .. } | Self::TooManyPixels { .. } | Self::HostMemory { .. } => true,
-            Self::Columns(error) => matches!(error.as_ref(), crate::columns::Error::PadMemory { .. }),
+            Self::Columns(error) => {
+                matches!(error.as_ref(), crate::columns::Error::PadMemory { .. })
+            }
             _ => false,
         }
     }
@@ -229,51 +280,102 @@ impl Error {
             Self::Table(error) => error.hint(),
             Self::Columns(error) => error.hint(),
             Self::Packing(error) => error.hint(),
-            Self::Null { is_image: true, .. } | Self::KnownNulls { is_image: true, .. } | Self::MissingNulls { is_image: true, .. } => Some(
-                "Images(on_error=\"null\") fills such images, and a filter such as \"column is not null\" leaves them out; otherwise use output=sm.Output(\"torch\", nulls=\"mask\"), or output=\"arrow\"",
+            Self::Null { is_image: true, .. }
+            | Self::KnownNulls { is_image: true, .. }
+            | Self::MissingNulls { is_image: true, .. } => Some(
+                "Images(on_error=\"null\") fills such images, and a filter such as \"column is \
+                 not null\" leaves them out; otherwise use output=sm.Output(\"torch\", \
+                 nulls=\"mask\"), or output=\"arrow\"",
             ),
             Self::Null { .. } | Self::KnownNulls { .. } => Some(
-                "use output=sm.Output(\"torch\", nulls=\"mask\"), which adds a boolean column, or sm.Output(\"torch\", nulls=\"fill\", fill_values={\"column\": 0}) with a value for each such column; output=\"arrow\" keeps nulls",
+                "use output=sm.Output(\"torch\", nulls=\"mask\"), which adds a boolean column, or \
+                 sm.Output(\"torch\", nulls=\"fill\", fill_values={\"column\": 0}) with a value \
+                 for each such column; output=\"arrow\" keeps nulls",
             ),
             Self::MissingNulls { .. } => Some(
-                "select columns that all files have with columns=, or use output=sm.Output(\"torch\", nulls=\"mask\"), sm.Output(\"torch\", nulls=\"fill\", fill_values={\"column\": 0}), or output=\"arrow\"",
+                "select columns that all files have with columns=, or use \
+                 output=sm.Output(\"torch\", nulls=\"mask\"), sm.Output(\"torch\", nulls=\"fill\", \
+                 fill_values={\"column\": 0}), or output=\"arrow\"",
             ),
-            Self::UnknownPath { reason: PathFault::NotAStruct { data_type, .. }, .. } if data_type.is_string() => Some(
-                "if the column holds JSON text, write its fields as columns once with shardmill.curate.Map(parse), where parse calls json.loads; then filter by the new column",
-            ),
+            Self::UnknownPath { reason: PathFault::NotAStruct { data_type, .. }, .. }
+                if data_type.is_string() =>
+            {
+                Some(
+                    "if the column holds JSON text, write its fields as columns once with \
+                     shardmill.curate.Map(parse), where parse calls json.loads; then filter by the \
+                     new column",
+                )
+            }
             Self::LongList { .. } => Some(crate::columns::LONG_LIST),
             Self::ListLength { .. } => Some(crate::columns::LIST_LENGTH),
             Self::NoReplacement { .. } => Some("run `shardmill verify` on the data"),
-            Self::ReservedColumn { .. } => Some("rename it, leave it out by columns=, or choose another tail"),
-            Self::SourceColumn { .. } => Some("choose another source_column"),
-            Self::DerivedColumn { is_image: true, .. } => {
-                Some("rename that column in the data; with a fixed size and without on_error=\"null\", sm.Images adds no column")
+            Self::ReservedColumn { .. } => {
+                Some("rename it, leave it out by columns=, or choose another tail")
             }
-            Self::DerivedColumn { .. } => Some("choose another output name, or read the data set without the computed column"),
-            Self::CountsDisagree { .. } => Some("remove that directory; the tokens are counted again"),
+            Self::SourceColumn { .. } => Some("choose another source_column"),
+            Self::DerivedColumn { is_image: true, .. } => Some(
+                "rename that column in the data; with a fixed size and without on_error=\"null\", \
+                 sm.Images adds no column",
+            ),
+            Self::DerivedColumn { .. } => {
+                Some("choose another output name, or read the data set without the computed column")
+            }
+            Self::CountsDisagree { .. } => {
+                Some("remove that directory; the tokens are counted again")
+            }
             Self::Underivable { hint, .. } => hint.as_deref(),
-            Self::HostMemory { .. } => Some("lower prefetch_bytes of sm.Runtime, or use pin_memory=False"),
-            Self::BadImage { .. } => Some("errors=sm.ErrorPolicy(rows=\"skip\") leaves such rows out, and Images(on_error=\"null\") fills them"),
-            Self::NoFieldIds { .. } => Some("set the table property `schema.name-mapping.default`, or write the file again through the table"),
-            Self::NulInName { .. } => Some("Arrow libraries do not accept such a name; write the file again with another one"),
+            Self::HostMemory { .. } => {
+                Some("lower prefetch_bytes of sm.Runtime, or use pin_memory=False")
+            }
+            Self::BadImage { .. } => Some(
+                "errors=sm.ErrorPolicy(rows=\"skip\") leaves such rows out, and \
+                 Images(on_error=\"null\") fills them",
+            ),
+            Self::NoFieldIds { .. } => Some(
+                "set the table property `schema.name-mapping.default`, or write the file again \
+                 through the table",
+            ),
+            Self::NulInName { .. } => Some(
+                "Arrow libraries do not accept such a name; write the file again with another one",
+            ),
             Self::MixedFormats { hint, .. } => Some(hint),
             Self::ArrowFile { .. } => Some(
-                "write it as Parquet: for data from save_to_disk, datasets.load_from_disk(\"directory\").to_parquet(\"rows.parquet\"), or load_from_disk(\"directory\")[\"train\"] if it has several splits; otherwise use pyarrow.parquet.write_table",
+                "write it as Parquet: for data from save_to_disk, \
+                 datasets.load_from_disk(\"directory\").to_parquet(\"rows.parquet\"), or \
+                 load_from_disk(\"directory\")[\"train\"] if it has several splits; otherwise use \
+                 pyarrow.parquet.write_table",
             ),
-            Self::UnknownFormat { .. } | Self::UnknownContents { .. } => {
-                Some("if they are parquet, orc, csv, jsonl, arrayrecord, mds or webdataset, set format=; files of other formats are not read")
+            Self::UnknownFormat { .. } | Self::UnknownContents { .. } => Some(
+                "if they are parquet, orc, csv, jsonl, arrayrecord, mds or webdataset, set \
+                 format=; files of other formats are not read",
+            ),
+            Self::OtherFormat { .. } => {
+                Some("leave out format=, or pass the path of a file itself, which is always read")
             }
-            Self::OtherFormat { .. } => Some("leave out format=, or pass the path of a file itself, which is always read"),
-            Self::WrongContents { found: "UTF-16 text", .. } => Some("read it with text=sm.TextOptions(encoding=\"utf-16\"), or convert it to UTF-8"),
-            Self::WrongContents { .. } => Some("set format= to the format of the file, or fetch the file again"),
-            Self::TextShards { .. } => Some("read the csv files as a glob, such as `directory/*.csv`, or write the data as MDS or Parquet"),
-            Self::SampleCount { .. } => Some("fetch the directory again: the shard and the index are from different versions"),
-            Self::NoSuchFormat { .. } => Some("one of parquet, orc, csv, json, jsonl, arrayrecord, mds, webdataset"),
-            Self::TextOption { .. } => {
-                Some("delimiter and quote are for CSV, encoding for CSV and JSONL, nan for JSONL and WebDataset; leave it out")
+            Self::WrongContents { found: "UTF-16 text", .. } => Some(
+                "read it with text=sm.TextOptions(encoding=\"utf-16\"), or convert it to UTF-8",
+            ),
+            Self::WrongContents { .. } => {
+                Some("set format= to the format of the file, or fetch the file again")
             }
+            Self::TextShards { .. } => Some(
+                "read the csv files as a glob, such as `directory/*.csv`, or write the data as \
+                 MDS or Parquet",
+            ),
+            Self::SampleCount { .. } => Some(
+                "fetch the directory again: the shard and the index are from different versions",
+            ),
+            Self::NoSuchFormat { .. } => {
+                Some("one of parquet, orc, csv, json, jsonl, arrayrecord, mds, webdataset")
+            }
+            Self::TextOption { .. } => Some(
+                "delimiter and quote are for CSV, encoding for CSV and JSONL, nan for JSONL and \
+                 WebDataset; leave it out",
+            ),
             Self::Inexact { .. } => Some(
-                "select files of one type by a glob, leave the column out by columns=, write the files again with one type, or declare another type in schema_overrides of a TableSource",
+                "select files of one type by a glob, leave the column out by columns=, write the \
+                 files again with one type, or declare another type in schema_overrides of a \
+                 TableSource",
             ),
             _ => None,
         }

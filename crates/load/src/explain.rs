@@ -1,4 +1,5 @@
-//! Explains from the plan, without reading rows, which rows a batch contains and what an epoch costs.
+//! Explains from the plan, without reading rows, which rows a batch contains
+//! and what an epoch costs.
 
 use crate::{Dataset, RowSet};
 use shardmill_plan::order::{RowOrder, StepRows, Steps};
@@ -60,7 +61,14 @@ pub struct Mixing {
 
 /// The rows of `rank` in step number `step` of an epoch from its start; `None` after the last step.
 #[must_use]
-pub fn batch(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, step: u64, rank: u64) -> Option<BatchExplanation> {
+pub fn batch(
+    dataset: &Dataset,
+    rows: &RowSet,
+    order: &RowOrder,
+    steps: &Steps,
+    step: u64,
+    rank: u64,
+) -> Option<BatchExplanation> {
     if step >= steps.remaining(0) {
         return None;
     }
@@ -73,14 +81,24 @@ pub fn batch(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, 
     for run in slice.rows {
         if new > 0 {
             // A run stays within one lane, and repeats start a separate run.
-            lanes.push(LaneRows { lane: steps.lanes.lane_of(run.start), position: run.start, rows: run.end - run.start });
+            lanes.push(LaneRows {
+                lane: steps.lanes.lane_of(run.start),
+                position: run.start,
+                rows: run.end - run.start,
+            });
             new = new.saturating_sub(run.end - run.start);
         }
         order.for_each(run, |scheduled, row| {
-            if let Some(count) = order.mixture().and_then(|mixture| sources.get_mut(mixture.source(scheduled)?)) {
+            if let Some(count) =
+                order.mixture().and_then(|mixture| sources.get_mut(mixture.source(scheduled)?))
+            {
                 *count += 1;
             }
-            let Some((file, row)) = order.block(scheduled).and_then(|block| rows.row_of_file(dataset, block, row)) else { return };
+            let Some((file, row)) =
+                order.block(scheduled).and_then(|block| rows.row_of_file(dataset, block, row))
+            else {
+                return;
+            };
             let name = dataset.files().get(file).map_or("", |file| file.relative.as_str());
             match found.last_mut() {
                 Some(last) if last.file == name && last.start + last.rows == row => last.rows += 1,
@@ -88,14 +106,33 @@ pub fn batch(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, 
             }
         });
     }
-    Some(BatchExplanation { places: step.start..step.start + step.len, lanes, rows: found, repeats: slice.repeats, sources })
+    Some(BatchExplanation {
+        places: step.start..step.start + step.len,
+        lanes,
+        rows: found,
+        repeats: slice.repeats,
+        sources,
+    })
 }
 
 /// The planned work of `rank` in a whole epoch: each block with a row of its lanes is decoded once.
 #[must_use]
-pub fn cost(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, columns: &[usize], rank: u64) -> RankCost {
-    let scheduled_blocks = steps.lanes_of(rank).flat_map(|lane| order.scheduled_blocks(steps.lanes.positions(lane))).collect();
-    RankCost { batches: steps.batches(0, rank), ..cost_of_scheduled_blocks(dataset, rows, order, columns, scheduled_blocks) }
+pub fn cost(
+    dataset: &Dataset,
+    rows: &RowSet,
+    order: &RowOrder,
+    steps: &Steps,
+    columns: &[usize],
+    rank: u64,
+) -> RankCost {
+    let scheduled_blocks = steps
+        .lanes_of(rank)
+        .flat_map(|lane| order.scheduled_blocks(steps.lanes.positions(lane)))
+        .collect();
+    RankCost {
+        batches: steps.batches(0, rank),
+        ..cost_of_scheduled_blocks(dataset, rows, order, columns, scheduled_blocks)
+    }
 }
 
 /// The cost of reading these scheduled blocks once each.
@@ -107,11 +144,18 @@ pub(crate) fn cost_of_scheduled_blocks(
     scheduled_blocks: BTreeSet<usize>,
 ) -> RankCost {
     let mut cost = RankCost { batches: 0, blocks: 0, decoded_bytes: 0, stored_bytes: 0 };
-    for block in scheduled_blocks.into_iter().filter_map(|scheduled| rows.blocks().get(order.block(scheduled)?)) {
-        let stored =
-            dataset.files().get(block.place.file).and_then(|file| file.table.blocks().get(block.place.block)).map_or(0, |block| block.stored_bytes);
+    for block in scheduled_blocks
+        .into_iter()
+        .filter_map(|scheduled| rows.blocks().get(order.block(scheduled)?))
+    {
+        let stored = dataset
+            .files()
+            .get(block.place.file)
+            .and_then(|file| file.table.blocks().get(block.place.block))
+            .map_or(0, |block| block.stored_bytes);
         cost.blocks += 1;
-        cost.decoded_bytes = cost.decoded_bytes.saturating_add(block.delivered_bytes(dataset, columns));
+        cost.decoded_bytes =
+            cost.decoded_bytes.saturating_add(block.delivered_bytes(dataset, columns));
         cost.stored_bytes = cost.stored_bytes.saturating_add(stored);
     }
     cost
@@ -133,15 +177,21 @@ pub fn mixing(dataset: &Dataset, rows: &RowSet, order: &RowOrder, columns: &[usi
         if span != window || own != source {
             (window, source, bytes) = (span, own, 0);
         }
-        let Some(block) = order.block(scheduled).and_then(|block| rows.blocks().get(block)) else { continue };
+        let Some(block) = order.block(scheduled).and_then(|block| rows.blocks().get(block)) else {
+            continue;
+        };
         // Two random positions among n are on average n / 3 apart.
-        distances = distances.saturating_add(u128::from(block.rows) * u128::from(window.end - window.start) / 3);
+        distances = distances
+            .saturating_add(u128::from(block.rows) * u128::from(window.end - window.start) / 3);
         all += u128::from(block.rows);
         bytes = bytes.saturating_add(block.delivered_bytes(dataset, columns));
         let known = largest.entry(own.unwrap_or_default()).or_default();
         *known = bytes.max(*known);
     }
-    Mixing { window_bytes: largest.into_values().sum(), distance: u64::try_from(distances / all.max(1)).unwrap_or(u64::MAX) }
+    Mixing {
+        window_bytes: largest.into_values().sum(),
+        distance: u64::try_from(distances / all.max(1)).unwrap_or(u64::MAX),
+    }
 }
 
 /// For people.

@@ -1,4 +1,5 @@
-//! Identifies a data set for a saved state by names, sizes, blocks and footers of its files, independent of their location.
+//! Identifies a data set for a saved state by names, sizes, blocks and footers of its files,
+//! independent of their location.
 
 use crate::dataset::{Dataset, OpenFile};
 use sha2::{Digest, Sha256};
@@ -13,7 +14,8 @@ pub fn of_dataset(dataset: &Dataset) -> String {
     hex(&hash.finalize(), 16)
 }
 
-/// Of each file, in the order of the data set, as eight hexadecimal digits, to find files that differ.
+/// Of each file, in the order of the data set, as eight hexadecimal digits,
+/// to find files that differ.
 #[must_use]
 pub fn of_files(dataset: &Dataset) -> Vec<String> {
     dataset.files().iter().map(|file| hex(&of_file(file), 4)).collect()

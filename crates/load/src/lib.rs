@@ -1,8 +1,9 @@
 //! Data sets, and the driver that produces batches for one rank.
 //!
-//! A [`Dataset`] is opened from paths: it has files, one schema and blocks, but no rows yet. A [`Pass`] delivers the batches of one rank from one
-//! position of an epoch on, given a data set, a filter and an order. Called by the binding. The invariant: the rows of a batch depend only on the
-//! plan; threads, budgets and earlier passes only affect when it is ready.
+//! A [`Dataset`] is opened from paths: it has files, one schema and blocks, but no rows yet. A
+//! [`Pass`] delivers the batches of one rank from one position of an epoch on, given a data set, a
+//! filter and an order. Called by the binding. The invariant: the rows of a batch depend only on
+//! the plan; threads, budgets and earlier passes only affect when it is ready.
 
 pub mod arrayrecord;
 pub mod columns;
@@ -24,12 +25,15 @@ pub mod tokenize;
 
 pub use converter::{Delivery, OutputConverter, OutputKind, PADDED};
 pub use dataset::{
-    Dataset, DatasetOptions, Derive, FileOpener, Format, HiveKeys, IndexedFile, LeftOut, MdsShards, MixedSource, Nan, OpenFile, TableColumn,
-    TableDataFile, TableOptions, TableReader, TextForm, TextOptions, TextShard, Underivable, column_of, disagreement, files_of_one_format,
+    Dataset, DatasetOptions, Derive, FileOpener, Format, HiveKeys, IndexedFile, LeftOut, MdsShards,
+    MixedSource, Nan, OpenFile, TableColumn, TableDataFile, TableOptions, TableReader, TextForm,
+    TextOptions, TextShard, Underivable, column_of, disagreement, files_of_one_format,
     indexed_files, open_files, rebuild_index, signature_of, text_files,
 };
 pub use error::{Error, PathFault, Result, UnderivableRow};
-pub use pass::{Audit, AuditIds, BadRow, BadRowPolicy, OnBadRows, Pass, PassOptions, Superbatch, expected_audit};
+pub use pass::{
+    Audit, AuditIds, BadRow, BadRowPolicy, OnBadRows, Pass, PassOptions, Superbatch, expected_audit,
+};
 pub use row_plan::{Explanation, RowPlan, Share};
 pub use row_set::RowSet;
 pub use take::take;

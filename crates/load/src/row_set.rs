@@ -1,8 +1,9 @@
 //! The rows of a data set: every block with its rows, after the filter.
 //!
-//! The filter runs once over the columns that it names, and its result is kept as one bit per row. So the number of rows, the order and the state are
-//! exact with a filter too. Blocks without rows are left out whether pruning detected them or not: the row set does not depend on what could be
-//! pruned.
+//! The filter runs once over the columns that it names, and its result is kept as one bit per row.
+//! So the number of rows, the order and the state are exact with a filter too. Blocks without
+//! rows are left out whether pruning detected them or not: the row set does not depend on what
+//! could be pruned.
 
 use crate::Result;
 use crate::dataset::{BlockOf, Dataset};
@@ -45,8 +46,14 @@ pub struct RowBlock {
 impl RowSet {
     /// # Errors
     /// When the columns of the filter cannot be read, or do not match it.
-    pub fn build(dataset: &Arc<Dataset>, filter: Option<&Expression>, threads: usize, cancel: &Cancel) -> Result<Self> {
-        let all: Vec<RowBlock> = dataset.blocks().filter_map(|place| whole(dataset, place)).collect();
+    pub fn build(
+        dataset: &Arc<Dataset>,
+        filter: Option<&Expression>,
+        threads: usize,
+        cancel: &Cancel,
+    ) -> Result<Self> {
+        let all: Vec<RowBlock> =
+            dataset.blocks().filter_map(|place| whole(dataset, place)).collect();
         let blocks = match filter {
             None => all,
             // Without files there are no columns for the filter.
@@ -56,14 +63,20 @@ impl RowSet {
         Ok(Self::of(blocks))
     }
 
-    /// The rows of several sets, one set after another. Each comes with the index of its first file among all files.
+    /// The rows of several sets, one set after another. Each comes with the index of its first file
+    /// among all files.
     #[must_use]
     pub fn joined<'a>(sets: impl Iterator<Item = (usize, &'a Self)>) -> Self {
         let moved = |first_file: usize, block: &RowBlock| {
             let place = BlockOf { file: block.place.file + first_file, ..block.place };
             RowBlock { place, ..block.clone() }
         };
-        Self::of(sets.flat_map(|(first_file, set)| set.blocks.iter().map(move |block| moved(first_file, block))).collect())
+        Self::of(
+            sets.flat_map(|(first_file, set)| {
+                set.blocks.iter().map(move |block| moved(first_file, block))
+            })
+            .collect(),
+        )
     }
 
     fn of(blocks: Vec<RowBlock>) -> Self {
@@ -76,11 +89,13 @@ impl RowSet {
         Self { blocks, starts, num_rows }
     }
 
-    /// The same rows in the same order, with small blocks merged. Only for reading in file order: otherwise blocks determine the order. With more
-    /// lanes blocks stay smaller, because blocks at the border of two lanes are read twice.
+    /// The same rows in the same order, with small blocks merged. Only for reading in file order:
+    /// otherwise blocks determine the order. With more lanes blocks stay smaller, because blocks at
+    /// the border of two lanes are read twice.
     #[must_use]
     pub fn merged(&self, lanes: u64) -> Self {
-        let all: u64 = self.blocks.iter().map(|block| block.decoded_bytes).fold(0, u64::saturating_add);
+        let all: u64 =
+            self.blocks.iter().map(|block| block.decoded_bytes).fold(0, u64::saturating_add);
         let limit = MERGED_BYTES.min(all / lanes.max(1) / MERGED_SHARE);
         let mut merged: Vec<RowBlock> = Vec::new();
         for block in &self.blocks {
@@ -123,14 +138,32 @@ impl RowSet {
     }
 
     /// The file of row `row` among all rows of a block, and the index of that row in the file.
-    pub(crate) fn whole_row_of_file(&self, dataset: &Dataset, block: usize, row: u64) -> Option<(usize, u64)> {
+    pub(crate) fn whole_row_of_file(
+        &self,
+        dataset: &Dataset,
+        block: usize,
+        row: u64,
+    ) -> Option<(usize, u64)> {
         let place = self.blocks.get(block)?.place;
-        let before: u64 = dataset.files().get(place.file)?.table.blocks().iter().take(place.block).map(|block| block.rows).sum();
+        let before: u64 = dataset
+            .files()
+            .get(place.file)?
+            .table
+            .blocks()
+            .iter()
+            .take(place.block)
+            .map(|block| block.rows)
+            .sum();
         Some((place.file, before + row))
     }
 
     /// The path of the file of a row, and its number there.
-    pub(crate) fn path_and_row(&self, dataset: &Dataset, block: usize, row: u64) -> Option<(String, u64)> {
+    pub(crate) fn path_and_row(
+        &self,
+        dataset: &Dataset,
+        block: usize,
+        row: u64,
+    ) -> Option<(String, u64)> {
         let (file, row) = self.row_of_file(dataset, block, row)?;
         Some((dataset.files().get(file)?.path.clone(), row))
     }
@@ -147,12 +180,14 @@ impl RowSet {
         self.blocks.iter().map(RowBlock::for_order).collect()
     }
 
-    /// In the form that the order of several sources needs; `first_files` are the indices of the first file of each.
+    /// In the form that the order of several sources needs; `first_files` are the indices of the
+    /// first file of each.
     #[must_use]
     pub fn order_blocks_by_source(&self, first_files: &[usize]) -> Vec<Vec<Block>> {
         let mut sources = vec![Vec::new(); first_files.len()];
         for block in &self.blocks {
-            let source = first_files.partition_point(|first| *first <= block.place.file).saturating_sub(1);
+            let source =
+                first_files.partition_point(|first| *first <= block.place.file).saturating_sub(1);
             if let Some(blocks) = sources.get_mut(source) {
                 blocks.push(block.for_order());
             }
@@ -174,7 +209,8 @@ impl RowBlock {
 
     /// Estimated size in memory of `columns`, for all rows.
     pub(crate) fn whole_bytes(&self, dataset: &Dataset, columns: &[usize]) -> u64 {
-        let places = (0..self.count).map(|offset| BlockOf { block: self.place.block + offset, ..self.place });
+        let places = (0..self.count)
+            .map(|offset| BlockOf { block: self.place.block + offset, ..self.place });
         places.map(|place| dataset.decoded_bytes(place, columns)).sum()
     }
 
@@ -184,8 +220,12 @@ impl RowBlock {
     }
 
     fn takes(&self, next: &Self, limit: u64) -> bool {
-        let follows = self.place.file == next.place.file && self.place.block + self.count == next.place.block;
-        follows && self.selection.is_none() && next.selection.is_none() && self.decoded_bytes + next.decoded_bytes <= limit
+        let follows =
+            self.place.file == next.place.file && self.place.block + self.count == next.place.block;
+        follows
+            && self.selection.is_none()
+            && next.selection.is_none()
+            && self.decoded_bytes + next.decoded_bytes <= limit
     }
 
     /// The index of the selected row number `place` among all rows of the block.
@@ -202,11 +242,23 @@ fn whole(dataset: &Dataset, place: BlockOf) -> Option<RowBlock> {
     let block = file.table.blocks().get(place.block)?;
     match file.live_rows(place.block) {
         Some(live) => selected(dataset, place, live),
-        None => (block.rows > 0).then_some(RowBlock { place, count: 1, rows: block.rows, decoded_bytes: block.decoded_bytes, selection: None }),
+        None => (block.rows > 0).then_some(RowBlock {
+            place,
+            count: 1,
+            rows: block.rows,
+            decoded_bytes: block.decoded_bytes,
+            selection: None,
+        }),
     }
 }
 
-fn filtered(dataset: &Arc<Dataset>, filter: &Expression, all: Vec<RowBlock>, threads: usize, cancel: &Cancel) -> Result<Vec<RowBlock>> {
+fn filtered(
+    dataset: &Arc<Dataset>,
+    filter: &Expression,
+    all: Vec<RowBlock>,
+    threads: usize,
+    cancel: &Cancel,
+) -> Result<Vec<RowBlock>> {
     dataset.check_filter(filter)?;
     let predicate = Arc::new(filter.bind(dataset.schema())?);
     let names: Vec<String> = predicate.columns().into_iter().map(str::to_owned).collect();
@@ -215,7 +267,8 @@ fn filtered(dataset: &Arc<Dataset>, filter: &Expression, all: Vec<RowBlock>, thr
     let threads = dataset.reading_threads(threads.max(1));
     let (count, blocks, dataset) = (kept.len(), Arc::clone(&kept), Arc::clone(dataset));
     let work = move |number: usize| {
-        let selected = blocks.get(number).map(|block| select(&dataset, &predicate, &columns, block));
+        let selected =
+            blocks.get(number).map(|block| select(&dataset, &predicate, &columns, block));
         ControlFlow::Continue(selected.unwrap_or(Ok(None)))
     };
     let mut selected = Vec::new();
@@ -226,13 +279,24 @@ fn filtered(dataset: &Arc<Dataset>, filter: &Expression, all: Vec<RowBlock>, thr
 }
 
 /// The blocks that statistics and bloom filters do not exclude.
-fn possible(dataset: &Dataset, predicate: &Predicate, names: &[String], all: Vec<RowBlock>) -> Result<Vec<RowBlock>> {
+fn possible(
+    dataset: &Dataset,
+    predicate: &Predicate,
+    names: &[String],
+    all: Vec<RowBlock>,
+) -> Result<Vec<RowBlock>> {
     let mut kept = Vec::with_capacity(all.len());
     let mut all = all.into_iter().peekable();
     for (number, file) in dataset.files().iter().enumerate() {
         let rows: Vec<u64> = file.table.blocks().iter().map(|block| block.rows).collect();
-        let column = |name: &str| names.iter().find(|known| *known == name).and_then(|name| dataset.schema().index_of(name).ok());
-        let mut keep = prune(predicate, &rows, &|name: &str| file.statistics(column(name)?, dataset.schema()));
+        let column = |name: &str| {
+            names
+                .iter()
+                .find(|known| *known == name)
+                .and_then(|name| dataset.schema().index_of(name).ok())
+        };
+        let mut keep =
+            prune(predicate, &rows, &|name: &str| file.statistics(column(name)?, dataset.schema()));
         prune_by_members(predicate, &mut keep, |block, name, values| {
             column(name).map_or(Ok(true), |column| file.may_contain(block, column, values))
         })?;
@@ -245,12 +309,19 @@ fn possible(dataset: &Dataset, predicate: &Predicate, names: &[String], all: Vec
     Ok(kept)
 }
 
-fn select(dataset: &Dataset, predicate: &Predicate, columns: &[usize], block: &RowBlock) -> Result<Option<RowBlock>> {
+fn select(
+    dataset: &Dataset,
+    predicate: &Predicate,
+    columns: &[usize],
+    block: &RowBlock,
+) -> Result<Option<RowBlock>> {
     let Some(file) = dataset.files().get(block.place.file) else { return Ok(None) };
     let rows = file.table.blocks().get(block.place.block).map_or(0, |block| block.rows);
     let column = |name: &str| dataset.schema().index_of(name).ok();
     let ranges = prune_pages(predicate, rows, |name| {
-        column(name).map_or(Ok(None), |column| file.page_statistics(block.place.block, column, dataset.schema()))
+        column(name).map_or(Ok(None), |column| {
+            file.page_statistics(block.place.block, column, dataset.schema())
+        })
     })?;
     let kept: u64 = ranges.iter().map(|range| range.end - range.start).sum();
     let selection = match kept {
@@ -258,15 +329,21 @@ fn select(dataset: &Dataset, predicate: &Predicate, columns: &[usize], block: &R
         all if all == rows => predicate.selection(&dataset.read(block.place, columns, None)?)?,
         _ => {
             let possible = mask(&ranges, rows);
-            let found = predicate.selection(&dataset.read(block.place, columns, Some(&possible))?)?;
+            let found =
+                predicate.selection(&dataset.read(block.place, columns, Some(&possible))?)?;
             // The bits of `found` belong to the rows that were read.
             let mut selection = BooleanBufferBuilder::new(possible.len());
             selection.append_n(possible.len(), false);
-            possible.set_indices().zip(found.iter()).filter(|(_, is_found)| *is_found).for_each(|(row, _)| selection.set_bit(row, true));
+            possible
+                .set_indices()
+                .zip(found.iter())
+                .filter(|(_, is_found)| *is_found)
+                .for_each(|(row, _)| selection.set_bit(row, true));
             selection.finish()
         }
     };
-    let selection = block.selection.as_ref().map_or_else(|| selection.clone(), |live| &selection & live);
+    let selection =
+        block.selection.as_ref().map_or_else(|| selection.clone(), |live| &selection & live);
     Ok(selected(dataset, block.place, selection))
 }
 

@@ -1,6 +1,8 @@
-//! Time of a thread that its current work did not use itself: it read from storage, or waited for a core.
+//! Time of a thread that its current work did not use itself: it read from storage,
+//! or waited for a core.
 //!
-//! Sums of the thread, so that a read costs no atomic operation and belongs to the pass that asked for it, also if others read the data set.
+//! Sums of the thread, so that a read costs no atomic operation and belongs to the pass that asked
+//! for it, also if others read the data set.
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -22,10 +24,12 @@ impl Stopwatch {
         self.elapsed_without(0, 0)
     }
 
-    /// Nanoseconds, without `elsewhere`, in which the thread did not compute, and without `apart`, which counts for something else.
+    /// Nanoseconds, without `elsewhere`, in which the thread did not compute, and without `apart`,
+    /// which counts for something else.
     pub(crate) fn elapsed_without(&self, elsewhere: u64, apart: u64) -> u64 {
         let elapsed = since(self.start).saturating_sub(elsewhere);
-        let on_core = nanoseconds_on_core().zip(self.on_core).map(|(now, start)| now.saturating_sub(start));
+        let on_core =
+            nanoseconds_on_core().zip(self.on_core).map(|(now, start)| now.saturating_sub(start));
         on_core.map_or(elapsed, |on_core| elapsed.min(on_core)).saturating_sub(apart)
     }
 }

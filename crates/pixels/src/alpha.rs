@@ -1,7 +1,8 @@
 //! Alpha of a PNG that stays a PNG.
 //!
-//! Decoders composite on a background, and all other code here handles one or three channels. On black, the colors are those that Pillow weights by
-//! alpha (mode `RGBa`). The difference between white and black is what alpha lets through. Invariant: the rounding is that of Pillow.
+//! Decoders composite on a background, and all other code here handles one or three channels. On
+//! black, the colors are those that Pillow weights by alpha (mode `RGBa`). The difference between
+//! white and black is what alpha lets through. Invariant: the rounding is that of Pillow.
 
 use shardmill_images::{ImageFormat, sniff};
 
@@ -11,7 +12,8 @@ pub(crate) fn has_alpha(payload: &[u8]) -> bool {
         return false;
     }
     let has_samples = payload.get(25).is_some_and(|kind| kind & 4 != 0);
-    has_samples || chunk_names(payload).take_while(|name| name != b"IDAT").any(|name| &name == b"tRNS")
+    has_samples
+        || chunk_names(payload).take_while(|name| name != b"IDAT").any(|name| &name == b"tRNS")
 }
 
 fn chunk_names(png: &[u8]) -> impl Iterator<Item = [u8; 4]> {
@@ -26,14 +28,21 @@ fn chunk_names(png: &[u8]) -> impl Iterator<Item = [u8; 4]> {
 /// The alpha of pixels that were composited on white and on black.
 pub(crate) fn alpha_of(white: &[u8], black: &[u8], channels: usize) -> Vec<u8> {
     let step = channels.max(1);
-    white.iter().step_by(step).zip(black.iter().step_by(step)).map(|(white, black)| 255 - white.saturating_sub(*black)).collect()
+    white
+        .iter()
+        .step_by(step)
+        .zip(black.iter().step_by(step))
+        .map(|(white, black)| 255 - white.saturating_sub(*black))
+        .collect()
 }
 
 /// Divides colors by their alpha, as Pillow does; the color of a transparent pixel stays.
 pub(crate) fn unweight(colors: &mut [u8], channels: usize, alpha: &[u8]) {
     for (pixel, alpha) in colors.chunks_exact_mut(channels.max(1)).zip(alpha) {
         if !matches!(alpha, 0 | 255) {
-            let unweighted = |color: u8| u8::try_from(255 * u32::from(color) / u32::from(*alpha)).unwrap_or(u8::MAX);
+            let unweighted = |color: u8| {
+                u8::try_from(255 * u32::from(color) / u32::from(*alpha)).unwrap_or(u8::MAX)
+            };
             pixel.iter_mut().for_each(|color| *color = unweighted(*color));
         }
     }

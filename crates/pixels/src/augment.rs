@@ -1,7 +1,9 @@
-//! Random numbers for augmentation: a pure function of the image and the purpose, independent of ranks, threads, batch sizes and resumes.
+//! Random numbers for augmentation: a pure function of the image and the purpose, independent of
+//! ranks, threads, batch sizes and resumes.
 //!
-//! A seed, a source and a column make [`Draws`]; a row, an epoch and a round make a [`Draw`] of it; a purpose makes a [`Stream`] of numbers. The
-//! generator is Philox 4x32-10. Invariant: numbers of a given [`AUGMENT_VERSION`] never change.
+//! A seed, a source and a column make [`Draws`]; a row, an epoch and a round make a [`Draw`] of it;
+//! a purpose makes a [`Stream`] of numbers. The generator is Philox 4x32-10. Invariant: numbers of
+//! a given [`AUGMENT_VERSION`] never change.
 
 /// Rises when any number that a stream yields changes.
 pub const AUGMENT_VERSION: u32 = 1;
@@ -10,7 +12,8 @@ const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
 
-/// What numbers are drawn for. Each purpose has numbers of its own, so turning one augmentation on does not change another.
+/// What numbers are drawn for. Each purpose has numbers of its own, so turning one augmentation on
+/// does not change another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     Crop = 1,
@@ -24,7 +27,8 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// Returns the keys for a seed, the number of the source in its mixture, and the name of the column.
+    /// Returns the keys for a seed, the number of the source in its mixture,
+    /// and the name of the column.
     pub fn new(seed: u64, source: u64, column: &str) -> Self {
         let mut base = absorb(absorb(0, seed), source);
         for word in column.as_bytes().chunks(8) {
@@ -38,7 +42,8 @@ impl Draws {
         Self { base: absorb(base, column.len() as u64) }
     }
 
-    /// Returns the draw of a row. `round` counts how often the source was gone through before, over all epochs.
+    /// Returns the draw of a row. `round` counts how often the source was gone through before, over
+    /// all epochs.
     pub fn at(self, row: u64, epoch: u32, round: u32) -> Draw {
         Draw { base: self.base, row, epoch, round }
     }
@@ -85,12 +90,16 @@ impl Stream {
     }
 
     /// Returns a number of `0..count`, or 0 if `count` is 0.
-    #[expect(clippy::cast_possible_truncation, reason = "the upper half of a product is below its factors")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the upper half of a product is below its factors"
+    )]
     pub fn below(&mut self, count: usize) -> usize {
         ((u128::from(self.word()) * count as u128) >> 64) as usize
     }
 
-    /// Two words of the generator, the first as the upper half. Calls are numbered in the last eight bits of the counter, and start again after 256.
+    /// Two words of the generator, the first as the upper half. Calls are numbered in the last
+    /// eight bits of the counter, and start again after 256.
     fn word(&mut self) -> u64 {
         if self.left == 0 {
             self.words = philox(self.counter, self.key);
@@ -153,7 +162,9 @@ mod tests {
     #[test]
     fn numbers_depend_on_everything_they_are_drawn_for() {
         let draws = Draws::new(7, 1, "image");
-        let first = |draws: Draws, row, epoch, round, purpose| draws.at(row, epoch, round).stream(purpose).word();
+        let first = |draws: Draws, row, epoch, round, purpose| {
+            draws.at(row, epoch, round).stream(purpose).word()
+        };
         let all = [
             first(draws, 5, 2, 3, Purpose::Crop),
             first(draws, 5, 2, 3, Purpose::Flip),
@@ -183,7 +194,13 @@ mod tests {
     #[test]
     fn version_1_is_frozen() {
         let mut stream = Draws::new(42, 0, "image").at(1_000_000_007, 3, 1).stream(Purpose::Crop);
-        assert_eq!([stream.word(), stream.word(), stream.word()], [0xb691_d6e3_d8b2_dcf9, 0x9493_9bca_1aec_1269, 0x34bc_3170_835a_e2be]);
-        assert_eq!([stream.below(10), stream.below(1), stream.below(0), stream.below(1_000_000)], [3, 0, 0, 669_025]);
+        assert_eq!(
+            [stream.word(), stream.word(), stream.word()],
+            [0xb691_d6e3_d8b2_dcf9, 0x9493_9bca_1aec_1269, 0x34bc_3170_835a_e2be]
+        );
+        assert_eq!(
+            [stream.below(10), stream.below(1), stream.below(0), stream.below(1_000_000)],
+            [3, 0, 0, 669_025]
+        );
     }
 }

@@ -11,7 +11,8 @@ use turbojpeg_sys as _;
 pub struct BuildInfo {
     /// Of libjpeg-turbo, such as `3.1.0`.
     pub jpeg_version: &'static str,
-    /// Whether libjpeg-turbo has SIMD code; `None` if it was linked from elsewhere and cannot be asked.
+    /// Whether libjpeg-turbo has SIMD code; `None` if it was linked from elsewhere
+    /// and cannot be asked.
     pub jpeg_simd: Option<bool>,
     /// The instruction set of the resize.
     pub resize: &'static str,

@@ -1,6 +1,7 @@
 //! Converts panics of codecs to errors.
 //!
-//! The invariant: a panic inside of [`caught`] is seen only by its caller. The panic hook of the process calls [`is_caught`], so that nothing is printed.
+//! The invariant: a panic inside of [`caught`] is seen only by its caller. The panic hook of the
+//! process calls [`is_caught`], so that nothing is printed.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -20,11 +21,16 @@ pub(crate) fn caught<T>(format: ImageFormat, call: impl FnOnce() -> Result<T>) -
     DEPTH.set(DEPTH.get() + 1);
     let outcome = catch_unwind(AssertUnwindSafe(call));
     DEPTH.set(DEPTH.get() - 1);
-    outcome.unwrap_or_else(|payload| Err(Error::Panicked { format, message: message(payload.as_ref()) }))
+    outcome.unwrap_or_else(|payload| {
+        Err(Error::Panicked { format, message: message(payload.as_ref()) })
+    })
 }
 
 fn message(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<String>().map(String::as_str).or_else(|| payload.downcast_ref::<&str>().copied());
+    let text = payload
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| payload.downcast_ref::<&str>().copied());
     text.unwrap_or("without a message").to_owned()
 }
 
@@ -40,8 +46,12 @@ mod tests {
 
     #[test]
     fn panic_becomes_an_error_with_its_message() {
-        let outcome: Result<()> = caught(ImageFormat::Gif, || panic!("index {} is out of range", 3));
-        assert!(matches!(outcome, Err(Error::Panicked { message, .. }) if message == "index 3 is out of range"));
+        let outcome: Result<()> =
+            caught(ImageFormat::Gif, || panic!("index {} is out of range", 3));
+        assert!(matches!(
+            outcome,
+            Err(Error::Panicked { message, .. }) if message == "index 3 is out of range"
+        ));
         assert!(!is_caught());
     }
 }

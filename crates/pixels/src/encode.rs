@@ -1,6 +1,7 @@
 //! Pixels to JPEG and PNG.
 //!
-//! Invariant: a JPEG has the bytes that Pillow's `save(format="JPEG", quality=…)` writes for the same pixels, and a PNG contains the pixels.
+//! Invariant: a JPEG has the bytes that Pillow's `save(format="JPEG", quality=…)` writes for the
+//! same pixels, and a PNG contains the pixels.
 
 use png::{BitDepth, ColorType};
 use shardmill_images::ImageFormat;
@@ -43,10 +44,20 @@ fn jpeg(image: Raster<'_>, quality: u8) -> Result<Vec<u8>> {
     let failed = |error: turbojpeg::Error| Error::encoder(ImageFormat::Jpeg, error);
     let mut compressor = Compressor::new().map_err(failed)?;
     compressor.set_quality(quality.into()).map_err(failed)?;
-    let (format, subsampling) = if image.channels() == 1 { (PixelFormat::GRAY, Subsamp::Gray) } else { (PixelFormat::RGB, Subsamp::Sub2x2) };
+    let (format, subsampling) = if image.channels() == 1 {
+        (PixelFormat::GRAY, Subsamp::Gray)
+    } else {
+        (PixelFormat::RGB, Subsamp::Sub2x2)
+    };
     compressor.set_subsamp(subsampling).map_err(failed)?;
     let (sides, pixels) = (image.sides(), image.packed());
-    let image = Image { pixels: &*pixels, width: sides.width, pitch: image.row_len(), height: sides.height, format };
+    let image = Image {
+        pixels: &*pixels,
+        width: sides.width,
+        pitch: image.row_len(),
+        height: sides.height,
+        format,
+    };
     compressor.compress_to_vec(image).map_err(failed)
 }
 
@@ -60,13 +71,16 @@ pub(crate) fn png_with_alpha(colors: Raster<'_>, alpha: &[u8]) -> Result<Vec<u8>
     let color = if colors.channels() == 1 { ColorType::GrayscaleAlpha } else { ColorType::Rgba };
     let packed = colors.packed();
     let pixels = packed.chunks_exact(colors.channels().max(1)).zip(alpha);
-    let samples: Vec<u8> = pixels.flat_map(|(pixel, alpha)| pixel.iter().chain(std::iter::once(alpha)).copied()).collect();
+    let samples: Vec<u8> = pixels
+        .flat_map(|(pixel, alpha)| pixel.iter().chain(std::iter::once(alpha)).copied())
+        .collect();
     caught(ImageFormat::Png, || png_of(colors.sides(), color, &samples))
 }
 
 fn png_of(sides: Sides, color: ColorType, samples: &[u8]) -> Result<Vec<u8>> {
     let failed = |error: png::EncodingError| Error::encoder(ImageFormat::Png, error);
-    let side = |side: usize| u32::try_from(side).map_err(|error| Error::encoder(ImageFormat::Png, error));
+    let side =
+        |side: usize| u32::try_from(side).map_err(|error| Error::encoder(ImageFormat::Png, error));
     let mut payload = Vec::new();
     let mut encoder = png::Encoder::new(&mut payload, side(sides.width)?, side(sides.height)?);
     encoder.set_color(color);
@@ -91,7 +105,8 @@ mod tests {
             let part = whole.crop(Region { top: 2, left: 3, height: 5, width: 7 }).unwrap();
             let payload = Codec::Png.encode(part).unwrap();
             let mut decoder = Decoder::new();
-            let decoded = decoder.decode(&payload, &DecodeOptions::default(), |_, _| Part::WHOLE).unwrap();
+            let decoded =
+                decoder.decode(&payload, &DecodeOptions::default(), |_, _| Part::WHOLE).unwrap();
             assert_eq!((decoded.width, decoded.height, decoded.channels), (7, 5, channels));
             assert_eq!(decoded.pixels, &*part.packed());
         }

@@ -1,6 +1,7 @@
 //! Errors of images that cannot become pixels.
 //!
-//! Variants name the situation; [`Error::cause`] is the short word that ledgers count by. Invariant: an error never contains bytes of the payload.
+//! Variants name the situation; [`Error::cause`] is the short word that ledgers count by.
+//! Invariant: an error never contains bytes of the payload.
 
 use std::fmt;
 
@@ -51,7 +52,10 @@ pub enum Error {
     #[error("Image cannot be encoded as `{}`: {message}", .format.mime())]
     Encoder { format: ImageFormat, message: String },
     /// The decoder found another size than the header states.
-    #[error("Header states a size of `{}` x `{}`, but the decoder found `{}` x `{}`", .stated.width, .stated.height, .decoded.width, .decoded.height)]
+    #[error(
+        "Header states a size of `{}` x `{}`, but the decoder found `{}` x `{}`",
+        .stated.width, .stated.height, .decoded.width, .decoded.height
+    )]
     SizeDiffers { stated: ImageSize, decoded: ImageSize },
     /// The image and what is asked for do not go together.
     #[error(transparent)]
@@ -100,13 +104,14 @@ impl Error {
     /// The word by which this error is counted.
     #[must_use]
     pub fn cause(&self) -> Cause {
-        use shardmill_images::Error as HeaderError;
+        use shardmill_images::Error::{DirectoryOutOfFile, TruncatedHeader};
         match self {
             Self::UnknownFormat { .. } => Cause::UnknownFormat,
-            Self::TooManyPixels { .. } | Self::SideTooLong { .. } | Self::DecoderLimit { .. } => Cause::Limit,
-            Self::Header { source: HeaderError::TruncatedHeader { .. } | HeaderError::DirectoryOutOfFile { .. }, .. } | Self::Truncated { .. } => {
-                Cause::Truncated
+            Self::TooManyPixels { .. } | Self::SideTooLong { .. } | Self::DecoderLimit { .. } => {
+                Cause::Limit
             }
+            Self::Header { source: TruncatedHeader { .. } | DirectoryOutOfFile { .. }, .. }
+            | Self::Truncated { .. } => Cause::Truncated,
             Self::Header { .. } | Self::Damaged { .. } | Self::NoSuchPage { .. } => Cause::Damaged,
             Self::Unsupported { .. } => Cause::Unsupported,
             Self::Panicked { .. } | Self::Decoder { .. } | Self::Encoder { .. } => Cause::Decoder,
@@ -116,7 +121,9 @@ impl Error {
 
     pub(crate) fn from_header(format: ImageFormat, source: shardmill_images::Error) -> Self {
         match source {
-            shardmill_images::Error::PageBeyondEnd { page, .. } => Self::NoSuchPage { format, page },
+            shardmill_images::Error::PageBeyondEnd { page, .. } => {
+                Self::NoSuchPage { format, page }
+            }
             source => Self::Header { format, source },
         }
     }

@@ -1,7 +1,9 @@
-//! Which part of an image becomes which part of the output: decided from sizes alone, before a pixel is decoded.
+//! Which part of an image becomes which part of the output: decided from sizes alone, before a
+//! pixel is decoded.
 //!
-//! [`Geometry::new`] takes the oriented size of an image, the size option, a [`Fit`] and a [`Draw`]. Invariant: equal inputs give equal geometries.
-//! For each fit that torchvision or Pillow has, sizes and offsets are equal to theirs.
+//! [`Geometry::new`] takes the oriented size of an image, the size option, a [`Fit`] and a
+//! [`Draw`]. Invariant: equal inputs give equal geometries. For each fit that torchvision or Pillow
+//! has, sizes and offsets are equal to theirs.
 
 use std::ops::Range;
 
@@ -21,7 +23,8 @@ pub enum Fit {
     Longest,
     /// Stays as it is.
     Keep,
-    /// A random box, stretched to the size: torchvision's `RandomResizedCrop`. `scale` is of the area, `ratio` is width / height.
+    /// A random box, stretched to the size: torchvision's `RandomResizedCrop`. `scale` is of the
+    /// area, `ratio` is width / height.
     RandomCrop { scale: (f64, f64), ratio: (f64, f64) },
 }
 
@@ -43,16 +46,25 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Decides about an image of the given oriented size; `flip` is the probability of mirroring it.
+    /// Decides about an image of the given oriented size; `flip` is the probability
+    /// of mirroring it.
     ///
-    /// * `Crop` scales so that both sides cover the size. The side that then fits exactly has its length, the other one is
-    ///   `int(length * other / side)`, and offsets are half of the surplus, rounded half to even. For a square this is torchvision's `Resize(size)`
-    ///   and `CenterCrop(size)` on PIL images.
-    /// * `Longest` and `Pad` scale so that both sides fit, and round half to even as Pillow does, but never to zero.
+    /// * `Crop` scales so that both sides cover the size. The side that then fits exactly has its
+    ///   length, the other one is `int(length * other / side)`, and offsets are half of the
+    ///   surplus, rounded half to even. For a square this is torchvision's `Resize(size)` and
+    ///   `CenterCrop(size)` on PIL images.
+    /// * `Longest` and `Pad` scale so that both sides fit, and round half to even as Pillow does,
+    ///   but never to zero.
     ///
     /// # Errors
     /// If a side is zero, or the fit needs a size and there is none.
-    pub fn new(oriented: Sides, size: Option<Sides>, fit: Fit, flip: f64, draw: Draw) -> Result<Self, ShapeError> {
+    pub fn new(
+        oriented: Sides,
+        size: Option<Sides>,
+        fit: Fit,
+        flip: f64,
+        draw: Draw,
+    ) -> Result<Self, ShapeError> {
         let full = oriented.checked()?;
         let size = match size {
             Some(size) if fit != Fit::Keep => size.checked()?,
@@ -60,11 +72,20 @@ impl Geometry {
             _ => full,
         };
         let flip = flip > 0.0 && draw.stream(Purpose::Flip).uniform() < flip;
-        let whole = |target: Sides| Self { region: full.whole(), target, window: target.whole(), canvas: target, offset: (0, 0), flip };
+        let whole = |target: Sides| Self {
+            region: full.whole(),
+            target,
+            window: target.whole(),
+            canvas: target,
+            offset: (0, 0),
+            flip,
+        };
         Ok(match fit {
             Fit::Stretch | Fit::Keep => whole(size),
             Fit::Longest => whole(contained(full, size)),
-            Fit::RandomCrop { scale, ratio } => Self { region: random_region(full, scale, ratio, draw), ..whole(size) },
+            Fit::RandomCrop { scale, ratio } => {
+                Self { region: random_region(full, scale, ratio, draw), ..whole(size) }
+            }
             Fit::Crop => {
                 let target = covering(full, size).checked()?;
                 let top = half_to_even(target.height - size.height);
@@ -74,35 +95,48 @@ impl Geometry {
             }
             Fit::Pad => {
                 let target = contained(full, size);
-                let offset = (half_to_even(size.height - target.height), half_to_even(size.width - target.width));
+                let offset = (
+                    half_to_even(size.height - target.height),
+                    half_to_even(size.width - target.width),
+                );
                 Self { canvas: size, offset, ..whole(target) }
             }
         })
     }
 
-    /// The largest of 8, 4 and 2 by which a JPEG may be scaled down while it is decoded, so that the region keeps `headroom` times the target on both
-    /// sides, or 1. A headroom of 1 gives the scale that `Image.draft` would choose, 2 is for `mode="fast"`.
+    /// The largest of 8, 4 and 2 by which a JPEG may be scaled down while it is decoded, so that
+    /// the region keeps `headroom` times the target on both sides, or 1. A headroom of 1 gives the
+    /// scale that `Image.draft` would choose, 2 is for `mode="fast"`.
     pub fn reduction(&self, headroom: usize) -> usize {
-        let keeps = |from: usize, to: usize, scale: usize| from / scale >= to.saturating_mul(headroom);
-        let all = |scale: &usize| keeps(self.region.height, self.target.height, *scale) && keeps(self.region.width, self.target.width, *scale);
+        let keeps =
+            |from: usize, to: usize, scale: usize| from / scale >= to.saturating_mul(headroom);
+        let all = |scale: &usize| {
+            keeps(self.region.height, self.target.height, *scale)
+                && keeps(self.region.width, self.target.width, *scale)
+        };
         [8, 4, 2].into_iter().find(all).unwrap_or(1)
     }
 
     /// The same geometry for rows of the window alone.
     pub(crate) fn of_rows(self, rows: Range<usize>) -> Self {
-        let window = Region { top: self.window.top + rows.start, height: rows.len(), ..self.window };
+        let window =
+            Region { top: self.window.top + rows.start, height: rows.len(), ..self.window };
         Self { window, offset: (self.offset.0 + rows.start, self.offset.1), ..self }
     }
 
-    /// The same geometry for an image that was decoded at another scale: the region moves with it, the target stays.
+    /// The same geometry for an image that was decoded at another scale: the region moves with it,
+    /// the target stays.
     pub fn scaled(self, oriented: Sides, decoded: Sides) -> Self {
-        let (top, height) = scaled_span(self.region.top, self.region.height, oriented.height, decoded.height);
-        let (left, width) = scaled_span(self.region.left, self.region.width, oriented.width, decoded.width);
+        let (top, height) =
+            scaled_span(self.region.top, self.region.height, oriented.height, decoded.height);
+        let (left, width) =
+            scaled_span(self.region.left, self.region.width, oriented.width, decoded.width);
         Self { region: Region { top, left, height, width }, ..self }
     }
 }
 
-/// Start and length of a part of an axis of `from` pixels once it has `to`: both ends rounded, and never empty.
+/// Start and length of a part of an axis of `from` pixels once it has `to`: both ends rounded, and
+/// never empty.
 fn scaled_span(start: usize, len: usize, from: usize, to: usize) -> (usize, usize) {
     let place = |at: usize| (at * to + from / 2) / from.max(1);
     let first = place(start).min(to.saturating_sub(1));
@@ -113,9 +147,13 @@ fn scaled_span(start: usize, len: usize, from: usize, to: usize) -> (usize, usiz
 /// The smallest size in the ratio of `full` that covers `size`.
 fn covering(full: Sides, size: Sides) -> Sides {
     let Sides { height, width } = full;
-    let is_height_exact = size.height as u128 * width as u128 >= size.width as u128 * height as u128;
+    let is_height_exact =
+        size.height as u128 * width as u128 >= size.width as u128 * height as u128;
     if is_height_exact {
-        return Sides { height: size.height, width: truncated(as_f64(size.height * width) / as_f64(height)) };
+        return Sides {
+            height: size.height,
+            width: truncated(as_f64(size.height * width) / as_f64(height)),
+        };
     }
     Sides { height: truncated(as_f64(size.width * height) / as_f64(width)), width: size.width }
 }
@@ -135,7 +173,8 @@ pub(crate) fn contained(full: Sides, size: Sides) -> Sides {
     size
 }
 
-/// `RandomResizedCrop.make_params`, with its own random numbers: ten tries, then the largest box in the middle whose ratio is allowed.
+/// `RandomResizedCrop.make_params`, with its own random numbers: ten tries, then the largest box in
+/// the middle whose ratio is allowed.
 fn random_region(full: Sides, scale: (f64, f64), ratio: (f64, f64), draw: Draw) -> Region {
     let mut stream = draw.stream(Purpose::Crop);
     let mut between = |low: f64, high: f64| low + (high - low) * stream.uniform();
@@ -172,12 +211,19 @@ fn half_to_even(surplus: usize) -> usize {
     surplus / 2 + usize::from(surplus % 4 == 3)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "as Python's division: products of two sides are below 2^53 for images that exist")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "as Python's division: products of two sides are below 2^53 for images that exist"
+)]
 fn as_f64(value: usize) -> f64 {
     value as f64
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "truncation is meant, and sizes are positive")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "truncation is meant, and sizes are positive"
+)]
 fn truncated(value: f64) -> usize {
     value as usize
 }
@@ -224,7 +270,10 @@ mod tests {
     #[test]
     fn pad_and_longest_fit_as_in_image_ops() {
         let padded = geometry(sides(375, 500), sides(224, 224), Fit::Pad);
-        assert_eq!((padded.target, padded.canvas, padded.offset), (sides(168, 224), sides(224, 224), (28, 0)));
+        assert_eq!(
+            (padded.target, padded.canvas, padded.offset),
+            (sides(168, 224), sides(224, 224), (28, 0))
+        );
         let longest = geometry(sides(500, 375), sides(224, 224), Fit::Longest);
         assert_eq!((longest.target, longest.canvas), (sides(224, 168), sides(224, 168)));
         assert_eq!(geometry(sides(1, 5000), sides(224, 224), Fit::Longest).target, sides(1, 224));
@@ -232,19 +281,36 @@ mod tests {
 
     #[test]
     fn sizes_that_cannot_be_are_errors() {
-        assert_eq!(Geometry::new(sides(5, 5), None, Fit::Crop, 0.0, draw(0)), Err(ShapeError::NoSize));
-        assert!(matches!(Geometry::new(sides(5, 5), Some(sides(0, 5)), Fit::Pad, 0.0, draw(0)), Err(ShapeError::Sides { .. })));
-        assert!(matches!(Geometry::new(sides(0, 5), None, Fit::Keep, 0.0, draw(0)), Err(ShapeError::Sides { .. })));
-        assert_eq!(Geometry::new(sides(5, 7), None, Fit::Keep, 0.0, draw(0)).unwrap().canvas, sides(5, 7));
+        assert_eq!(
+            Geometry::new(sides(5, 5), None, Fit::Crop, 0.0, draw(0)),
+            Err(ShapeError::NoSize)
+        );
+        assert!(matches!(
+            Geometry::new(sides(5, 5), Some(sides(0, 5)), Fit::Pad, 0.0, draw(0)),
+            Err(ShapeError::Sides { .. })
+        ));
+        assert!(matches!(
+            Geometry::new(sides(0, 5), None, Fit::Keep, 0.0, draw(0)),
+            Err(ShapeError::Sides { .. })
+        ));
+        assert_eq!(
+            Geometry::new(sides(5, 7), None, Fit::Keep, 0.0, draw(0)).unwrap().canvas,
+            sides(5, 7)
+        );
     }
 
     #[test]
     fn random_crops_have_the_means_of_torchvision() {
         // Means of top, left, height and width over 20,000 draws of `RandomResizedCrop.get_params`.
-        for (height, width, expected) in [(375, 500, [51.9, 108.5, 270.7, 282.5]), (100, 900, [1.4, 387.9, 97.2, 122.7])] {
+        for (height, width, expected) in
+            [(375, 500, [51.9, 108.5, 270.7, 282.5]), (100, 900, [1.4, 387.9, 97.2, 122.7])]
+        {
             let mut sums = [0.0; 4];
             for row in 0..20_000 {
-                let region = Geometry::new(sides(height, width), Some(sides(9, 9)), RANDOM, 0.0, draw(row)).unwrap().region;
+                let region =
+                    Geometry::new(sides(height, width), Some(sides(9, 9)), RANDOM, 0.0, draw(row))
+                        .unwrap()
+                        .region;
                 let found = [region.top, region.left, region.height, region.width].map(as_f64);
                 sums.iter_mut().zip(found).for_each(|(sum, value)| *sum += value / 20_000.0);
             }
@@ -257,7 +323,9 @@ mod tests {
     #[test]
     fn random_crops_of_version_1_are_frozen() {
         let regions = [0, 1, 2].map(|row| {
-            let region = Geometry::new(sides(375, 500), Some(sides(9, 9)), RANDOM, 0.0, draw(row)).unwrap().region;
+            let region = Geometry::new(sides(375, 500), Some(sides(9, 9)), RANDOM, 0.0, draw(row))
+                .unwrap()
+                .region;
             [region.top, region.left, region.height, region.width]
         });
         assert_eq!(regions, [[2, 131, 270, 340], [16, 4, 198, 252], [28, 70, 329, 385]]);
@@ -265,13 +333,24 @@ mod tests {
 
     #[test]
     fn an_image_without_an_allowed_box_is_cropped_in_the_middle() {
-        let region = geometry(sides(2, 100_000), sides(9, 9), Fit::RandomCrop { scale: (0.9, 1.0), ratio: (3.0 / 4.0, 4.0 / 3.0) }).region;
+        let region = geometry(
+            sides(2, 100_000),
+            sides(9, 9),
+            Fit::RandomCrop { scale: (0.9, 1.0), ratio: (3.0 / 4.0, 4.0 / 3.0) },
+        )
+        .region;
         assert_eq!(region, Region { top: 0, left: 49_998, height: 2, width: 3 });
     }
 
     #[test]
     fn flips_have_their_probability() {
-        let flips = |flip| (0..4000).filter(|row| Geometry::new(sides(5, 5), None, Fit::Keep, flip, draw(*row)).unwrap().flip).count();
+        let flips = |flip| {
+            (0..4000)
+                .filter(|row| {
+                    Geometry::new(sides(5, 5), None, Fit::Keep, flip, draw(*row)).unwrap().flip
+                })
+                .count()
+        };
         assert_eq!((flips(0.0), flips(1.0)), (0, 4000));
         assert!((1850..2150).contains(&flips(0.5)), "{}", flips(0.5));
     }
@@ -289,7 +368,8 @@ mod tests {
             ((527, 1182), (138, 196), 2),
         ];
         for ((height, width), (to_height, to_width), scale) in cases {
-            let stretched = geometry(sides(height, width), sides(to_height, to_width), Fit::Stretch);
+            let stretched =
+                geometry(sides(height, width), sides(to_height, to_width), Fit::Stretch);
             assert_eq!(stretched.reduction(1), scale);
             assert!(stretched.reduction(2) <= scale);
         }
@@ -298,10 +378,15 @@ mod tests {
     #[test]
     fn reduction_with_headroom_keeps_twice_the_target() {
         // (height, width), target, scale without and with headroom.
-        let cases =
-            [((1080, 1920), (224, 398), 4, 2), ((1792, 1791), (224, 224), 4, 2), ((1792, 1792), (224, 224), 8, 4), ((375, 500), (224, 224), 1, 1)];
+        let cases = [
+            ((1080, 1920), (224, 398), 4, 2),
+            ((1792, 1791), (224, 224), 4, 2),
+            ((1792, 1792), (224, 224), 8, 4),
+            ((375, 500), (224, 224), 1, 1),
+        ];
         for ((height, width), (to_height, to_width), draft, fast) in cases {
-            let stretched = geometry(sides(height, width), sides(to_height, to_width), Fit::Stretch);
+            let stretched =
+                geometry(sides(height, width), sides(to_height, to_width), Fit::Stretch);
             assert_eq!((stretched.reduction(1), stretched.reduction(2)), (draft, fast));
         }
     }
@@ -309,7 +394,8 @@ mod tests {
     proptest! {
         #[test]
         fn every_part_lies_in_its_whole(
-            (height, width, to_height, to_width) in (1_usize..3000, 1_usize..3000, 1_usize..600, 1_usize..600),
+            (height, width, to_height, to_width) in
+                (1_usize..3000, 1_usize..3000, 1_usize..600, 1_usize..600),
             (fit, row, scale) in (0_usize..6, any::<u64>(), 1_usize..9),
         ) {
             let fit = [Fit::Crop, Fit::Stretch, Fit::Pad, Fit::Longest, Fit::Keep, RANDOM][fit];
@@ -317,7 +403,12 @@ mod tests {
             let got = Geometry::new(full, Some(size), fit, 0.5, draw(row)).unwrap();
             prop_assert!(got.region.within(full).is_ok());
             prop_assert!(got.window.within(got.target).is_ok());
-            let place = Region { top: got.offset.0, left: got.offset.1, height: got.window.height, width: got.window.width };
+            let place = Region {
+                top: got.offset.0,
+                left: got.offset.1,
+                height: got.window.height,
+                width: got.window.width,
+            };
             prop_assert!(place.within(got.canvas).is_ok());
             if !matches!(fit, Fit::Keep | Fit::Longest) {
                 prop_assert_eq!(got.canvas, size);

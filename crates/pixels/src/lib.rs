@@ -1,7 +1,10 @@
-//! Turns encoded images into pixels of a batch: decode, convert colors, resize, crop, flip, normalize.
+//! Turns encoded images into pixels of a batch: decode, convert colors,
+//! resize, crop, flip, normalize.
 //!
-//! Everything is a pure function of the bytes and the options, so a batch is the same on every thread, rank and machine. The reference is Pillow 13:
-//! integer arithmetic that is equal on every CPU. Nothing here opens a file, and no size that a header states is trusted before it was checked.
+//! Everything is a pure function of the bytes and the options, so a batch is the same
+//! on every thread, rank and machine. The reference is Pillow 13: integer arithmetic
+//! that is equal on every CPU. Nothing here opens a file, and no size that a header states
+//! is trusted before it was checked.
 
 mod alpha;
 mod augment;
@@ -41,7 +44,8 @@ pub use transform::{Scratch, Spec, Transform};
 #[cfg(test)]
 mod test_jpegs;
 
-/// The pixels of the tests whose expected values other libraries computed: `(37 i + 11 i²) mod 256`.
+/// The pixels of the tests whose expected values other libraries
+/// computed: `(37 i + 11 i²) mod 256`.
 #[cfg(test)]
 fn test_pixels(len: usize) -> Vec<u8> {
     (0..len).map(|i| ((i * 37 + i * i * 11) & 0xFF).to_le_bytes()[0]).collect()

@@ -1,7 +1,8 @@
-//! Writes resized pixels into their place in a batch: layout, channels, mirroring, normalization and background in one go.
+//! Writes resized pixels into their place in a batch: layout, channels, mirroring, normalization
+//! and background in one go.
 //!
-//! A window of pixels and its [`Geometry`] enter, the bytes of one output leave. Invariant: each value is a table's entry for the pixel, so output
-//! is equal on every machine.
+//! A window of pixels and its [`Geometry`] enter, the bytes of one output leave. Invariant: each
+//! value is a table's entry for the pixel, so output is equal on every machine.
 
 use crate::decode::Channels;
 use crate::geometry::Geometry;
@@ -37,7 +38,8 @@ pub enum Layout {
     Hwc,
 }
 
-/// Mean and standard deviation of each channel, for pixels of [0, 1]. A gray output uses those of the first.
+/// Mean and standard deviation of each channel, for pixels of [0, 1]. A gray output uses those of
+/// the first.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Normalize {
     pub mean: [f64; 3],
@@ -46,7 +48,10 @@ pub struct Normalize {
 
 impl Normalize {
     pub const IMAGENET: Self = Self { mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225] };
-    pub const CLIP: Self = Self { mean: [0.481_454_66, 0.457_827_5, 0.408_210_73], std: [0.268_629_54, 0.261_302_58, 0.275_777_11] };
+    pub const CLIP: Self = Self {
+        mean: [0.481_454_66, 0.457_827_5, 0.408_210_73],
+        std: [0.268_629_54, 0.261_302_58, 0.275_777_11],
+    };
     pub const SIGLIP: Self = Self { mean: [0.5; 3], std: [0.5; 3] };
 
     /// Returns the preset of a name: `"imagenet"`, `"clip"` or `"siglip"`.
@@ -80,11 +85,19 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    pub(crate) fn new(dtype: Dtype, normalize: Option<Normalize>, layout: Layout, channels: Channels, background: [u8; 3]) -> Self {
+    pub(crate) fn new(
+        dtype: Dtype,
+        normalize: Option<Normalize>,
+        layout: Layout,
+        channels: Channels,
+        background: [u8; 3],
+    ) -> Self {
         let values = match dtype {
             Dtype::U8 => Values::Same,
             Dtype::F32 => Values::Four(Box::new(tables(normalize, f32::to_ne_bytes))),
-            Dtype::Bf16 => Values::Two(Box::new(tables(normalize, |value| bfloat16(value).to_ne_bytes()))),
+            Dtype::Bf16 => {
+                Values::Two(Box::new(tables(normalize, |value| bfloat16(value).to_ne_bytes())))
+            }
         };
         Self { values, layout, channels, background }
     }
@@ -93,7 +106,12 @@ impl Output {
     ///
     /// # Errors
     /// If `out` has another length than the canvas, or the window is not where the geometry says.
-    pub(crate) fn write(&self, window: Raster<'_>, geometry: &Geometry, out: &mut [u8]) -> Result<(), ShapeError> {
+    pub(crate) fn write(
+        &self,
+        window: Raster<'_>,
+        geometry: &Geometry,
+        out: &mut [u8],
+    ) -> Result<(), ShapeError> {
         match &self.values {
             Values::Same => self.write_values(window, geometry, out, &Same),
             Values::Two(tables) => self.write_values(window, geometry, out, tables.as_ref()),
@@ -109,7 +127,11 @@ impl Output {
         lookup: &impl Lookup<BYTES>,
     ) -> Result<(), ShapeError> {
         let canvas = geometry.canvas;
-        let place = crate::Region { top: geometry.offset.0, left: geometry.offset.1, ..window.sides().whole() };
+        let place = crate::Region {
+            top: geometry.offset.0,
+            left: geometry.offset.1,
+            ..window.sides().whole()
+        };
         place.within(canvas)?;
         let count = self.channels.count();
         let needed = canvas.height * canvas.width * count * BYTES;
@@ -121,10 +143,19 @@ impl Output {
         if count == 1 || self.layout == Layout::Hwc {
             let rows = out.chunks_exact_mut(canvas.width * count).skip(place.top);
             for (row, out) in window.rows().zip(rows) {
-                let out = out.get_mut(left * count..(left + place.width) * count).unwrap_or_default();
+                let out =
+                    out.get_mut(left * count..(left + place.width) * count).unwrap_or_default();
                 match count {
-                    1 => write_plane(out, pixels_of::<1>(row), geometry.flip, |[value]| lookup.value(0, value)),
-                    _ if window.channels() == 1 => interleave(out, pixels_of::<1>(row), geometry.flip, |[value]| [value; 3], lookup),
+                    1 => write_plane(out, pixels_of::<1>(row), geometry.flip, |[value]| {
+                        lookup.value(0, value)
+                    }),
+                    _ if window.channels() == 1 => interleave(
+                        out,
+                        pixels_of::<1>(row),
+                        geometry.flip,
+                        |[value]| [value; 3],
+                        lookup,
+                    ),
                     _ => interleave(out, pixels_of::<3>(row), geometry.flip, |pixel| pixel, lookup),
                 }
             }
@@ -135,13 +166,17 @@ impl Output {
         let mut planes = [red, green, blue];
         for (y, row) in window.rows().enumerate() {
             let start = (place.top + y) * canvas.width + left;
-            let outs = planes.each_mut().map(|plane| plane.get_mut(start..start + place.width).unwrap_or_default());
+            let outs = planes
+                .each_mut()
+                .map(|plane| plane.get_mut(start..start + place.width).unwrap_or_default());
             if window.channels() == 3 {
                 lookup.split(pixels_of::<3>(row), outs, geometry.flip);
                 continue;
             }
             for (channel, out) in outs.into_iter().enumerate() {
-                write_plane(out, pixels_of::<1>(row), geometry.flip, |[value]| lookup.value(channel, value));
+                write_plane(out, pixels_of::<1>(row), geometry.flip, |[value]| {
+                    lookup.value(channel, value)
+                });
             }
         }
         Ok(())
@@ -156,8 +191,14 @@ impl Output {
         }
     }
 
-    fn fill_values<const BYTES: usize>(&self, sides: Sides, out: &mut [u8], lookup: &impl Lookup<BYTES>) {
-        let (out, pixel, count) = (out.as_chunks_mut::<BYTES>().0, self.background_of(lookup), self.channels.count());
+    fn fill_values<const BYTES: usize>(
+        &self,
+        sides: Sides,
+        out: &mut [u8],
+        lookup: &impl Lookup<BYTES>,
+    ) {
+        let (out, pixel, count) =
+            (out.as_chunks_mut::<BYTES>().0, self.background_of(lookup), self.channels.count());
         let is_planar = count > 1 && self.layout == Layout::Chw;
         let run = if is_planar { (sides.height * sides.width).max(1) } else { 1 };
         for (values, filled) in out.chunks_mut(run).zip(pixel.iter().take(count).cycle()) {
@@ -179,7 +220,12 @@ fn pixels_of<const CHANNELS: usize>(row: &[u8]) -> &[[u8; CHANNELS]] {
 }
 
 #[inline]
-fn write_plane<const BYTES: usize>(out: &mut [[u8; BYTES]], pixels: &[[u8; 1]], flip: bool, value: impl Fn([u8; 1]) -> [u8; BYTES]) {
+fn write_plane<const BYTES: usize>(
+    out: &mut [[u8; BYTES]],
+    pixels: &[[u8; 1]],
+    flip: bool,
+    value: impl Fn([u8; 1]) -> [u8; BYTES],
+) {
     if flip {
         out.iter_mut().zip(pixels.iter().rev()).for_each(|(out, pixel)| *out = value(*pixel));
     } else {
@@ -214,7 +260,8 @@ trait Lookup<const BYTES: usize> {
     /// Writes the pixels of a row to the rows of three planes.
     fn split(&self, pixels: &[[u8; 3]], planes: [&mut [[u8; BYTES]]; 3], flip: bool) {
         for (channel, out) in planes.into_iter().enumerate() {
-            let value = |pixel: &[u8; 3]| self.value(channel, pixel.get(channel).copied().unwrap_or(0));
+            let value =
+                |pixel: &[u8; 3]| self.value(channel, pixel.get(channel).copied().unwrap_or(0));
             if flip {
                 out.iter_mut().rev().zip(pixels).for_each(|(out, pixel)| *out = value(pixel));
             } else {
@@ -240,11 +287,17 @@ impl Lookup<1> for Same {
 impl<const BYTES: usize> Lookup<BYTES> for [Table<BYTES>; 3] {
     #[inline]
     fn value(&self, channel: usize, value: u8) -> [u8; BYTES] {
-        self.get(channel).and_then(|table| table.get(usize::from(value))).copied().unwrap_or([0; BYTES])
+        self.get(channel)
+            .and_then(|table| table.get(usize::from(value)))
+            .copied()
+            .unwrap_or([0; BYTES])
     }
 }
 
-fn tables<const BYTES: usize>(normalize: Option<Normalize>, bytes: impl Fn(f32) -> [u8; BYTES]) -> [Table<BYTES>; 3] {
+fn tables<const BYTES: usize>(
+    normalize: Option<Normalize>,
+    bytes: impl Fn(f32) -> [u8; BYTES],
+) -> [Table<BYTES>; 3] {
     std::array::from_fn(|channel| {
         let mut table = [[0; BYTES]; 256];
         for (entry, value) in table.iter_mut().zip(0_u8..=255) {
@@ -254,8 +307,12 @@ fn tables<const BYTES: usize>(normalize: Option<Normalize>, bytes: impl Fn(f32) 
     })
 }
 
-/// `TorchvisionBackend.rescale_and_normalize` of transformers: mean and deviation are scaled in single precision, not the pixel.
-#[expect(clippy::cast_possible_truncation, reason = "a tensor of Python floats is rounded to single precision too")]
+/// `TorchvisionBackend.rescale_and_normalize` of transformers: mean and deviation are scaled in
+/// single precision, not the pixel.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a tensor of Python floats is rounded to single precision too"
+)]
 fn normalized(normalize: Option<Normalize>, channel: usize, value: f32) -> f32 {
     let Some(Normalize { mean, std }) = normalize else { return value / 255.0 };
     let scaled = |of: [f64; 3]| of.get(channel).map_or(1.0, |number| *number as f32 * 255.0);
@@ -282,7 +339,14 @@ mod tests {
     fn written(output: &Output, flip: bool) -> Vec<u8> {
         let window = Sides { height: 2, width: 2 }.whole();
         let canvas = Sides { height: 2, width: 4 };
-        let geometry = Geometry { region: window, target: window.sides(), window, canvas, offset: (0, 1), flip };
+        let geometry = Geometry {
+            region: window,
+            target: window.sides(),
+            window,
+            canvas,
+            offset: (0, 1),
+            flip,
+        };
         let pixels = Raster::new(&PIXELS, window.sides(), 3).unwrap();
         let mut out = vec![0xAA; 8 * output.channels.count() * 4];
         let len = if matches!(output.values, Values::Same) { out.len() / 4 } else { out.len() };
@@ -295,23 +359,46 @@ mod tests {
     #[test]
     fn planes_and_pixels_are_placed_on_the_background() {
         let output = |layout| Output::new(Dtype::U8, None, layout, Channels::Rgb, [20, 30, 40]);
-        let planes = [20, 0, 255, 20, 20, 6, 9, 20, 30, 1, 4, 30, 30, 7, 10, 30, 40, 128, 5, 40, 40, 8, 11, 40];
+        let planes = [
+            20, 0, 255, 20, 20, 6, 9, 20, 30, 1, 4, 30, 30, 7, 10, 30, 40, 128, 5, 40, 40, 8, 11,
+            40,
+        ];
         assert_eq!(written(&output(Layout::Chw), false), planes);
-        let pixels = [20, 30, 40, 255, 4, 5, 0, 1, 128, 20, 30, 40, 20, 30, 40, 9, 10, 11, 6, 7, 8, 20, 30, 40];
+        let pixels = [
+            20, 30, 40, 255, 4, 5, 0, 1, 128, 20, 30, 40, 20, 30, 40, 9, 10, 11, 6, 7, 8, 20, 30,
+            40,
+        ];
         assert_eq!(written(&output(Layout::Hwc), true), pixels);
     }
 
     #[test]
     fn normalized_values_are_those_of_torch() {
-        let output = Output::new(Dtype::F32, Some(Normalize::IMAGENET), Layout::Hwc, Channels::Rgb, [255; 3]);
-        let bits: Vec<u32> = written(&output, false).as_chunks::<4>().0.iter().map(|bytes| u32::from_ne_bytes(*bytes)).collect();
+        let output = Output::new(
+            Dtype::F32,
+            Some(Normalize::IMAGENET),
+            Layout::Hwc,
+            Channels::Rgb,
+            [255; 3],
+        );
+        let bits: Vec<u32> = written(&output, false)
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .map(|bytes| u32::from_ne_bytes(*bytes))
+            .collect();
         assert_eq!(bits[..3], [0x400f_ee1d, 0x401b_6db6, 0x4028_f5c3]);
         assert_eq!(bits[3..6], [0xc007_8bbd, 0xc001_2a4e, 0x3eda_5d36]);
     }
 
     #[test]
     fn bfloat16_is_rounded_half_to_even() {
-        for (bits, rounded) in [(0x400f_ee1d, 0x4010), (0x3f80_8000, 0x3f80), (0x3f81_8000, 0x3f82), (0x3f80_8001, 0x3f81), (0x7fff_ffff, 0x7fff)] {
+        for (bits, rounded) in [
+            (0x400f_ee1d, 0x4010),
+            (0x3f80_8000, 0x3f80),
+            (0x3f81_8000, 0x3f82),
+            (0x3f80_8001, 0x3f81),
+            (0x7fff_ffff, 0x7fff),
+        ] {
             assert_eq!(bfloat16(f32::from_bits(bits)), rounded, "{bits:x}");
         }
     }
@@ -320,11 +407,24 @@ mod tests {
     fn outputs_of_another_length_are_errors() {
         let window = Region { top: 0, left: 0, height: 2, width: 2 };
         let sides = window.sides();
-        let geometry = Geometry { region: window, target: sides, window, canvas: sides, offset: (0, 0), flip: false };
+        let geometry = Geometry {
+            region: window,
+            target: sides,
+            window,
+            canvas: sides,
+            offset: (0, 0),
+            flip: false,
+        };
         let output = Output::new(Dtype::U8, None, Layout::Chw, Channels::Rgb, [0; 3]);
         let pixels = Raster::new(&PIXELS, sides, 3).unwrap();
-        assert_eq!(output.write(pixels, &geometry, &mut [0; 11]), Err(ShapeError::Output { found: 11, needed: 12 }));
+        assert_eq!(
+            output.write(pixels, &geometry, &mut [0; 11]),
+            Err(ShapeError::Output { found: 11, needed: 12 })
+        );
         let moved = Geometry { offset: (0, 1), ..geometry };
-        assert!(matches!(output.write(pixels, &moved, &mut [0; 12]), Err(ShapeError::Region { .. })));
+        assert!(matches!(
+            output.write(pixels, &moved, &mut [0; 12]),
+            Err(ShapeError::Region { .. })
+        ));
     }
 }

@@ -1,9 +1,13 @@
 //! `imagehash.phash` of a raster, bit for bit.
 //!
-//! Pixels enter, 64 bits leave: gray, Lanczos to 32 x 32, a cosine transform along both axes, and which of the 8 x 8 low frequencies exceed their
-//! median. Invariant: floating-point operations have the order of pocketfft, which SciPy runs, because in flat or symmetric images the frequencies
-//! are only rounding errors, whose signs decide the bits.
-#![expect(clippy::indexing_slicing, reason = "arrays of 32, with positions that follow from constants")]
+//! Pixels enter, 64 bits leave: gray, Lanczos to 32 x 32, a cosine transform along both axes, and
+//! which of the 8 x 8 low frequencies exceed their median. Invariant: floating-point operations
+//! have the order of pocketfft, which SciPy runs, because in flat or symmetric images the
+//! frequencies are only rounding errors, whose signs decide the bits.
+#![expect(
+    clippy::indexing_slicing,
+    reason = "arrays of 32, with positions that follow from constants"
+)]
 #![expect(clippy::approx_constant, reason = "the twiddles are those of pocketfft, to the last bit")]
 
 use crate::luma;
@@ -13,7 +17,8 @@ use crate::resize::{Filter, Resizer};
 const SIDE: usize = 32;
 const LOW: usize = 8;
 
-/// cos and sin of 2 pi k / 32 from k = 1 on, as pocketfft computes them: from a product of two, and not always the closest double.
+/// cos and sin of 2 pi k / 32 from k = 1 on, as pocketfft computes them: from a product of two, and
+/// not always the closest double.
 const TURNS_16: [(f64, f64); 7] = [
     (0.9807852804032304, 0.19509032201612825),
     (0.9238795325112867, 0.3826834323650898),
@@ -24,8 +29,11 @@ const TURNS_16: [(f64, f64); 7] = [
     (0.19509032201612825, 0.9807852804032304),
 ];
 /// The same for k = 2, 4 and 6.
-const TURNS_4: [(f64, f64); 3] =
-    [(0.9238795325112867, 0.3826834323650898), (0.7071067811865475, 0.7071067811865476), (0.3826834323650898, 0.9238795325112867)];
+const TURNS_4: [(f64, f64); 3] = [
+    (0.9238795325112867, 0.3826834323650898),
+    (0.7071067811865475, 0.7071067811865476),
+    (0.3826834323650898, 0.9238795325112867),
+];
 /// cos of 2 pi k / 128 from k = 1 on.
 const TURNS: [f64; SIDE - 1] = [
     0.9987954562051724,
@@ -89,7 +97,8 @@ pub fn phash(image: Raster<'_>, resizer: &mut Resizer) -> Result<u64, ShapeError
     Ok(low.iter().fold(0, |bits, value| (bits << 1) | u64::from(*value > median)))
 }
 
-/// The unnormalized cosine transform of type 2, by a real Fourier transform of the reordered numbers.
+/// The unnormalized cosine transform of type 2, by a real Fourier transform
+/// of the reordered numbers.
 fn cosine_transform(c: &mut [f64; SIDE]) {
     c[0] *= 2.0;
     c[SIDE - 1] *= 2.0;
@@ -145,7 +154,8 @@ fn quarters<const RUN: usize>(from: &[f64; SIDE], to: &mut [f64; SIDE]) {
         (to[place(0, k, 3)], to[place(0, k, 1)]) = (difference + side, difference - side);
         if RUN.is_multiple_of(2) {
             let (high, low) = (at(0, 3) + at(0, 1), at(0, 3) - at(0, 1));
-            let (sum, difference) = (at(RUN - 1, 0) + at(RUN - 1, 2), at(RUN - 1, 0) - at(RUN - 1, 2));
+            let (sum, difference) =
+                (at(RUN - 1, 0) + at(RUN - 1, 2), at(RUN - 1, 0) - at(RUN - 1, 2));
             to[place(RUN - 1, k, 0)] = sum + sum;
             to[place(RUN - 1, k, 1)] = SQRT_2 * (difference - high);
             to[place(RUN - 1, k, 2)] = low + low;
@@ -159,8 +169,11 @@ fn quarters<const RUN: usize>(from: &[f64; SIDE], to: &mut [f64; SIDE]) {
             let (r3, i4) = (at(i - 1, 2) + at(mirror - 1, 1), at(i - 1, 2) - at(mirror - 1, 1));
             (to[place(i - 1, k, 0)], to[place(i, k, 0)]) = (r2 + r3, i2 + i3);
             let turns = [(r1 - r4, i1 + i4), (r2 - r3, i2 - i3), (r1 + r4, i1 - i4)];
-            for (quarter, ((real, imaginary), (cos, sin))) in turns.into_iter().zip(TURNS_4).enumerate() {
-                (to[place(i, k, quarter + 1)], to[place(i - 1, k, quarter + 1)]) = turned(cos, sin, imaginary, real);
+            for (quarter, ((real, imaginary), (cos, sin))) in
+                turns.into_iter().zip(TURNS_4).enumerate()
+            {
+                (to[place(i, k, quarter + 1)], to[place(i - 1, k, quarter + 1)]) =
+                    turned(cos, sin, imaginary, real);
             }
         }
     }

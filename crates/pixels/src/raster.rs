@@ -1,7 +1,9 @@
-//! Pixels in memory, as every step of this crate passes them on: rows of bytes, channels interleaved.
+//! Pixels in memory, as every step of this crate passes them on:
+//! rows of bytes, channels interleaved.
 //!
-//! Decoders and the scratch of the resize make a [`Raster`]; resize, output and statistics read it. Invariant: each of the `height` rows, `stride`
-//! bytes apart, has `width * channels` bytes inside of the slice.
+//! Decoders and the scratch of the resize make a [`Raster`]; resize, output and statistics read it.
+//! Invariant: each of the `height` rows, `stride` bytes apart, has `width * channels` bytes inside
+//! of the slice.
 
 use std::borrow::Cow;
 
@@ -12,7 +14,10 @@ use shardmill_images::ImageSize;
 #[non_exhaustive]
 pub enum ShapeError {
     /// The bytes are not what height, width and channels ask for.
-    #[error("{found} bytes of pixels, but height {height}, width {width} and {channels} channels need {needed}")]
+    #[error(
+        "{found} bytes of pixels, but height {height}, width {width} and {channels} channels need \
+         {needed}"
+    )]
     Pixels { found: usize, needed: usize, height: usize, width: usize, channels: usize },
     /// A side is zero, or too large to compute with.
     #[error("a size of {height} x {width} is not possible")]
@@ -83,12 +88,21 @@ impl Region {
 
     /// Fails unless the region has pixels, and all of them lie in an image of these sides.
     pub(crate) fn within(self, sides: Sides) -> Result<(), ShapeError> {
-        let fits = |start: usize, len: usize, end: usize| len > 0 && start.checked_add(len).is_some_and(|last| last <= end);
+        let fits = |start: usize, len: usize, end: usize| {
+            len > 0 && start.checked_add(len).is_some_and(|last| last <= end)
+        };
         if fits(self.top, self.height, sides.height) && fits(self.left, self.width, sides.width) {
             return Ok(());
         }
         let Self { top, left, height: rows, width: columns } = self;
-        Err(ShapeError::Region { top, rows, left, columns, height: sides.height, width: sides.width })
+        Err(ShapeError::Region {
+            top,
+            rows,
+            left,
+            columns,
+            height: sides.height,
+            width: sides.width,
+        })
     }
 }
 
@@ -112,25 +126,46 @@ impl<'a> Raster<'a> {
         let raster = Self::with_stride(pixels, sides, channels, stride)?;
         let needed = stride.checked_mul(height).ok_or(ShapeError::Sides { height, width })?;
         if pixels.len() != needed {
-            return Err(ShapeError::Pixels { found: pixels.len(), needed, height, width, channels });
+            return Err(ShapeError::Pixels {
+                found: pixels.len(),
+                needed,
+                height,
+                width,
+                channels,
+            });
         }
         Ok(raster)
     }
 
-    /// Returns rows that begin `stride` bytes apart as a raster; bytes between and after them are allowed.
+    /// Returns rows that begin `stride` bytes apart as a raster; bytes between
+    /// and after them are allowed.
     ///
     /// # Errors
     /// As [`Raster::new`], but only too few bytes are one.
-    pub fn with_stride(pixels: &'a [u8], sides: Sides, channels: usize, stride: usize) -> Result<Self, ShapeError> {
+    pub fn with_stride(
+        pixels: &'a [u8],
+        sides: Sides,
+        channels: usize,
+        stride: usize,
+    ) -> Result<Self, ShapeError> {
         let Sides { height, width } = sides.checked()?;
         if channels != 1 && channels != 3 {
             return Err(ShapeError::Channels(channels));
         }
-        let row = width.checked_mul(channels).filter(|row| *row <= stride).ok_or(ShapeError::Sides { height, width })?;
+        let row = width
+            .checked_mul(channels)
+            .filter(|row| *row <= stride)
+            .ok_or(ShapeError::Sides { height, width })?;
         let needed = (height - 1).checked_mul(stride).and_then(|above| above.checked_add(row));
         let needed = needed.ok_or(ShapeError::Sides { height, width })?;
         if pixels.len() < needed {
-            return Err(ShapeError::Pixels { found: pixels.len(), needed, height, width, channels });
+            return Err(ShapeError::Pixels {
+                found: pixels.len(),
+                needed,
+                height,
+                width,
+                channels,
+            });
         }
         Ok(Self { pixels, sides, channels, stride })
     }
@@ -158,7 +193,8 @@ impl<'a> Raster<'a> {
     pub fn rows(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator {
         let Self { pixels, stride, .. } = *self;
         let len = self.row_len();
-        (0..self.sides.height).map(move |y| pixels.get(y * stride..y * stride + len).unwrap_or_default())
+        (0..self.sides.height)
+            .map(move |y| pixels.get(y * stride..y * stride + len).unwrap_or_default())
     }
 
     /// Row `y`, or an empty one below the last.
@@ -167,7 +203,8 @@ impl<'a> Raster<'a> {
         self.pixels.get(start..start.saturating_add(self.row_len())).unwrap_or_default()
     }
 
-    /// The bytes from the first pixel on, with whatever lies between and after the rows, and the distance between rows.
+    /// The bytes from the first pixel on, with whatever lies between and after the rows, and the
+    /// distance between rows.
     pub(crate) fn bytes(&self) -> (&'a [u8], usize) {
         (self.pixels, self.stride)
     }
@@ -203,8 +240,13 @@ impl<'a> From<Raster<'a>> for Portion<'a> {
 
 impl<'a> Portion<'a> {
     /// # Errors
-    /// If the pixels at their place, rows from the top and columns from the left, are not inside of the image.
-    pub(crate) fn new(pixels: Raster<'a>, place: (usize, usize), image: Sides) -> Result<Self, ShapeError> {
+    /// If the pixels at their place, rows from the top and columns from the left, are not inside of
+    /// the image.
+    pub(crate) fn new(
+        pixels: Raster<'a>,
+        place: (usize, usize),
+        image: Sides,
+    ) -> Result<Self, ShapeError> {
         Region { top: place.0, left: place.1, ..pixels.sides.whole() }.within(image)?;
         Ok(Self { pixels, place, image })
     }
@@ -228,7 +270,8 @@ impl<'a> Portion<'a> {
     /// If some of them are missing.
     pub(crate) fn crop(&self, region: Region) -> Result<Raster<'a>, ShapeError> {
         region.within(self.image)?;
-        let (top, left) = (region.top.wrapping_sub(self.place.0), region.left.wrapping_sub(self.place.1));
+        let (top, left) =
+            (region.top.wrapping_sub(self.place.0), region.left.wrapping_sub(self.place.1));
         self.pixels.crop(Region { top, left, ..region })
     }
 
@@ -241,7 +284,12 @@ impl<'a> Portion<'a> {
         let (top, left) = (region.top.max(self.place.0), region.left.max(self.place.1));
         let bottom = (region.top + region.height).min(self.place.0 + self.pixels.sides.height);
         let right = (region.left + region.width).min(self.place.1 + self.pixels.sides.width);
-        let pixels = self.crop(Region { top, left, height: bottom.saturating_sub(top), width: right.saturating_sub(left) })?;
+        let pixels = self.crop(Region {
+            top,
+            left,
+            height: bottom.saturating_sub(top),
+            width: right.saturating_sub(left),
+        })?;
         Ok(Self { pixels, place: (top - region.top, left - region.left), image: region.sides() })
     }
 

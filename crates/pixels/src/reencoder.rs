@@ -1,7 +1,8 @@
 //! Images in another codec, no larger than asked for, and upright.
 //!
-//! A [`Reencoder`] belongs to one thread, and keeps its buffers from image to image. Invariant: an image that already has the codec, the size and the
-//! orientation is not touched, so a second run changes nothing. A PNG that stays a PNG keeps its alpha.
+//! A [`Reencoder`] belongs to one thread, and keeps its buffers from image to image. Invariant: an
+//! image that already has the codec, the size and the orientation is not touched, so a second run
+//! changes nothing. A PNG that stays a PNG keeps its alpha.
 
 use shardmill_images::{ImageFormat, page_facts, sniff};
 
@@ -30,7 +31,8 @@ pub struct Reencoder {
 }
 
 impl Reencoder {
-    /// The image as `wanted`, or `None` if its header says that it already is; of a TIFF its first page.
+    /// The image as `wanted`, or `None` if its header says that it already is;
+    /// of a TIFF its first page.
     ///
     /// # Errors
     /// As [`Decoder::decode`], and when the codec cannot store an image of this size.
@@ -41,7 +43,8 @@ impl Reencoder {
         if wanted.codec == Codec::Png && has_alpha(payload) {
             return self.with_alpha(payload, wanted.max_side).map(Some);
         }
-        // A curated image may be larger than a loader would take; memory is bounded by one image per thread.
+        // A curated image may be larger than a loader would take; memory is bounded by one image
+        // per thread.
         let options = DecodeOptions { max_pixels: u64::MAX, ..DecodeOptions::default() };
         let decoded = self.decoder.decode(payload, &options, |_, _| Part::WHOLE)?;
         let sides = Sides { height: decoded.height as usize, width: decoded.width as usize };
@@ -51,7 +54,8 @@ impl Reencoder {
         wanted.codec.encode(image).map(Some)
     }
 
-    /// A PNG with alpha, turned and resized as Pillow does: colors are weighted by alpha while they are resized.
+    /// A PNG with alpha, turned and resized as Pillow does: colors are weighted by alpha while they
+    /// are resized.
     fn with_alpha(&mut self, payload: &[u8], max_side: Option<usize>) -> Result<Vec<u8>> {
         let (sides, channels, white) = self.on(payload, Some([255; 3]))?;
         let (.., black) = self.on(payload, Some([0; 3]))?;
@@ -63,15 +67,25 @@ impl Reencoder {
             return png_with_alpha(Raster::new(&stored, sides, channels)?, &alpha.packed());
         }
         let alpha = self.alpha_resizer.resize(alpha, target, target.whole(), Filter::Lanczos)?;
-        let colors = self.resizer.resize(Raster::new(&black, sides, channels)?, target, target.whole(), Filter::Lanczos)?;
+        let colors = self.resizer.resize(
+            Raster::new(&black, sides, channels)?,
+            target,
+            target.whole(),
+            Filter::Lanczos,
+        )?;
         let mut colors = colors.packed().into_owned();
         unweight(&mut colors, channels, &alpha.packed());
         png_with_alpha(Raster::new(&colors, target, channels)?, &alpha.packed())
     }
 
     /// Sides, channels and pixels of the image on a background.
-    fn on(&mut self, payload: &[u8], background: Option<[u8; 3]>) -> Result<(Sides, usize, Vec<u8>)> {
-        let options = DecodeOptions { background, max_pixels: u64::MAX, ..DecodeOptions::default() };
+    fn on(
+        &mut self,
+        payload: &[u8],
+        background: Option<[u8; 3]>,
+    ) -> Result<(Sides, usize, Vec<u8>)> {
+        let options =
+            DecodeOptions { background, max_pixels: u64::MAX, ..DecodeOptions::default() };
         let decoded = self.decoder.decode(payload, &options, |_, _| Part::WHOLE)?;
         let sides = Sides { height: decoded.height as usize, width: decoded.width as usize };
         Ok((sides, decoded.channels, decoded.pixels.to_vec()))
@@ -92,7 +106,9 @@ fn is_kept(payload: &[u8], wanted: Reencode) -> Result<bool> {
 /// `ImageOps.contain`, but never larger.
 fn target(sides: Sides, max_side: Option<usize>) -> Result<Sides> {
     match max_side {
-        Some(most) if sides.height.max(sides.width) > most => Ok(contained(sides, Sides { height: most, width: most }.checked()?)),
+        Some(most) if sides.height.max(sides.width) > most => {
+            Ok(contained(sides, Sides { height: most, width: most }.checked()?))
+        }
         _ => Ok(sides),
     }
 }
@@ -110,7 +126,9 @@ mod tests {
     fn an_image_is_kept_when_nothing_changes_and_never_enlarged() {
         let jpeg = Codec::Jpeg { quality: 80 };
         let mut reencoder = Reencoder::default();
-        let mut changed = |payload: &[u8], codec, max_side| reencoder.reencode(payload, Reencode { codec, max_side }).unwrap();
+        let mut changed = |payload: &[u8], codec, max_side| {
+            reencoder.reencode(payload, Reencode { codec, max_side }).unwrap()
+        };
         let small = image(20, 10, jpeg);
         assert_eq!(changed(&small, jpeg, None), None);
         assert_eq!(changed(&small, jpeg, Some(20)), None);
@@ -126,6 +144,9 @@ mod tests {
     #[test]
     fn what_is_not_an_image_is_an_error() {
         let wanted = Reencode { codec: Codec::Png, max_side: None };
-        assert!(matches!(Reencoder::default().reencode(b"no image", wanted), Err(Error::UnknownFormat { .. })));
+        assert!(matches!(
+            Reencoder::default().reencode(b"no image", wanted),
+            Err(Error::UnknownFormat { .. })
+        ));
     }
 }

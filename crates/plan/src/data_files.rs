@@ -46,7 +46,8 @@ pub struct SideCar {
 }
 
 /// Why an object of a store is not read.
-const UNREADABLE: &str = "its key cannot be requested: it starts or ends with `/`, or has a part `.` or `..` or a control character";
+const UNREADABLE: &str = "its key cannot be requested: it starts or ends with `/`, or has a part \
+                          `.` or `..` or a control character";
 
 /// Names of files that accompany data sets. They are data only if they are named explicitly.
 pub const SIDE_CARS: [&str; 12] = [
@@ -64,8 +65,8 @@ pub const SIDE_CARS: [&str; 12] = [
     "SHA512SUMS",
 ];
 
-/// Name suffixes of files that accompany the file with the remaining name: indexes of MosaicML Streaming, Energon and WebDataset, checksums, backups
-/// of editors, and unfinished files.
+/// Name suffixes of files that accompany the file with the remaining name: indexes of MosaicML
+/// Streaming, Energon and WebDataset, checksums, backups of editors, and unfinished files.
 const SIDE_CAR_SUFFIXES: [&str; 22] = [
     ".json.meta",
     ".csv.meta",
@@ -99,8 +100,8 @@ pub fn accompanies(path: &str) -> bool {
     SIDE_CARS.contains(&name) || SIDE_CAR_SUFFIXES.iter().any(|suffix| lower.ends_with(suffix))
 }
 
-/// All files at or below `paths`: those of a directory or a glob in byte order of their relative path, an explicit list in its own order. A file that
-/// is found twice counts once.
+/// All files at or below `paths`: those of a directory or a glob in byte order of their relative
+/// path, an explicit list in its own order. A file that is found twice counts once.
 ///
 /// # Errors
 /// As [`listing`].
@@ -108,15 +109,16 @@ pub fn data_files(paths: &[String]) -> Result<Vec<DataFile>> {
     let mut files: Vec<DataFile> = Vec::new();
     let mut seen = HashSet::new();
     for path in paths {
-        files.extend(listing(path)?.files.into_iter().filter(|file| seen.insert(file.path.clone())));
+        files
+            .extend(listing(path)?.files.into_iter().filter(|file| seen.insert(file.path.clone())));
     }
     Ok(files)
 }
 
 /// All files at or below a path.
 ///
-/// A path segment below the root that starts with `_` or `.`, [`SIDE_CARS`] and files with [`SIDE_CAR_SUFFIXES`] are not data, unless the path names
-/// them itself.
+/// A path segment below the root that starts with `_` or `.`, [`SIDE_CARS`] and files with
+/// [`SIDE_CAR_SUFFIXES`] are not data, unless the path names them itself.
 ///
 /// # Errors
 /// [`crate::Error::Storage`] for a path that does not exist or cannot be listed.
@@ -129,13 +131,20 @@ pub fn listing(path: &str) -> Result<Listing> {
         let below = below(root, &file);
         listing.is_named |= below.is_empty();
         match side_car(pattern, &file) {
-            Some(reason) => listing.side_cars.push(SideCar { path: file, reason, is_surprising: false }),
+            Some(reason) => {
+                listing.side_cars.push(SideCar { path: file, reason, is_surprising: false });
+            }
             None if is_remote(&file) && is_unreadable(&file) => {
-                listing.side_cars.push(SideCar { path: file, reason: UNREADABLE, is_surprising: true });
+                listing.side_cars.push(SideCar {
+                    path: file,
+                    reason: UNREADABLE,
+                    is_surprising: true,
+                });
             }
             None => {
                 // A single file has its own name.
-                let relative = if below.is_empty() { file.rsplit('/').next().unwrap_or(&file) } else { below };
+                let relative =
+                    if below.is_empty() { file.rsplit('/').next().unwrap_or(&file) } else { below };
                 listing.files.push(DataFile { relative: relative.to_owned(), path: file });
             }
         }
@@ -160,10 +169,13 @@ pub fn refuse_repeated(paths: &[String]) -> Result<()> {
     }
 }
 
-/// The part of a listed path below the root. A glob may be expanded without the `.` and the repeated slashes in it.
+/// The part of a listed path below the root. A glob may be expanded without the `.` and the
+/// repeated slashes in it.
 fn below<'a>(root: &str, file: &'a str) -> &'a str {
     // The keys of a store are names, in which an empty part counts.
-    if let Some(rest) = file.strip_prefix(root).and_then(|rest| rest.strip_prefix('/')).filter(|_| is_remote(file)) {
+    if let Some(rest) =
+        file.strip_prefix(root).and_then(|rest| rest.strip_prefix('/')).filter(|_| is_remote(file))
+    {
         return rest;
     }
     let mut rest = file;
@@ -187,12 +199,16 @@ fn trimmed(mut path: &str) -> &str {
 fn side_car(pattern: &str, file: &str) -> Option<&'static str> {
     let named = segments(pattern).map(Some).chain(std::iter::repeat(None));
     let is_hidden = |segment: &str| segment.starts_with(['_', '.']) && segment != "..";
-    if !segments(file).zip(named).all(|(segment, named)| !is_hidden(segment) || named.is_some_and(is_hidden)) {
+    if !segments(file)
+        .zip(named)
+        .all(|(segment, named)| !is_hidden(segment) || named.is_some_and(is_hidden))
+    {
         return Some("its name, or that of a directory above it, starts with `_` or `.`");
     }
     let name = file.rsplit('/').next().unwrap_or(file);
     let is_named = pattern.rsplit('/').next() == Some(name);
-    (accompanies(name) && !is_named).then_some("files with this name accompany data and are not data")
+    (accompanies(name) && !is_named)
+        .then_some("files with this name accompany data and are not data")
 }
 
 #[cfg(test)]
@@ -207,26 +223,62 @@ mod tests {
     #[test]
     fn directory_is_walked_without_hidden_segments_and_side_files() {
         let root = tempfile::tempdir().unwrap();
-        for name in ["b/k=1/2.parquet", "a.parquet", "_SUCCESS", "_temporary/x.parquet", ".hidden/y.parquet", "a.parquet.crc", "c"] {
+        for name in [
+            "b/k=1/2.parquet",
+            "a.parquet",
+            "_SUCCESS",
+            "_temporary/x.parquet",
+            ".hidden/y.parquet",
+            "a.parquet.crc",
+            "c",
+        ] {
             let path = root.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, b"x").unwrap();
         }
         let path = root.path().display().to_string();
-        assert_eq!(relatives(&data_files(std::slice::from_ref(&path)).unwrap()), ["a.parquet", "b/k=1/2.parquet", "c"]);
-        assert_eq!(relatives(&data_files(&[format!("{path}/")]).unwrap()), ["a.parquet", "b/k=1/2.parquet", "c"]);
-        assert_eq!(relatives(&data_files(&[format!("{path}/*/k=*/*.parquet")]).unwrap()), ["b/k=1/2.parquet"]);
+        assert_eq!(
+            relatives(&data_files(std::slice::from_ref(&path)).unwrap()),
+            ["a.parquet", "b/k=1/2.parquet", "c"]
+        );
+        assert_eq!(
+            relatives(&data_files(&[format!("{path}/")]).unwrap()),
+            ["a.parquet", "b/k=1/2.parquet", "c"]
+        );
+        assert_eq!(
+            relatives(&data_files(&[format!("{path}/*/k=*/*.parquet")]).unwrap()),
+            ["b/k=1/2.parquet"]
+        );
         assert_eq!(relatives(&data_files(&[format!("{path}/_temporary")]).unwrap()), ["x.parquet"]);
-        assert_eq!(relatives(&data_files(&[format!("{path}/_temp*/*")]).unwrap()), ["_temporary/x.parquet"]);
+        assert_eq!(
+            relatives(&data_files(&[format!("{path}/_temp*/*")]).unwrap()),
+            ["_temporary/x.parquet"]
+        );
         // A glob is expanded without repeated slashes.
-        assert_eq!(relatives(&data_files(&[format!("{path}//b/*/*.parquet")]).unwrap()), ["k=1/2.parquet"]);
-        assert_eq!(relatives(&data_files(&[format!("{path}//_temporary/*")]).unwrap()), ["x.parquet"]);
-        assert_eq!(relatives(&data_files(&[format!("{path}/c"), format!("{path}/a.parquet")]).unwrap()), ["c", "a.parquet"]);
+        assert_eq!(
+            relatives(&data_files(&[format!("{path}//b/*/*.parquet")]).unwrap()),
+            ["k=1/2.parquet"]
+        );
+        assert_eq!(
+            relatives(&data_files(&[format!("{path}//_temporary/*")]).unwrap()),
+            ["x.parquet"]
+        );
+        assert_eq!(
+            relatives(&data_files(&[format!("{path}/c"), format!("{path}/a.parquet")]).unwrap()),
+            ["c", "a.parquet"]
+        );
     }
 
     #[test]
     fn names_below_a_root_do_not_depend_on_how_it_is_written() {
-        for (root, file) in [("./d", "d/a/b"), ("d/./", "d/a/b"), ("/d//", "/d/a/b"), (".", "./a/b"), ("", "a/b"), ("s3://d", "s3://d/a/b")] {
+        for (root, file) in [
+            ("./d", "d/a/b"),
+            ("d/./", "d/a/b"),
+            ("/d//", "/d/a/b"),
+            (".", "./a/b"),
+            ("", "a/b"),
+            ("s3://d", "s3://d/a/b"),
+        ] {
             assert_eq!(below(root, file), "a/b", "{root}");
         }
         assert_eq!((below("./d/a", "d/a"), below("d", "da/b")), ("", "da/b"));
@@ -259,7 +311,10 @@ mod tests {
         let path = root.path().display().to_string();
         for other in [format!("{path}/a"), format!("{path}//./a"), format!("file://{path}/a")] {
             let twice = [format!("{path}/a"), other];
-            assert!(matches!(refuse_repeated(&twice), Err(crate::Error::ListedTwice { .. })), "{twice:?}");
+            assert!(
+                matches!(refuse_repeated(&twice), Err(crate::Error::ListedTwice { .. })),
+                "{twice:?}"
+            );
         }
         refuse_repeated(&[format!("{path}/a"), format!("{path}/b"), path.clone()]).unwrap();
     }

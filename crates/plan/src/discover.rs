@@ -32,21 +32,28 @@ impl InputFile {
     /// [`Error::Storage`](crate::Error::Storage) for a file that cannot be opened.
     pub fn of(path: String) -> Result<Self> {
         let identity = store_of(&path)?.open(&path)?.identity();
-        Ok(Self { path, size: identity.size, modified_ns: i64::try_from(identity.modified_ns).unwrap_or(i64::MAX), part: None })
+        Ok(Self {
+            path,
+            size: identity.size,
+            modified_ns: i64::try_from(identity.modified_ns).unwrap_or(i64::MAX),
+            part: None,
+        })
     }
 
     /// Whether the file still exists in this version.
     #[must_use]
     pub fn is_current(&self) -> bool {
-        Self::of(self.path.clone()).is_ok_and(|now| (now.size, now.modified_ns) == (self.size, self.modified_ns))
+        Self::of(self.path.clone())
+            .is_ok_and(|now| (now.size, now.modified_ns) == (self.size, self.modified_ns))
     }
 }
 
-/// The files at or below a path, sorted. Hidden files, `_SUCCESS` markers and `.crc` side files are skipped.
+/// The files at or below a path, sorted. Hidden files, `_SUCCESS` markers
+/// and `.crc` side files are skipped.
 ///
 /// # Errors
-/// [`Error::Storage`](crate::Error::Storage) for a path that does not exist or cannot be listed, and
-/// [`Error::LakeDirectory`](crate::Error::LakeDirectory) for a directory of a table format.
+/// [`Error::Storage`](crate::Error::Storage) for a path that does not exist or cannot be listed,
+/// and [`Error::LakeDirectory`](crate::Error::LakeDirectory) for a directory of a table format.
 pub fn visible_files(path: &str) -> Result<Vec<String>> {
     let mut files = store_of(path)?.list(path)?;
     refuse_lake(path, files.iter().map(String::as_str))?;
@@ -55,11 +62,14 @@ pub fn visible_files(path: &str) -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// Hidden segments are data only where the user's path has them: a data set may be below a hidden directory.
+/// Hidden segments are data only where the user's path has them: a data set may
+/// be below a hidden directory.
 fn is_data(pattern: &str, path: &str) -> bool {
     let named = segments(pattern).map(Some).chain(std::iter::repeat(None));
     let is_hidden = |segment: &str| segment.starts_with('.') && segment != "..";
-    let is_visible = segments(path).zip(named).all(|(segment, named)| !is_hidden(segment) || named.is_some_and(is_hidden));
+    let is_visible = segments(path)
+        .zip(named)
+        .all(|(segment, named)| !is_hidden(segment) || named.is_some_and(is_hidden));
     let name = path.rsplit('/').next().unwrap_or(path);
     is_visible && name != "_SUCCESS" && !name.ends_with(".crc")
 }
@@ -73,11 +83,14 @@ mod tests {
     fn directory_is_searched_recursively_without_hidden_files() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("b/.hidden")).unwrap();
-        for name in ["b/2.TAR", "a.tar.gz", ".x.tar", "b/.hidden/y.tar", "_SUCCESS", "z.txt", "q.tar.crc"] {
+        for name in
+            ["b/2.TAR", "a.tar.gz", ".x.tar", "b/.hidden/y.tar", "_SUCCESS", "z.txt", "q.tar.crc"]
+        {
             fs::write(root.path().join(name), b"x").unwrap();
         }
         let found = visible_files(&root.path().display().to_string()).unwrap();
-        let names: Vec<_> = found.iter().map(|file| file.rsplit('/').next().unwrap_or("")).collect();
+        let names: Vec<_> =
+            found.iter().map(|file| file.rsplit('/').next().unwrap_or("")).collect();
         assert_eq!(names, ["a.tar.gz", "2.TAR", "z.txt"]);
     }
 
@@ -91,7 +104,10 @@ mod tests {
         let root = root.path().display().to_string();
         let found = |pattern: &str| {
             let files = visible_files(&format!("{root}/{pattern}")).unwrap();
-            files.iter().map(|file| file.rsplit('/').next().unwrap_or("").to_owned()).collect::<Vec<_>>()
+            files
+                .iter()
+                .map(|file| file.rsplit('/').next().unwrap_or("").to_owned())
+                .collect::<Vec<_>>()
         };
         assert_eq!(found("*"), ["a.tar"]);
         assert_eq!(found("**/*.tar"), ["a.tar"]);

@@ -18,7 +18,8 @@ pub enum Error {
     #[error("No {wanted} file in `{paths}`")]
     NoInput { paths: String, wanted: String },
     /// Some of its files are not current, or have deleted rows.
-    #[error("`{directory}` is the directory of {} (`{}`): its files also hold rows that were deleted or replaced", .lake.table(), .lake.mark())]
+    #[error("`{directory}` is the directory of {} (`{}`): its files also hold rows that were \
+        deleted or replaced", .lake.table(), .lake.mark())]
     LakeDirectory { directory: String, lake: Lake },
     /// A job would process its rows twice.
     #[error("`{path}` is listed twice")]
@@ -32,13 +33,30 @@ pub enum Error {
     /// A literal that can never equal a value of its column is an error, not an empty result.
     #[error("{operand} is {}; it cannot be compared with {literal}", type_name(.data_type))]
     LiteralType { operand: String, data_type: DataType, literal: Box<Literal> },
-    #[error("{left} is {}; it cannot be compared with {right}, which is {}", type_name(.left_type), type_name(.right_type))]
+    #[error(
+        "{left} is {}; it cannot be compared with {right}, which is {}",
+        type_name(.left_type), type_name(.right_type)
+    )]
     ColumnTypes { left: String, left_type: DataType, right: String, right_type: DataType },
     #[error("{operand} is {}; `{function}` takes {wanted}", type_name(.data_type))]
-    OperandType { operand: String, data_type: DataType, function: &'static str, wanted: &'static str },
+    OperandType {
+        operand: String,
+        data_type: DataType,
+        function: &'static str,
+        wanted: &'static str,
+    },
     /// Two files disagree about a column, and there is no common type.
-    #[error("Column `{column}` is {} in `{first}` and {} in `{second}`", type_name(.first_type), type_name(.second_type))]
-    SchemaConflict { column: String, first: String, first_type: DataType, second: String, second_type: DataType },
+    #[error(
+        "Column `{column}` is {} in `{first}` and {} in `{second}`",
+        type_name(.first_type), type_name(.second_type)
+    )]
+    SchemaConflict {
+        column: String,
+        first: String,
+        first_type: DataType,
+        second: String,
+        second_type: DataType,
+    },
     #[error("`{path}` has two columns named `{column}`")]
     DuplicateColumn { path: String, column: String },
     #[error("Partition key `{key}` is also a column of the files")]
@@ -62,7 +80,9 @@ impl Error {
             Self::NoInput { .. } => ErrorKind::NotFound,
             Self::UnknownColumn { .. } => ErrorKind::MissingColumn,
             Self::SchemaConflict { .. } | Self::DuplicateColumn { .. } => ErrorKind::Format,
-            Self::LiteralType { .. } | Self::ColumnTypes { .. } | Self::OperandType { .. } => ErrorKind::LiteralType,
+            Self::LiteralType { .. } | Self::ColumnTypes { .. } | Self::OperandType { .. } => {
+                ErrorKind::LiteralType
+            }
             Self::LakeDirectory { .. }
             | Self::ListedTwice { .. }
             | Self::TwoPartitionings
@@ -82,39 +102,59 @@ impl Error {
             Self::Storage(error) => error.hint(),
             Self::LakeDirectory { lake, .. } => Some(match lake {
                 Lake::Delta => {
-                    "open a version of the table with shardmill.integrations.delta.dataset(path), or pass the list DeltaTable(path).file_uris(), with partitioning=\"hive\" if the table has partitions"
+                    "open a version of the table with shardmill.integrations.delta.dataset(path), \
+                     or pass the list DeltaTable(path).file_uris(), with partitioning=\"hive\" if \
+                     the table has partitions"
                 }
                 Lake::Iceberg => {
-                    "open a snapshot of the table with shardmill.integrations.iceberg.IcebergTable; files that are listed one by one are read as they are"
+                    "open a snapshot of the table with \
+                     shardmill.integrations.iceberg.IcebergTable; files that are listed one by one \
+                     are read as they are"
                 }
                 Lake::Hudi => {
-                    "list the files of one version of the table with its library, and pass their paths; files that are listed one by one are read as they are"
+                    "list the files of one version of the table with its library, and pass their \
+                     paths; files that are listed one by one are read as they are"
                 }
             }),
             Self::UnknownColumn { hint, .. } => hint.as_deref(),
             Self::LiteralType { data_type, literal, .. } => match (data_type, literal.as_ref()) {
-                (DataType::Timestamp(_, None), Literal::Timestamp { .. }) => Some("the column has no time zone; give the time without one"),
+                (DataType::Timestamp(_, None), Literal::Timestamp { .. }) => {
+                    Some("the column has no time zone; give the time without one")
+                }
                 (DataType::Timestamp(_, None), Literal::Text(text)) if names_zone(text) => {
                     Some("the column has no time zone; give the time without one")
                 }
-                (DataType::Timestamp(_, Some(_)), Literal::Timestamp { .. }) => {
-                    Some("the column has a time zone; give the time one too, or write it as a string, which is in UTC")
+                (DataType::Timestamp(_, Some(_)), Literal::Timestamp { .. }) => Some(
+                    "the column has a time zone; give the time one too, or write it as a string, \
+                     which is in UTC",
+                ),
+                (data_type, Literal::Text(_)) if data_type.is_temporal() => Some(
+                    "dates and times are written as ISO 8601, such as '2024-01-31', \
+                     '2024-01-31T08:30:00' and '08:30:00'",
+                ),
+                (data_type, Literal::Text(_)) if data_type.is_numeric() => {
+                    Some("the column holds numbers; write the value without quotes")
                 }
-                (data_type, Literal::Text(_)) if data_type.is_temporal() => {
-                    Some("dates and times are written as ISO 8601, such as '2024-01-31', '2024-01-31T08:30:00' and '08:30:00'")
-                }
-                (data_type, Literal::Text(_)) if data_type.is_numeric() => Some("the column holds numbers; write the value without quotes"),
-                (data_type, Literal::Integer(_) | Literal::Unsigned(_) | Literal::Float(_)) if data_type.is_string() => {
+                (data_type, Literal::Integer(_) | Literal::Unsigned(_) | Literal::Float(_))
+                    if data_type.is_string() =>
+                {
                     Some("the column holds strings; write the value in quotes")
                 }
-                (data_type, Literal::Date(_) | Literal::Timestamp { .. }) if data_type.is_string() => {
+                (data_type, Literal::Date(_) | Literal::Timestamp { .. })
+                    if data_type.is_string() =>
+                {
                     Some("the column holds strings; compare it with a string, such as '2024-01-31'")
                 }
-                (_, Literal::Boolean(_)) => Some("only a boolean column is a condition by itself; compare others, such as `x != 0`"),
+                (_, Literal::Boolean(_)) => Some(
+                    "only a boolean column is a condition by itself; compare others, such as `x \
+                     != 0`",
+                ),
                 _ => None,
             },
             Self::SchemaConflict { .. } => Some(
-                "select files of one type by a glob, or write them again with one type; of CSV and JSONL files, give the types by schema=, and of a TableSource by schema_overrides",
+                "select files of one type by a glob, or write them again with one type; of CSV \
+                 and JSONL files, give the types by schema=, and of a TableSource by \
+                 schema_overrides",
             ),
             Self::Overflow { .. } => Some("multiply a column by 1.0 to compute with floats"),
             _ => None,

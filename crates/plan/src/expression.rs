@@ -1,7 +1,10 @@
-//! The filter tree: conditions on columns and computed values, combined by and / or / not, in three-valued logic.
+//! The filter tree: conditions on columns and computed values, combined by and / or / not, in
+//! three-valued logic.
 //!
-//! Parsed from the binding's JSON; [`Expression::bind`] creates a [`Predicate`] for one schema. The invariant: an expression has the same meaning as
-//! in `pyarrow.Table.filter`. A comparison with null is unknown, never true; NaN follows IEEE 754; membership is unknown only where the tree says so.
+//! Parsed from the binding's JSON; [`Expression::bind`] creates a [`Predicate`] for one schema. The
+//! invariant: an expression has the same meaning as in `pyarrow.Table.filter`. A comparison with
+//! null is unknown, never true; NaN follows IEEE 754; membership is unknown only where the tree
+//! says so.
 
 mod operand;
 
@@ -58,12 +61,14 @@ pub enum Expression {
         op: Comparison,
         right: Operand,
     },
-    /// Whether a value is one of `values`: floats are compared bitwise, so that NaN matches NaN and −0.0 does not match 0.0, as in Arrow's `is_in`.
+    /// Whether a value is one of `values`: floats are compared bitwise, so that NaN matches NaN and
+    /// −0.0 does not match 0.0, as in Arrow's `is_in`.
     IsIn {
         #[serde(rename = "column")]
         operand: Operand,
         values: Vec<Literal>,
-        /// Whether a null counts as found. Otherwise it is not found, which is not the same as unknown.
+        /// Whether a null counts as found. Otherwise it is not found,
+        /// which is not the same as unknown.
         #[serde(default, skip_serializing_if = "is_false")]
         matches_null: bool,
         /// Whether the membership of a null is unknown, as in SQL.
@@ -128,7 +133,8 @@ impl Expression {
         }
     }
 
-    /// Prepares the tree for rows of `schema`: literals are located among the values of their columns once.
+    /// Prepares the tree for rows of `schema`: literals are located among the values of their
+    /// columns once.
     ///
     /// # Errors
     /// As [`Expression::check`].
@@ -139,7 +145,8 @@ impl Expression {
     /// Whether the tree can be evaluated over rows of `schema`.
     ///
     /// # Errors
-    /// [`crate::Error::UnknownColumn`], [`crate::Error::LiteralType`], [`crate::Error::ColumnTypes`] and [`crate::Error::OperandType`].
+    /// [`crate::Error::UnknownColumn`], [`crate::Error::LiteralType`],
+    /// [`crate::Error::ColumnTypes`] and [`crate::Error::OperandType`].
     pub fn check(&self, schema: &Schema) -> Result<()> {
         self.bind(schema).map(drop)
     }

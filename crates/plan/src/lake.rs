@@ -40,7 +40,8 @@ impl Lake {
 }
 
 /// Names of directories that mark the directory of a table, with its format.
-const MARKS: [(&str, Lake); 3] = [("_delta_log", Lake::Delta), (".hoodie", Lake::Hudi), (METADATA, Lake::Iceberg)];
+const MARKS: [(&str, Lake); 3] =
+    [("_delta_log", Lake::Delta), (".hoodie", Lake::Hudi), (METADATA, Lake::Iceberg)];
 
 const METADATA: &str = "metadata";
 
@@ -55,7 +56,10 @@ const METADATA_SUFFIX: &str = ".metadata.json";
 ///
 /// # Errors
 /// [`Error::LakeDirectory`].
-pub(crate) fn refuse_lake<'a>(path: &str, listed: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
+pub(crate) fn refuse_lake<'a>(
+    path: &str,
+    listed: impl Iterator<Item = &'a str> + Clone,
+) -> Result<()> {
     let path = &*resolved_path(path)?;
     let pattern = path.trim_end_matches('/');
     // A file that is named is read.
@@ -69,9 +73,13 @@ pub(crate) fn refuse_lake<'a>(path: &str, listed: impl Iterator<Item = &'a str> 
             return Err(refused(directory, lake));
         }
     }
-    let parents = listed.map(|path| path.rsplit_once('/').map_or(".", |(directory, _)| if directory.is_empty() { "/" } else { directory }));
+    let parents = listed.map(|path| {
+        path.rsplit_once('/')
+            .map_or(".", |(directory, _)| if directory.is_empty() { "/" } else { directory })
+    });
     let asked: BTreeSet<PathBuf> = if is_remote(root) {
-        let above = root.rsplit_once('/').map(|(above, _)| above).filter(|above| !above.ends_with('/'));
+        let above =
+            root.rsplit_once('/').map(|(above, _)| above).filter(|above| !above.ends_with('/'));
         above.into_iter().chain(is_pattern.then_some(root)).map(PathBuf::from).collect()
     } else if is_pattern {
         parents.collect::<BTreeSet<_>>().into_iter().flat_map(ancestors).collect()
@@ -94,19 +102,27 @@ fn refused(directory: &str, lake: Lake) -> Error {
 fn ancestors(directory: &str) -> impl Iterator<Item = PathBuf> + use<> {
     let directory = Path::new(directory);
     // The part of a path before `..` is not above the directory.
-    let given = std::path::absolute(directory).ok().filter(|path| !path.components().any(|part| part == Component::ParentDir));
+    let given = std::path::absolute(directory)
+        .ok()
+        .filter(|path| !path.components().any(|part| part == Component::ParentDir));
     let names = [given, directory.canonicalize().ok()];
-    names.into_iter().flatten().flat_map(|name| name.ancestors().map(Path::to_owned).collect::<Vec<_>>())
+    names
+        .into_iter()
+        .flatten()
+        .flat_map(|name| name.ancestors().map(Path::to_owned).collect::<Vec<_>>())
 }
 
 /// The directory of the table whose mark contains a listed file.
 fn marked(path: &str) -> Option<(&str, Lake)> {
     MARKS.iter().find_map(|(name, lake)| {
-        let is_whole = |at: &usize| path.get(..*at).is_none_or(|head| head.is_empty() || head.ends_with('/'));
-        let (at, rest) = path.match_indices(name).filter(|(at, _)| is_whole(at)).find_map(|(at, name)| {
-            let rest = path.get(at + name.len()..)?.strip_prefix('/')?;
-            (name != METADATA || (rest.ends_with(METADATA_SUFFIX) && !rest.contains('/'))).then_some((at, rest))
-        })?;
+        let is_whole =
+            |at: &usize| path.get(..*at).is_none_or(|head| head.is_empty() || head.ends_with('/'));
+        let (at, rest) =
+            path.match_indices(name).filter(|(at, _)| is_whole(at)).find_map(|(at, name)| {
+                let rest = path.get(at + name.len()..)?.strip_prefix('/')?;
+                (name != METADATA || (rest.ends_with(METADATA_SUFFIX) && !rest.contains('/')))
+                    .then_some((at, rest))
+            })?;
         let directory = path.get(..at)?.trim_end_matches('/');
         (!rest.is_empty()).then_some((if directory.is_empty() { "." } else { directory }, *lake))
     })
@@ -117,10 +133,18 @@ fn marked(path: &str) -> Option<(&str, Lake)> {
 fn lake_of(store: &dyn Store, directory: &str) -> Option<Lake> {
     let found = store.directories_in(directory, &MARKS.map(|(name, _)| name)).ok()?;
     let is_lake = |lake: Lake| {
-        let metadata = || store.list(&format!("{}/{METADATA}/", directory.trim_end_matches('/'))).unwrap_or_default();
+        let metadata = || {
+            store
+                .list(&format!("{}/{METADATA}/", directory.trim_end_matches('/')))
+                .unwrap_or_default()
+        };
         lake != Lake::Iceberg || metadata().iter().any(|path| marked(path).is_some())
     };
-    MARKS.iter().zip(found).find(|((_, lake), is_there)| *is_there && is_lake(*lake)).map(|((_, lake), _)| *lake)
+    MARKS
+        .iter()
+        .zip(found)
+        .find(|((_, lake), is_there)| *is_there && is_lake(*lake))
+        .map(|((_, lake), _)| *lake)
 }
 
 #[cfg(test)]
@@ -139,8 +163,14 @@ mod tests {
         ] {
             assert_eq!(marked(path).map(|(directory, _)| directory), Some(directory), "{path}");
         }
-        for path in ["d/_delta_log", "d/x_delta_log/0", "d/_delta_logs/0", "d/metadata/a.json", "d/metadata/x/v1.metadata.json", "d/v1.metadata.json"]
-        {
+        for path in [
+            "d/_delta_log",
+            "d/x_delta_log/0",
+            "d/_delta_logs/0",
+            "d/metadata/a.json",
+            "d/metadata/x/v1.metadata.json",
+            "d/v1.metadata.json",
+        ] {
             assert_eq!(marked(path), None, "{path}");
         }
     }

@@ -1,7 +1,8 @@
 //! Plans what is read, before any data is read.
 //!
-//! [`Split`]s and [`Expression`]s are created from paths and options. Called once by the driver of a run; the splits are then passed to the engine.
-//! The invariant: the same files and options give the same splits, in the same order, on any machine.
+//! [`Split`]s and [`Expression`]s are created from paths and options. Called once by the driver of
+//! a run; the splits are then passed to the engine. The invariant: the same files and options give
+//! the same splits, in the same order, on any machine.
 
 mod data_files;
 mod discover;
@@ -19,7 +20,9 @@ pub mod prune;
 pub mod schema;
 mod split;
 
-pub use data_files::{DataFile, Listing, SIDE_CARS, SideCar, accompanies, data_files, listing, refuse_repeated};
+pub use data_files::{
+    DataFile, Listing, SIDE_CARS, SideCar, accompanies, data_files, listing, refuse_repeated,
+};
 pub use discover::{FilePart, InputFile, visible_files};
 pub use error::{Error, Result};
 pub use expression::{Arithmetic, Comparison, Computed, Expression, Operand};

@@ -1,7 +1,7 @@
 //! Constants of a filter: exact values, each with its own type.
 //!
-//! Parsed from JSON ([`wire`]); the predicate locates a literal among the values of a column's type. The invariant: a literal is never rounded when
-//! it is parsed.
+//! Parsed from JSON ([`wire`]); the predicate locates a literal among the values of a column's
+//! type. The invariant: a literal is never rounded when it is parsed.
 
 mod wire;
 
@@ -53,12 +53,20 @@ impl fmt::Display for Literal {
             Self::Float(value) => write!(formatter, "the float {value}"),
             Self::Text(value) => write!(formatter, "the string {value:?}"),
             Self::Binary(value) => write!(formatter, "{} bytes", value.len()),
-            Self::Decimal { unscaled, scale } => write!(formatter, "the decimal {unscaled}e{}", -i16::from(*scale)),
-            Self::Timestamp { value, unit, zone: None } => write!(formatter, "the timestamp {value}{} without a zone", unit_name(*unit)),
-            Self::Timestamp { value, unit, zone: Some(zone) } => write!(formatter, "the timestamp {value}{} in {zone}", unit_name(*unit)),
+            Self::Decimal { unscaled, scale } => {
+                write!(formatter, "the decimal {unscaled}e{}", -i16::from(*scale))
+            }
+            Self::Timestamp { value, unit, zone: None } => {
+                write!(formatter, "the timestamp {value}{} without a zone", unit_name(*unit))
+            }
+            Self::Timestamp { value, unit, zone: Some(zone) } => {
+                write!(formatter, "the timestamp {value}{} in {zone}", unit_name(*unit))
+            }
             Self::Date(days) => write!(formatter, "the date {days} days after 1970-01-01"),
             Self::Time { value, unit } => write!(formatter, "the time {value}{}", unit_name(*unit)),
-            Self::Duration { value, unit } => write!(formatter, "the duration {value}{}", unit_name(*unit)),
+            Self::Duration { value, unit } => {
+                write!(formatter, "the duration {value}{}", unit_name(*unit))
+            }
         }
     }
 }

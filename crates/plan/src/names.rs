@@ -14,7 +14,11 @@ const NEAR: f64 = 0.6;
 
 /// The error for a column that `fields` lack.
 pub fn unknown_column(column: &str, fields: &Fields) -> Error {
-    Error::UnknownColumn { column: column.to_owned(), available: available(column, fields), hint: similar(column, fields) }
+    Error::UnknownColumn {
+        column: column.to_owned(),
+        available: available(column, fields),
+        hint: similar(column, fields),
+    }
 }
 
 /// The names of all fields, or of the nearest of many; `none` if there are none.
@@ -33,9 +37,14 @@ pub fn available(wanted: &str, fields: &Fields) -> String {
 }
 
 fn similar(wanted: &str, fields: &Fields) -> Option<String> {
-    let similarity = |name: &str| strsim::normalized_damerau_levenshtein(&compared(name), &compared(wanted));
-    let near = fields.iter().map(|field| (similarity(field.name()), field.name())).filter(|(similarity, _)| *similarity >= NEAR);
-    near.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, name)| format!("did you mean `{name}`?"))
+    let similarity =
+        |name: &str| strsim::normalized_damerau_levenshtein(&compared(name), &compared(wanted));
+    let near = fields
+        .iter()
+        .map(|field| (similarity(field.name()), field.name()))
+        .filter(|(similarity, _)| *similarity >= NEAR);
+    near.max_by(|(one, _), (other, _)| one.total_cmp(other))
+        .map(|(_, name)| format!("did you mean `{name}`?"))
 }
 
 fn compared(name: &str) -> String {
@@ -48,6 +57,9 @@ mod tests {
 
     #[test]
     fn data_without_columns_is_said_to_have_none() {
-        assert_eq!(unknown_column("x", &Fields::empty()).to_string(), "No column `x`; the data has none");
+        assert_eq!(
+            unknown_column("x", &Fields::empty()).to_string(),
+            "No column `x`; the data has none"
+        );
     }
 }

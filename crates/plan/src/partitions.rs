@@ -1,7 +1,8 @@
 //! Columns from directory names of a data set: `year=2024/region=us/part-0.parquet`.
 //!
-//! Each key has a constant for each file. Used when a data set is opened with hive partitions. The invariant: a key has one type over the whole data
-//! set, regardless of the format and the order of the files.
+//! Each key has a constant for each file. Used when a data set is opened with hive partitions. The
+//! invariant: a key has one type over the whole data set, regardless of the format and the order of
+//! the files.
 
 use crate::{Error, Result};
 use arrow_array::{ArrayRef, Int32Array, Int64Array, StringArray};
@@ -22,11 +23,12 @@ pub struct Partitions {
 }
 
 impl Partitions {
-    /// Finds `key=value` in the directories between `root` and each file. Keys are in order of first appearance. A file without a key has a null for
-    /// it.
+    /// Finds `key=value` in the directories between `root` and each file. Keys are in order of
+    /// first appearance. A file without a key has a null for it.
     ///
     /// # Errors
-    /// [`Error::PartitionText`] for a name that is not UTF-8 after decoding, [`Error::PartitionTwice`] for a path with a repeated key.
+    /// [`Error::PartitionText`] for a name that is not UTF-8 after decoding,
+    /// [`Error::PartitionTwice`] for a path with a repeated key.
     pub fn infer(root: &str, files: &[impl AsRef<str>]) -> Result<Self> {
         let mut keys: Vec<String> = Vec::new();
         let mut found: Vec<BTreeMap<String, Option<String>>> = Vec::with_capacity(files.len());
@@ -42,12 +44,28 @@ impl Partitions {
             }
             found.push(of_file);
         }
-        let types: Vec<DataType> = keys.iter().map(|key| type_of(found.iter().filter_map(|of_file| of_file.get(key)?.as_deref()))).collect();
-        let value = |of_file: &BTreeMap<String, Option<String>>, key: &String, data_type: &DataType| {
-            constant(of_file.get(key).and_then(Option::as_deref), data_type)
-        };
-        let values = found.iter().map(|of_file| keys.iter().zip(&types).map(|(key, data_type)| value(of_file, key, data_type)).collect()).collect();
-        let fields = keys.iter().zip(&types).map(|(key, data_type)| Arc::new(Field::new(key, data_type.clone(), true))).collect();
+        let types: Vec<DataType> = keys
+            .iter()
+            .map(|key| type_of(found.iter().filter_map(|of_file| of_file.get(key)?.as_deref())))
+            .collect();
+        let value =
+            |of_file: &BTreeMap<String, Option<String>>, key: &String, data_type: &DataType| {
+                constant(of_file.get(key).and_then(Option::as_deref), data_type)
+            };
+        let values = found
+            .iter()
+            .map(|of_file| {
+                keys.iter()
+                    .zip(&types)
+                    .map(|(key, data_type)| value(of_file, key, data_type))
+                    .collect()
+            })
+            .collect();
+        let fields = keys
+            .iter()
+            .zip(&types)
+            .map(|(key, data_type)| Arc::new(Field::new(key, data_type.clone(), true)))
+            .collect();
         Ok(Self { fields, values })
     }
 
@@ -89,10 +107,14 @@ fn segments(root: &str, file: &str) -> Result<Vec<(String, Option<String>)>> {
     };
     let Some((directories, _name)) = below.rsplit_once('/') else { return Ok(Vec::new()) };
     let refused = || Error::PartitionText { path: file.to_owned() };
-    let pairs = directories.split('/').filter_map(|directory| directory.split_once('=')).filter(|(key, _)| !key.is_empty());
+    let pairs = directories
+        .split('/')
+        .filter_map(|directory| directory.split_once('='))
+        .filter(|(key, _)| !key.is_empty());
     pairs
         .map(|(key, value)| {
-            let value = if value == NULL { None } else { Some(decoded(value).ok_or_else(refused)?) };
+            let value =
+                if value == NULL { None } else { Some(decoded(value).ok_or_else(refused)?) };
             Ok((decoded(key).ok_or_else(refused)?, value))
         })
         .collect()
@@ -123,7 +145,9 @@ fn type_of<'a>(values: impl Iterator<Item = &'a str>) -> DataType {
 
 fn constant(value: Option<&str>, data_type: &DataType) -> ArrayRef {
     match data_type {
-        DataType::Int32 => Arc::new(Int32Array::from(vec![value.and_then(|value| i32::try_from(integer_of(value)?).ok())])),
+        DataType::Int32 => Arc::new(Int32Array::from(vec![
+            value.and_then(|value| i32::try_from(integer_of(value)?).ok()),
+        ])),
         DataType::Int64 => Arc::new(Int64Array::from(vec![value.and_then(integer_of)])),
         _ => Arc::new(StringArray::from(vec![value])),
     }
@@ -141,13 +165,23 @@ mod tests {
     }
 
     fn types(partitions: &Partitions) -> Vec<(String, DataType)> {
-        partitions.fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect()
+        partitions
+            .fields()
+            .iter()
+            .map(|field| (field.name().clone(), field.data_type().clone()))
+            .collect()
     }
 
     #[test]
     fn keys_above_the_root_do_not_count_and_integers_are_typed_once() {
-        let found = infer(&["/k=above/data/year=2024/region=us/a=1.parquet", "/k=above/data/year=99/region=eu/b.parquet"]);
-        assert_eq!(types(&found), [("year".to_owned(), DataType::Int32), ("region".to_owned(), DataType::Utf8)]);
+        let found = infer(&[
+            "/k=above/data/year=2024/region=us/a=1.parquet",
+            "/k=above/data/year=99/region=eu/b.parquet",
+        ]);
+        assert_eq!(
+            types(&found),
+            [("year".to_owned(), DataType::Int32), ("region".to_owned(), DataType::Utf8)]
+        );
         assert_eq!(found.values(1).unwrap()[0].as_primitive::<Int32Type>().value(0), 99);
         assert_eq!(found.values(0).unwrap()[1].as_string::<i32>().value(0), "us");
     }
@@ -158,13 +192,29 @@ mod tests {
             let found = infer(&["/k=above/data/n=1/a", &format!("/k=above/data/n={other}/b")]);
             assert_eq!(types(&found), [("n".to_owned(), DataType::Utf8)], "{other:?}");
         }
-        assert_eq!(types(&infer(&["/k=above/data/n=-1/a", "/k=above/data/n=2147483648/b"])), [("n".to_owned(), DataType::Int64)]);
+        assert_eq!(
+            types(&infer(&["/k=above/data/n=-1/a", "/k=above/data/n=2147483648/b"])),
+            [("n".to_owned(), DataType::Int64)]
+        );
     }
 
     #[test]
     fn values_are_decoded_and_hives_null_is_a_null() {
-        let found = infer(&["/k=above/data/n=a%20b%3D%2Fc%/a", "/k=above/data/n=__HIVE_DEFAULT_PARTITION__/b", "/k=above/data/c"]);
-        let texts: Vec<_> = (0..3).map(|file| found.values(file).unwrap()[0].as_string::<i32>().iter().next().unwrap().map(str::to_owned)).collect();
+        let found = infer(&[
+            "/k=above/data/n=a%20b%3D%2Fc%/a",
+            "/k=above/data/n=__HIVE_DEFAULT_PARTITION__/b",
+            "/k=above/data/c",
+        ]);
+        let texts: Vec<_> = (0..3)
+            .map(|file| {
+                found.values(file).unwrap()[0]
+                    .as_string::<i32>()
+                    .iter()
+                    .next()
+                    .unwrap()
+                    .map(str::to_owned)
+            })
+            .collect();
         assert_eq!(texts, [Some("a b=/c%".to_owned()), None, None]);
         let nulls = infer(&["/k=above/data/n=1/a", "/k=above/data/n=__HIVE_DEFAULT_PARTITION__/b"]);
         assert_eq!(types(&nulls), [("n".to_owned(), DataType::Int32)]);

@@ -3,9 +3,10 @@
 /// The part of a path before its first wildcard.
 pub(crate) fn root_of(pattern: &str) -> &str {
     match pattern.find(['*', '?', '[']) {
-        Some(wildcard) if std::fs::metadata(pattern).is_err() => {
-            pattern.get(..wildcard).and_then(|head| head.rfind('/').and_then(|end| head.get(..end))).unwrap_or("")
-        }
+        Some(wildcard) if std::fs::metadata(pattern).is_err() => pattern
+            .get(..wildcard)
+            .and_then(|head| head.rfind('/').and_then(|end| head.get(..end)))
+            .unwrap_or(""),
         _ => pattern,
     }
 }

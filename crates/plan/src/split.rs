@@ -22,7 +22,8 @@ pub struct Unit {
     /// Files that were planned with it and are missing now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// An earlier segment has one of its files, in another version or while it was missing: its outputs then need different names.
+    /// An earlier segment has one of its files, in another version or while it was missing: its
+    /// outputs then need different names.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_reread: bool,
     /// The record of an earlier run, whose outputs are replaced.
@@ -99,7 +100,16 @@ mod tests {
     use super::*;
 
     fn files(sizes: &[u64]) -> Vec<InputFile> {
-        sizes.iter().enumerate().map(|(i, size)| InputFile { path: format!("{i}"), size: *size, modified_ns: 0, part: None }).collect()
+        sizes
+            .iter()
+            .enumerate()
+            .map(|(i, size)| InputFile {
+                path: format!("{i}"),
+                size: *size,
+                modified_ns: 0,
+                part: None,
+            })
+            .collect()
     }
 
     fn shape(by: &Partitioning, sizes: &[u64]) -> Vec<Vec<u64>> {

@@ -16,7 +16,8 @@ pub trait DoneIds: Debug + Send + Sync {
     /// For columns of a logical type other than that of the set.
     fn contains(&self, ids: &[ArrayRef]) -> Result<BooleanBuffer>;
 
-    /// False if certainly no id of the set lies between two values, each an array of length one. Only for ids of one column.
+    /// False if certainly no id of the set lies between two values, each an array of length one.
+    /// Only for ids of one column.
     fn may_contain(&self, _min: &ArrayRef, _max: &ArrayRef) -> bool {
         true
     }

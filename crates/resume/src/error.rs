@@ -27,7 +27,9 @@ pub enum Error {
     #[error("`{path}` is damaged or missing: its checkpoint cannot tell what is done without it")]
     Damaged { path: String, hint: String },
     /// A part of the journal is damaged or missing, and there is nothing left to rebuild it from.
-    #[error("`{path}` is damaged or missing, and cannot be rebuilt from the rest of the checkpoint")]
+    #[error(
+        "`{path}` is damaged or missing, and cannot be rebuilt from the rest of the checkpoint"
+    )]
     Beyond { path: String },
     #[error("`{path}` has format {format} of another version of shardmill")]
     OtherFormat { path: String, format: u32 },
@@ -44,7 +46,10 @@ pub enum Error {
     #[error("Another run has taken over this job, or its checkpoint was removed (`{path}`)")]
     Fenced { path: String },
     /// The store cannot decide which of two runs may commit.
-    #[error("The store of checkpoint `{path}` accepted two conditional puts (`If-None-Match: *`) of one object, so it cannot commit exactly once")]
+    #[error(
+        "The store of checkpoint `{path}` accepted two conditional puts (`If-None-Match: *`) of \
+         one object, so it cannot commit exactly once"
+    )]
     Unconditional { path: String },
     /// An input differs from its planned version.
     #[error("`{path}` changed since checkpoint `{checkpoint}` planned it{}", and_others(*others))]
@@ -56,13 +61,21 @@ pub enum Error {
         is_cut: bool,
     },
     /// A later file has a column that the job cannot write with the others.
-    #[error("Column `{column}` of `{path}` is {}, {}", type_name(.own), agreed_on(.agreed.as_ref()))]
+    #[error(
+        "Column `{column}` of `{path}` is {}, {}",
+        type_name(.own), agreed_on(.agreed.as_ref())
+    )]
     OtherSchema { path: String, column: String, agreed: Option<DataType>, own: DataType },
     /// A committed file was removed or changed.
-    #[error("`{path}` is missing or was changed, although its split `{unit}` is committed in the checkpoint")]
+    #[error(
+        "`{path}` is missing or was changed, although its split `{unit}` is committed in the \
+         checkpoint"
+    )]
     OutputChanged { path: String, unit: String, hint: String },
     /// The roots of inputs are replaced one by one.
-    #[error("The checkpoint `{path}` has {expected} inputs, {found} were given; its inputs are {inputs}")]
+    #[error(
+        "The checkpoint `{path}` has {expected} inputs, {found} were given; its inputs are {inputs}"
+    )]
     InputCount { path: String, expected: usize, found: usize, inputs: String },
     #[error("An id needs at least one column")]
     NoColumn,
@@ -76,7 +89,13 @@ pub enum Error {
     TypeMismatch { column: String, expected: Box<IdType>, found: Box<IdType> },
     /// Files of one job or one index have different id types.
     #[error("Ids of column `{column}` are {found} in `{path}` and {expected} in {elsewhere}")]
-    FileTypes { column: String, path: String, found: Box<IdType>, expected: Box<IdType>, elsewhere: String },
+    FileTypes {
+        column: String,
+        path: String,
+        found: Box<IdType>,
+        expected: Box<IdType>,
+        elsewhere: String,
+    },
     /// The fault of the ids of one file.
     #[error("`{path}`: {source}")]
     InFile { path: String, source: Box<Error> },
@@ -108,7 +127,10 @@ pub enum Error {
 const JOB_DIGITS: usize = 32;
 
 fn repair_hint(state: &str) -> String {
-    format!("run `shardmill checkpoint repair {state}`: it reopens the splits whose results are missing or damaged")
+    format!(
+        "run `shardmill checkpoint repair {state}`: it reopens the splits whose results are \
+         missing or damaged"
+    )
 }
 
 fn agreed_on(agreed: Option<&DataType>) -> String {
@@ -140,15 +162,22 @@ impl Error {
 
     /// A part of a journal, by its path within the checkpoint.
     pub(crate) fn damaged(path: &str) -> Self {
-        // A job has its own directory in the checkpoint, and most objects are in a subdirectory of it.
-        let job = path.rsplit('/').skip(1).position(|name| name.len() == JOB_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        // A job has its own directory in the checkpoint, and most objects are
+        // in a subdirectory of it.
+        let job = path.rsplit('/').skip(1).position(|name| {
+            name.len() == JOB_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+        });
         let state = path.rsplitn(job.map_or(2, |depth| depth + 3), '/').last().unwrap_or(path);
         Self::Damaged { path: path.to_owned(), hint: repair_hint(state) }
     }
 
     /// A file that does not match its record.
     pub(crate) fn lost(path: &str, unit: &str, state: &str) -> Self {
-        Self::OutputChanged { path: path.to_owned(), unit: unit.to_owned(), hint: repair_hint(state) }
+        Self::OutputChanged {
+            path: path.to_owned(),
+            unit: unit.to_owned(),
+            hint: repair_hint(state),
+        }
     }
 
     /// What the error is to the caller.
@@ -160,17 +189,35 @@ impl Error {
             Self::Engine(error) => error.kind(),
             Self::InFile { source, .. } => source.kind(),
             Self::MissingColumn { .. } => ErrorKind::MissingColumn,
-            Self::TypeMismatch { .. } | Self::UnsupportedType { .. } | Self::FileTypes { .. } => ErrorKind::IdType,
-            Self::NoColumn | Self::InputCount { .. } | Self::ColumnCount { .. } | Self::Lengths | Self::IndexOverIds { .. } => ErrorKind::Option,
-            Self::Journal { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
-            Self::WriteIndex { .. } | Self::Unconditional { .. } | Self::Journal { .. } | Self::Encode { .. } => ErrorKind::Storage,
-            Self::NoJob { .. } | Self::NoFiles { .. } => ErrorKind::NotFound,
-            Self::OtherJob { .. } | Self::InputChanged { .. } | Self::OtherSchema { .. } => ErrorKind::CheckpointMismatch,
-            Self::LeaseHeld { .. } | Self::Fenced { .. } => ErrorKind::CheckpointBusy,
-            Self::Damaged { .. } | Self::Beyond { .. } | Self::OtherFormat { .. } | Self::OutputChanged { .. } => ErrorKind::CheckpointDamaged,
-            Self::NullId { .. } | Self::Arrow { .. } | Self::NotAnIndex { .. } | Self::IndexVersion { .. } | Self::DamagedIndex { .. } => {
-                ErrorKind::Format
+            Self::TypeMismatch { .. } | Self::UnsupportedType { .. } | Self::FileTypes { .. } => {
+                ErrorKind::IdType
             }
+            Self::NoColumn
+            | Self::InputCount { .. }
+            | Self::ColumnCount { .. }
+            | Self::Lengths
+            | Self::IndexOverIds { .. } => ErrorKind::Option,
+            Self::Journal { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                ErrorKind::PermissionDenied
+            }
+            Self::WriteIndex { .. }
+            | Self::Unconditional { .. }
+            | Self::Journal { .. }
+            | Self::Encode { .. } => ErrorKind::Storage,
+            Self::NoJob { .. } | Self::NoFiles { .. } => ErrorKind::NotFound,
+            Self::OtherJob { .. } | Self::InputChanged { .. } | Self::OtherSchema { .. } => {
+                ErrorKind::CheckpointMismatch
+            }
+            Self::LeaseHeld { .. } | Self::Fenced { .. } => ErrorKind::CheckpointBusy,
+            Self::Damaged { .. }
+            | Self::Beyond { .. }
+            | Self::OtherFormat { .. }
+            | Self::OutputChanged { .. } => ErrorKind::CheckpointDamaged,
+            Self::NullId { .. }
+            | Self::Arrow { .. }
+            | Self::NotAnIndex { .. }
+            | Self::IndexVersion { .. }
+            | Self::DamagedIndex { .. } => ErrorKind::Format,
         }
     }
 
@@ -181,41 +228,67 @@ impl Error {
             Self::Storage(inner) => inner.hint(),
             Self::Load(inner) => inner.hint(),
             Self::Damaged { hint, .. } | Self::OutputChanged { hint, .. } => Some(hint),
-            Self::Beyond { .. } => Some("restore it from a backup, or start over with another checkpoint path and an empty output directory"),
-            Self::OtherFormat { .. } => {
-                Some("resume with the version of shardmill that made it, or start over with another checkpoint path and an empty output directory")
-            }
+            Self::Beyond { .. } => Some(
+                "restore it from a backup, or start over with another checkpoint path and an \
+                 empty output directory",
+            ),
+            Self::OtherFormat { .. } => Some(
+                "resume with the version of shardmill that made it, or start over with another \
+                 checkpoint path and an empty output directory",
+            ),
             Self::NoJob { .. } => Some("give the path that was given to Checkpoint(…)"),
             Self::OtherJob { .. } => Some(
-                "undo the change, or use another checkpoint path and another output directory for the new job; `shardmill checkpoint relocate` follows an \
-                 input or an output that was moved",
+                "undo the change, or use another checkpoint path and another output directory for \
+                 the new job; `shardmill checkpoint relocate` follows an input or an output that \
+                 was moved",
             ),
-            Self::LeaseHeld { .. } => Some("wait for it, or stop it; the lease of a dead machine expires after a minute"),
-            Self::Unconditional { .. } => {
-                Some("use a store with conditional puts, or Checkpoint(delivery=\"at-least-once\") and never run the job twice at the same time")
+            Self::LeaseHeld { .. } => {
+                Some("wait for it, or stop it; the lease of a dead machine expires after a minute")
             }
-            Self::Fenced { .. } => Some("nothing is lost: committed splits stay, and the next run does the rest"),
+            Self::Unconditional { .. } => Some(
+                "use a store with conditional puts, or Checkpoint(delivery=\"at-least-once\") and \
+                 never run the job twice at the same time",
+            ),
+            Self::Fenced { .. } => {
+                Some("nothing is lost: committed splits stay, and the next run does the rest")
+            }
             Self::OtherSchema { .. } => Some(
-                "write the file again with the planned columns and types, or start over with another checkpoint path and an empty output directory",
+                "write the file again with the planned columns and types, or start over with \
+                 another checkpoint path and an empty output directory",
             ),
             Self::InputChanged { is_cut: false, .. } => Some(
-                "restore the file, or pass changed_input=\"reprocess\": with an id_column the file is read again and known ids are skipped, without one \
-                 its split is run again and the output replaced",
+                "restore the file, or pass changed_input=\"reprocess\": with an id_column the file \
+                 is read again and known ids are skipped, without one its split is run again and \
+                 the output replaced",
             ),
             Self::InputChanged { .. } => Some(
-                "restore the file, or start over with another checkpoint path and an empty output directory: without an id_column, it is not known which blocks of the file are done",
+                "restore the file, or start over with another checkpoint path and an empty output \
+                 directory: without an id_column, it is not known which blocks of the file are \
+                 done",
             ),
             Self::InputCount { .. } => Some("pass one new path for each of them, in this order"),
-            Self::UnsupportedType { .. } => Some("an id is an integer, a string, bytes, a date or time, a decimal or a bool; cast the column"),
-            Self::TypeMismatch { .. } => {
-                Some("an id of another type is another id; read the column with the type that the index has, or build the index again")
-            }
-            Self::FileTypes { .. } => Some("an id of another type is another id; write all files with the same type of ids"),
+            Self::UnsupportedType { .. } => Some(
+                "an id is an integer, a string, bytes, a date or time, a decimal or a bool; cast \
+                 the column",
+            ),
+            Self::TypeMismatch { .. } => Some(
+                "an id of another type is another id; read the column with the type that the \
+                 index has, or build the index again",
+            ),
+            Self::FileTypes { .. } => Some(
+                "an id of another type is another id; write all files with the same type of ids",
+            ),
             Self::InFile { source, .. } => source.hint(),
-            Self::NullId { .. } => Some("null_ids=\"always_process\" processes such rows in each run"),
-            Self::ColumnCount { .. } => Some("pass one array for each column of the index, in its order"),
+            Self::NullId { .. } => {
+                Some("null_ids=\"always_process\" processes such rows in each run")
+            }
+            Self::ColumnCount { .. } => {
+                Some("pass one array for each column of the index, in its order")
+            }
             Self::IndexOverIds { .. } => Some("use another path for the index"),
-            Self::NotAnIndex { .. } | Self::IndexVersion { .. } | Self::DamagedIndex { .. } => Some("delete it and build it again from its ids"),
+            Self::NotAnIndex { .. } | Self::IndexVersion { .. } | Self::DamagedIndex { .. } => {
+                Some("delete it and build it again from its ids")
+            }
             _ => None,
         }
     }

@@ -1,4 +1,5 @@
-//! Local disks and network stores behind one `Disk`; each path is routed to the disk that serves it.
+//! Local disks and network stores behind one `Disk`; each path is routed
+//! to the disk that serves it.
 
 use crate::remote::RemoteDisk;
 use crate::{Disk, LocalDisk, Locked, local_path};
@@ -22,8 +23,12 @@ fn disk_of(path: &str) -> io::Result<(&'static dyn Disk, Cow<'_, str>)> {
 }
 
 /// The disk for a step whose two paths must be on the same disk.
-fn disk_of_both<'a>(from: &'a str, to: &'a str) -> io::Result<(&'static dyn Disk, Cow<'a, str>, Cow<'a, str>)> {
-    let (local_from, local_to) = (local_path(from).map_err(io::Error::other)?, local_path(to).map_err(io::Error::other)?);
+fn disk_of_both<'a>(
+    from: &'a str,
+    to: &'a str,
+) -> io::Result<(&'static dyn Disk, Cow<'a, str>, Cow<'a, str>)> {
+    let (local_from, local_to) =
+        (local_path(from).map_err(io::Error::other)?, local_path(to).map_err(io::Error::other)?);
     match (local_from, local_to) {
         (Some(from), Some(to)) => Ok((&LOCAL, from, to)),
         (None, None) => Ok((&REMOTE, Cow::Borrowed(from), Cow::Borrowed(to))),

@@ -1,4 +1,5 @@
-//! An append-only list that is read without a lock. A child forked while another thread of its parent was appending sees a consistent list.
+//! An append-only list that is read without a lock. A child forked while another thread of its
+//! parent was appending sees a consistent list.
 
 use std::sync::OnceLock;
 
@@ -47,7 +48,9 @@ mod tests {
             }
         });
         for thread in 0..4 {
-            assert!(list.iter().filter(|(own, _)| *own == thread).map(|(_, number)| *number).eq(0..500));
+            assert!(
+                list.iter().filter(|(own, _)| *own == thread).map(|(_, number)| *number).eq(0..500)
+            );
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Claims of threads and processes on work that they share through a directory.
 //!
-//! A claim is a lock on a file, so it ends when the process that holds it ends, even after a crash. Object stores, read-only directories and some
-//! file systems have no locks: processes that share work through them do some of it twice.
+//! A claim is a lock on a file, so it ends when the process that holds it ends, even after a crash.
+//! Object stores, read-only directories and some file systems have no locks: processes that share
+//! work through them do some of it twice.
 
 use crate::local::NO_WAIT;
 use crate::local_path;
@@ -53,11 +54,19 @@ impl Claims {
         }
     }
 
-    /// Each claim has a descriptor of its own: a lock on a shared one would not exclude other threads.
+    /// Each claim has a descriptor of its own: a lock on a shared one would
+    /// not exclude other threads.
     fn file(&self, number: u64) -> io::Result<File> {
         let Some(directory) = &self.0 else { return Err(io::ErrorKind::Unsupported.into()) };
         let path = directory.join(format!("{number:04}"));
-        let open = || File::options().create(true).truncate(false).write(true).custom_flags(NO_WAIT).open(&path);
+        let open = || {
+            File::options()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .custom_flags(NO_WAIT)
+                .open(&path)
+        };
         match open() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 create_dir_all(directory)?;
@@ -75,7 +84,8 @@ mod tests {
     #[test]
     fn number_is_claimed_once_until_its_claim_is_dropped() {
         let directory = tempfile::tempdir().unwrap();
-        let [ours, theirs] = [(); 2].map(|()| Claims::new(directory.path().join("a/b").to_str().unwrap()));
+        let [ours, theirs] =
+            [(); 2].map(|()| Claims::new(directory.path().join("a/b").to_str().unwrap()));
         let Claimed::Held(held) = ours.claim(7) else { panic!("no other claim holds it") };
         assert!(matches!(theirs.claim(7), Claimed::Busy) && matches!(ours.claim(7), Claimed::Busy));
         assert!(matches!(theirs.claim(8), Claimed::Held(_)));
@@ -87,7 +97,10 @@ mod tests {
     fn store_without_locks_has_no_claims() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("file"), "").unwrap();
-        assert!(matches!(Claims::new(directory.path().join("file/claims").to_str().unwrap()).claim(0), Claimed::Unsupported));
+        assert!(matches!(
+            Claims::new(directory.path().join("file/claims").to_str().unwrap()).claim(0),
+            Claimed::Unsupported
+        ));
         assert!(matches!(Claims::new("s3://bucket/claims").claim(0), Claimed::Unsupported));
     }
 }

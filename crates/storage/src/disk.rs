@@ -1,8 +1,9 @@
 //! The individual file system operations that a commit protocol consists of.
 //!
-//! A protocol that must survive a crash between any two steps has to name each step, so nothing here is composed: writing does not sync, and syncing
-//! a file does not sync its name. [`LocalDisk`] performs them on real files; tests use a disk that crashes at a chosen step and drops whatever was
-//! not synced.
+//! A protocol that must survive a crash between any two steps has to name each step, so nothing
+//! here is composed: writing does not sync, and syncing a file does not sync its name.
+//! [`LocalDisk`] performs them on real files; tests use a disk that crashes at a chosen step and
+//! drops whatever was not synced.
 
 use crate::local::NO_WAIT;
 use crate::publish::{create_directory, sync_directory};
@@ -52,7 +53,8 @@ pub trait Disk: Debug + Send + Sync {
     /// When they cannot be created.
     fn make_directory(&self, directory: &str) -> io::Result<()>;
 
-    /// Writes a new file. Neither its content nor its name is durable yet, and a crash may leave a partial file.
+    /// Writes a new file. Neither its content nor its name is durable yet, and a crash may leave a
+    /// partial file.
     ///
     /// # Errors
     /// When the name exists, its directory is missing, or the disk is full.
@@ -73,10 +75,12 @@ pub trait Disk: Debug + Send + Sync {
     /// Renames a file. Returns false, without any change, when the new name exists.
     ///
     /// # Errors
-    /// When the file or the directory of the new name is missing, or the file system cannot do it atomically.
+    /// When the file or the directory of the new name is missing, or the file
+    /// system cannot do it atomically.
     fn rename_new(&self, from: &str, to: &str) -> io::Result<bool>;
 
-    /// Renames a file or a directory and replaces an existing one. Some stores copy and delete: a crash in between leaves both.
+    /// Renames a file or a directory and replaces an existing one. Some stores copy and delete: a
+    /// crash in between leaves both.
     ///
     /// # Errors
     /// When it is missing.
@@ -88,7 +92,8 @@ pub trait Disk: Debug + Send + Sync {
     /// When it cannot be removed.
     fn remove(&self, path: &str) -> io::Result<()>;
 
-    /// Removes a directory if it is empty, and returns whether it was removed. Afterwards no process that still has its path can create a file in it.
+    /// Removes a directory if it is empty, and returns whether it was removed. Afterwards no
+    /// process that still has its path can create a file in it.
     ///
     /// # Errors
     /// When it cannot be removed for another reason.
@@ -106,8 +111,8 @@ pub trait Disk: Debug + Send + Sync {
     /// When the file does not exist.
     fn lock(&self, path: &str) -> io::Result<Locked>;
 
-    /// As [`Disk::lock`], for callers that only test whether the lock is held. Such callers do not block each other on file systems with shared
-    /// locks.
+    /// As [`Disk::lock`], for callers that only test whether the lock is held. Such callers do not
+    /// block each other on file systems with shared locks.
     ///
     /// # Errors
     /// As [`Disk::lock`].
@@ -135,16 +140,20 @@ pub struct LocalDisk {}
 fn unless_missing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
 
-/// For file systems, usually network mounts, whose rename cannot refuse to replace: a hard link never replaces an existing name either.
+/// For file systems, usually network mounts, whose rename cannot refuse to replace: a hard link
+/// never replaces an existing name either.
 fn link_new(from: &str, to: &str) -> io::Result<bool> {
     match fs::hard_link(from, to) {
         Ok(()) => {}
-        // A server repeats a request whose response was lost, and then finds the link it created before.
+        // A server repeats a request whose response was lost, and then finds
+        // the link it created before.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             if fs::metadata(from)?.ino() != fs::metadata(to)?.ino() {
                 return Ok(false);
@@ -152,7 +161,10 @@ fn link_new(from: &str, to: &str) -> io::Result<bool> {
         }
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(error),
         Err(_no_links) => {
-            return Err(io::Error::new(ErrorKind::Unsupported, "the file system has neither a rename that refuses to replace nor hard links"));
+            return Err(io::Error::new(
+                ErrorKind::Unsupported,
+                "the file system has neither a rename that refuses to replace nor hard links",
+            ));
         }
     }
     fs::remove_file(from)?;
@@ -179,7 +191,8 @@ impl Disk for LocalDisk {
 
     fn list(&self, directory: &str) -> io::Result<Vec<String>> {
         let Some(entries) = unless_missing(fs::read_dir(directory))? else { return Ok(Vec::new()) };
-        let name = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
+        let name =
+            |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
         let mut names = entries.map(name).collect::<io::Result<Vec<String>>>()?;
         names.sort_unstable();
         Ok(names)

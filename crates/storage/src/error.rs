@@ -99,23 +99,52 @@ impl Refusal {
 
     fn hint(self) -> &'static str {
         match self {
-            Self::NoSuchBucket => "check the bucket's name, and that the endpoint is the one of its service",
-            Self::Permission => "request permission to read, write or list there, or pass other credentials in storage_options",
-            Self::Credentials => "check the keys in storage_options or in the environment; a token may have expired",
+            Self::NoSuchBucket => {
+                "check the bucket's name, and that the endpoint is the one of its service"
+            }
+            Self::Permission => {
+                "request permission to read, write or list there, or pass other credentials in \
+                 storage_options"
+            }
+            Self::Credentials => {
+                "check the keys in storage_options or in the environment; a token may have expired"
+            }
             Self::NoCredentials => {
-                "set the variables of the service (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; GOOGLE_APPLICATION_CREDENTIALS; AZURE_STORAGE_ACCOUNT_KEY), give storage_options, or skip_signature=True for a public bucket"
+                "set the variables of the service (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; \
+                 GOOGLE_APPLICATION_CREDENTIALS; AZURE_STORAGE_ACCOUNT_KEY), give storage_options, \
+                 or skip_signature=True for a public bucket"
             }
-            Self::Expired => "get new ones and open the data set again with them; a saved state continues where it stopped",
-            Self::Region => "name the bucket's region: storage_options={\"region\": …}, or AWS_REGION",
+            Self::Expired => {
+                "get new ones and open the data set again with them; a saved state continues \
+                 where it stopped"
+            }
+            Self::Region => {
+                "name the bucket's region: storage_options={\"region\": …}, or AWS_REGION"
+            }
             Self::Clock => "set the clock",
-            Self::CredentialSource => "call the store's credential_provider directly; the exception that it raises is the reason",
-            Self::NoSuchDataset => {
-                "check the owner and the name, hf://datasets/OWNER/NAME; for a private one set HF_TOKEN, or storage_options={\"token\": …}"
+            Self::CredentialSource => {
+                "call the store's credential_provider directly; the exception that it raises is \
+                 the reason"
             }
-            Self::NoSuchRevision => "name an existing branch, tag or commit after the @, or omit it for main",
-            Self::Gated => "accept its conditions on its page, and set HF_TOKEN, or storage_options={\"token\": …}, to a token of that account",
-            Self::Token => "make a new one on the Hub's page of tokens, and set HF_TOKEN, or storage_options={\"token\": …}",
-            Self::WholeOnly => "fetch the file to a local directory, or put it on a server or in a bucket that answers requests for ranges of bytes",
+            Self::NoSuchDataset => {
+                "check the owner and the name, hf://datasets/OWNER/NAME; for a private one set \
+                 HF_TOKEN, or storage_options={\"token\": …}"
+            }
+            Self::NoSuchRevision => {
+                "name an existing branch, tag or commit after the @, or omit it for main"
+            }
+            Self::Gated => {
+                "accept its conditions on its page, and set HF_TOKEN, or \
+                 storage_options={\"token\": …}, to a token of that account"
+            }
+            Self::Token => {
+                "make a new one on the Hub's page of tokens, and set HF_TOKEN, or \
+                 storage_options={\"token\": …}"
+            }
+            Self::WholeOnly => {
+                "fetch the file to a local directory, or put it on a server or in a bucket that \
+                 answers requests for ranges of bytes"
+            }
         }
     }
 }
@@ -124,7 +153,8 @@ macro_rules! served {
     ($suggestion:literal) => {
         concat!(
             $suggestion,
-            "local paths, file://, s3://, gs://, az://, hf://, http:// and https:// are served; for others pass an fsspec file system in storage_options, in each process"
+            "local paths, file://, s3://, gs://, az://, hf://, http:// and https:// are served; \
+             for others pass an fsspec file system in storage_options, in each process"
         )
     };
 }
@@ -140,13 +170,22 @@ fn scheme_hint(scheme: &str) -> &'static str {
         ("http", served!("did you mean http://? ")),
     ];
     let scheme = scheme.to_ascii_lowercase();
-    SIMILAR.iter().find(|(known, _)| differs_by_one_letter(known, &scheme)).map_or(served!(""), |(_, hint)| hint)
+    SIMILAR
+        .iter()
+        .find(|(known, _)| differs_by_one_letter(known, &scheme))
+        .map_or(served!(""), |(_, hint)| hint)
 }
 
 /// Whether one letter was replaced, added, left out or written in capitals.
 fn differs_by_one_letter(known: &str, typed: &str) -> bool {
-    let same_start = known.bytes().zip(typed.bytes()).take_while(|(known, typed)| known == typed).count();
-    let same_end = known.bytes().rev().zip(typed.bytes().rev()).take_while(|(known, typed)| known == typed).count();
+    let same_start =
+        known.bytes().zip(typed.bytes()).take_while(|(known, typed)| known == typed).count();
+    let same_end = known
+        .bytes()
+        .rev()
+        .zip(typed.bytes().rev())
+        .take_while(|(known, typed)| known == typed)
+        .count();
     let (shorter, longer) = (known.len().min(typed.len()), known.len().max(typed.len()));
     // Two letters have no common part if both are wrong.
     longer - shorter <= 1 && same_start + same_end + 1 >= longer && same_start + same_end > 0
@@ -158,7 +197,8 @@ impl Error {
         Self::Open { path: shown(path), source: io::Error::new(io::ErrorKind::InvalidInput, what) }
     }
 
-    /// Blames the options that were passed. Opening a store makes no request, so nothing else can be wrong.
+    /// Blames the options that were passed. Opening a store makes no request, so nothing else can
+    /// be wrong.
     pub(crate) fn of_options(self) -> Self {
         match self {
             Self::Open { path, source } => Self::Options { path, source },
@@ -170,39 +210,69 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            _ if self.is_outage() => {
-                Some("check the endpoint and the network; `retry_timeout` in storage_options sets how long a request is retried")
+            _ if self.is_outage() => Some(
+                "check the endpoint and the network; `retry_timeout` in storage_options sets how \
+                 long a request is retried",
+            ),
+            Self::NotFound { path } if path.starts_with("http") && path.contains("://") => {
+                Some("check the address; its path is case-sensitive")
             }
-            Self::NotFound { path } if path.starts_with("http") && path.contains("://") => Some("check the address; its path is case-sensitive"),
-            Self::NotFound { path } if path.contains("://") => Some("check the bucket's and the object's name; names are case-sensitive"),
-            Self::NotFound { .. } => Some("check the spelling; relative paths start at the working directory"),
-            Self::ShortRead { .. } => Some("the file is truncated or is still being written; run `shardmill verify` on it"),
-            Self::AlreadyExists { .. } => Some("choose another output directory, or mode=\"overwrite\""),
-            Self::OutsideRoots { .. } => Some("add its directory or bucket to allowed_roots, if you trust it"),
+            Self::NotFound { path } if path.contains("://") => {
+                Some("check the bucket's and the object's name; names are case-sensitive")
+            }
+            Self::NotFound { .. } => {
+                Some("check the spelling; relative paths start at the working directory")
+            }
+            Self::ShortRead { .. } => Some(
+                "the file is truncated or is still being written; run `shardmill verify` on it",
+            ),
+            Self::AlreadyExists { .. } => {
+                Some("choose another output directory, or mode=\"overwrite\"")
+            }
+            Self::OutsideRoots { .. } => {
+                Some("add its directory or bucket to allowed_roots, if you trust it")
+            }
             Self::UnsupportedScheme { scheme, .. } => Some(scheme_hint(scheme)),
-            Self::SingleSlash { .. } => {
-                Some("give a URL as a string: pathlib.Path joins its slashes; a local directory of such a name is written ./name:/…")
-            }
+            Self::SingleSlash { .. } => Some(
+                "give a URL as a string: pathlib.Path joins its slashes; a local directory of \
+                 such a name is written ./name:/…",
+            ),
             Self::FileUrl { .. } => Some("write file:///absolute/path, or the path itself"),
             Self::Refused { refusal, .. } => Some(refusal.hint()),
             Self::Cache { source, .. } => match source.kind() {
-                io::ErrorKind::PermissionDenied => {
-                    Some("it belongs to another user: set a directory of your own with cache_dir, or SHARDMILL_CACHE_DIR")
-                }
-                io::ErrorKind::ReadOnlyFilesystem => Some("it is on a read-only file system: set another one with cache_dir, or SHARDMILL_CACHE_DIR"),
-                io::ErrorKind::StorageFull => Some("its disk is full: `shardmill cache clear`, a smaller cache_bytes, or another cache_dir"),
+                io::ErrorKind::PermissionDenied => Some(
+                    "it belongs to another user: set a directory of your own with cache_dir, or \
+                     SHARDMILL_CACHE_DIR",
+                ),
+                io::ErrorKind::ReadOnlyFilesystem => Some(
+                    "it is on a read-only file system: set another one with cache_dir, or \
+                     SHARDMILL_CACHE_DIR",
+                ),
+                io::ErrorKind::StorageFull => Some(
+                    "its disk is full: `shardmill cache clear`, a smaller cache_bytes, or another \
+                     cache_dir",
+                ),
                 _ => Some("set another one with cache_dir, or SHARDMILL_CACHE_DIR"),
             },
             Self::Changed { .. } => Some("open it again when no other process is writing it"),
-            Self::List { path, source } if source.kind() == io::ErrorKind::Unsupported && path.starts_with("http") => {
+            Self::List { path, source }
+                if source.kind() == io::ErrorKind::Unsupported && path.starts_with("http") =>
+            {
                 Some("name each file: a list of addresses is a data set too")
             }
-            Self::Stage { source, .. } if source.kind() == io::ErrorKind::Unsupported => {
-                Some("write to a local directory, or to a bucket of s3://, gs:// or az://, and copy it from there")
-            }
-            Self::Write { source, .. } | Self::Publish { source, .. } | Self::Stage { source, .. } => match source.kind() {
-                io::ErrorKind::StorageFull => Some("the disk is full; no partial file was left under a final name"),
-                io::ErrorKind::PermissionDenied => Some("the output directory is not writable for this user"),
+            Self::Stage { source, .. } if source.kind() == io::ErrorKind::Unsupported => Some(
+                "write to a local directory, or to a bucket of s3://, gs:// or az://, and copy it \
+                 from there",
+            ),
+            Self::Write { source, .. }
+            | Self::Publish { source, .. }
+            | Self::Stage { source, .. } => match source.kind() {
+                io::ErrorKind::StorageFull => {
+                    Some("the disk is full; no partial file was left under a final name")
+                }
+                io::ErrorKind::PermissionDenied => {
+                    Some("the output directory is not writable for this user")
+                }
                 _ => None,
             },
             _ => None,
@@ -213,7 +283,10 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Options { .. } | Self::UnsupportedScheme { .. } | Self::SingleSlash { .. } | Self::FileUrl { .. } => ErrorKind::Option,
+            Self::Options { .. }
+            | Self::UnsupportedScheme { .. }
+            | Self::SingleSlash { .. }
+            | Self::FileUrl { .. } => ErrorKind::Option,
             Self::NotFound { .. }
             | Self::Open { .. }
             | Self::Refused { .. }
@@ -257,10 +330,16 @@ impl Error {
             Self::AlreadyExists { .. } => Some(io::ErrorKind::AlreadyExists),
             Self::ShortRead { .. } => Some(io::ErrorKind::UnexpectedEof),
             Self::OutsideRoots { .. } => Some(io::ErrorKind::PermissionDenied),
-            Self::Refused { refusal: Refusal::NoSuchBucket | Refusal::NoSuchDataset | Refusal::NoSuchRevision, .. } => Some(io::ErrorKind::NotFound),
+            Self::Refused {
+                refusal: Refusal::NoSuchBucket | Refusal::NoSuchDataset | Refusal::NoSuchRevision,
+                ..
+            } => Some(io::ErrorKind::NotFound),
             Self::Refused { refusal: Refusal::WholeOnly, .. } => Some(io::ErrorKind::Unsupported),
             Self::Refused { .. } => Some(io::ErrorKind::PermissionDenied),
-            Self::UnsupportedScheme { .. } | Self::SingleSlash { .. } | Self::FileUrl { .. } | Self::Changed { .. } => None,
+            Self::UnsupportedScheme { .. }
+            | Self::SingleSlash { .. }
+            | Self::FileUrl { .. }
+            | Self::Changed { .. } => None,
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Bytes of referenced objects that a run has fetched, shared by all of its threads and stages.
 //!
-//! Many rows name the same image, and each stage reads it again; over a network each read is a request. Small objects are fetched whole when they are
-//! opened; small ranges of large objects are fetched when one of their bytes is first read. The invariant: a fetch in progress is awaited rather than
-//! repeated, and memory stays within the budget. Evicted bytes are fetched again when they are read again.
+//! Many rows name the same image, and each stage reads it again; over a network each read is a
+//! request. Small objects are fetched whole when they are opened; small ranges of large objects are
+//! fetched when one of their bytes is first read. The invariant: a fetch in progress is awaited
+//! rather than repeated, and memory stays within the budget. Evicted bytes are fetched again when
+//! they are read again.
 
 use crate::interrupts::wait_in_pieces;
 use crate::waiting::waiting;
@@ -80,7 +82,13 @@ impl Fetched {
             Found::Object(object) => Ok(object),
             Found::Bytes(identity, _) => {
                 let range = 0..identity.size;
-                Ok(Arc::new(Part { path: path.to_owned(), identity, range, origin: Origin::Whole(roots.clone()), fetched: Arc::clone(self) }))
+                Ok(Arc::new(Part {
+                    path: path.to_owned(),
+                    identity,
+                    range,
+                    origin: Origin::Whole(roots.clone()),
+                    fetched: Arc::clone(self),
+                }))
             }
         }
     }
@@ -96,14 +104,25 @@ impl Fetched {
         }
     }
 
-    /// Wraps `object` so that `range`, if it is small, is fetched whole when one of its bytes is first read.
+    /// Wraps `object` so that `range`, if it is small, is fetched whole when one of its bytes is
+    /// first read.
     #[must_use]
-    pub fn range(self: &Arc<Self>, object: Arc<dyn RangeRead>, range: Range<u64>) -> Arc<dyn RangeRead> {
+    pub fn range(
+        self: &Arc<Self>,
+        object: Arc<dyn RangeRead>,
+        range: Range<u64>,
+    ) -> Arc<dyn RangeRead> {
         if range.end.saturating_sub(range.start) > SMALL {
             return object;
         }
         let (path, identity) = (object.path().to_owned(), object.identity());
-        Arc::new(Part { path, identity, range, origin: Origin::Object(object), fetched: Arc::clone(self) })
+        Arc::new(Part {
+            path,
+            identity,
+            range,
+            origin: Origin::Object(object),
+            fetched: Arc::clone(self),
+        })
     }
 
     fn get(&self, key: &Key, fetch: impl FnOnce() -> Result<Found>) -> Result<Found> {
@@ -121,7 +140,11 @@ impl Fetched {
         // Runs on failure as well: a waiting thread then fetches the bytes itself.
         let underway = Underway { fetched: self, key };
         let found = fetch()?;
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).keep(key, found.clone(), self.budget);
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).keep(
+            key,
+            found.clone(),
+            self.budget,
+        );
         drop(underway);
         Ok(found)
     }
@@ -132,7 +155,10 @@ impl Fetched {
         let come = waiting(|| {
             wait_in_pieces(|time| {
                 let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                let (state, _) = self.arrived.wait_timeout_while(state, time, |state| is_underway(state)).unwrap_or_else(PoisonError::into_inner);
+                let (state, _) = self
+                    .arrived
+                    .wait_timeout_while(state, time, |state| is_underway(state))
+                    .unwrap_or_else(PoisonError::into_inner);
                 (!is_underway(&state)).then_some(())
             })
         });
@@ -197,7 +223,8 @@ fn whole(path: &str, roots: &Roots) -> Result<Found> {
         // Opened again, so that the tail read by the first open is not kept in memory.
         return Ok(Found::Object(roots.open(path)?));
     }
-    let bytes = object.read_ranges(std::slice::from_ref(&(0..identity.size)))?.pop().unwrap_or_default();
+    let bytes =
+        object.read_ranges(std::slice::from_ref(&(0..identity.size)))?.pop().unwrap_or_default();
     Ok(Found::Bytes(identity, bytes))
 }
 
@@ -221,11 +248,16 @@ enum Origin {
 impl Part {
     fn bytes(&self) -> Result<Bytes> {
         let found = match &self.origin {
-            Origin::Whole(roots) => self.fetched.get(&Key::Whole(self.path.clone()), || whole(&self.path, roots))?,
+            Origin::Whole(roots) => {
+                self.fetched.get(&Key::Whole(self.path.clone()), || whole(&self.path, roots))?
+            }
             Origin::Object(object) => {
                 let key = Key::Range(self.path.clone(), self.identity.clone(), self.range.clone());
                 let fetch = || {
-                    let bytes = object.read_ranges(std::slice::from_ref(&self.range))?.pop().unwrap_or_default();
+                    let bytes = object
+                        .read_ranges(std::slice::from_ref(&self.range))?
+                        .pop()
+                        .unwrap_or_default();
                     Ok(Found::Bytes(self.identity.clone(), bytes))
                 };
                 self.fetched.get(&key, fetch)?
@@ -257,9 +289,15 @@ impl RangeRead for Part {
             _ => {}
         }
         let bytes = self.bytes()?;
-        let start = asked.start.checked_sub(self.range.start).and_then(|start| usize::try_from(start).ok());
+        let start =
+            asked.start.checked_sub(self.range.start).and_then(|start| usize::try_from(start).ok());
         let found = start.and_then(|start| bytes.get(start..start.checked_add(buffer.len())?));
-        let short = || Error::ShortRead { path: self.path.clone(), offset, len: buffer.len(), end: asked.end };
+        let short = || Error::ShortRead {
+            path: self.path.clone(),
+            offset,
+            len: buffer.len(),
+            end: asked.end,
+        };
         buffer.copy_from_slice(found.ok_or_else(short)?);
         Ok(())
     }
@@ -290,7 +328,10 @@ mod tests {
             self.0.fetch_add(1, Ordering::SeqCst);
             // Gives the other threads time to arrive.
             std::thread::yield_now();
-            buffer.iter_mut().zip(offset..).for_each(|(byte, at)| *byte = u8::try_from(at % 251).unwrap_or_default());
+            buffer
+                .iter_mut()
+                .zip(offset..)
+                .for_each(|(byte, at)| *byte = u8::try_from(at % 251).unwrap_or_default());
             Ok(())
         }
     }
@@ -309,22 +350,38 @@ mod tests {
         std::thread::scope(|scope| {
             for thread in 0..8 {
                 let part = fetched.range(Arc::clone(&object) as Arc<dyn RangeRead>, 1000..9000);
-                scope.spawn(move || (0..100).for_each(|look| drop(read(&*part, 1000 + thread * 10 + look..8000 + look))));
+                scope.spawn(move || {
+                    (0..100).for_each(|look| {
+                        drop(read(&*part, 1000 + thread * 10 + look..8000 + look));
+                    });
+                });
             }
         });
         assert_eq!(object.0.load(Ordering::SeqCst), 1);
         let part = fetched.range(Arc::clone(&object) as Arc<dyn RangeRead>, 1000..9000);
         read(&*part, 0..10);
-        assert_eq!(object.0.load(Ordering::SeqCst), 2, "reads outside of the range go to the object itself");
+        assert_eq!(
+            object.0.load(Ordering::SeqCst),
+            2,
+            "reads outside of the range go to the object itself"
+        );
         assert!(part.read_at(1 << 30, &mut [0]).is_err());
-        assert_eq!(fetched.range(Arc::clone(&object) as Arc<dyn RangeRead>, 0..1 << 29).path(), object.path());
+        assert_eq!(
+            fetched.range(Arc::clone(&object) as Arc<dyn RangeRead>, 0..1 << 29).path(),
+            object.path()
+        );
     }
 
     #[test]
     fn what_was_used_longest_ago_goes_when_the_budget_is_spent() {
         let object = Arc::new(Counted(AtomicUsize::new(0)));
         let fetched = Fetched::new(3500);
-        let look = |start: u64| drop(read(&*fetched.range(Arc::clone(&object) as Arc<dyn RangeRead>, start..start + 1000), start..start + 1000));
+        let look = |start: u64| {
+            drop(read(
+                &*fetched.range(Arc::clone(&object) as Arc<dyn RangeRead>, start..start + 1000),
+                start..start + 1000,
+            ));
+        };
         for (start, asked) in [(0, 1), (1000, 2), (0, 2), (2000, 3), (0, 3), (1000, 4), (0, 4)] {
             look(start);
             assert_eq!(object.0.load(Ordering::SeqCst), asked, "{start}");

@@ -1,7 +1,7 @@
 //! Reads that bypass all caches.
 //!
-//! Bytes can be damaged in transit or on the disk that caches them. Only their decoder notices; it then repeats the read from the store, and the
-//! cached bytes are replaced.
+//! Bytes can be damaged in transit or on the disk that caches them. Only their decoder notices; it
+//! then repeats the read from the store, and the cached bytes are replaced.
 
 use std::cell::Cell;
 

@@ -47,8 +47,15 @@ impl InMemory {
     }
 
     fn range(&self, offset: u64, len: usize) -> Result<Range<usize>> {
-        let start = usize::try_from(offset).ok().filter(|start| start.checked_add(len).is_some_and(|end| end <= self.bytes.len()));
-        let short = || Error::ShortRead { path: self.path.clone(), offset, len, end: offset.saturating_add(len as u64) };
+        let start = usize::try_from(offset)
+            .ok()
+            .filter(|start| start.checked_add(len).is_some_and(|end| end <= self.bytes.len()));
+        let short = || Error::ShortRead {
+            path: self.path.clone(),
+            offset,
+            len,
+            end: offset.saturating_add(len as u64),
+        };
         start.map(|start| start..start + len).ok_or_else(short)
     }
 }
@@ -75,7 +82,9 @@ impl RangeRead for InMemory {
         if let Some(origin) = self.distrusted() {
             return origin.read_ranges(ranges);
         }
-        let read = |range: &Range<u64>| Ok(self.bytes.slice(self.range(range.start, crate::len_within(self, range)?)?));
+        let read = |range: &Range<u64>| {
+            Ok(self.bytes.slice(self.range(range.start, crate::len_within(self, range)?)?))
+        };
         ranges.iter().map(read).collect()
     }
 }

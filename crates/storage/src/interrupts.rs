@@ -1,7 +1,8 @@
 //! Interruptible waits.
 //!
-//! A thread that runs the user's program receives no signal while it waits for a store. Its caller supplies a check for pending signals, and every
-//! wait of that thread polls it. After a signal, only clean-up is waited for, and not for long.
+//! A thread that runs the user's program receives no signal while it waits for a store. Its caller
+//! supplies a check for pending signals, and every wait of that thread polls it. After a signal,
+//! only clean-up is waited for, and not for long.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -80,7 +81,8 @@ pub(crate) async fn unless_interrupted<F: Future>(future: F) -> io::Result<F::Ou
     }
 }
 
-/// Waits in pieces, each of which is given its maximal duration. `None` when this thread is interrupted before a piece returns a value.
+/// Waits in pieces, each of which is given its maximal duration. `None` when this thread is
+/// interrupted before a piece returns a value.
 pub fn wait_in_pieces<T>(mut piece: impl FnMut(Duration) -> Option<T>) -> Option<T> {
     if is_hurried() {
         let found = piece(GRACE);
@@ -112,7 +114,10 @@ mod tests {
         };
         assert_eq!(wait_in_pieces(third), Some(7));
         let nothing = |_| None::<()>;
-        with_interrupts(|| true, || assert!(wait_in_pieces(nothing).is_none() && wait_in_pieces(nothing).is_none()));
+        with_interrupts(
+            || true,
+            || assert!(wait_in_pieces(nothing).is_none() && wait_in_pieces(nothing).is_none()),
+        );
         HURRIED.set(None);
     }
 
@@ -124,9 +129,15 @@ mod tests {
         CHECK.set(Some(|| true));
         assert!(unless_interrupted(forever()).await.is_err());
         let begun = Instant::now();
-        assert!(unless_interrupted(forever()).await.is_err() && begun.elapsed() < Duration::from_secs(2));
+        assert!(
+            unless_interrupted(forever()).await.is_err()
+                && begun.elapsed() < Duration::from_secs(2)
+        );
         assert_eq!(unless_interrupted(async { 7 }).await.unwrap(), 7);
         CHECK.set(None);
-        with_interrupts(|| false, || assert!(!is_interrupted(), "a new operation starts without an interrupt"));
+        with_interrupts(
+            || false,
+            || assert!(!is_interrupted(), "a new operation starts without an interrupt"),
+        );
     }
 }

@@ -1,11 +1,13 @@
 //! Reads of byte ranges, and files that appear complete or not at all.
 //!
-//! Readers open a path and read byte ranges ([`RangeRead`]); writers fill a hidden file and publish it under its name ([`Staged`]). Every reader and
-//! writer of the workspace uses this crate; nothing above it opens a file. The invariant: a final name only ever refers to a file that was complete
-//! and synced before the name appeared.
+//! Readers open a path and read byte ranges ([`RangeRead`]); writers fill a hidden file and publish
+//! it under its name ([`Staged`]). Every reader and writer of the workspace uses this crate;
+//! nothing above it opens a file. The invariant: a final name only ever refers to a file that was
+//! complete and synced before the name appeared.
 //!
-//! Local files are read by `pread`, so one descriptor serves any number of threads. Object stores (`remote`) implement the same two traits; they
-//! receive the ranges of a batch together ([`RangeRead::read_ranges`]), since a request costs as much as transferring megabytes.
+//! Local files are read by `pread`, so one descriptor serves any number of threads. Object stores
+//! (`remote`) implement the same two traits; they receive the ranges of a batch together
+//! ([`RangeRead::read_ranges`]), since a request costs as much as transferring megabytes.
 
 mod any_disk;
 mod append_list;
@@ -55,8 +57,9 @@ pub use process::{PerProcess, Remembered};
 pub use publish::{LocalStaged, create_directory, remove_stale_staging, sync_names};
 pub use real_names::RealNames;
 pub use remote::{
-    CredentialSource, Credentials, FsspecFile, FsspecFiles, RemoteDisk, RemoteStore, RequestCounts, StorageOptions, configure, is_reached_with,
-    is_unreadable, options_of, pinned_revisions, request_counts, total_request_counts,
+    CredentialSource, Credentials, FsspecFile, FsspecFiles, RemoteDisk, RemoteStore, RequestCounts,
+    StorageOptions, configure, is_reached_with, is_unreadable, options_of, pinned_revisions,
+    request_counts, total_request_counts,
 };
 pub use roots::Roots;
 pub use scratch::ScratchFile;
@@ -89,16 +92,19 @@ pub trait RangeRead: Send + Sync + Debug {
     /// Fills `buffer` from `offset`.
     ///
     /// # Errors
-    /// [`Error::ShortRead`] when the object ends before the buffer is full, [`Error::Read`] when the device fails.
+    /// [`Error::ShortRead`] when the object ends before the buffer is full, [`Error::Read`] when
+    /// the device fails.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
 
-    /// The content of each range, in the order of `ranges`, which may overlap. A store over a network joins nearby ranges into one request.
+    /// The content of each range, in the order of `ranges`, which may overlap. A store over a
+    /// network joins nearby ranges into one request.
     ///
     /// # Errors
-    /// As [`RangeRead::read_at`]; a range that ends past the end of the object, or ends before it starts, is an [`Error::ShortRead`] before anything
-    /// is read.
+    /// As [`RangeRead::read_at`]; a range that ends past the end of the object, or ends before it
+    /// starts, is an [`Error::ShortRead`] before anything is read.
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let lens: Vec<usize> = ranges.iter().map(|range| len_within(self, range)).collect::<Result<_>>()?;
+        let lens: Vec<usize> =
+            ranges.iter().map(|range| len_within(self, range)).collect::<Result<_>>()?;
         let read = |(range, len): (&Range<u64>, usize)| {
             let mut buffer = room(self, range, len)?;
             self.read_at(range.start, &mut buffer)?;
@@ -116,7 +122,8 @@ pub trait RangeRead: Send + Sync + Debug {
         4 << 10
     }
 
-    /// Whether the object still has [`RangeRead::identity`], as far as this can be determined without a request over a network.
+    /// Whether the object still has [`RangeRead::identity`], as far as this can be determined
+    /// without a request over a network.
     fn is_unchanged(&self) -> bool {
         true
     }
@@ -135,7 +142,12 @@ fn room<R: RangeRead + ?Sized>(object: &R, range: &Range<u64>, len: usize) -> Re
         return Ok(vec![0; len]);
     }
     let mut buffer = Vec::new();
-    let refused = |_| Error::Read { path: object.path().to_owned(), offset: range.start, len, source: std::io::ErrorKind::OutOfMemory.into() };
+    let refused = |_| Error::Read {
+        path: object.path().to_owned(),
+        offset: range.start,
+        len,
+        source: std::io::ErrorKind::OutOfMemory.into(),
+    };
     buffer.try_reserve_exact(len).map_err(refused)?;
     buffer.resize(len, 0);
     Ok(buffer)
@@ -164,24 +176,28 @@ pub trait Staged: Debug + Write + Send {
     /// Syncs the content and gives it its final name, atomically.
     ///
     /// # Errors
-    /// [`Error::AlreadyExists`] under [`Replace::Never`] when the name exists; [`Error::Publish`] when a sync or the rename fails. Nothing new is
-    /// visible then, unless the last step, the sync of the directory, failed: the file is complete, but a power failure may remove its name.
+    /// [`Error::AlreadyExists`] under [`Replace::Never`] when the name exists; [`Error::Publish`]
+    /// when a sync or the rename fails. Nothing new is visible then, unless the last step, the sync
+    /// of the directory, failed: the file is complete, but a power failure may remove its name.
     fn publish(self: Box<Self>, replace: Replace) -> Result<()>;
 
-    /// Syncs the content and leaves it under its hidden name, so that a record can name it before it becomes visible. The hidden name is not synced.
+    /// Syncs the content and leaves it under its hidden name, so that a record can name it before
+    /// it becomes visible. The hidden name is not synced.
     ///
     /// # Errors
     /// [`Error::Publish`] when the sync fails.
     fn seal(self: Box<Self>) -> Result<Sealed>;
 
-    /// Syncs the content and keeps the hidden name, so that [`Staged::name`] does not have to wait for I/O.
+    /// Syncs the content and keeps the hidden name, so that [`Staged::name`] does not have to wait
+    /// for I/O.
     ///
     /// # Errors
     /// [`Error::Publish`] when the sync fails.
     fn sync(&mut self) -> Result<()>;
 
-    /// Gives the file its final name, or `name` in the same directory. Neither content nor name is synced: the files of one directory are named
-    /// together, between [`Staged::sync`] of each and one [`sync_names`].
+    /// Gives the file its final name, or `name` in the same directory. Neither content nor name is
+    /// synced: the files of one directory are named together, between [`Staged::sync`] of each and
+    /// one [`sync_names`].
     ///
     /// # Errors
     /// As [`Staged::publish`].
@@ -204,8 +220,9 @@ pub trait Store: Send + Sync + Debug {
     /// [`Error::NotFound`] or [`Error::Open`].
     fn open(&self, path: &str) -> Result<Arc<dyn RangeRead>>;
 
-    /// As [`Store::open`], for a caller that will read the last `tail_bytes` first. A store over a network fetches them while it opens the object and
-    /// keeps them in memory; local files ignore it.
+    /// As [`Store::open`], for a caller that will read the last `tail_bytes` first.
+    /// A store over a network fetches them while it opens the object and keeps them in memory;
+    /// local files ignore it.
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -214,29 +231,39 @@ pub trait Store: Send + Sync + Debug {
         self.open(path)
     }
 
-    /// All files at or below `path`: a file is listed itself, a directory is walked recursively, a glob is expanded. Sorted by path.
+    /// All files at or below `path`: a file is listed itself, a directory is walked recursively, a
+    /// glob is expanded. Sorted by path.
     ///
     /// # Errors
     /// [`Error::NotFound`] when a path without wildcards does not exist.
     fn list(&self, path: &str) -> Result<Vec<String>>;
 
-    /// Whether each of `names` is a directory in `directory`. A remote store that can be listed by directory needs one request.
+    /// Whether each of `names` is a directory in `directory`. A remote store that can be listed by
+    /// directory needs one request.
     ///
     /// # Errors
     /// [`Error::List`] when it cannot be listed.
     fn directories_in(&self, directory: &str, names: &[&str]) -> Result<Vec<bool>>;
 
-    /// Starts a file that will be published under `path`; until then it is one of the `unpublished` files of its run.
+    /// Starts a file that will be published under `path`; until then it is one of the `unpublished`
+    /// files of its run.
     ///
     /// # Errors
     /// [`Error::Stage`] when the directory cannot be written, or the run was abandoned.
     fn stage(&self, path: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>>;
 
-    /// As [`Store::stage`], with a hidden name in the directory of `path` that the caller chooses and later removes.
+    /// As [`Store::stage`], with a hidden name in the directory of `path` that the caller chooses
+    /// and later removes.
     ///
     /// # Errors
-    /// As [`Store::stage`]; when the hidden name exists, or the store does not support hidden names.
-    fn stage_as(&self, path: &str, hidden: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>>;
+    /// As [`Store::stage`]; when the hidden name exists, or the store
+    /// does not support hidden names.
+    fn stage_as(
+        &self,
+        path: &str,
+        hidden: &str,
+        unpublished: &Unpublished,
+    ) -> Result<Box<dyn Staged>>;
 
     /// Writes a small file durably and atomically.
     ///
@@ -244,7 +271,9 @@ pub trait Store: Send + Sync + Debug {
     /// When it cannot be written; [`Error::AlreadyExists`] when it must not be replaced.
     fn publish(&self, path: &str, content: &[u8], replace: Replace) -> Result<()> {
         let mut staged = self.stage(path, &Unpublished::default())?;
-        staged.write_all(content).map_err(|source| Error::Write { path: path.to_owned(), source })?;
+        staged
+            .write_all(content)
+            .map_err(|source| Error::Write { path: path.to_owned(), source })?;
         staged.publish(replace)
     }
 }

@@ -1,6 +1,9 @@
 //! Local files: opened once, read by `pread` from any thread.
 
-use crate::{Error, Identity, LocalStaged, RangeRead, Result, Staged, Store, Unpublished, len_within, resolved_path};
+use crate::{
+    Error, Identity, LocalStaged, RangeRead, Result, Staged, Store, Unpublished, len_within,
+    resolved_path,
+};
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 use std::fs::{self, File, Metadata};
@@ -54,14 +57,22 @@ impl LocalFile {
             return Err(failed(io::ErrorKind::IsADirectory.into()));
         }
         if !metadata.is_file() {
-            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "pipes and devices do not support reads of ranges")));
+            return Err(failed(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "pipes and devices do not support reads of ranges",
+            )));
         }
         Ok(Self { path: path.to_owned(), file, identity: identity_of(&metadata) })
     }
 
     fn failed(&self, offset: u64, len: usize, source: io::Error) -> Error {
         match source.kind() {
-            io::ErrorKind::UnexpectedEof => Error::ShortRead { path: self.path.clone(), offset, len, end: offset.saturating_add(len as u64) },
+            io::ErrorKind::UnexpectedEof => Error::ShortRead {
+                path: self.path.clone(),
+                offset,
+                len,
+                end: offset.saturating_add(len as u64),
+            },
             _ => Error::Read { path: self.path.clone(), offset, len, source },
         }
     }
@@ -75,7 +86,8 @@ impl LocalFile {
     }
 }
 
-/// As [`std::os::unix::fs::FileExt::read_exact_at`], without the C library, whose `pread` is a cancellation point with a cost for each call.
+/// As [`std::os::unix::fs::FileExt::read_exact_at`], without the C library, whose `pread` is a
+/// cancellation point with a cost for each call.
 pub(crate) fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
     while !buffer.is_empty() {
         match rustix::io::pread(file, &mut *buffer, offset) {
@@ -109,7 +121,8 @@ pub(crate) fn read_new_at(file: &File, len: usize, mut offset: u64) -> io::Resul
 }
 
 fn identity_of(metadata: &Metadata) -> Identity {
-    let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+    let modified_ns =
+        i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
     Identity { size: metadata.len(), modified_ns }
 }
 
@@ -128,9 +141,11 @@ impl RangeRead for LocalFile {
     }
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let lens: Vec<usize> = ranges.iter().map(|range| len_within(self, range)).collect::<Result<_>>()?;
+        let lens: Vec<usize> =
+            ranges.iter().map(|range| len_within(self, range)).collect::<Result<_>>()?;
         let read = |(range, len): (&Range<u64>, usize)| {
-            let bytes = read_new_at(&self.file, len, range.start).map_err(|source| self.failed(range.start, len, source))?;
+            let bytes = read_new_at(&self.file, len, range.start)
+                .map_err(|source| self.failed(range.start, len, source))?;
             Ok(bytes.into())
         };
         ranges.iter().zip(lens).map(read).collect()
@@ -153,7 +168,9 @@ impl Store for LocalStore {
             Ok(metadata) if metadata.is_dir() => files_below(Path::new(plain), &mut files)?,
             Ok(_) => files.push(plain.to_owned()),
             Err(_) if plain.contains(['*', '?', '[']) => expand(plain, &mut files)?,
-            Err(source) if source.kind() == io::ErrorKind::NotFound => return Err(Error::NotFound { path: path.to_owned() }),
+            Err(source) if source.kind() == io::ErrorKind::NotFound => {
+                return Err(Error::NotFound { path: path.to_owned() });
+            }
             Err(source) => return Err(Error::List { path: path.to_owned(), source }),
         }
         files.sort_unstable();
@@ -170,19 +187,26 @@ impl Store for LocalStore {
         Ok(Box::new(LocalStaged::create(&resolved_path(path)?, unpublished)?))
     }
 
-    fn stage_as(&self, path: &str, hidden: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>> {
+    fn stage_as(
+        &self,
+        path: &str,
+        hidden: &str,
+        unpublished: &Unpublished,
+    ) -> Result<Box<dyn Staged>> {
         Ok(Box::new(LocalStaged::create_as(&resolved_path(path)?, Some(hidden), unpublished)?))
     }
 }
 
-/// The files below a directory, by each of their names: links are followed, except to a directory that contains them.
+/// The files below a directory, by each of their names: links are followed, except to a directory
+/// that contains them.
 fn files_below(root: &Path, files: &mut Vec<String>) -> Result<()> {
     let real = fs::canonicalize(root).map_err(failed_in(root))?;
     Walk { above: Vec::new(), files }.list(root, &real)
 }
 
 struct Walk<'a> {
-    /// Canonical paths of the directories being listed, innermost last. None is listed again below itself, so that links that form a loop end.
+    /// Canonical paths of the directories being listed, innermost last. None is listed again below
+    /// itself, so that links that form a loop end.
     above: Vec<PathBuf>,
     files: &'a mut Vec<String>,
 }
@@ -213,7 +237,8 @@ impl Walk<'_> {
         match fs::metadata(link) {
             Ok(metadata) if metadata.is_dir() => {
                 let real = fs::canonicalize(link).map_err(failed_in(link))?;
-                let contains_link = self.above.last().is_some_and(|directory| directory.starts_with(&real));
+                let contains_link =
+                    self.above.last().is_some_and(|directory| directory.starts_with(&real));
                 if contains_link { Ok(()) } else { self.list(link, &real) }
             }
             Ok(metadata) if !metadata.is_file() => Ok(()),
@@ -230,7 +255,10 @@ fn failed_in(directory: &Path) -> impl Fn(io::Error) -> Error + '_ {
 }
 
 fn expand(pattern: &str, files: &mut Vec<String>) -> Result<()> {
-    let failed = |message: String| Error::List { path: pattern.to_owned(), source: io::Error::new(io::ErrorKind::InvalidInput, message) };
+    let failed = |message: String| Error::List {
+        path: pattern.to_owned(),
+        source: io::Error::new(io::ErrorKind::InvalidInput, message),
+    };
     for path in glob::glob(pattern).map_err(|error| failed(error.to_string()))? {
         let path = path.map_err(|error| failed(error.to_string()))?;
         if path.is_dir() {
@@ -243,9 +271,10 @@ fn expand(pattern: &str, files: &mut Vec<String>) -> Result<()> {
 }
 
 fn utf8(path: &Path) -> Result<String> {
-    path.to_str()
-        .map(str::to_owned)
-        .ok_or_else(|| Error::List { path: path.display().to_string(), source: io::Error::new(io::ErrorKind::InvalidData, "the path is not UTF-8") })
+    path.to_str().map(str::to_owned).ok_or_else(|| Error::List {
+        path: path.display().to_string(),
+        source: io::Error::new(io::ErrorKind::InvalidData, "the path is not UTF-8"),
+    })
 }
 
 #[cfg(test)]
@@ -260,7 +289,13 @@ mod tests {
     fn named_pipe_is_refused_and_not_waited_for() -> TestResult {
         let directory = tempfile::tempdir()?;
         let pipe = directory.path().join("a.tar");
-        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)?;
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )?;
         let path = pipe.display().to_string();
         assert!(matches!(LocalFile::open(&path), Err(Error::Open { .. })));
         assert!(LocalStore::default().list(&directory.path().display().to_string())?.is_empty());
@@ -289,7 +324,10 @@ mod tests {
         fs::write(&path, [7; 50])?;
         let mut buffer = [0; 100];
         assert!(matches!(file.read_at(0, &mut buffer), Err(Error::ShortRead { end: 100, .. })));
-        assert!(matches!(file.read_ranges(&[10..20, 0..100]), Err(Error::ShortRead { end: 100, .. })));
+        assert!(matches!(
+            file.read_ranges(&[10..20, 0..100]),
+            Err(Error::ShortRead { end: 100, .. })
+        ));
         file.read_at(0, &mut buffer[..50])?;
         Ok(())
     }
@@ -304,7 +342,10 @@ mod tests {
         let ranges = [900..1000, 0..1000, 5..5, 3..7];
         let expected: Vec<&[u8]> = vec![&content[900..], &content, &[], &content[3..7]];
         assert_eq!(file.read_ranges(&ranges)?, expected);
-        assert!(matches!(file.read_ranges(std::slice::from_ref(&(990..1001))), Err(Error::ShortRead { end: 1001, .. })));
+        assert!(matches!(
+            file.read_ranges(std::slice::from_ref(&(990..1001))),
+            Err(Error::ShortRead { end: 1001, .. })
+        ));
         Ok(())
     }
 
@@ -324,13 +365,21 @@ mod tests {
         for file in [root.join("d/a.tar"), outside.join("b.tar"), outside.join("e/c.tar")] {
             fs::write(file, b"x")?;
         }
-        for (target, link) in
-            [("..", "d/up"), ("..", "beyond"), ("d", "alias"), ("../outside", "linked"), ("../outside/e", "later"), ("d/a.tar", "file.tar")]
-        {
+        for (target, link) in [
+            ("..", "d/up"),
+            ("..", "beyond"),
+            ("d", "alias"),
+            ("../outside", "linked"),
+            ("../outside/e", "later"),
+            ("d/a.tar", "file.tar"),
+        ] {
             std::os::unix::fs::symlink(target, root.join(link))?;
         }
         std::os::unix::fs::symlink("../root", outside.join("back"))?;
-        assert_eq!(listed(&root)?, ["alias/a.tar", "d/a.tar", "file.tar", "later/c.tar", "linked/b.tar", "linked/e/c.tar"]);
+        assert_eq!(
+            listed(&root)?,
+            ["alias/a.tar", "d/a.tar", "file.tar", "later/c.tar", "linked/b.tar", "linked/e/c.tar"]
+        );
         Ok(())
     }
 
@@ -341,7 +390,10 @@ mod tests {
         std::os::unix::fs::symlink("loop.tar", directory.path().join("loop.tar"))?;
         assert_eq!(listed(directory.path())?, ["dangling.tar", "loop.tar"]);
         let open = |name: &str| LocalFile::open(&directory.path().join(name).display().to_string());
-        assert!(matches!(open("dangling.tar"), Err(Error::NotFound { path }) if path.ends_with("dangling.tar")));
+        assert!(matches!(
+            open("dangling.tar"),
+            Err(Error::NotFound { path }) if path.ends_with("dangling.tar")
+        ));
         assert!(matches!(open("loop.tar"), Err(Error::Open { .. })));
         Ok(())
     }

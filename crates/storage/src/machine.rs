@@ -1,6 +1,7 @@
 //! Facts about this machine and its processes.
 //!
-//! Linux publishes them in `/proc`. Other systems give the host name only, and callers must then assume that a process may be alive.
+//! Linux publishes them in `/proc`. Other systems give the host name only, and callers must then
+//! assume that a process may be alive.
 
 /// The name of this host.
 #[must_use]
@@ -8,7 +9,8 @@ pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Identifies the period since the operating system started: processes of an earlier boot have ended.
+/// Identifies the period since the operating system started: processes of an earlier
+/// boot have ended.
 #[must_use]
 pub fn boot_id() -> Option<String> {
     facts::boot_id()
@@ -20,7 +22,8 @@ pub fn process_namespace() -> Option<String> {
     facts::process_namespace()
 }
 
-/// The start time of a process in ticks, which distinguishes it from a later one with the same number. `None` for a process that does not exist.
+/// The start time of a process in ticks, which distinguishes it from a later one with the same
+/// number. `None` for a process that does not exist.
 #[must_use]
 pub fn process_start(process: u32) -> Option<String> {
     facts::process_start(process)

@@ -6,8 +6,9 @@ use std::ops::Deref;
 
 /// A read-only mapping of a file that is published atomically and never written in place.
 ///
-/// Creating a mapping reads nothing: the system loads a page when it is first accessed, and evicts it when memory is short. If a mapped file is
-/// truncated, accessing a page past its end ends the process with SIGBUS. Only copying would prevent that, so map only files that this project
+/// Creating a mapping reads nothing: the system loads a page when it is first accessed, and evicts
+/// it when memory is short. If a mapped file is truncated, accessing a page past its end ends the
+/// process with SIGBUS. Only copying would prevent that, so map only files that this project
 /// writes: they are replaced by a rename, and existing mappings keep the old content.
 #[derive(Debug)]
 pub struct MappedFile {
@@ -34,10 +35,15 @@ impl MappedFile {
     }
 }
 
-#[expect(unsafe_code, reason = "mapping a file is unsafe by nature; this is the one place of the workspace that does it")]
+#[expect(
+    unsafe_code,
+    reason = "mapping a file is unsafe by nature; this is the one place of the workspace that \
+        does it"
+)]
 fn map(file: &LocalFile) -> std::io::Result<Mmap> {
-    // SAFETY: the slice stays valid as long as the file is neither written nor truncated while it is mapped. The files that are opened here are
-    // published by a rename and never written again; a replacement creates another inode. Readers do not trust any number in them.
+    // SAFETY: the slice stays valid as long as the file is neither written nor truncated while it
+    // is mapped. The files that are opened here are published by a rename and never written again;
+    // a replacement creates another inode. Readers do not trust any number in them.
     unsafe { Mmap::map(file.as_file()) }
 }
 
@@ -54,7 +60,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replaced_file_keeps_its_old_content_for_those_who_mapped_it() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    fn replaced_file_keeps_its_old_content_for_those_who_mapped_it()
+    -> std::result::Result<(), Box<dyn std::error::Error>> {
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("a").display().to_string();
         std::fs::write(&path, b"old")?;
@@ -66,12 +73,16 @@ mod tests {
     }
 
     #[test]
-    fn empty_file_has_no_bytes_and_a_directory_is_an_error() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    fn empty_file_has_no_bytes_and_a_directory_is_an_error()
+    -> std::result::Result<(), Box<dyn std::error::Error>> {
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("a").display().to_string();
         std::fs::write(&path, b"")?;
         assert!(MappedFile::open(&path)?.is_empty());
-        assert!(matches!(MappedFile::open(&directory.path().display().to_string()), Err(Error::Open { .. })));
+        assert!(matches!(
+            MappedFile::open(&directory.path().display().to_string()),
+            Err(Error::Open { .. })
+        ));
         Ok(())
     }
 }

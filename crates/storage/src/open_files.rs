@@ -1,7 +1,8 @@
 //! The files that rows reference, with a bounded number of them open at a time.
 //!
-//! A table may name more image files than a process may open. A file that was closed is opened again when it is read; the invariant: it must still be
-//! the version that was seen first. A forked child opens files of its own: a thread of its parent may have held the lock.
+//! A table may name more image files than a process may open. A file that was closed is opened
+//! again when it is read; the invariant: it must still be the version that was seen first. A forked
+//! child opens files of its own: a thread of its parent may have held the lock.
 
 use crate::process::PerProcess;
 use crate::{Error, Identity, RangeRead, Result, Roots, store_of};
@@ -10,7 +11,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Each running split has a few of these; together they stay below the usual limit of 1,024 descriptors.
+/// Each running split has a few of these; together they stay below the usual limit
+/// of 1,024 descriptors.
 const MAX_OPEN: usize = 32;
 
 #[derive(Debug, Default, Clone)]
@@ -60,7 +62,11 @@ impl OpenFiles {
             None => store_of(path)?.open(path)?,
         };
         if recent.files.len() >= MAX_OPEN {
-            let oldest = recent.files.iter().min_by_key(|(_, (used, _))| *used).map(|(path, _)| path.clone());
+            let oldest = recent
+                .files
+                .iter()
+                .min_by_key(|(_, (used, _))| *used)
+                .map(|(path, _)| path.clone());
             oldest.and_then(|oldest| recent.files.remove(&oldest));
         }
         recent.files.insert(path.to_owned(), (now, Arc::clone(&file)));
@@ -111,7 +117,9 @@ impl RangeRead for Reopened {
     }
 
     fn is_unchanged(&self) -> bool {
-        self.files.get(&self.path).is_ok_and(|file| file.identity() == self.identity && file.is_unchanged())
+        self.files
+            .get(&self.path)
+            .is_ok_and(|file| file.identity() == self.identity && file.is_unchanged())
     }
 }
 

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-/// The process that made a value: the first one that asks. A child forked while a thread of its parent asks waits for nothing.
+/// The process that made a value: the first one that asks. A child forked while a thread of its
+/// parent asks waits for nothing.
 #[derive(Debug, Default)]
 struct Maker(AtomicU32);
 
@@ -28,8 +29,9 @@ impl Maker {
     }
 }
 
-/// Created on first use. A forked child creates its own, because threads and connections of its parent do not exist there; it does not wait for one
-/// that a thread of its parent was creating at the fork.
+/// Created on first use. A forked child creates its own, because threads and connections of its
+/// parent do not exist there; it does not wait for one that a thread of its parent was creating at
+/// the fork.
 #[derive(Debug, Default)]
 pub struct PerProcess<T> {
     maker: Maker,
@@ -40,13 +42,18 @@ pub struct PerProcess<T> {
 impl<T> PerProcess<T> {
     #[must_use]
     pub const fn new() -> Self {
-        Self { maker: Maker(AtomicU32::new(Maker::NONE)), made: OnceLock::new(), of_child: OnceLock::new() }
+        Self {
+            maker: Maker(AtomicU32::new(Maker::NONE)),
+            made: OnceLock::new(),
+            of_child: OnceLock::new(),
+        }
     }
 
     /// The value of this process, if it was made.
     pub(crate) fn get(&self) -> Option<&T> {
         let process = std::process::id();
-        let mut links = std::iter::successors(Some(self), |link| link.of_child.get().map(|child| &**child));
+        let mut links =
+            std::iter::successors(Some(self), |link| link.of_child.get().map(|child| &**child));
         links.find(|link| link.maker.get() == process)?.made.get()
     }
 
@@ -60,8 +67,9 @@ impl<T> PerProcess<T> {
     }
 }
 
-/// What threads remember to save work. The invariant: what is not remembered is found again. So a forked child, in which a thread of its parent may
-/// hold the lock forever, begins a second memory in place of waiting, and a call may get either.
+/// What threads remember to save work. The invariant: what is not remembered is found again. So a
+/// forked child, in which a thread of its parent may hold the lock forever, begins a second memory
+/// in place of waiting, and a call may get either.
 #[derive(Debug, Default)]
 pub struct Remembered<T> {
     maker: Maker,
@@ -96,7 +104,11 @@ mod tests {
 
     #[test]
     fn value_that_a_thread_of_the_parent_was_making_is_not_waited_for() {
-        let inherited = PerProcess { maker: Maker(AtomicU32::new(PARENT)), made: OnceLock::new(), of_child: OnceLock::new() };
+        let inherited = PerProcess {
+            maker: Maker(AtomicU32::new(PARENT)),
+            made: OnceLock::new(),
+            of_child: OnceLock::new(),
+        };
         let (begun, end) = (Barrier::new(2), Barrier::new(2));
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -114,8 +126,13 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_a_thread_of_the_parent_holds_is_replaced_and_one_of_this_process_is_waited_for() {
-        let inherited = Remembered { maker: Maker(AtomicU32::new(PARENT)), memory: Mutex::new(vec![1]), of_child: OnceLock::new() };
+    fn memory_that_a_thread_of_the_parent_holds_is_replaced_and_one_of_this_process_is_waited_for()
+    {
+        let inherited = Remembered {
+            maker: Maker(AtomicU32::new(PARENT)),
+            memory: Mutex::new(vec![1]),
+            of_child: OnceLock::new(),
+        };
         let held = inherited.memory.lock().unwrap();
         inherited.lock().push(2);
         assert_eq!(*inherited.lock(), [2]);

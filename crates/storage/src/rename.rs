@@ -6,7 +6,8 @@ use std::path::Path;
 /// Renames a file, unless the new name exists.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`]; [`io::ErrorKind::Unsupported`] when the system or the file system cannot do it atomically.
+/// [`io::ErrorKind::AlreadyExists`]; [`io::ErrorKind::Unsupported`] when the system or the file
+/// system cannot do it atomically.
 #[cfg(any(target_os = "linux", target_vendor = "apple"))]
 pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};

@@ -1,19 +1,28 @@
 //! Plans the requests that serve a batch of ranges.
 //!
-//! Near ranges become one request, and what lies between them is read and dropped: up to some megabytes that takes less time than another round trip.
+//! Near ranges become one request, and what lies between them is read and dropped: up to some
+//! megabytes that takes less time than another round trip.
 
 use std::ops::Range;
 
-/// The spans to ask for, in the order of the object; each range that is not empty lies within one. What is at most `max_gap` apart is joined, up to
-/// `max_joined` in all.
-pub(crate) fn joined(mut ranges: Vec<Range<u64>>, max_gap: u64, max_joined: u64) -> Vec<Range<u64>> {
+/// The spans to ask for, in the order of the object; each range that is not empty lies within one.
+/// What is at most `max_gap` apart is joined, up to `max_joined` in all.
+pub(crate) fn joined(
+    mut ranges: Vec<Range<u64>>,
+    max_gap: u64,
+    max_joined: u64,
+) -> Vec<Range<u64>> {
     ranges.retain(|range| !range.is_empty());
     ranges.sort_unstable_by_key(|range| (range.start, range.end));
     let mut spans: Vec<Range<u64>> = Vec::new();
     for range in ranges {
         match spans.last_mut() {
             Some(last) if range.start < last.end => last.end = last.end.max(range.end),
-            Some(last) if range.start - last.end <= max_gap && range.end - last.start <= max_joined => last.end = range.end,
+            Some(last)
+                if range.start - last.end <= max_gap && range.end - last.start <= max_joined =>
+            {
+                last.end = range.end;
+            }
             _ => spans.push(range),
         }
     }
@@ -43,10 +52,13 @@ mod tests {
 
     #[test]
     fn joined_request_stays_below_its_bound() {
-        let ranges: Vec<_> = (0..100).map(|number| number * 3 * MIB..number * 3 * MIB + MIB).collect();
+        let ranges: Vec<_> =
+            (0..100).map(|number| number * 3 * MIB..number * 3 * MIB + MIB).collect();
         let spans = joined(ranges.clone(), MAX_GAP, MAX_JOINED);
         assert!(spans.len() > 1 && spans.iter().all(|span| span.end - span.start <= MAX_JOINED));
-        assert!(ranges.iter().all(|range| spans.iter().any(|span| span.start <= range.start && range.end <= span.end)));
+        assert!(ranges.iter().all(|range| {
+            spans.iter().any(|span| span.start <= range.start && range.end <= span.end)
+        }));
         let large = 0..10 * MAX_JOINED;
         assert_eq!(joined(vec![large.clone()], MAX_GAP, MAX_JOINED), [large]);
     }

@@ -1,7 +1,8 @@
 //! Restricts where paths stored in data may lead.
 //!
-//! A path in a row was written by the author of the file, so it must not decide what is read with the user's permissions. The invariant: a file is
-//! checked by the location of its open descriptor, not by the requested name; so links are followed, and none leads outside.
+//! A path in a row was written by the author of the file, so it must not decide what is read with
+//! the user's permissions. The invariant: a file is checked by the location of its open descriptor,
+//! not by the requested name; so links are followed, and none leads outside.
 
 use crate::remote::is_named;
 use crate::{Error, LocalFile, RangeRead, Result, is_remote, local_path, resolved_path, store_of};
@@ -25,10 +26,15 @@ struct Named {
 }
 
 impl Roots {
-    /// The roots of a job that reads `inputs`: their directories, and `roots`. A file or a glob stands for its directory.
+    /// The roots of a job that reads `inputs`: their directories, and `roots`. A file or a glob
+    /// stands for its directory.
     #[must_use]
     pub fn new(inputs: &[String], roots: &[String]) -> Self {
-        Self(Arc::new(Named { inputs: inputs.to_vec(), roots: roots.to_vec(), local: OnceLock::new() }))
+        Self(Arc::new(Named {
+            inputs: inputs.to_vec(),
+            roots: roots.to_vec(),
+            local: OnceLock::new(),
+        }))
     }
 
     /// # Errors
@@ -41,7 +47,11 @@ impl Roots {
     ///
     /// # Errors
     /// As [`Roots::open`].
-    pub fn open_with_tail(&self, path: &str, tail_bytes: Option<u64>) -> Result<Arc<dyn RangeRead>> {
+    pub fn open_with_tail(
+        &self,
+        path: &str,
+        tail_bytes: Option<u64>,
+    ) -> Result<Arc<dyn RangeRead>> {
         let store = store_of(path)?;
         if !is_remote(path) {
             return Ok(Arc::new(self.open_local(path)?));
@@ -65,7 +75,9 @@ impl Roots {
             _ => Error::Open { path: path.to_owned(), source },
         };
         // Opened with `O_PATH`, because opening a device may have side effects.
-        let found = rustix::fs::open(&*resolved_path(path)?, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|error| failed(error.into()))?;
+        let found =
+            rustix::fs::open(&*resolved_path(path)?, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+                .map_err(|error| failed(error.into()))?;
         let handle = format!("/proc/self/fd/{}", found.as_raw_fd());
         self.check(path, &fs::read_link(&handle).map_err(failed)?)?;
         LocalFile::open_as(path, &handle)
@@ -83,28 +95,46 @@ impl Roots {
     }
 
     fn check(&self, path: &str, real: &Path) -> Result<()> {
-        if self.local().iter().any(|root| real.starts_with(root)) { Ok(()) } else { Err(Error::OutsideRoots { path: path.to_owned() }) }
+        if self.local().iter().any(|root| real.starts_with(root)) {
+            Ok(())
+        } else {
+            Err(Error::OutsideRoots { path: path.to_owned() })
+        }
     }
 
     /// Without links. A root that does not exist is ignored.
     fn local(&self) -> &BTreeSet<PathBuf> {
         self.0.local.get_or_init(|| {
             let local = |path: &String| local_path(path).ok().flatten().map(Cow::into_owned);
-            let inputs: BTreeSet<String> = self.0.inputs.iter().filter_map(local).map(|path| directory_of(&path)).collect();
-            inputs.into_iter().chain(self.0.roots.iter().filter_map(local)).filter_map(|path| fs::canonicalize(path).ok()).collect()
+            let inputs: BTreeSet<String> =
+                self.0.inputs.iter().filter_map(local).map(|path| directory_of(&path)).collect();
+            inputs
+                .into_iter()
+                .chain(self.0.roots.iter().filter_map(local))
+                .filter_map(|path| fs::canonicalize(path).ok())
+                .collect()
         })
     }
 
     fn holds_remote(&self, path: &str) -> bool {
         // Stores do not resolve these, but an HTTP server may.
-        let climbs = |part: &str| matches!(part.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
-        if path.contains('\0') || path.split_once("://").is_some_and(|(_, rest)| rest.split(['/', '\\']).any(climbs)) {
+        let climbs = |part: &str| {
+            matches!(part.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..")
+        };
+        if path.contains('\0')
+            || path.split_once("://").is_some_and(|(_, rest)| rest.split(['/', '\\']).any(climbs))
+        {
             return false;
         }
         let inputs = self.0.inputs.iter().map(|input| prefix_of(input));
         let mut roots = inputs.chain(self.0.roots.iter().map(|root| root.trim_end_matches('/')));
         is_named(path)
-            || roots.any(|root| root.contains("://") && path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/') || rest.is_empty()))
+            || roots.any(|root| {
+                root.contains("://")
+                    && path
+                        .strip_prefix(root)
+                        .is_some_and(|rest| rest.starts_with('/') || rest.is_empty())
+            })
     }
 }
 
@@ -118,16 +148,27 @@ fn directory_of(path: &str) -> String {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => path.to_owned(),
         Ok(_) => directory(path),
-        Err(_) => path.find(WILDCARDS).and_then(|at| path.get(..at)).map_or_else(|| directory(path), directory),
+        Err(_) => path
+            .find(WILDCARDS)
+            .and_then(|at| path.get(..at))
+            .map_or_else(|| directory(path), directory),
     }
 }
 
-/// The prefix of a remote input. A path with the file name of a shard is itself a prefix, because a store has no directories.
+/// The prefix of a remote input. A path with the file name of a shard is itself a prefix, because a
+/// store has no directories.
 fn prefix_of(path: &str) -> &str {
-    let head = path.find(WILDCARDS).and_then(|at| path.get(..at)).map_or(path, |head| head.rsplit_once('/').map_or(head, |(head, _)| head));
+    let head = path
+        .find(WILDCARDS)
+        .and_then(|at| path.get(..at))
+        .map_or(path, |head| head.rsplit_once('/').map_or(head, |(head, _)| head));
     let head = head.trim_end_matches('/');
     match head.rsplit_once('/') {
-        Some((directory, name)) if head.len() == path.len() && is_file_name(name) && !directory.ends_with('/') => directory,
+        Some((directory, name))
+            if head.len() == path.len() && is_file_name(name) && !directory.ends_with('/') =>
+        {
+            directory
+        }
         _ => head,
     }
 }
@@ -152,7 +193,12 @@ mod tests {
         for name in ["in/a", "in/deep/b", "out/secret", "inn/c"] {
             fs::write(at(name), name).unwrap();
         }
-        for (target, link) in [(at("out/secret"), "in/link"), (at("out"), "in/dir"), (at("in/a"), "in/deep/back"), (at("in"), "alias")] {
+        for (target, link) in [
+            (at("out/secret"), "in/link"),
+            (at("out"), "in/dir"),
+            (at("in/a"), "in/deep/back"),
+            (at("in"), "alias"),
+        ] {
             symlink(target, at(link)).unwrap();
         }
         let roots = Roots::new(&[at("alias")], &[]);
@@ -173,7 +219,10 @@ mod tests {
         }
         assert!(matches!(roots.open("/dev/null"), Err(Error::OutsideRoots { .. })));
         assert!(matches!(roots.open(&at("in/none")), Err(Error::NotFound { .. })));
-        assert!(roots.open(&format!("{}\0", at("in/a"))).is_err() && roots.open(&at("in/deep")).is_err());
+        assert!(
+            roots.open(&format!("{}\0", at("in/a"))).is_err()
+                && roots.open(&at("in/deep")).is_err()
+        );
         assert!(Roots::new(&[at("in")], &[at("out")]).open(&at("in/dir/secret")).is_ok());
         assert!(Roots::new(&[at("in/a"), at("in/*.tar")], &[]).open(&at("in/deep/b")).is_ok());
         assert!(Roots::default().open(&at("in/a")).is_err());
@@ -181,10 +230,27 @@ mod tests {
 
     #[test]
     fn remote_root_is_a_prefix_of_whole_names() {
-        let holds = |input: &str, path: &str| Roots::new(&[input.to_owned()], &[]).holds_remote(path);
-        assert!(holds("s3://b/a", "s3://b/a/x.jpg") && holds("s3://b/a/", "s3://b/a/x.jpg") && holds("s3://b/a/1.parquet", "s3://b/a/x/y.jpg"));
-        assert!(holds("s3://b/a/*.parquet", "s3://b/a/x.jpg") && holds("s3://b", "s3://b/x") && holds("s3://b/1.tar", "s3://b/x"));
-        for path in ["s3://b/ab/x", "s3://b/x", "s3://other/a/x", "s3://b/a/../x", "s3://b/a/%2E%2e/x", "gs://b/a/x", "s3://b/a/x\0"] {
+        let holds =
+            |input: &str, path: &str| Roots::new(&[input.to_owned()], &[]).holds_remote(path);
+        assert!(
+            holds("s3://b/a", "s3://b/a/x.jpg")
+                && holds("s3://b/a/", "s3://b/a/x.jpg")
+                && holds("s3://b/a/1.parquet", "s3://b/a/x/y.jpg")
+        );
+        assert!(
+            holds("s3://b/a/*.parquet", "s3://b/a/x.jpg")
+                && holds("s3://b", "s3://b/x")
+                && holds("s3://b/1.tar", "s3://b/x")
+        );
+        for path in [
+            "s3://b/ab/x",
+            "s3://b/x",
+            "s3://other/a/x",
+            "s3://b/a/../x",
+            "s3://b/a/%2E%2e/x",
+            "gs://b/a/x",
+            "s3://b/a/x\0",
+        ] {
             assert!(!holds("s3://b/a", path), "{path}");
         }
     }

@@ -20,7 +20,8 @@ impl ScratchFile {
     /// [`Error::Stage`] when no file can be created in `directory`.
     pub fn create_in(directory: &Path) -> Result<Self> {
         let named = directory.display().to_string();
-        let file = unnamed(directory).map_err(|source| Error::Stage { path: named.clone(), source })?;
+        let file =
+            unnamed(directory).map_err(|source| Error::Stage { path: named.clone(), source })?;
         Ok(Self { directory: named, file, end: AtomicU64::new(0) })
     }
 
@@ -38,7 +39,12 @@ impl ScratchFile {
                     offset += len as u64;
                 }
                 Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(Error::Write { path: self.directory.clone(), source: error.into() }),
+                Err(error) => {
+                    return Err(Error::Write {
+                        path: self.directory.clone(),
+                        source: error.into(),
+                    });
+                }
             }
         }
         Ok(start)
@@ -48,7 +54,12 @@ impl ScratchFile {
     /// [`Error::Read`].
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let len = buffer.len();
-        read_exact_at(&self.file, buffer, offset).map_err(|source| Error::Read { path: self.directory.clone(), offset, len, source })
+        read_exact_at(&self.file, buffer, offset).map_err(|source| Error::Read {
+            path: self.directory.clone(),
+            offset,
+            len,
+            source,
+        })
     }
 }
 
@@ -56,7 +67,11 @@ impl ScratchFile {
 fn unnamed(directory: &Path) -> io::Result<File> {
     use rustix::fs::{Mode, OFlags};
 
-    match rustix::fs::open(directory, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR) {
+    match rustix::fs::open(
+        directory,
+        OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC,
+        Mode::RUSR | Mode::WUSR,
+    ) {
         Ok(file) => Ok(file.into()),
         // Some file systems cannot create an unnamed file.
         Err(_unsupported) => unlinked(directory),
@@ -81,7 +96,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn appended_bytes_are_read_back_and_no_name_is_left() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    fn appended_bytes_are_read_back_and_no_name_is_left()
+    -> std::result::Result<(), Box<dyn std::error::Error>> {
         let directory = tempfile::tempdir()?;
         let scratch = ScratchFile::create_in(directory.path())?;
         let places = [scratch.append(b"one")?, scratch.append(b"three")?];

@@ -1,7 +1,9 @@
-//! Hides secrets in messages: values of options, credentials, and those parts of addresses that are not the location.
+//! Hides secrets in messages: values of options, credentials, and those parts of addresses that are
+//! not the location.
 //!
-//! Messages quote paths, options and texts of other libraries, so the code that builds one cannot know what it contains. Instead, secrets are
-//! registered where they enter the process, and every message passes through [`redacted`] before a user sees it. The invariant: an option is treated
+//! Messages quote paths, options and texts of other libraries, so the code that builds one cannot
+//! know what it contains. Instead, secrets are registered where they enter the process, and every
+//! message passes through [`redacted`] before a user sees it. The invariant: an option is treated
 //! as secret unless it is known to be harmless.
 
 use crate::append_list::AppendList;
@@ -135,7 +137,8 @@ impl fmt::Debug for Known {
     }
 }
 
-/// From now on, `secret` is hidden in all messages of this process. If it is JSON, its parts are hidden as well.
+/// From now on, `secret` is hidden in all messages of this process. If it is JSON, its parts are
+/// hidden as well.
 pub fn hide(secret: &str) {
     let text = secret.trim();
     if let Ok(value @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str::<Value>(text) {
@@ -153,9 +156,15 @@ fn hide_parts(value: &Value) {
         Value::Array(values) => values.iter().for_each(hide_parts),
         // Endpoints and account names are public.
         Value::Object(values) => {
-            let is_secret =
-                |name: &str| !name.ends_with("_uri") && !name.ends_with("_url") && !matches!(name, "type" | "universe_domain" | "project_id");
-            values.iter().filter(|(name, _)| is_secret(name)).for_each(|(_, value)| hide_parts(value));
+            let is_secret = |name: &str| {
+                !name.ends_with("_uri")
+                    && !name.ends_with("_url")
+                    && !matches!(name, "type" | "universe_domain" | "project_id")
+            };
+            values
+                .iter()
+                .filter(|(name, _)| is_secret(name))
+                .for_each(|(_, value)| hide_parts(value));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
@@ -172,37 +181,57 @@ fn add(secret: &str) {
 
 /// A secret itself, and its encodings in requests, addresses and messages.
 fn forms_of(secret: &str) -> Vec<String> {
-    const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    const UNRESERVED: AsciiSet =
+        NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
     const IN_PATHS: AsciiSet = UNRESERVED.remove(b'/');
-    const LOOSE: AsciiSet =
-        IN_PATHS.remove(b'!').remove(b'*').remove(b'\'').remove(b'(').remove(b')').remove(b'+').remove(b'=').remove(b':').remove(b'@');
+    const LOOSE: AsciiSet = IN_PATHS
+        .remove(b'!')
+        .remove(b'*')
+        .remove(b'\'')
+        .remove(b'(')
+        .remove(b')')
+        .remove(b'+')
+        .remove(b'=')
+        .remove(b':')
+        .remove(b'@');
     let mut forms = BTreeSet::from([secret.to_owned()]);
     for set in [NON_ALPHANUMERIC, &UNRESERVED, &IN_PATHS, &LOOSE] {
         let encoded = utf8_percent_encode(secret, set).to_string();
         forms.extend([encoded.replace("%20", "+"), lower_hex(&encoded), encoded]);
     }
-    let unquoted = |text: String| text.get(1..text.len().saturating_sub(1)).unwrap_or_default().to_owned();
+    let unquoted =
+        |text: String| text.get(1..text.len().saturating_sub(1)).unwrap_or_default().to_owned();
     let json = unquoted(Value::from(secret).to_string());
     forms.extend([ascii(&json), json.replace('/', "\\/"), json]);
     forms.insert(unquoted(format!("{secret:?}")));
     forms.extend([secret.replace('\\', "\\\\"), secret.replace('\\', "\\\\").replace('\'', "\\'")]);
-    forms.insert(secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;"));
+    forms.insert(
+        secret
+            .replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;")
+            .replace('"', "&quot;"),
+    );
     for bytes in [secret.as_bytes().to_vec(), format!("{secret}\n").into_bytes()] {
         for before in 0..3 {
             forms.extend(in_base64(&bytes, before));
         }
     }
     forms.insert(secret.bytes().map(|byte| format!("{byte:02x}")).collect());
-    let mut forms: Vec<String> = forms.into_iter().filter(|form| form.chars().count() >= SHORTEST).collect();
+    let mut forms: Vec<String> =
+        forms.into_iter().filter(|form| form.chars().count() >= SHORTEST).collect();
     forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
     forms
 }
 
-/// Its base64 form after `before` other bytes, as in `name:password`: only the characters that do not depend on neighbouring bytes.
+/// Its base64 form after `before` other bytes, as in `name:password`: only the characters that do
+/// not depend on neighbouring bytes.
 fn in_base64(secret: &[u8], before: usize) -> [String; 2] {
     let padded = [vec![0; before], secret.to_vec()].concat();
     let (skip, end) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
-    let cut = |text: String| text.get(skip..end).filter(|core| core.len() >= 8).unwrap_or_default().to_owned();
+    let cut = |text: String| {
+        text.get(skip..end).filter(|core| core.len() >= 8).unwrap_or_default().to_owned()
+    };
     [cut(STANDARD_NO_PAD.encode(&padded)), cut(URL_SAFE_NO_PAD.encode(&padded))]
 }
 
@@ -222,7 +251,9 @@ fn ascii(json: &str) -> String {
         if mark.is_ascii() {
             text.push(mark);
         } else {
-            mark.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
+            mark.encode_utf16(&mut [0; 2])
+                .iter()
+                .for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
         }
     }
     text
@@ -231,7 +262,11 @@ fn ascii(json: &str) -> String {
 /// Registers secrets in environment variables that stores read. Called where they are read.
 pub(crate) fn hide_environment() {
     for (name, value) in std::env::vars_os() {
-        let (Some(name), Some(value)) = (name.to_str().map(str::to_ascii_uppercase), value.to_str()) else { continue };
+        let (Some(name), Some(value)) =
+            (name.to_str().map(str::to_ascii_uppercase), value.to_str())
+        else {
+            continue;
+        };
         let words: Vec<&str> = name.split('_').collect();
         let is_named = words.iter().any(|word| SECRET_WORDS.contains(word));
         let is_json = value.trim_start().starts_with('{');
@@ -246,12 +281,16 @@ pub(crate) fn hide_environment() {
 
 /// Whether a variable names the location or the owner of a secret, and not the secret itself.
 fn is_place(name: &str, value: &str) -> bool {
-    ["_FILE", "_PATH", "_DIR", "_URI", "_URL", "_NAME", "_HOME"].iter().any(|end| name.ends_with(end))
+    ["_FILE", "_PATH", "_DIR", "_URI", "_URL", "_NAME", "_HOME"]
+        .iter()
+        .any(|end| name.ends_with(end))
         || value.contains("://")
-        || (value.starts_with(['/', '~', '.']) && std::path::Path::new(value).components().count() > 1)
+        || (value.starts_with(['/', '~', '.'])
+            && std::path::Path::new(value).components().count() > 1)
 }
 
-/// Registers the parts of an address that are not its location, so that they are hidden however a library quotes them.
+/// Registers the parts of an address that are not its location, so that they are hidden however a
+/// library quotes them.
 pub(crate) fn hide_in_url(url: &str) {
     for secret in Url::of(url).map(|url| url.secrets()).unwrap_or_default() {
         add(secret);
@@ -261,12 +300,18 @@ pub(crate) fn hide_in_url(url: &str) {
     }
 }
 
-/// `text` without registered secrets, and without those parts of addresses that are not the location.
+/// `text` without registered secrets, and without those parts of addresses
+/// that are not the location.
 #[must_use]
 pub fn redacted(text: &str) -> String {
     static ENVIRONMENT: OnceLock<()> = OnceLock::new();
     ENVIRONMENT.get_or_init(hide_environment);
-    let mut found: Vec<&str> = KNOWN.iter().flat_map(|known| &known.forms).map(String::as_str).filter(|form| text.contains(form)).collect();
+    let mut found: Vec<&str> = KNOWN
+        .iter()
+        .flat_map(|known| &known.forms)
+        .map(String::as_str)
+        .filter(|form| text.contains(form))
+        .collect();
     // The longest first: a secret may be part of another one, whose rest would remain.
     found.sort_unstable_by_key(|form| std::cmp::Reverse(form.len()));
     let hidden = found.into_iter().fold(text.to_owned(), |text, form| text.replace(form, HIDDEN));
@@ -284,11 +329,17 @@ pub(crate) fn is_store_scheme(scheme: &str) -> bool {
 fn address_at(text: &str) -> Option<usize> {
     let is_store = |at: &usize| {
         let scheme = text.get(..*at).unwrap_or_default();
-        let name = scheme.rsplit(|mark: char| !mark.is_ascii_alphanumeric()).next().unwrap_or_default();
-        is_store_scheme(name) && text.get(at + 1..).is_some_and(|rest| rest.starts_with(|mark: char| !mark.is_whitespace()))
+        let name =
+            scheme.rsplit(|mark: char| !mark.is_ascii_alphanumeric()).next().unwrap_or_default();
+        is_store_scheme(name)
+            && text
+                .get(at + 1..)
+                .is_some_and(|rest| rest.starts_with(|mark: char| !mark.is_whitespace()))
     };
     let colons = text.match_indices(':').map(|(at, _)| at);
-    colons.into_iter().find(|at| text.get(at + 1..).is_some_and(|rest| rest.starts_with('/')) || is_store(at))
+    colons
+        .into_iter()
+        .find(|at| text.get(at + 1..).is_some_and(|rest| rest.starts_with('/')) || is_store(at))
 }
 
 /// A path in the form that may be shown.
@@ -300,14 +351,24 @@ pub(crate) fn shown(path: &str) -> String {
 /// Whether a path is an address with credentials or a signature.
 #[must_use]
 pub fn has_keys(path: &str) -> bool {
-    let is_key =
-        |name: &str| ["sig", "token", "secret", "passw", "key", "credential", "auth"].iter().any(|word| name.to_ascii_lowercase().contains(word));
+    let is_key = |name: &str| {
+        ["sig", "token", "secret", "passw", "key", "credential", "auth"]
+            .iter()
+            .any(|word| name.to_ascii_lowercase().contains(word))
+    };
     let is_revealing = |pair: &str| match pair.split_once('=') {
         Some((name, _)) => !is_harmless_parameter(name),
         None => is_key(pair),
     };
-    let reveals = |url: &Url<'_>| url.query.into_iter().chain(url.fragment).flat_map(|part| part.split(MARKS)).any(is_revealing);
-    path.contains(['@', '?', '#', ';']) && Url::of(path).is_some_and(|url| url.user.is_some() || reveals(&url))
+    let reveals = |url: &Url<'_>| {
+        url.query
+            .into_iter()
+            .chain(url.fragment)
+            .flat_map(|part| part.split(MARKS))
+            .any(is_revealing)
+    };
+    path.contains(['@', '?', '#', ';'])
+        && Url::of(path).is_some_and(|url| url.user.is_some() || reveals(&url))
 }
 
 /// `text` with addresses reduced to scheme, host, path and harmless parameters.
@@ -318,8 +379,14 @@ fn without_keys_in_urls(text: &str) -> String {
         let (head, tail) = rest.split_at(at);
         let scheme = head
             .rfind(|mark: char| !(mark.is_ascii_alphanumeric() || matches!(mark, '+' | '-' | '.')))
-            .map_or(0, |last| head.get(last..).and_then(|found| found.chars().next()).map_or(last, |mark| last + mark.len_utf8()));
-        let end = tail.find(|mark: char| mark.is_whitespace() || matches!(mark, '`' | '"' | '<' | '>' | '\'')).unwrap_or(tail.len());
+            .map_or(0, |last| {
+                head.get(last..)
+                    .and_then(|found| found.chars().next())
+                    .map_or(last, |mark| last + mark.len_utf8())
+            });
+        let end = tail
+            .find(|mark: char| mark.is_whitespace() || matches!(mark, '`' | '"' | '<' | '>' | '\''))
+            .unwrap_or(tail.len());
         let start = head.get(scheme..).unwrap_or_default();
         let (body, after) = tail.split_at(end);
         let url = format!("{start}{body}");
@@ -366,11 +433,16 @@ impl<'a> Url<'a> {
         // In other schemes it may be a wildcard, as in `s3://bucket/year=202?/month=1/`.
         let is_query = |text: &str| {
             let name = text.split_once('=').map_or("", |(name, _)| name);
-            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'%'))
+            !name.is_empty()
+                && name.bytes().all(|byte| {
+                    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'%')
+                })
         };
         let is_mark = |mark: char| mark == '?' || is_web && mark == ';';
         let (place, query) = match rest.find(is_mark).and_then(|at| rest.split_at_checked(at)) {
-            Some((place, query)) if is_web || is_query(query.get(1..).unwrap_or_default()) => (place, Some(query)),
+            Some((place, query)) if is_web || is_query(query.get(1..).unwrap_or_default()) => {
+                (place, Some(query))
+            }
             _ => (rest, None),
         };
         Some(Self { scheme, user, place, query, fragment })
@@ -393,7 +465,9 @@ impl<'a> Url<'a> {
         text.push_str(self.place);
         if let Some(query) = self.query {
             for pair in query.split_inclusive(MARKS) {
-                let (pair, mark) = pair.split_at_checked(pair.len() - usize::from(pair.ends_with(MARKS))).unwrap_or((pair, ""));
+                let (pair, mark) = pair
+                    .split_at_checked(pair.len() - usize::from(pair.ends_with(MARKS)))
+                    .unwrap_or((pair, ""));
                 text.push_str(&parameter(pair));
                 text.push_str(mark);
             }
@@ -418,17 +492,22 @@ fn parameter(pair: &str) -> String {
     }
 }
 
-/// The length of the part before the `@`, if it is a name or a password and not the container or the revision of a path.
+/// The length of the part before the `@`, if it is a name or a password and not the container or
+/// the revision of a path.
 fn userinfo(scheme: &str, rest: &str) -> Option<usize> {
-    let authority = rest.find(['/', '?', '#']).map_or(rest, |end| rest.get(..end).unwrap_or_default());
+    let authority =
+        rest.find(['/', '?', '#']).map_or(rest, |end| rest.get(..end).unwrap_or_default());
     if let Some(at) = authority.rfind('@') {
         let before = authority.get(..at).unwrap_or_default();
-        let is_container = matches!(scheme, "abfs" | "abfss" | "adl") && !before.contains(':') && !before.to_ascii_lowercase().contains("%3a");
+        let is_container = matches!(scheme, "abfs" | "abfss" | "adl")
+            && !before.contains(':')
+            && !before.to_ascii_lowercase().contains("%3a");
         return (!is_container).then_some(at);
     }
     // `name:pass/word@host`: the text after the colon is not a port.
     let (_, port) = authority.split_once(':')?;
-    let is_port = matches!(scheme, "http" | "https") && port.len() <= 5 && port.parse::<u16>().is_ok();
+    let is_port =
+        matches!(scheme, "http" | "https") && port.len() <= 5 && port.parse::<u16>().is_ok();
     if is_port { None } else { rest.rfind('@') }
 }
 

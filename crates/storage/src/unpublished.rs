@@ -1,8 +1,9 @@
 //! The unpublished files of one run, so that all of them can be removed together.
 //!
-//! A thread that syncs a large file to a slow disk cannot be interrupted. If the process exited meanwhile, it would leave the file's hidden name
-//! behind, so a run that is stopped and cannot wait removes the names of its files itself. The invariant: a file with its final name is no longer in
-//! this list.
+//! A thread that syncs a large file to a slow disk cannot be interrupted. If the process exited
+//! meanwhile, it would leave the file's hidden name behind, so a run that is stopped and cannot
+//! wait removes the names of its files itself. The invariant: a file with its final name is no
+//! longer in this list.
 
 use crate::{Error, Result};
 use std::collections::BTreeSet;
@@ -21,7 +22,8 @@ struct State {
 }
 
 impl Unpublished {
-    /// Removes every file of the run that has no final name yet. Its writers get an error when they publish, and no new file can be started.
+    /// Removes every file of the run that has no final name yet. Its writers get an error when they
+    /// publish, and no new file can be started.
     pub fn abandon(&self) {
         let mut state = self.lock();
         state.is_abandoned = true;
@@ -36,7 +38,10 @@ impl Unpublished {
         let mut state = self.lock();
         if state.is_abandoned {
             let _already_gone = fs::remove_file(staging);
-            return Err(Error::Stage { path: target.to_owned(), source: io::Error::new(io::ErrorKind::Interrupted, "the run was stopped") });
+            return Err(Error::Stage {
+                path: target.to_owned(),
+                source: io::Error::new(io::ErrorKind::Interrupted, "the run was stopped"),
+            });
         }
         state.staging.insert(staging.to_owned());
         Ok(())
@@ -46,7 +51,10 @@ impl Unpublished {
     /// [`Error::Stage`] when the run was abandoned.
     pub(crate) fn check(&self, target: &str) -> Result<()> {
         match self.lock().is_abandoned {
-            true => Err(Error::Stage { path: target.to_owned(), source: io::Error::new(io::ErrorKind::Interrupted, "the run was stopped") }),
+            true => Err(Error::Stage {
+                path: target.to_owned(),
+                source: io::Error::new(io::ErrorKind::Interrupted, "the run was stopped"),
+            }),
             false => Ok(()),
         }
     }
@@ -67,7 +75,8 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn abandoned_run_leaves_what_it_published_and_nothing_else() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    fn abandoned_run_leaves_what_it_published_and_nothing_else()
+    -> std::result::Result<(), Box<dyn std::error::Error>> {
         let directory = tempfile::tempdir()?;
         let target = |name: &str| directory.path().join(name).display().to_string();
         let (unpublished, other_run) = (Unpublished::default(), Unpublished::default());
@@ -79,7 +88,10 @@ mod tests {
         unpublished.abandon();
         assert_eq!(fs::read_dir(directory.path())?.count(), 2);
         assert!(matches!(Box::new(half).publish(Replace::Never), Err(Error::Publish { .. })));
-        assert!(matches!(LocalStaged::create(&target("late.tar"), &unpublished), Err(Error::Stage { .. })));
+        assert!(matches!(
+            LocalStaged::create(&target("late.tar"), &unpublished),
+            Err(Error::Stage { .. })
+        ));
         assert_eq!(fs::read_dir(directory.path())?.count(), 2);
         Ok(())
     }

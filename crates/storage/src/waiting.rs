@@ -1,7 +1,8 @@
 //! Hooks around the waits of a thread, so that it can release its core to others.
 //!
-//! There are more threads that read from a store than cores. A driver grants each thread a permit to compute, and takes it back through this hook
-//! while the thread waits; so neither the store nor a core is idle, and no more threads compute than there are cores.
+//! There are more threads that read from a store than cores. A driver grants each thread a permit
+//! to compute, and takes it back through this hook while the thread waits; so neither the store nor
+//! a core is idle, and no more threads compute than there are cores.
 
 use std::cell::RefCell;
 use std::rc::Rc;

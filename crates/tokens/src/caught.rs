@@ -1,6 +1,7 @@
 //! Converts panics of the engine to errors.
 //!
-//! The invariant: a panic inside of [`caught`] is seen only by its caller. The panic hook of the process calls [`is_caught`], so that nothing is printed.
+//! The invariant: a panic inside of [`caught`] is seen only by its caller. The panic hook of the
+//! process calls [`is_caught`], so that nothing is printed.
 
 use crate::error::{Error, Result};
 use std::any::Any;
@@ -21,7 +22,10 @@ pub(crate) fn caught<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 fn message(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<String>().map(String::as_str).or_else(|| payload.downcast_ref::<&str>().copied());
+    let text = payload
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| payload.downcast_ref::<&str>().copied());
     text.unwrap_or("without a message").to_owned()
 }
 
@@ -38,7 +42,10 @@ mod tests {
     #[test]
     fn panic_becomes_an_error_with_its_message() {
         let outcome: Result<()> = caught(|| panic!("index {} is out of range", 3));
-        assert!(matches!(outcome, Err(Error::Panicked { message }) if message == "index 3 is out of range"));
+        assert!(
+            matches!(outcome, Err(Error::Panicked { message }) if message == "index 3 is out of \
+                range")
+        );
         assert!(!is_caught());
     }
 }

@@ -34,7 +34,10 @@ pub enum Error {
     DuplicateToken { path: String, token: String, line: usize },
     #[error("`{path}` has a merge of unknown token {} (merge {merge})", quoted(.token))]
     UnknownMergeToken { path: String, merge: usize, token: String },
-    #[error("`{path}` has a pattern that does not compile, {}: {}", quoted(.pattern), shortened(.reason))]
+    #[error(
+        "`{path}` has a pattern that does not compile, {}: {}",
+        quoted(.pattern), shortened(.reason)
+    )]
     Pattern { path: String, pattern: String, reason: String },
     #[error("`{path}` has {setting}, which is not supported: {}", shortened(.reason))]
     Setting { path: String, setting: String, reason: String },
@@ -46,11 +49,20 @@ pub enum Error {
     MissingOption { path: String, missing: &'static str },
     #[error("`{path}` contains its own {option}")]
     UnusedOption { path: String, option: &'static str },
-    #[error("special_tokens has id {id} for {}, which is the id of {}", quoted(.token), quoted(.other))]
+    #[error(
+        "special_tokens has id {id} for {}, which is the id of {}",
+        quoted(.token), quoted(.other)
+    )]
     SpecialTokenId { token: String, id: u32, other: String },
-    #[error("special_tokens has {} with id {id}; a token must have text and an id below 2^24", quoted(.token))]
+    #[error(
+        "special_tokens has {} with id {id}; a token must have text and an id below 2^24",
+        quoted(.token)
+    )]
     SpecialTokenOption { token: String, id: u32 },
-    #[error("pattern must be \"gpt2\", \"cl100k\", \"o200k\" or a regular expression, not {}", quoted(.name))]
+    #[error(
+        "pattern must be \"gpt2\", \"cl100k\", \"o200k\" or a regular expression, not {}",
+        quoted(.name)
+    )]
     PatternName { name: String },
     #[error("pattern does not compile, {}: {}", quoted(.pattern), shortened(.reason))]
     PatternOption { pattern: String, reason: String },
@@ -61,7 +73,10 @@ pub enum Error {
     #[error("Special token {} is in the text at byte {offset}", quoted(.token))]
     SpecialToken { token: String, offset: usize },
     /// Without an offset where the text was normalized.
-    #[error("The pattern of the tokenizer needs too many steps{}: {}", at_byte(*.offset), shortened(.reason))]
+    #[error(
+        "The pattern of the tokenizer needs too many steps{}: {}",
+        at_byte(*.offset), shortened(.reason)
+    )]
     PatternLimit { offset: Option<usize>, reason: String },
     #[error("The text cannot be encoded: {}", shortened(.reason))]
     NotEncoded { reason: String },
@@ -73,16 +88,30 @@ pub enum Error {
     TemplateDate,
     #[error("now must be a date such as \"2026-01-31\", not {}", quoted(.text))]
     Date { text: String },
-    #[error("The row has all noncharacters from U+FDD0 to U+FDEF, but two unused ones are needed to mark what the assistant writes")]
+    #[error(
+        "The row has all noncharacters from U+FDD0 to U+FDEF, but two unused ones are needed to \
+         mark what the assistant writes"
+    )]
     Noncharacters,
     /// The template works with the text inside of a generation block.
-    #[error("The chat template does not tell what an assistant writes: it changes the text of a generation block")]
+    #[error(
+        "The chat template does not tell what an assistant writes: it changes the text of a \
+         generation block"
+    )]
     TemplateSpans,
-    #[error("The template does not render message {turn} as an addition to the text before it, so assistant_spans=\"prefix\" cannot be used")]
+    #[error(
+        "The template does not render message {turn} as an addition to the text before it, so \
+         assistant_spans=\"prefix\" cannot be used"
+    )]
     TemplatePrefix { turn: usize },
-    #[error("The text of the prompt, with a generation prompt, is not the beginning of the text of prompt and completion")]
+    #[error(
+        "The text of the prompt, with a generation prompt, is not the beginning of the text of \
+         prompt and completion"
+    )]
     TemplateCompletion,
-    #[error("The chat template has no generation block, so it does not tell what an assistant writes")]
+    #[error(
+        "The chat template has no generation block, so it does not tell what an assistant writes"
+    )]
     TemplateGeneration,
     #[error("The messages {}", shortened(.problem))]
     Messages { problem: String },
@@ -158,27 +187,49 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::NoTokenizer { .. } | Self::UnknownType { .. } => {
-                Some("a tokenizer is tokenizer.json, tekken.json, a .tiktoken or a .model file".to_owned())
-            }
+            Self::NoTokenizer { .. } | Self::UnknownType { .. } => Some(
+                "a tokenizer is tokenizer.json, tekken.json, a .tiktoken or a .model file"
+                    .to_owned(),
+            ),
             Self::SeveralTokenizers { .. } => Some("pass the path of the file".to_owned()),
-            Self::MissingOption { missing: "pattern", .. } => {
-                Some("pass pattern=\"gpt2\", \"cl100k\", \"o200k\" or the regular expression".to_owned())
-            }
-            Self::MissingOption { .. } => Some("pass special_tokens={\"<|endoftext|>\": id, …}; {} means that there are none".to_owned()),
-            Self::UnusedOption { option, .. } => Some(format!("omit {option}=, which is for .tiktoken files")),
-            Self::UnknownToken { token, .. } if token.is_empty() => Some("the name is empty: pass the text of a token".to_owned()),
+            Self::MissingOption { missing: "pattern", .. } => Some(
+                "pass pattern=\"gpt2\", \"cl100k\", \"o200k\" or the regular expression".to_owned(),
+            ),
+            Self::MissingOption { .. } => Some(
+                "pass special_tokens={\"<|endoftext|>\": id, …}; \
+                {} means that there are none"
+                    .to_owned(),
+            ),
+            Self::UnusedOption { option, .. } => Some(format!(
+                "omit {option}=, which is for \
+                .tiktoken files"
+            )),
+            Self::UnknownToken { token, .. } if token.is_empty() => Some(
+                "the name is empty: pass \
+                the text of a token"
+                    .to_owned(),
+            ),
             Self::UnknownToken { similar, .. } if !similar.is_empty() => {
                 let similar: Vec<String> = similar.iter().map(|token| quoted(token)).collect();
                 Some(format!("similar tokens are {}", similar.join(", ")))
             }
             Self::Setting { .. } => Some(
-                "save the directory with AutoTokenizer.from_pretrained(…).save_pretrained(…), or pass the path of the tokenizer's file".to_owned(),
+                "save the directory with AutoTokenizer.from_pretrained(…).save_pretrained(…), or \
+                 pass the path of the tokenizer's file"
+                    .to_owned(),
             ),
-            Self::SpecialOption { .. } => Some("pass special_in_text=\"text\", or \"raise\"".to_owned()),
-            Self::Noncharacters => Some("remove the noncharacters, or filter the row out".to_owned()),
+            Self::SpecialOption { .. } => {
+                Some("pass special_in_text=\"text\", or \"raise\"".to_owned())
+            }
+            Self::Noncharacters => {
+                Some("remove the noncharacters, or filter the row out".to_owned())
+            }
             Self::TemplateDate => Some("pass now=\"2026-01-31\", or another date".to_owned()),
-            Self::TemplateGeneration => Some("assistant_spans=\"prefix\" takes it from the texts of the messages up to each turn".to_owned()),
+            Self::TemplateGeneration => Some(
+                "assistant_spans=\"prefix\" takes it from the texts \
+                of the messages up to each turn"
+                    .to_owned(),
+            ),
             Self::InText { source, .. } => source.hint(),
             _ => None,
         }

@@ -1,6 +1,7 @@
 //! Where tokens come from in a text, and which of them are labels.
 //!
-//! The engine gives no offsets. They follow from the bytes of the tokens, which together are the normalized text.
+//! The engine gives no offsets. They follow from the bytes of the tokens, which together are the
+//! normalized text.
 
 use crate::error::{Error, Result};
 use crate::tokenizer::{Rewriting, Segment, SpecialInText, Tokenizer};
@@ -11,11 +12,12 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quic
 const MARKER: &str = "\u{2581}";
 
 impl Tokenizer {
-    /// Appends the ids of `text`, and for each whether its bytes overlap one of the `spans`, which are in order. Returns the number of special tokens
-    /// that the text spells.
+    /// Appends the ids of `text`, and for each whether its bytes overlap one of the `spans`, which
+    /// are in order. Returns the number of special tokens that the text spells.
     ///
     /// # Errors
-    /// As [`Tokenizer::encode_into`]; [`Error::NoOffsets`] when the tokenizer rewrites text in a way that cannot be followed back.
+    /// As [`Tokenizer::encode_into`]; [`Error::NoOffsets`] when the tokenizer rewrites text in a
+    /// way that cannot be followed back.
     pub fn encode_labelled(
         &self,
         text: &str,
@@ -31,7 +33,9 @@ impl Tokenizer {
             while spans.peek().is_some_and(|span| span.end <= range.start) {
                 spans.next();
             }
-            labelled.push(spans.peek().is_some_and(|span| span.start < range.end && range.start < span.end));
+            labelled.push(
+                spans.peek().is_some_and(|span| span.start < range.end && range.start < span.end),
+            );
         }
         Ok(spelled)
     }
@@ -40,18 +44,31 @@ impl Tokenizer {
     ///
     /// # Errors
     /// As [`Self::encode_labelled`].
-    pub fn encode_with_ranges(&self, text: &str, special: SpecialInText, ids: &mut Vec<u32>, ranges: &mut Vec<Range<usize>>) -> Result<usize> {
+    pub fn encode_with_ranges(
+        &self,
+        text: &str,
+        special: SpecialInText,
+        ids: &mut Vec<u32>,
+        ranges: &mut Vec<Range<usize>>,
+    ) -> Result<usize> {
         let rewriting = self.rewriting()?;
         let start = ids.len();
         let mut segments = Vec::new();
         let spelled = self.encode_traced(text, special, ids, &mut segments)?;
-        let ends = segments.iter().skip(1).map(|segment| segment.first).chain([ids.len()]).collect::<Vec<_>>();
+        let ends = segments
+            .iter()
+            .skip(1)
+            .map(|segment| segment.first)
+            .chain([ids.len()])
+            .collect::<Vec<_>>();
         for (segment, end) in segments.iter().zip(ends) {
             let tokens = ids.get(segment.first.max(start)..end).unwrap_or_default();
             let before = ranges.len();
             match &segment.normalized {
                 None => ranges.extend(tokens.iter().map(|_| segment.text.clone())),
-                Some(normalized) => self.align(text, segment, normalized, tokens, rewriting, ranges)?,
+                Some(normalized) => {
+                    self.align(text, segment, normalized, tokens, rewriting, ranges)?;
+                }
             }
             if ranges.len() - before != tokens.len() {
                 return Err(Error::NotAligned { offset: segment.text.start });
@@ -87,7 +104,8 @@ impl Tokenizer {
 /// Where the bytes of a normalized text come from.
 enum Origins {
     Same,
-    /// Runs that correspond to each other: starts in the normalized text and in the original, and both ends.
+    /// Runs that correspond to each other: starts in the normalized text and in the original, and
+    /// both ends.
     Runs(Vec<(usize, usize)>),
 }
 
@@ -115,7 +133,8 @@ impl Origins {
     }
 }
 
-/// One run a character. A marker before the text belongs to the first character, as in the original library.
+/// One run a character. A marker before the text belongs to the first character,
+/// as in the original library.
 fn markers(original: &str, normalized: &str) -> Option<Vec<(usize, usize)>> {
     let added = normalized.chars().count().checked_sub(original.chars().count())?;
     let body = normalized.strip_prefix(&MARKER.repeat(added)).filter(|_| added <= 1)?;
@@ -138,7 +157,11 @@ fn composed(original: &str, normalized: &str) -> Option<Vec<(usize, usize)>> {
     let mut runs = Vec::new();
     let mut to = 0;
     let mut start = 0;
-    let mut starts: Vec<usize> = original.char_indices().filter(|(_, character)| begins_run(*character)).map(|(place, _)| place).collect();
+    let mut starts: Vec<usize> = original
+        .char_indices()
+        .filter(|(_, character)| begins_run(*character))
+        .map(|(place, _)| place)
+        .collect();
     starts.push(original.len());
     for end in starts {
         if end == start {
@@ -172,7 +195,10 @@ mod tests {
         let ranges = [0..3, 3..5, 0..5, 5..6, 6..9, 9..10, 6..10].map(|range| origins.of(range));
         assert_eq!(ranges, [0..2, 0..2, 0..2, 2..3, 3..4, 4..5, 3..5]);
         let spaced = Origins::new(" a", "\u{2581}\u{2581}a", Rewriting::Markers).unwrap();
-        assert_eq!([0..3, 3..6, 3..7, 6..7].map(|range| spaced.of(range)), [0..1, 0..1, 0..2, 1..2]);
+        assert_eq!(
+            [0..3, 3..6, 3..7, 6..7].map(|range| spaced.of(range)),
+            [0..1, 0..1, 0..2, 1..2]
+        );
         let kept = Origins::new(" a", "\u{2581}a", Rewriting::Markers).unwrap();
         assert_eq!([0..3, 3..4].map(|range| kept.of(range)), [0..1, 1..2]);
     }

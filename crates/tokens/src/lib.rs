@@ -1,8 +1,9 @@
 //! Text in, token ids out: tokenizers in the formats of their own libraries, and chat templates.
 //!
-//! A [`Tokenizer`] is made from the contents of files and is immutable, so all threads share one. `tokenizer.json`, `tekken.json`, `.tiktoken` and
-//! SentencePiece `.model` become one canonical `tokenizer.json` in memory, which one engine runs. Nothing here opens a file, and no length that a file
-//! states is trusted.
+//! A [`Tokenizer`] is made from the contents of files and is immutable, so all threads share one.
+//! `tokenizer.json`, `tekken.json`, `.tiktoken` and SentencePiece `.model` become one canonical
+//! `tokenizer.json` in memory, which one engine runs. Nothing here opens a file, and no length that
+//! a file states is trusted.
 
 mod caught;
 mod chat;

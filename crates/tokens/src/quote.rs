@@ -13,7 +13,9 @@ const REASON: usize = 400;
 pub fn quoted(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         None => format!("{text:?}"),
-        Some((end, _)) => format!("{:?}… ({} bytes)", text.get(..end).unwrap_or_default(), text.len()),
+        Some((end, _)) => {
+            format!("{:?}… ({} bytes)", text.get(..end).unwrap_or_default(), text.len())
+        }
     }
 }
 
@@ -37,7 +39,10 @@ mod tests {
     fn long_text_is_shown_by_its_beginning_and_length() {
         assert_eq!(quoted("a\n"), "\"a\\n\"");
         assert_eq!(quoted(&"é".repeat(SHOWN)), format!("\"{}\"", "é".repeat(SHOWN)));
-        assert_eq!(quoted(&"é".repeat(SHOWN + 1)), format!("\"{}\"… (162 bytes)", "é".repeat(SHOWN)));
+        assert_eq!(
+            quoted(&"é".repeat(SHOWN + 1)),
+            format!("\"{}\"… (162 bytes)", "é".repeat(SHOWN))
+        );
         assert_eq!(shortened("not found"), "not found");
         assert_eq!(shortened(&"a".repeat(10_000)).len(), REASON + "… (10000 bytes)".len());
     }

@@ -1,9 +1,12 @@
-//! Writes an ArrayRecord file: records are collected to chunks, threads compress them, and they are written in order.
+//! Writes an ArrayRecord file: records are collected to chunks, threads compress them, and they are
+//! written in order.
 
 use crate::encoded::Encoded;
 use crate::staged::{Finished, StagedFile};
 use crate::{Error, Gather, Result};
-use shardmill_formats::arrayrecord::{ChunkEncoder, EncodedChunks, Error as FormatError, Fault, FileWriter, WriterOptions};
+use shardmill_formats::arrayrecord::{
+    ChunkEncoder, EncodedChunks, Error as FormatError, Fault, FileWriter, WriterOptions,
+};
 use shardmill_storage::Replace;
 use std::io::BufWriter;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +19,8 @@ const CHUNK_BYTES: usize = 64;
 const JOB_BYTES: usize = 512 << 10;
 const JOB_RECORDS: usize = 4096;
 
-/// A file that is being written; it has its final name once [`ArrayRecordWriter::close`] has returned.
+/// A file that is being written; it has its final name once
+/// [`ArrayRecordWriter::close`] has returned.
 #[derive(Debug)]
 pub struct ArrayRecordWriter {
     path: String,
@@ -121,7 +125,10 @@ impl ArrayRecordWriter {
         let capacity = self.gathered.values.len();
         let gathered = std::mem::replace(
             &mut self.gathered,
-            Gathered { lengths: Vec::new(), values: Vec::with_capacity(capacity.min(JOB_BYTES + (JOB_BYTES >> 3))) },
+            Gathered {
+                lengths: Vec::new(),
+                values: Vec::with_capacity(capacity.min(JOB_BYTES + (JOB_BYTES >> 3))),
+            },
         );
         let (encoders, group_size) = (self.encoders.clone(), self.group_size);
         let job = move || encoders.encode(&gathered, group_size);
@@ -132,15 +139,23 @@ impl ArrayRecordWriter {
     }
 
     fn write_encoded(&mut self, all: bool) -> Result<()> {
-        while let Some(chunks) = self.encoded.as_mut().map(|encoded| encoded.take(all)).transpose()?.flatten() {
+        while let Some(chunks) =
+            self.encoded.as_mut().map(|encoded| encoded.take(all)).transpose()?.flatten()
+        {
             self.write(chunks)?;
         }
         Ok(())
     }
 
     fn write(&mut self, chunks: EncodedJob) -> Result<()> {
-        let Some(file) = &mut self.file else { return Err(Error::Closed { path: self.path.clone() }) };
-        let chunks = chunks.map_err(|fault| FormatError::Encode { path: self.path.clone(), chunk: file.num_records(), fault })?;
+        let Some(file) = &mut self.file else {
+            return Err(Error::Closed { path: self.path.clone() });
+        };
+        let chunks = chunks.map_err(|fault| FormatError::Encode {
+            path: self.path.clone(),
+            chunk: file.num_records(),
+            fault,
+        })?;
         file.append(&chunks)?;
         Ok(())
     }
@@ -154,7 +169,8 @@ impl Gather for ArrayRecordWriter {
         self.gathered.lengths.push(record.len() as u64);
         self.gathered.values.extend_from_slice(record);
         let records = self.gathered.lengths.len();
-        Ok(records.is_multiple_of(self.group_size) && (self.gathered.values.len() >= JOB_BYTES || records >= JOB_RECORDS))
+        Ok(records.is_multiple_of(self.group_size)
+            && (self.gathered.values.len() >= JOB_BYTES || records >= JOB_RECORDS))
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -181,11 +197,16 @@ impl Encoders {
         let mut encoder = idle.map_or_else(|| ChunkEncoder::new(&self.options), Ok)?;
         let mut rest = gathered.values.as_slice();
         let mut chunks = EncodedChunks::with_capacity(
-            gathered.values.len() + gathered.values.len() / 8 + CHUNK_BYTES * gathered.lengths.len().div_ceil(group_size),
+            gathered.values.len()
+                + gathered.values.len() / 8
+                + CHUNK_BYTES * gathered.lengths.len().div_ceil(group_size),
         );
         for lengths in gathered.lengths.chunks(group_size) {
             let len = lengths.iter().sum::<u64>();
-            let (values, left) = usize::try_from(len).ok().and_then(|len| rest.split_at_checked(len)).unwrap_or((rest, &[]));
+            let (values, left) = usize::try_from(len)
+                .ok()
+                .and_then(|len| rest.split_at_checked(len))
+                .unwrap_or((rest, &[]));
             encoder.encode(lengths, values, &mut chunks)?;
             rest = left;
         }

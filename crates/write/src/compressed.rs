@@ -26,13 +26,17 @@ impl FromStr for FileCompression {
     fn from_str(name: &str) -> Result<Self> {
         let unknown = || Error::UnknownCompression { name: name.to_owned() };
         let (codec, level) = match name.split_once(':') {
-            Some((codec, level)) => (codec, Some(level.parse::<i32>().map_err(|_no_number| unknown())?)),
+            Some((codec, level)) => {
+                (codec, Some(level.parse::<i32>().map_err(|_no_number| unknown())?))
+            }
             None => (name, None),
         };
         match (codec, level) {
             ("none", None) => Ok(Self::None),
             ("gz", level) => {
-                let level = level.map_or(Ok(GZIP_LEVEL), |level| u32::try_from(level).map_err(|_negative| unknown()))?;
+                let level = level.map_or(Ok(GZIP_LEVEL), |level| {
+                    u32::try_from(level).map_err(|_negative| unknown())
+                })?;
                 if level <= 9 { Ok(Self::Gzip(level)) } else { Err(unknown()) }
             }
             ("zstd", level) => {
@@ -69,10 +73,15 @@ impl CompressedFile {
         Ok(match compression {
             FileCompression::None => Self::Plain(staged),
             // Without a name and a time stamp, equal content gives equal files.
-            FileCompression::Gzip(level) => Self::Gzip(Box::new(GzBuilder::new().write(staged, GzipLevel::new(level)))),
+            FileCompression::Gzip(level) => {
+                Self::Gzip(Box::new(GzBuilder::new().write(staged, GzipLevel::new(level))))
+            }
             FileCompression::Zstd(level) => {
-                let mut encoder = zstd::Encoder::new(staged, level).map_err(|source| StagedFile::failed(path, source))?;
-                encoder.include_checksum(true).map_err(|source| StagedFile::failed(path, source))?;
+                let mut encoder = zstd::Encoder::new(staged, level)
+                    .map_err(|source| StagedFile::failed(path, source))?;
+                encoder
+                    .include_checksum(true)
+                    .map_err(|source| StagedFile::failed(path, source))?;
                 Self::Zstd(Box::new(encoder))
             }
         })

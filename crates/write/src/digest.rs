@@ -9,8 +9,9 @@ use shardmill_formats::parquet::as_stored;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Hashes rows in order. The digest does not depend on the split into batches, nor on whether strings are views, have wide offsets, or are typed as
-/// binary, nor on units of time that Parquet stores as others.
+/// Hashes rows in order. The digest does not depend on the split into batches, nor on whether
+/// strings are views, have wide offsets, or are typed as binary, nor on units of time that Parquet
+/// stores as others.
 #[derive(Default)]
 pub struct RowDigest {
     rows: u64,
@@ -30,9 +31,15 @@ impl RowDigest {
     /// When the columns differ from earlier ones, or have a type whose values cannot be compared.
     pub fn update(&mut self, rows: &RecordBatch) -> Result<()> {
         let failed = |source| Error::Columns { source };
-        let columns = rows.columns().iter().map(comparable).collect::<std::result::Result<Vec<ArrayRef>, _>>().map_err(failed)?;
+        let columns = rows
+            .columns()
+            .iter()
+            .map(comparable)
+            .collect::<std::result::Result<Vec<ArrayRef>, _>>()
+            .map_err(failed)?;
         if self.converter.is_none() {
-            let fields = columns.iter().map(|column| SortField::new(column.data_type().clone())).collect();
+            let fields =
+                columns.iter().map(|column| SortField::new(column.data_type().clone())).collect();
             self.converter = Some(RowConverter::new(fields).map_err(failed)?);
         }
         self.rows += rows.num_rows() as u64;
@@ -56,8 +63,8 @@ impl RowDigest {
     }
 }
 
-/// Fixed-size binaries are converted to ordinary ones, other types to those of Parquet. A value that Parquet cannot store is in no file that is read
-/// back from it.
+/// Fixed-size binaries are converted to ordinary ones, other types to those of Parquet. A value
+/// that Parquet cannot store is in no file that is read back from it.
 fn comparable(column: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
     match column.data_type() {
         DataType::FixedSizeBinary(_) => cast(column, &DataType::Binary),

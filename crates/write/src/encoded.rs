@@ -24,7 +24,8 @@ impl<T: Send + 'static> Encoded<T> {
         Ok(())
     }
 
-    /// The next result: if it is ready, if too many are pending, or if `all` are wanted. `None` if there is none to take.
+    /// The next result: if it is ready, if too many are pending, or if `all` are wanted. `None` if
+    /// there is none to take.
     pub(crate) fn take(&mut self, all: bool) -> Result<Option<T>> {
         let must_wait = all || self.waiting.len() >= self.limit;
         let Some(front) = self.waiting.front() else { return Ok(None) };

@@ -33,13 +33,18 @@ pub enum Error {
     NullRecord { column: String, row: u64 },
     #[error("Rows do not have the columns of `{path}`: {source}")]
     Rows { path: String, source: ArrowError },
-    #[error("Rows do not have the columns of `{path}`: column `{column}` is {found} instead of {known}")]
+    #[error(
+        "Rows do not have the columns of `{path}`: column `{column}` is {found} instead of {known}"
+    )]
     OtherType { path: String, column: String, found: String, known: String },
     #[error("Rows have other columns than the rows of `{path}` before")]
     OtherColumns { path: String },
     #[error("`{path}` takes rows of columns, not records")]
     OnlyRows { path: String },
-    #[error("compression is none, gz or zstd, the latter two also with a level such as zstd:7, not {name:?}")]
+    #[error(
+        "compression is none, gz or zstd, the latter two also with a level such as zstd:7, not \
+         {name:?}"
+    )]
     UnknownCompression { name: String },
     #[error("The columns are not valid: {source}")]
     Columns { source: ArrowError },
@@ -75,7 +80,10 @@ impl Error {
             | Self::Columns { .. }
             | Self::OtherColumns { .. }
             | Self::OtherType { .. } => ErrorKind::Format,
-            Self::OnlyRows { .. } | Self::UnknownCompression { .. } | Self::SeveralColumns { .. } | Self::NoSchema { .. } => ErrorKind::Option,
+            Self::OnlyRows { .. }
+            | Self::UnknownCompression { .. }
+            | Self::SeveralColumns { .. }
+            | Self::NoSchema { .. } => ErrorKind::Option,
             Self::MissingColumn { .. } => ErrorKind::MissingColumn,
             Self::Closed { .. } | Self::Forked { .. } => ErrorKind::Closed,
         }
@@ -92,13 +100,24 @@ impl Error {
             Self::NoJson(error) => error.hint(),
             Self::NoSample(error) => error.hint(),
             Self::OtherColumns { .. } => Some("columns=[…] selects some of them, in a fixed order"),
-            Self::SeveralColumns { .. } => Some("columns=[\"name\"] selects the one whose values become the records"),
-            Self::NoRecords { .. } => Some("select a column of strings or binaries, or convert the row to bytes first"),
-            Self::NullRecord { .. } => Some("leave such rows out with a filter: sm.col(\"name\").is_valid(), or --filter \"name is not null\""),
+            Self::SeveralColumns { .. } => {
+                Some("columns=[\"name\"] selects the one whose values become the records")
+            }
+            Self::NoRecords { .. } => {
+                Some("select a column of strings or binaries, or convert the row to bytes first")
+            }
+            Self::NullRecord { .. } => Some(
+                "leave such rows out with a filter: sm.col(\"name\").is_valid(), or --filter \
+                 \"name is not null\"",
+            ),
             Self::Rows { .. } => Some("set schema=, and pass rows that match it"),
-            Self::OtherType { .. } => Some("cast the column of these rows, or set the type of all rows by schema="),
+            Self::OtherType { .. } => {
+                Some("cast the column of these rows, or set the type of all rows by schema=")
+            }
             Self::NoSchema { .. } => Some("give schema=, or write at least one row"),
-            Self::Forked { .. } => Some("create a separate writer, with its own path, in each process"),
+            Self::Forked { .. } => {
+                Some("create a separate writer, with its own path, in each process")
+            }
             _ => None,
         }
     }

@@ -8,7 +8,12 @@ use std::fmt::Debug;
 /// The files of one format. Dropping it removes its files and stops its jobs.
 pub(crate) trait FileSet: Debug + Send {
     /// Adds rows; the first of them is row `first_row` of the output.
-    fn write(&mut self, rows: &RecordBatch, first_row: u64, pending: &mut PendingFiles) -> Result<()>;
+    fn write(
+        &mut self,
+        rows: &RecordBatch,
+        first_row: u64,
+        pending: &mut PendingFiles,
+    ) -> Result<()>;
 
     /// Adds a record; returns true if [`FileSet::flush`] has work to do.
     fn gather(&mut self, record: &[u8], pending: &mut PendingFiles) -> Result<bool> {

@@ -1,7 +1,8 @@
 //! A job that receives messages in order, and ends with a result.
 //!
-//! The invariant: when a follower is dropped, its job has ended and cleaned up. Only after a signal is a job not awaited while it waits for a store;
-//! it ends by itself, because it receives no more messages.
+//! The invariant: when a follower is dropped, its job has ended and cleaned up. Only after
+//! a signal is a job not awaited while it waits for a store; it ends by itself, because it
+//! receives no more messages.
 
 use crate::{Error, Result};
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
@@ -34,7 +35,10 @@ impl<M> Messages<M> {
 
 impl<M: Send + 'static, R: Send + 'static> Follower<M, R> {
     /// At most `limit` messages are queued, so that a slow disk holds the producer back.
-    pub(crate) fn start(limit: usize, work: impl FnOnce(&Messages<M>) -> Result<R> + Send + 'static) -> Result<Self> {
+    pub(crate) fn start(
+        limit: usize,
+        work: impl FnOnce(&Messages<M>) -> Result<R> + Send + 'static,
+    ) -> Result<Self> {
         let (messages, inbox) = bounded(limit.max(1));
         let inbox = Messages(inbox);
         let outcome = Outcome::of(move || work(&inbox))?;
@@ -60,7 +64,8 @@ impl<M: Send + 'static, R: Send + 'static> Follower<M, R> {
     }
 }
 
-/// Whether the job received the message: it may have failed, or this thread may have been interrupted.
+/// Whether the job received the message: it may have failed, or this thread
+/// may have been interrupted.
 fn is_sent<M>(messages: &Sender<Option<M>>, message: Option<M>) -> bool {
     let mut unsent = Some(message);
     let sent = wait_in_pieces(|piece| match messages.send_timeout(unsent.take()?, piece) {
@@ -115,7 +120,10 @@ impl<R> Drop for Outcome<R> {
 pub(crate) fn received<T>(outcome: Option<std::thread::Result<T>>) -> Result<T> {
     match outcome {
         Some(Ok(result)) => Ok(result),
-        Some(Err(_panic)) => Err(Error::Engine(EngineError::Panicked { split: 0, message: "an encoder failed".to_owned() })),
+        Some(Err(_panic)) => Err(Error::Engine(EngineError::Panicked {
+            split: 0,
+            message: "an encoder failed".to_owned(),
+        })),
         None => Err(Error::Engine(EngineError::Cancelled)),
     }
 }

@@ -1,6 +1,8 @@
-//! Formats whose rows are stored one after another: threads encode batches, then whole rows are written to files, in order.
+//! Formats whose rows are stored one after another: threads encode batches, then whole rows are
+//! written to files, in order.
 //!
-//! The invariant: the end of a file depends only on the rows: it is before the row that would exceed the limit.
+//! The invariant: the end of a file depends only on the rows: it is before the row that would
+//! exceed the limit.
 
 use crate::columns::{select, with_schema};
 use crate::compressed::{CompressedFile, FileCompression};
@@ -73,11 +75,14 @@ impl Framing {
         match self {
             Self::Lines => {
                 frames.bytes.reserve(capacity + rows.num_rows() * 16);
-                encode_lines(rows, first_row, &mut frames.bytes, &mut frames.ends).map_err(Error::NoJson)?;
+                encode_lines(rows, first_row, &mut frames.bytes, &mut frames.ends)
+                    .map_err(Error::NoJson)?;
             }
             Self::Samples(encoder) => {
                 frames.bytes.reserve(capacity + rows.num_rows() * rows.num_columns() * 1024);
-                frames.keys = encoder.encode(rows, first_row, &mut frames.bytes, &mut frames.ends).map_err(Error::NoSample)?;
+                frames.keys = encoder
+                    .encode(rows, first_row, &mut frames.bytes, &mut frames.ends)
+                    .map_err(Error::NoSample)?;
             }
         }
         Ok(frames)
@@ -103,11 +108,20 @@ impl Framing {
 impl FramedFiles {
     pub(crate) fn new(framing: Framing, compression: FileCompression, threads: usize) -> Self {
         let queue = (threads > 1).then(|| Encoded::new(threads * 2));
-        Self { framing: Arc::new(framing), compression, schema: None, queue, open: None, last_key: None }
+        Self {
+            framing: Arc::new(framing),
+            compression,
+            schema: None,
+            queue,
+            open: None,
+            last_key: None,
+        }
     }
 
     fn append_ready(&mut self, all: bool, pending: &mut PendingFiles) -> Result<()> {
-        while let Some(frames) = self.queue.as_mut().map(|queue| queue.take(all)).transpose()?.flatten() {
+        while let Some(frames) =
+            self.queue.as_mut().map(|queue| queue.take(all)).transpose()?.flatten()
+        {
             self.append(frames?, pending)?;
         }
         Ok(())
@@ -164,14 +178,22 @@ impl FramedFiles {
 }
 
 impl FileSet for FramedFiles {
-    fn write(&mut self, rows: &RecordBatch, first_row: u64, pending: &mut PendingFiles) -> Result<()> {
+    fn write(
+        &mut self,
+        rows: &RecordBatch,
+        first_row: u64,
+        pending: &mut PendingFiles,
+    ) -> Result<()> {
         // Rows of one output have the same columns, even if the format would allow others.
         let schema = rows.schema();
         let ordered;
         let rows = match &self.schema {
             Some(known) if known.fields() != schema.fields() => {
-                let names: Vec<String> = known.fields().iter().map(|field| field.name().clone()).collect();
-                if names.len() != rows.num_columns() || names.iter().any(|name| schema.index_of(name).is_err()) {
+                let names: Vec<String> =
+                    known.fields().iter().map(|field| field.name().clone()).collect();
+                if names.len() != rows.num_columns()
+                    || names.iter().any(|name| schema.index_of(name).is_err())
+                {
                     return Err(Error::OtherColumns { path: pending.path().to_owned() });
                 }
                 ordered = select(rows, &names)?;
@@ -185,7 +207,8 @@ impl FileSet for FramedFiles {
             }
         };
         let (count, bytes) = (rows.num_rows(), weight(rows).max(1));
-        let jobs = usize::try_from(bytes.div_ceil(JOB_BYTES)).unwrap_or(usize::MAX).clamp(1, count.max(1));
+        let jobs =
+            usize::try_from(bytes.div_ceil(JOB_BYTES)).unwrap_or(usize::MAX).clamp(1, count.max(1));
         let step = count.div_ceil(jobs).max(1);
         for start in (0..count).step_by(step) {
             let part = rows.slice(start, step.min(count - start));
@@ -249,6 +272,9 @@ impl OpenFile {
 
 impl std::fmt::Debug for FramedFiles {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("FramedFiles").field("compression", &self.compression).finish_non_exhaustive()
+        formatter
+            .debug_struct("FramedFiles")
+            .field("compression", &self.compression)
+            .finish_non_exhaustive()
     }
 }

@@ -1,7 +1,8 @@
 //! The driver that writes rows to files.
 //!
-//! Rows are added one by one, threads encode them, and files are published under their final names. Called by the binding. The invariants: the output
-//! does not depend on the number of threads, and nothing is visible before it is complete.
+//! Rows are added one by one, threads encode them, and files are published under their final names.
+//! Called by the binding. The invariants: the output does not depend on the number of threads, and
+//! nothing is visible before it is complete.
 
 pub mod arrayrecord;
 mod columns;

@@ -1,4 +1,5 @@
-//! Writes MDS shards: one thread collects samples and splits them into shards, others compress, hash and write.
+//! Writes MDS shards: one thread collects samples and splits them into shards, others compress,
+//! hash and write.
 
 use crate::file_set::FileSet;
 use crate::follower::{Follower, Outcome};
@@ -7,7 +8,9 @@ use crate::staged::{Finished, StagedFile};
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use shardmill_formats::mds::{Columns, ShardEncoder, ShardOptions, ShardPieces, UnsealedShard, index_json};
+use shardmill_formats::mds::{
+    Columns, ShardEncoder, ShardOptions, ShardPieces, UnsealedShard, index_json,
+};
 use std::collections::VecDeque;
 use std::io::Write;
 
@@ -43,7 +46,8 @@ impl MdsFiles {
             None => Columns::of_schema(self.first.insert(rows.schema()))?,
         };
         let first_number = u32::try_from(pending.first_number()).unwrap_or(u32::MAX);
-        let mut encoder = ShardEncoder::new(columns, ShardOptions { first_number, ..self.options.clone() });
+        let mut encoder =
+            ShardEncoder::new(columns, ShardOptions { first_number, ..self.options.clone() });
         if pending.threads <= 1 {
             return Ok(Cutter::Caller(Box::new(encoder), Vec::new()));
         }
@@ -65,7 +69,10 @@ impl MdsFiles {
                 Ok(())
             };
             while let Some(rows) = batches.next()? {
-                encoder.push_unsealed(&rows)?.into_iter().try_for_each(|shard| seal(Some(shard)))?;
+                encoder
+                    .push_unsealed(&rows)?
+                    .into_iter()
+                    .try_for_each(|shard| seal(Some(shard)))?;
             }
             if let Some(last) = encoder.finish_unsealed() {
                 seal(Some(last))?;
@@ -80,14 +87,22 @@ fn written(shard: UnsealedShard, directory: &str) -> Result<Finished> {
     let ShardPieces { basename, pieces, entry } = shard.seal_in_pieces()?;
     let path = format!("{}/{basename}", directory.trim_end_matches('/'));
     let mut file = StagedFile::create(&path)?;
-    pieces.iter().try_for_each(|piece| file.write_all(piece)).map_err(|source| StagedFile::failed(&path, source))?;
+    pieces
+        .iter()
+        .try_for_each(|piece| file.write_all(piece))
+        .map_err(|source| StagedFile::failed(&path, source))?;
     let mut finished = file.finish(entry.samples)?;
     finished.summary.entry = Some(index_json(&[entry]));
     Ok(finished)
 }
 
 impl FileSet for MdsFiles {
-    fn write(&mut self, rows: &RecordBatch, _first_row: u64, pending: &mut PendingFiles) -> Result<()> {
+    fn write(
+        &mut self,
+        rows: &RecordBatch,
+        _first_row: u64,
+        pending: &mut PendingFiles,
+    ) -> Result<()> {
         let schema = rows.schema();
         // The encoder would ignore further columns.
         if let Some(first) = &self.first

@@ -1,6 +1,7 @@
 //! Files of rows as Parquet, cut by their size.
 //!
-//! The invariant: the ends of row groups and files depend only on the rows, not on the result or the timing of compression.
+//! The invariant: the ends of row groups and files depend only on the rows, not on the result or
+//! the timing of compression.
 
 use crate::columns::{select, with_schema};
 use crate::file_set::FileSet;
@@ -31,21 +32,41 @@ struct OpenFile {
 }
 
 impl ParquetFiles {
-    pub(crate) fn new(compression: ParquetCompression, omits_checksums: bool, schema: Option<SchemaRef>) -> Self {
+    pub(crate) fn new(
+        compression: ParquetCompression,
+        omits_checksums: bool,
+        schema: Option<SchemaRef>,
+    ) -> Self {
         Self { compression, omits_checksums, schema, open: None }
     }
 
-    fn open(&mut self, of_rows: Option<SchemaRef>, pending: &mut PendingFiles) -> Result<&mut OpenFile> {
+    fn open(
+        &mut self,
+        of_rows: Option<SchemaRef>,
+        pending: &mut PendingFiles,
+    ) -> Result<&mut OpenFile> {
         let open = match self.open.take() {
             Some(open) => open,
             None => {
                 let path = pending.next_path();
-                let known = self.schema.take().or(of_rows).ok_or_else(|| Error::NoSchema { path: path.clone() })?;
+                let known = self
+                    .schema
+                    .take()
+                    .or(of_rows)
+                    .ok_or_else(|| Error::NoSchema { path: path.clone() })?;
                 self.schema = Some(Arc::clone(&known));
                 let staged = BufWriter::with_capacity(BUFFER_BYTES, StagedFile::create(&path)?);
                 let (compression, omits_checksums) = (self.compression, self.omits_checksums);
-                let options = ParquetFileOptions { compression, omits_checksums, threads: pending.threads, ..ParquetFileOptions::default() };
-                OpenFile { file: ParquetFile::new(&path, staged, known, options, Finished::of), bytes: 0 }
+                let options = ParquetFileOptions {
+                    compression,
+                    omits_checksums,
+                    threads: pending.threads,
+                    ..ParquetFileOptions::default()
+                };
+                OpenFile {
+                    file: ParquetFile::new(&path, staged, known, options, Finished::of),
+                    bytes: 0,
+                }
             }
         };
         Ok(self.open.insert(open))
@@ -63,7 +84,8 @@ impl ParquetFiles {
     fn in_order(&self, rows: &RecordBatch, path: &str) -> Result<RecordBatch> {
         let Some(schema) = &self.schema else { return Ok(rows.clone()) };
         let ordered = if schema.fields().len() == rows.num_columns() {
-            let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
+            let names: Vec<String> =
+                schema.fields().iter().map(|field| field.name().clone()).collect();
             select(rows, &names)?
         } else {
             rows.clone()
@@ -74,7 +96,12 @@ impl ParquetFiles {
 }
 
 impl FileSet for ParquetFiles {
-    fn write(&mut self, rows: &RecordBatch, _first_row: u64, pending: &mut PendingFiles) -> Result<()> {
+    fn write(
+        &mut self,
+        rows: &RecordBatch,
+        _first_row: u64,
+        pending: &mut PendingFiles,
+    ) -> Result<()> {
         let rows = self.in_order(rows, pending.path())?;
         let size_limit = pending.size_limit();
         let mut start = 0;
@@ -109,6 +136,9 @@ impl FileSet for ParquetFiles {
 
 impl std::fmt::Debug for ParquetFiles {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("ParquetFiles").field("compression", &self.compression).finish_non_exhaustive()
+        formatter
+            .debug_struct("ParquetFiles")
+            .field("compression", &self.compression)
+            .finish_non_exhaustive()
     }
 }

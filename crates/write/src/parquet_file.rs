@@ -1,7 +1,7 @@
 //! One Parquet file: rows are collected to row groups of bounded size, which threads may encode.
 //!
-//! The invariant: the bytes of a file depend on its rows and options alone, not on batches, nor on the
-//! timing of threads.
+//! The invariant: the bytes of a file depend on its rows and options alone, not on batches, nor on
+//! the timing of threads.
 
 use crate::follower::{Follower, Outcome};
 use crate::weight::{rows_within, weight};
@@ -11,7 +11,10 @@ use arrow_array::{Array, ArrayRef, NullArray, RecordBatch, RecordBatchOptions, U
 use arrow_schema::{DataType, Schema, SchemaRef};
 use arrow_select::concat::{concat, concat_batches};
 use arrow_select::take::take_record_batch;
-use shardmill_formats::parquet::{EncodedRowGroup, ParquetCompression, ParquetWriter, ParquetWriterOptions, RowGroupEncoders, RowGroupFile};
+use shardmill_formats::parquet::{
+    EncodedRowGroup, ParquetCompression, ParquetWriter, ParquetWriterOptions, RowGroupEncoders,
+    RowGroupFile,
+};
 use std::collections::HashSet;
 use std::io::Write;
 use std::sync::Arc;
@@ -84,9 +87,25 @@ pub(crate) enum Ended<R> {
 
 impl<W: Write + Send + 'static, R: Send + 'static> ParquetFile<W, R> {
     #[must_use]
-    pub fn new(path: &str, sink: W, schema: SchemaRef, options: ParquetFileOptions, ending: Ending<W, R>) -> Self {
+    pub fn new(
+        path: &str,
+        sink: W,
+        schema: SchemaRef,
+        options: ParquetFileOptions,
+        ending: Ending<W, R>,
+    ) -> Self {
         let (path, state) = (path.to_owned(), State::New(sink));
-        Self { path, schema, options, ending, group: Vec::new(), group_rows: 0, group_bytes: 0, rows: 0, state }
+        Self {
+            path,
+            schema,
+            options,
+            ending,
+            group: Vec::new(),
+            group_rows: 0,
+            group_bytes: 0,
+            rows: 0,
+            state,
+        }
     }
 
     /// Adds rows with the schema of the file.
@@ -97,12 +116,16 @@ impl<W: Write + Send + 'static, R: Send + 'static> ParquetFile<W, R> {
         self.write_units(rows, |row| row)
     }
 
-    /// Adds rows of which some belong together: `unit_end(row)` is the end of the unit that `row` ends
-    /// or is part of. Row groups end between units.
+    /// Adds rows of which some belong together: `unit_end(row)` is the end of the unit that `row`
+    /// ends or is part of. Row groups end between units.
     ///
     /// # Errors
     /// As [`ParquetFile::write`].
-    pub fn write_units(&mut self, rows: &RecordBatch, unit_end: impl Fn(usize) -> usize) -> Result<()> {
+    pub fn write_units(
+        &mut self,
+        rows: &RecordBatch,
+        unit_end: impl Fn(usize) -> usize,
+    ) -> Result<()> {
         self.compact()?;
         let mut start = 0;
         while start < rows.num_rows() {
@@ -120,7 +143,8 @@ impl<W: Write + Send + 'static, R: Send + 'static> ParquetFile<W, R> {
         Ok(())
     }
 
-    /// Rows that wait for others hold the buffers of their batches, of which they may be a small part.
+    /// Rows that wait for others hold the buffers of their batches,
+    /// of which they may be a small part.
     fn compact(&mut self) -> Result<()> {
         let Some(last) = self.group.last_mut() else { return Ok(()) };
         if last.get_array_memory_size() as u64 > MAX_HELD * weight(last) {
@@ -137,13 +161,17 @@ impl<W: Write + Send + 'static, R: Send + 'static> ParquetFile<W, R> {
     }
 
     fn is_full(&self) -> bool {
-        self.group_bytes >= self.bytes_limit() || self.options.row_group_size.is_some_and(|size| self.group_rows >= size)
+        self.group_bytes >= self.bytes_limit()
+            || self.options.row_group_size.is_some_and(|size| self.group_rows >= size)
     }
 
     /// The number of rows from `start` on that fill the row group; all others if they do not.
     fn fitting(&self, rows: &RecordBatch, start: usize) -> usize {
         let by_bytes = rows_within(rows, start, self.bytes_limit() - self.group_bytes);
-        let by_rows = self.options.row_group_size.map_or(usize::MAX, |size| size.saturating_sub(self.group_rows));
+        let by_rows = self
+            .options
+            .row_group_size
+            .map_or(usize::MAX, |size| size.saturating_sub(self.group_rows));
         by_bytes.min(by_rows).max(1)
     }
 
@@ -172,7 +200,10 @@ impl<W: Write + Send + 'static, R: Send + 'static> ParquetFile<W, R> {
     }
 
     /// Creates the file when its first row group is known.
-    fn opened(&mut self, first: &[RecordBatch]) -> Result<(&mut RowGroupEncoders, &mut Sink<W, R>)> {
+    fn opened(
+        &mut self,
+        first: &[RecordBatch],
+    ) -> Result<(&mut RowGroupEncoders, &mut Sink<W, R>)> {
         if let State::New(_) = &self.state
             && let State::New(sink) = std::mem::replace(&mut self.state, State::Failed)
         {
@@ -182,7 +213,9 @@ impl<W: Write + Send + 'static, R: Send + 'static> ParquetFile<W, R> {
                 plain: self.plain_columns(first)?,
                 omits_checksums: self.options.omits_checksums,
             };
-            let (file, encoders) = ParquetWriter::new(&self.path, sink, Arc::clone(&self.schema), &options)?.in_pieces();
+            let (file, encoders) =
+                ParquetWriter::new(&self.path, sink, Arc::clone(&self.schema), &options)?
+                    .in_pieces();
             self.state = State::Open(encoders, self.sink(file)?);
         }
         match &mut self.state {
@@ -209,9 +242,12 @@ impl<W: Write + Send + 'static, R: Send + 'static> ParquetFile<W, R> {
     }
 
     fn plain_columns(&self, first: &[RecordBatch]) -> Result<Vec<String>> {
-        let is_payload = |name: &str| self.options.payload.as_ref().is_some_and(|(payload, _)| payload == name);
+        let is_payload =
+            |name: &str| self.options.payload.as_ref().is_some_and(|(payload, _)| payload == name);
         let mut plain = Vec::new();
-        for (number, field) in self.schema.fields().iter().enumerate().filter(|(_, field)| !is_payload(field.name())) {
+        for (number, field) in
+            self.schema.fields().iter().enumerate().filter(|(_, field)| !is_payload(field.name()))
+        {
             if self.options.is_unique || hardly_repeats(&sample(first, number)?) {
                 plain.push(field.name().clone());
             }
@@ -234,7 +270,9 @@ impl<W: Write + Send + 'static, R: Send + 'static> ParquetFile<W, R> {
         self.end_row_group()?;
         self.opened(&[])?;
         match self.state {
-            State::Open(_, Sink::Caller(file)) => Ok(Ended::Now((self.ending)(file.finish()?, &self.path, self.rows)?)),
+            State::Open(_, Sink::Caller(file)) => {
+                Ok(Ended::Now((self.ending)(file.finish()?, &self.path, self.rows)?))
+            }
             State::Open(_, Sink::Thread(mut file)) => {
                 file.send(Part::Rows(self.rows))?;
                 Ok(Ended::Later(file.end()))
@@ -249,7 +287,8 @@ fn joined(batches: &[RecordBatch]) -> Result<RecordBatch> {
     match batches {
         [only] => Ok(only.clone()),
         several => {
-            let schema = several.first().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
+            let schema =
+                several.first().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
             concat_batches(&schema, several).map_err(|source| Error::Columns { source })
         }
     }
@@ -268,7 +307,8 @@ fn copied(rows: &RecordBatch) -> Result<RecordBatch> {
     };
     let columns = copied.columns().iter().map(compact).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-    RecordBatch::try_new_with_options(rows.schema(), columns, &options).map_err(|source| Error::Columns { source })
+    RecordBatch::try_new_with_options(rows.schema(), columns, &options)
+        .map_err(|source| Error::Columns { source })
 }
 
 /// Rows that show whether values repeat.
@@ -285,7 +325,8 @@ fn sample(group: &[RecordBatch], column: usize) -> Result<ArrayRef> {
     match parts.as_slice() {
         [] => Ok(Arc::new(NullArray::new(0))),
         [only] => Ok(Arc::clone(only)),
-        several => concat(&several.iter().map(AsRef::as_ref).collect::<Vec<_>>()).map_err(|source| Error::Columns { source }),
+        several => concat(&several.iter().map(AsRef::as_ref).collect::<Vec<_>>())
+            .map_err(|source| Error::Columns { source }),
     }
 }
 
@@ -294,18 +335,37 @@ fn hardly_repeats(sample: &ArrayRef) -> bool {
     const MIN_ROWS: usize = 64;
     let distinct = match sample.data_type() {
         DataType::Utf8 => sample.as_string::<i32>().iter().flatten().collect::<HashSet<_>>().len(),
-        DataType::LargeUtf8 => sample.as_string::<i64>().iter().flatten().collect::<HashSet<_>>().len(),
-        DataType::Utf8View => sample.as_string_view().iter().flatten().collect::<HashSet<_>>().len(),
-        DataType::Binary => sample.as_binary::<i32>().iter().flatten().collect::<HashSet<_>>().len(),
-        DataType::LargeBinary => sample.as_binary::<i64>().iter().flatten().collect::<HashSet<_>>().len(),
-        DataType::BinaryView => sample.as_binary_view().iter().flatten().collect::<HashSet<_>>().len(),
-        DataType::FixedSizeBinary(_) => sample.as_fixed_size_binary().iter().flatten().collect::<HashSet<_>>().len(),
+        DataType::LargeUtf8 => {
+            sample.as_string::<i64>().iter().flatten().collect::<HashSet<_>>().len()
+        }
+        DataType::Utf8View => {
+            sample.as_string_view().iter().flatten().collect::<HashSet<_>>().len()
+        }
+        DataType::Binary => {
+            sample.as_binary::<i32>().iter().flatten().collect::<HashSet<_>>().len()
+        }
+        DataType::LargeBinary => {
+            sample.as_binary::<i64>().iter().flatten().collect::<HashSet<_>>().len()
+        }
+        DataType::BinaryView => {
+            sample.as_binary_view().iter().flatten().collect::<HashSet<_>>().len()
+        }
+        DataType::FixedSizeBinary(_) => {
+            sample.as_fixed_size_binary().iter().flatten().collect::<HashSet<_>>().len()
+        }
         other => match other.primitive_width() {
             Some(width) => {
                 let data = sample.to_data();
-                let bytes = data.buffers().first().map(|buffer| buffer.as_slice().get(data.offset() * width..).unwrap_or_default());
-                let values = bytes.unwrap_or_default().chunks_exact(width).take(data.len()).enumerate();
-                values.filter(|(row, _)| sample.is_valid(*row)).map(|(_, value)| value).collect::<HashSet<_>>().len()
+                let bytes = data.buffers().first().map(|buffer| {
+                    buffer.as_slice().get(data.offset() * width..).unwrap_or_default()
+                });
+                let values =
+                    bytes.unwrap_or_default().chunks_exact(width).take(data.len()).enumerate();
+                values
+                    .filter(|(row, _)| sample.is_valid(*row))
+                    .map(|(_, value)| value)
+                    .collect::<HashSet<_>>()
+                    .len()
             }
             None => 0,
         },
@@ -322,16 +382,33 @@ mod tests {
     use proptest::prelude::*;
 
     fn rows(count: usize, text_len: usize) -> RecordBatch {
-        let texts = (0..count).map(|row| (row % 7 > 0).then(|| format!("{row}").repeat(row % (text_len + 1))));
-        let fields = vec![Field::new("number", DataType::Int64, true), Field::new("text", DataType::Utf8, true)];
-        let numbers = Int64Array::from_iter((0..count as i64).map(|row| (row % 5 > 0).then_some(row)));
-        RecordBatch::try_new(Arc::new(Schema::new(fields)), vec![Arc::new(numbers), Arc::new(StringArray::from_iter(texts))]).unwrap()
+        let texts = (0..count)
+            .map(|row| (row % 7 > 0).then(|| format!("{row}").repeat(row % (text_len + 1))));
+        let fields = vec![
+            Field::new("number", DataType::Int64, true),
+            Field::new("text", DataType::Utf8, true),
+        ];
+        let numbers =
+            Int64Array::from_iter((0..count as i64).map(|row| (row % 5 > 0).then_some(row)));
+        RecordBatch::try_new(
+            Arc::new(Schema::new(fields)),
+            vec![Arc::new(numbers), Arc::new(StringArray::from_iter(texts))],
+        )
+        .unwrap()
     }
 
     fn written(rows: &RecordBatch, cuts: &[usize], options: &ParquetFileOptions) -> Vec<u8> {
-        let mut file = ParquetFile::new("a.parquet", Vec::new(), rows.schema(), options.clone(), |file, _, _| Ok(file));
+        let mut file = ParquetFile::new(
+            "a.parquet",
+            Vec::new(),
+            rows.schema(),
+            options.clone(),
+            |file, _, _| Ok(file),
+        );
         let mut start = 0;
-        for end in cuts.iter().copied().chain([rows.num_rows()]).filter(|end| *end <= rows.num_rows()) {
+        for end in
+            cuts.iter().copied().chain([rows.num_rows()]).filter(|end| *end <= rows.num_rows())
+        {
             file.write(&rows.slice(start, end.saturating_sub(start))).unwrap();
             start = start.max(end);
         }
@@ -342,12 +419,17 @@ mod tests {
     fn waiting_rows_do_not_hold_the_batches_that_they_were_cut_from() {
         let options = ParquetFileOptions::default();
         let schema = rows(1, 1).schema();
-        let mut file = ParquetFile::new("a.parquet", Vec::new(), schema, options, |file, _, _| Ok(file));
+        let mut file =
+            ParquetFile::new("a.parquet", Vec::new(), schema, options, |file, _, _| Ok(file));
         for _ in 0..3000 {
             file.write(&rows(1000, 20).slice(500, 1)).unwrap();
         }
         let held: usize = file.group.iter().map(RecordBatch::get_array_memory_size).sum();
-        assert!(file.group.len() < MAX_PARTS && held < 2 << 20, "{held} bytes in {} batches", file.group.len());
+        assert!(
+            file.group.len() < MAX_PARTS && held < 2 << 20,
+            "{held} bytes in {} batches",
+            file.group.len()
+        );
         assert_eq!(file.group.iter().map(RecordBatch::num_rows).sum::<usize>(), 3000);
     }
 
@@ -360,7 +442,11 @@ mod tests {
             threads in 1usize..3,
         ) {
             let (rows, cuts) = (rows(40_000, 200), cuts.into_iter().collect::<Vec<_>>());
-            let options = ParquetFileOptions { row_group_size: size, threads, ..ParquetFileOptions::default() };
+            let options = ParquetFileOptions {
+                row_group_size: size,
+                threads,
+                ..ParquetFileOptions::default()
+            };
             let whole = ParquetFileOptions { threads: 1, ..options.clone() };
             prop_assert!(written(&rows, &cuts, &options) == written(&rows, &[], &whole));
         }

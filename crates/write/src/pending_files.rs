@@ -59,7 +59,15 @@ pub(crate) struct PendingFiles {
 
 impl PendingFiles {
     pub(crate) fn new(target: Target, names: ShardNames, first: u64, threads: usize) -> Self {
-        Self { target, names, threads, first, made: 0, finishing: VecDeque::new(), finished: Vec::new() }
+        Self {
+            target,
+            names,
+            threads,
+            first,
+            made: 0,
+            finishing: VecDeque::new(),
+            finished: Vec::new(),
+        }
     }
 
     pub(crate) fn path(&self) -> &str {
@@ -86,7 +94,8 @@ impl PendingFiles {
         self.made
     }
 
-    /// The path of the next file. Files are renamed when they are published; until then errors show this path.
+    /// The path of the next file. Files are renamed when they are published; until then errors show
+    /// this path.
     pub(crate) fn next_path(&mut self) -> String {
         self.clear_first();
         let path = self.path_of(self.first.saturating_add(self.made));
@@ -106,7 +115,9 @@ impl PendingFiles {
     fn path_of(&self, number: u64) -> String {
         match &self.target {
             Target::File(path) => path.clone(),
-            Target::Directory { path, .. } => format!("{}/{}", path.trim_end_matches('/'), self.names.of(number)),
+            Target::Directory { path, .. } => {
+                format!("{}/{}", path.trim_end_matches('/'), self.names.of(number))
+            }
         }
     }
 
@@ -163,11 +174,15 @@ impl PendingFiles {
             for (path, _) in &paths {
                 // Not by a listing: a name may have the characters of a glob.
                 if matches!(AnyDisk::default().size(path), Ok(Some(_))) {
-                    return Err(Error::Storage(shardmill_storage::Error::AlreadyExists { path: path.clone() }));
+                    return Err(Error::Storage(shardmill_storage::Error::AlreadyExists {
+                        path: path.clone(),
+                    }));
                 }
             }
         }
-        for (number, (finished, (_, name))) in std::mem::take(&mut self.finished).into_iter().zip(&paths).enumerate() {
+        for (number, (finished, (_, name))) in
+            std::mem::take(&mut self.finished).into_iter().zip(&paths).enumerate()
+        {
             if let Err(error) = finished.name(name.as_deref(), replace) {
                 withdraw(paths.get(..number).unwrap_or_default(), replace);
                 return Err(error);

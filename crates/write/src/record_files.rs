@@ -31,7 +31,14 @@ impl RecordFiles {
             Some(open) => open,
             None => {
                 let path = pending.next_path();
-                OpenFile { writer: ArrayRecordWriter::create(&path, self.options.clone(), pending.threads)?, bytes: 0 }
+                OpenFile {
+                    writer: ArrayRecordWriter::create(
+                        &path,
+                        self.options.clone(),
+                        pending.threads,
+                    )?,
+                    bytes: 0,
+                }
             }
         };
         Ok(self.open.insert(open))
@@ -46,7 +53,12 @@ impl RecordFiles {
 }
 
 impl FileSet for RecordFiles {
-    fn write(&mut self, rows: &RecordBatch, first_row: u64, pending: &mut PendingFiles) -> Result<()> {
+    fn write(
+        &mut self,
+        rows: &RecordBatch,
+        first_row: u64,
+        pending: &mut PendingFiles,
+    ) -> Result<()> {
         for_each_record(rows, first_row, |record| match self.gather(record, pending)? {
             true => self.flush(pending),
             false => Ok(()),

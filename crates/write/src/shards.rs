@@ -1,5 +1,5 @@
-//! Writes rows to one file, or to numbered files of a directory. All of them get their names at the end, or none; if they replace files, an error may
-//! leave some of them.
+//! Writes rows to one file, or to numbered files of a directory. All of them get their names at the
+//! end, or none; if they replace files, an error may leave some of them.
 
 use crate::columns::{in_layout_of, select, with_wide_keys};
 use crate::compressed::FileCompression;
@@ -76,7 +76,10 @@ impl Format {
             Self::Jsonl { compression } => format!(".jsonl{}", compression.extension()),
             Self::WebDataset { compression, .. } => format!(".tar{}", compression.extension()),
             Self::Mds { options, .. } => {
-                let compression = options.compression.as_ref().map(|compression| format!(".{}", compression.extension()));
+                let compression = options
+                    .compression
+                    .as_ref()
+                    .map(|compression| format!(".{}", compression.extension()));
                 format!(".mds{}", compression.unwrap_or_default())
             }
         }
@@ -85,12 +88,18 @@ impl Format {
     fn files(self, threads: usize) -> Box<dyn FileSet> {
         match self {
             Self::ArrayRecord(options) => Box::new(RecordFiles::new(options)),
-            Self::Parquet { compression, omits_checksums, schema } => Box::new(ParquetFiles::new(compression, omits_checksums, schema)),
-            Self::Jsonl { compression } => Box::new(FramedFiles::new(Framing::Lines, compression, threads)),
-            Self::Mds { columns, options } => Box::new(MdsFiles::new(columns, options)),
-            Self::WebDataset { compression, stamp, first_key } => {
-                Box::new(FramedFiles::new(Framing::samples(&stamp, first_key), compression, threads))
+            Self::Parquet { compression, omits_checksums, schema } => {
+                Box::new(ParquetFiles::new(compression, omits_checksums, schema))
             }
+            Self::Jsonl { compression } => {
+                Box::new(FramedFiles::new(Framing::Lines, compression, threads))
+            }
+            Self::Mds { columns, options } => Box::new(MdsFiles::new(columns, options)),
+            Self::WebDataset { compression, stamp, first_key } => Box::new(FramedFiles::new(
+                Framing::samples(&stamp, first_key),
+                compression,
+                threads,
+            )),
         }
     }
 }
@@ -103,7 +112,8 @@ pub struct ShardsOptions {
     /// The columns of batches to write, in this order; all if `None`.
     pub columns: Option<Vec<String>>,
     pub replace: Replace,
-    /// The number of the first shard, as far as it is known in advance: a store needs the name of an object from the start.
+    /// The number of the first shard, as far as it is known in advance: a store needs the name of
+    /// an object from the start.
     pub first_number: u64,
     pub threads: usize,
 }
@@ -154,28 +164,34 @@ impl Shards {
             }
             None => rows,
         };
-        let rows = in_layout_of(self.schema.get_or_insert_with(|| with_wide_keys(&rows.schema())), rows)?;
+        let rows =
+            in_layout_of(self.schema.get_or_insert_with(|| with_wide_keys(&rows.schema())), rows)?;
         let result = self.files.write(&rows, self.rows, &mut self.pending);
         self.rows += rows.num_rows() as u64;
         self.fail_on_error(result)
     }
 
-    /// Writes remaining data and syncs it; returns summaries of the files. Without rows, there is one file without rows.
+    /// Writes remaining data and syncs it; returns summaries of the files. Without rows, there is
+    /// one file without rows.
     ///
     /// # Errors
     /// As [`Shards::flush`].
     pub fn finish(&mut self) -> Result<Vec<FileSummary>> {
-        let result = self.check().and_then(|()| self.files.end(&mut self.pending)).and_then(|()| self.pending.settle());
+        let result = self
+            .check()
+            .and_then(|()| self.files.end(&mut self.pending))
+            .and_then(|()| self.pending.settle());
         self.fail_on_error(result)?;
         self.state = State::Whole;
         Ok(self.pending.summaries())
     }
 
-    /// Gives the files of [`Shards::finish`] their names, with numbers from `first` on; returns their paths.
+    /// Gives the files of [`Shards::finish`] their names, with numbers from `first` on; returns
+    /// their paths.
     ///
     /// # Errors
-    /// When a name exists and must not be replaced; when the files are not complete; when the names cannot be synced. Files that replace none are
-    /// removed again.
+    /// When a name exists and must not be replaced; when the files are not complete; when the names
+    /// cannot be synced. Files that replace none are removed again.
     pub fn publish(&mut self, first: u64) -> Result<Vec<String>> {
         if self.state != State::Whole || self.process != std::process::id() {
             return Err(Error::Closed { path: self.pending.path().to_owned() });
@@ -185,7 +201,8 @@ impl Shards {
         result
     }
 
-    /// Removes everything written. In a forked child the files belong to the parent, which removes them.
+    /// Removes everything written. In a forked child the files belong to the parent,
+    /// which removes them.
     pub fn abandon(&mut self) {
         self.state = State::Closed;
         if self.process != std::process::id() {
@@ -200,7 +217,11 @@ impl Shards {
         if self.process != std::process::id() {
             return Err(Error::Forked { path: self.pending.path().to_owned() });
         }
-        if self.state == State::Open { Ok(()) } else { Err(Error::Closed { path: self.pending.path().to_owned() }) }
+        if self.state == State::Open {
+            Ok(())
+        } else {
+            Err(Error::Closed { path: self.pending.path().to_owned() })
+        }
     }
 
     fn fail_on_error(&mut self, result: Result<()>) -> Result<()> {
@@ -236,7 +257,12 @@ impl Drop for Shards {
 struct Closed;
 
 impl FileSet for Closed {
-    fn write(&mut self, _rows: &RecordBatch, _first_row: u64, pending: &mut PendingFiles) -> Result<()> {
+    fn write(
+        &mut self,
+        _rows: &RecordBatch,
+        _first_row: u64,
+        pending: &mut PendingFiles,
+    ) -> Result<()> {
         Err(Error::Closed { path: pending.path().to_owned() })
     }
 

@@ -14,13 +14,25 @@ pub(crate) struct StagedFile {
 
 impl StagedFile {
     pub(crate) fn create(path: &str) -> Result<Self> {
-        Ok(Self { file: store_of(path)?.stage(path, &Unpublished::default())?, path: path.to_owned(), bytes: 0 })
+        Ok(Self {
+            file: store_of(path)?.stage(path, &Unpublished::default())?,
+            path: path.to_owned(),
+            bytes: 0,
+        })
     }
 
     /// Syncs the file, so that only its name is missing.
     pub(crate) fn finish(mut self, rows: u64) -> Result<Finished> {
         self.file.sync()?;
-        Ok(Finished { file: self.file, summary: FileSummary { path: self.path, rows, bytes: self.bytes, ..FileSummary::default() } })
+        Ok(Finished {
+            file: self.file,
+            summary: FileSummary {
+                path: self.path,
+                rows,
+                bytes: self.bytes,
+                ..FileSummary::default()
+            },
+        })
     }
 
     pub(crate) fn failed(path: &str, source: std::io::Error) -> Error {
@@ -60,7 +72,10 @@ pub struct Finished {
 
 impl Finished {
     pub(crate) fn of(buffered: BufWriter<StagedFile>, path: &str, rows: u64) -> Result<Self> {
-        buffered.into_inner().map_err(|error| StagedFile::failed(path, error.into_error()))?.finish(rows)
+        buffered
+            .into_inner()
+            .map_err(|error| StagedFile::failed(path, error.into_error()))?
+            .finish(rows)
     }
 
     #[must_use]

@@ -34,7 +34,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Runs `work` and gives what it returns, and by how many bytes what is held rose at most meanwhile.
+/// Runs `work` and gives what it returns, and by how many bytes what is held rose
+/// at most meanwhile.
 pub fn measured<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! What holds of any file: every way to read it tells the same, and none takes more memory than the file and what its chunks may claim.
+//! What holds of any file: every way to read it tells the same, and none takes more memory than the
+//! file and what its chunks may claim.
 
 use super::allocation::measured;
 use super::container::BLOCK;
@@ -6,7 +7,9 @@ use super::memory::Memory;
 use super::script::{CLAIM_MAX, REFUSED_FROM};
 use arrow_array::{Array, BinaryArray, cast::AsArray};
 use arrow_buffer::BooleanBuffer;
-use shardmill_formats::arrayrecord::{ArrayRecordFile, ArrayRecordTable, Gathered, MAX_DECODED_BYTES, Scratch, Verify};
+use shardmill_formats::arrayrecord::{
+    ArrayRecordFile, ArrayRecordTable, Gathered, MAX_DECODED_BYTES, Scratch, Verify,
+};
 use shardmill_formats::table::TableFile;
 use std::sync::Arc;
 
@@ -22,7 +25,8 @@ type Chunks = Vec<Option<Delivered>>;
 
 /// Contexts of codecs, and what few bytes may decode to.
 const MEMORY_FLOOR: usize = 16 << 20;
-/// Of what a chunk claims to decode to, the header of a transposed chunk may be eight times as large, and its states are larger than their bytes.
+/// Of what a chunk claims to decode to, the header of a transposed chunk may be eight times as
+/// large, and its states are larger than their bytes.
 const PER_CLAIM: usize = 24;
 
 impl Delivered {
@@ -54,7 +58,8 @@ impl Delivered {
     }
 }
 
-/// Opens and reads `bytes` in every way; gives the records of the chunks that can be read, when all hashes are compared.
+/// Opens and reads `bytes` in every way; gives the records of the chunks that can be read, when all
+/// hashes are compared.
 pub fn file(bytes: Vec<u8>) -> Option<Chunks> {
     let object = Arc::new(Memory { path: "memory", bytes });
     let open = |verify| ArrayRecordFile::open(Arc::<Memory>::clone(&object), verify);
@@ -62,9 +67,15 @@ pub fn file(bytes: Vec<u8>) -> Option<Chunks> {
     let bound = MEMORY_FLOOR + 64 * object.bytes.len() + PER_CLAIM * CLAIM_MAX as usize;
     assert!(held <= bound, "{held} bytes to open {}", object.bytes.len());
     let lax = [open(Verify::Header), open(Verify::None)];
-    assert!(lax.iter().all(|lax| lax.is_ok() == opened.is_ok()), "the index is compared with its hashes always");
+    assert!(
+        lax.iter().all(|lax| lax.is_ok() == opened.is_ok()),
+        "the index is compared with its \
+        hashes always"
+    );
     let file = opened.ok()?;
-    let claims: Vec<u64> = (0..file.num_chunks()).map(|chunk| claim(&object.bytes, file.range_of(chunk).expect("it is there").start)).collect();
+    let claims: Vec<u64> = (0..file.num_chunks())
+        .map(|chunk| claim(&object.bytes, file.range_of(chunk).expect("it is there").start))
+        .collect();
     let limit = object.bytes.len() as u64 + MAX_DECODED_BYTES;
     assert!(limit < REFUSED_FROM);
     if claims.iter().any(|claim| (CLAIM_MAX + 1..=limit).contains(claim)) {
@@ -78,8 +89,15 @@ pub fn file(bytes: Vec<u8>) -> Option<Chunks> {
     let [headers, none] = lax.map(|lax| lax.expect("as the first was"));
     let (of_headers, of_none) = (chunks(&headers, &object.bytes), chunks(&none, &object.bytes));
     for ((full, of_headers), of_none) in full.iter().zip(of_headers).zip(&of_none) {
-        assert!(full.is_none() || *full == of_headers && *full == *of_none, "what passes all checks passes fewer");
-        assert!(of_headers.is_none() || of_headers == *of_none, "what passes some checks passes none");
+        assert!(
+            full.is_none() || *full == of_headers && *full == *of_none,
+            "what passes all checks passes fewer"
+        );
+        assert!(
+            of_headers.is_none() || of_headers == *of_none,
+            "what passes some checks passes \
+            none"
+        );
     }
     agreement(&file, &full, &object.bytes);
     agreement(&none, &of_none, &object.bytes);
@@ -109,7 +127,11 @@ fn index(file: &ArrayRecordFile) {
         let (records, range) = (file.records_of(chunk), file.range_of(chunk).expect("it is there"));
         assert!(records.start == next && records.end >= next);
         assert!(range.start >= end && range.end >= range.start + 40 && range.end <= file.size());
-        for record in [records.start, records.start + (records.end - records.start) / 2, records.end.wrapping_sub(1)] {
+        for record in [
+            records.start,
+            records.start + (records.end - records.start) / 2,
+            records.end.wrapping_sub(1),
+        ] {
             if records.contains(&record) {
                 assert_eq!(file.locate(record), Some((chunk, (record - records.start) as usize)));
             }
@@ -139,7 +161,10 @@ fn agreement(file: &ArrayRecordFile, chunks: &Chunks, bytes: &[u8]) {
         let (chunk, place) = file.locate(record).expect("it is there");
         match (file.plain_range(record, &mut scratch), &chunks[chunk]) {
             (Ok(range), Some(records)) => {
-                assert!(range.is_none_or(|range| bytes[range.start as usize..range.end as usize] == *records.get(place)));
+                assert!(
+                    range.is_none_or(|range| bytes[range.start as usize..range.end as usize]
+                        == *records.get(place))
+                );
             }
             (Err(_), None) => {}
             (range, records) => panic!("record {record}: {range:?} beside {records:?}"),
@@ -151,7 +176,10 @@ fn one(file: &ArrayRecordFile, chunk: usize, scratch: &mut Scratch) -> Option<De
     let numbers = file.records_of(chunk);
     let records = file.read_chunk(chunk, scratch).ok()?;
     assert_eq!(records.len() as u64, numbers.end - numbers.start);
-    assert!(records.ends().is_sorted() && records.ends().last().copied().unwrap_or(0) == records.values().len());
+    assert!(
+        records.ends().is_sorted()
+            && records.ends().last().copied().unwrap_or(0) == records.values().len()
+    );
     let all = Delivered { values: records.values().to_vec(), ends: records.ends().to_vec() };
     let mut one_by_one = Delivered::default();
     one_by_one.add(records.iter());
@@ -165,7 +193,8 @@ fn one(file: &ArrayRecordFile, chunk: usize, scratch: &mut Scratch) -> Option<De
 fn runs(file: &ArrayRecordFile, chunks: &Chunks, scratch: &mut Scratch) {
     let every: Vec<usize> = (0..chunks.len()).collect();
     let second: Vec<usize> = every.iter().copied().step_by(2).collect();
-    let readable: Vec<usize> = every.iter().copied().filter(|chunk| chunks[*chunk].is_some()).collect();
+    let readable: Vec<usize> =
+        every.iter().copied().filter(|chunk| chunks[*chunk].is_some()).collect();
     for wanted in [every, second, readable] {
         let runs = file.runs(&wanted, 1 << 16).expect("all are there");
         assert!(runs.iter().flat_map(Clone::clone).eq(0..wanted.len()), "each is in one run");
@@ -177,9 +206,16 @@ fn runs(file: &ArrayRecordFile, chunks: &Chunks, scratch: &mut Scratch) {
             gathered.push(b"before");
             assert_eq!(file.append_chunks(wanted, scratch, &mut gathered).is_ok(), is_whole);
             assert_eq!(gathered.values.strip_prefix(b"before"), Some(expected.values.as_slice()));
-            assert!(gathered.ends.iter().copied().eq([6].into_iter().chain(expected.ends.iter().map(|end| end + 6))));
+            assert!(
+                gathered
+                    .ends
+                    .iter()
+                    .copied()
+                    .eq([6].into_iter().chain(expected.ends.iter().map(|end| end + 6)))
+            );
             let mut seen = Delivered::default();
-            let result = file.read_chunks(wanted, scratch, |_chunk, records| seen.add(records.iter()));
+            let result =
+                file.read_chunks(wanted, scratch, |_chunk, records| seen.add(records.iter()));
             assert_eq!(result.is_ok(), is_whole);
             assert_eq!(seen, expected);
         }
@@ -188,13 +224,23 @@ fn runs(file: &ArrayRecordFile, chunks: &Chunks, scratch: &mut Scratch) {
 
 /// Blocks are the chunks, and a selection of rows is of them.
 fn table(object: &Arc<Memory>, chunks: &Chunks) {
-    let table = ArrayRecordTable::open(Arc::<Memory>::clone(object)).expect("the file was opened before");
-    assert_eq!(table.blocks().iter().map(|block| block.rows).sum::<u64>(), table.file().num_records());
+    let table = ArrayRecordTable::open(Arc::<Memory>::clone(object)).expect(
+        "the file was opened \
+        before",
+    );
+    assert_eq!(
+        table.blocks().iter().map(|block| block.rows).sum::<u64>(),
+        table.file().num_records()
+    );
     let is_whole = chunks.iter().all(Option::is_some);
     let (mut all, mut selected, mut first) = (Delivered::default(), Delivered::default(), 0);
     for (block, stated) in table.blocks().iter().enumerate() {
-        assert_eq!(table.read(block, &[], None).expect("no column is read").num_rows() as u64, stated.rows);
-        let every_third = BooleanBuffer::collect_bool(stated.rows as usize, |row| (first + row) % 3 == 1);
+        assert_eq!(
+            table.read(block, &[], None).expect("no column is read").num_rows() as u64,
+            stated.rows
+        );
+        let every_third =
+            BooleanBuffer::collect_bool(stated.rows as usize, |row| (first + row) % 3 == 1);
         for (selection, out) in [(None, &mut all), (Some(&every_third), &mut selected)] {
             let rows = selection.map_or(stated.rows as usize, BooleanBuffer::count_set_bits);
             match table.read(block, &[0], selection) {
@@ -213,7 +259,8 @@ fn table(object: &Arc<Memory>, chunks: &Chunks) {
         let expected = Delivered::of(chunks.iter());
         assert_eq!(all, expected);
         let mut every_third = Delivered::default();
-        every_third.add((0..expected.ends.len()).skip(1).step_by(3).map(|record| expected.get(record)));
+        every_third
+            .add((0..expected.ends.len()).skip(1).step_by(3).map(|record| expected.get(record)));
         assert_eq!(selected, every_third);
     }
 }

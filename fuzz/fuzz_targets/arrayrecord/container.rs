@@ -1,9 +1,15 @@
-//! The frame of a file: chunks with their hashes, headers of blocks between their bytes, and zeros where a reader looks at nothing.
+//! The frame of a file: chunks with their hashes, headers of blocks between their bytes, and zeros
+//! where a reader looks at nothing.
 
 use highway::{HighwayHash, HighwayHasher, Key};
 
 pub const BLOCK: usize = 1 << 16;
-const KEY: Key = Key([0x2f69_6c65_6765_6952, 0x0a73_6472_6f63_6572, 0x2f69_6c65_6765_6952, 0x0a73_6472_6f63_6572]);
+const KEY: Key = Key([
+    0x2f69_6c65_6765_6952,
+    0x0a73_6472_6f63_6572,
+    0x2f69_6c65_6765_6952,
+    0x0a73_6472_6f63_6572,
+]);
 /// A chunk is filled up to as many bytes as it claims records, if they are not more than these.
 const FILLED_MAX: u64 = 100_000;
 
@@ -61,13 +67,24 @@ impl Chunk {
         put_bytes(&sizes, &mut data);
         data.extend(records.concat());
         let decoded_size = records.iter().map(|record| record.len() as u64).sum();
-        Self { kind: b'r', num_records: records.len() as u64, decoded_size, data, lies: Lies::default() }
+        Self {
+            kind: b'r',
+            num_records: records.len() as u64,
+            decoded_size,
+            data,
+            lies: Lies::default(),
+        }
     }
 
     fn header(&self) -> Vec<u8> {
         let data_size = self.lies.data_size.unwrap_or(self.data.len() as u64);
-        let fields = [data_size, hash(&self.data) ^ self.lies.data_hash, u64::from(self.kind) | self.num_records << 8, self.decoded_size]
-            .map(u64::to_le_bytes);
+        let fields = [
+            data_size,
+            hash(&self.data) ^ self.lies.data_hash,
+            u64::from(self.kind) | self.num_records << 8,
+            self.decoded_size,
+        ]
+        .map(u64::to_le_bytes);
         let fields = fields.concat();
         [&(hash(&fields) ^ self.lies.header_hash).to_le_bytes(), fields.as_slice()].concat()
     }
@@ -81,7 +98,13 @@ pub struct Container {
 impl Container {
     pub fn new() -> Self {
         let mut container = Self { bytes: Vec::new() };
-        container.add(&Chunk { kind: b's', num_records: 0, decoded_size: 0, data: Vec::new(), lies: Lies::default() });
+        container.add(&Chunk {
+            kind: b's',
+            num_records: 0,
+            decoded_size: 0,
+            data: Vec::new(),
+            lies: Lies::default(),
+        });
         container
     }
 
@@ -98,7 +121,8 @@ impl Container {
         while self.bytes.len() < end {
             let position = self.bytes.len();
             if position.is_multiple_of(BLOCK) {
-                let previous = ((position - begin) as u64).wrapping_add(chunk.lies.previous).to_le_bytes();
+                let previous =
+                    ((position - begin) as u64).wrapping_add(chunk.lies.previous).to_le_bytes();
                 let next = ((end - position) as u64).wrapping_add(chunk.lies.next).to_le_bytes();
                 let fields = [previous, next].concat();
                 self.bytes.extend((hash(&fields) ^ chunk.lies.block_hash).to_le_bytes());

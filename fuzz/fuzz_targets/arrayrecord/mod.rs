@@ -1,4 +1,5 @@
-//! What the ArrayRecord targets share: files with right hashes around numbers that may lie, and what has to hold of any file.
+//! What the ArrayRecord targets share: files with right hashes around numbers that may lie, and
+//! what has to hold of any file.
 
 pub mod allocation;
 pub mod check;
@@ -7,7 +8,8 @@ pub mod container;
 pub mod memory;
 pub mod script;
 
-/// Bytes of an input, taken one part after the other; past the end there are zeros and empty parts, so that every input means something.
+/// Bytes of an input, taken one part after the other; past the end there are zeros and empty parts,
+/// so that every input means something.
 pub struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {

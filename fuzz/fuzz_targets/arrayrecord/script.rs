@@ -1,4 +1,5 @@
-//! A file as a short script of what stands in it, which an input is read as. All of it is as it should be until a step says otherwise.
+//! A file as a short script of what stands in it, which an input is read as. All of it is as it
+//! should be until a step says otherwise.
 
 use super::Input;
 use super::container::{Chunk, Container, Lies, put_bytes, put_field, put_number};
@@ -102,7 +103,13 @@ impl Script {
             file: Container::new(),
             entries: Vec::new(),
             raw_entries: Vec::new(),
-            metadata: Metadata { version: 1, num_chunks: 0, num_records: 0, options: b"group_size:1,uncompressed".to_vec(), raw: None },
+            metadata: Metadata {
+                version: 1,
+                num_chunks: 0,
+                num_records: 0,
+                options: b"group_size:1,uncompressed".to_vec(),
+                raw: None,
+            },
             footer_codec: 0,
             footer_lies: Lies::default(),
             footer_records: 0,
@@ -115,8 +122,15 @@ impl Script {
         match input.byte() & 15 {
             0 => {
                 let kind = input.byte();
-                let (lies, num_records, decoded_size) = (lies(input), input.number() & (u64::MAX >> 8), claim(input.number()));
-                self.add(Chunk { kind, num_records, decoded_size, data: input.bytes().to_vec(), lies });
+                let (lies, num_records, decoded_size) =
+                    (lies(input), input.number() & (u64::MAX >> 8), claim(input.number()));
+                self.add(Chunk {
+                    kind,
+                    num_records,
+                    decoded_size,
+                    data: input.bytes().to_vec(),
+                    lies,
+                });
             }
             1 => {
                 let chunk = simple(input);
@@ -160,7 +174,11 @@ impl Script {
 
     fn add(&mut self, chunk: Chunk) {
         let offset = self.file.add(&chunk);
-        self.entries.push(Entry { offset, decoded_size: chunk.decoded_size, num_records: chunk.num_records });
+        self.entries.push(Entry {
+            offset,
+            decoded_size: chunk.decoded_size,
+            num_records: chunk.num_records,
+        });
     }
 
     fn change_entry(&mut self, input: &mut Input<'_>) {
@@ -185,11 +203,17 @@ impl Script {
         let mut records = vec![self.metadata.encoded(&self.entries)];
         for Entry { offset, decoded_size, num_records } in &self.entries {
             let mut record = Vec::new();
-            [*offset, *decoded_size, *num_records].into_iter().zip(1..).for_each(|(value, number)| put_field(number, value, &mut record));
+            [*offset, *decoded_size, *num_records]
+                .into_iter()
+                .zip(1..)
+                .for_each(|(value, number)| put_field(number, value, &mut record));
             records.push(record);
         }
         records.append(&mut self.raw_entries);
-        let (sizes, values) = (records.iter().flat_map(|record| number(record.len())).collect::<Vec<_>>(), records.concat());
+        let (sizes, values) = (
+            records.iter().flat_map(|record| number(record.len())).collect::<Vec<_>>(),
+            records.concat(),
+        );
         let footer = Chunk {
             data: simple_data(self.footer_codec, &sizes, &values),
             num_records: (records.len() as u64).wrapping_add(self.footer_records) & (u64::MAX >> 8),
@@ -201,7 +225,10 @@ impl Script {
         let mut message = Vec::new();
         put_field(1, offset.wrapping_add(self.postscript.offset), &mut message);
         put_field(2, self.postscript.magic, &mut message);
-        self.file.add(&Chunk::simple(&vec![self.postscript.raw.unwrap_or(message); self.postscript.copies]));
+        self.file.add(&Chunk::simple(&vec![
+            self.postscript.raw.unwrap_or(message);
+            self.postscript.copies
+        ]));
         self.file.to_boundary();
         let mut bytes = self.file.bytes;
         for (is_at_end, place, change) in self.damage {
@@ -218,10 +245,15 @@ impl Metadata {
         if let Some(raw) = &self.raw {
             return raw.clone();
         }
-        let num_records = entries.iter().fold(self.num_records, |sum, entry| sum.wrapping_add(entry.num_records));
+        let num_records =
+            entries.iter().fold(self.num_records, |sum, entry| sum.wrapping_add(entry.num_records));
         let mut inner = Vec::new();
-        let numbers = [self.version, (entries.len() as u64).wrapping_add(self.num_chunks), num_records];
-        numbers.into_iter().zip(1..).for_each(|(value, number)| put_field(number, value, &mut inner));
+        let numbers =
+            [self.version, (entries.len() as u64).wrapping_add(self.num_chunks), num_records];
+        numbers
+            .into_iter()
+            .zip(1..)
+            .for_each(|(value, number)| put_field(number, value, &mut inner));
         inner.push(4 << 3 | 2);
         put_bytes(&self.options, &mut inner);
         let mut message = vec![1 << 3 | 2];
@@ -238,7 +270,8 @@ fn number(value: usize) -> Vec<u8> {
 
 /// A simple chunk whose parts are compressed after the input has its way with them.
 pub fn simple(input: &mut Input<'_>) -> Chunk {
-    let (codec, lies, num_records, decoded_size) = (input.byte(), lies(input), input.number() & (u64::MAX >> 8), claim(input.number()));
+    let (codec, lies, num_records, decoded_size) =
+        (input.byte(), lies(input), input.number() & (u64::MAX >> 8), claim(input.number()));
     let (sizes, values) = (input.bytes(), input.bytes());
     Chunk { kind: b'r', num_records, decoded_size, data: simple_data(codec, sizes, values), lies }
 }
@@ -250,10 +283,13 @@ fn simple_data(codec: u8, sizes: &[u8], values: &[u8]) -> Vec<u8> {
     data
 }
 
-/// A transposed chunk whose parts are compressed after the input has its way with them; its header states the true lengths of the compressed buckets.
+/// A transposed chunk whose parts are compressed after the input has its way with them; its header
+/// states the true lengths of the compressed buckets.
 pub fn transposed(input: &mut Input<'_>) -> Chunk {
-    let (codec, lies, num_records, decoded_size) = (input.byte(), lies(input), input.number() & (u64::MAX >> 8), claim(input.number()));
-    let buckets: Vec<Vec<u8>> = (0..input.byte() % 16).map(|_| compressed(codec, input.bytes())).collect();
+    let (codec, lies, num_records, decoded_size) =
+        (input.byte(), lies(input), input.number() & (u64::MAX >> 8), claim(input.number()));
+    let buckets: Vec<Vec<u8>> =
+        (0..input.byte() % 16).map(|_| compressed(codec, input.bytes())).collect();
     let (num_buffers, rest, transitions) = (input.number(), input.bytes(), input.bytes());
     let mut header = number(buckets.len());
     put_number(num_buffers, &mut header);
@@ -285,7 +321,11 @@ fn compressed(codec: u8, payload: &[u8]) -> Vec<u8> {
 
 fn brotli(payload: &[u8]) -> Vec<u8> {
     let quality = Quality::new(1).expect("1 is a level");
-    let encoder = BrotliEncoderOptions::new().quality(quality).block_size(BlockSize::best()).build().expect("the settings are right");
+    let encoder = BrotliEncoderOptions::new()
+        .quality(quality)
+        .block_size(BlockSize::best())
+        .build()
+        .expect("the settings are right");
     let mut sink = CompressorWriter::with_encoder(encoder, Vec::new());
     sink.write_all(payload).expect("memory takes all");
     sink.into_inner().expect("memory takes all")

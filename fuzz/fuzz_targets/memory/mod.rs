@@ -18,7 +18,8 @@ pub fn file(bytes: &[u8]) -> Arc<Memory> {
     Arc::new(Memory { path: "memory", bytes: bytes.to_vec() })
 }
 
-/// Reads every block, which has as many rows as it states, or an error where there may be one. Gives how many could be read.
+/// Reads every block, which has as many rows as it states, or an error where there may be one.
+/// Gives how many could be read.
 pub fn read_blocks(file: &dyn TableFile, columns: &[usize], may_fail: bool) -> usize {
     let mut count = 0;
     for (block, stated) in file.blocks().iter().enumerate() {
@@ -55,7 +56,12 @@ impl RangeRead for Memory {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
-        let short = || Error::ShortRead { path: self.path.to_owned(), offset, len: buffer.len(), end: offset };
+        let short = || Error::ShortRead {
+            path: self.path.to_owned(),
+            offset,
+            len: buffer.len(),
+            end: offset,
+        };
         let start = usize::try_from(offset).map_err(|_| short())?;
         let end = start.checked_add(buffer.len()).ok_or_else(short)?;
         buffer.copy_from_slice(self.bytes.get(start..end).ok_or_else(short)?);

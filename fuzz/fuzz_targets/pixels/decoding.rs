@@ -1,5 +1,5 @@
-//! What holds for a payload of one format: pixels of the announced size or an error, the same from a used decoder as from a new one, and for a part as for
-//! all.
+//! What holds for a payload of one format: pixels of the announced size or an error, the same from
+//! a used decoder as from a new one, and for a part as for all.
 
 use shardmill_images::{ImageFormat, sniff};
 use shardmill_pixels::decode::{Channels, Damaged, DecodeOptions, Decoder, Part};
@@ -14,7 +14,11 @@ thread_local! {
 /// The last byte of `input` selects the options; the payload comes first, so that files are seeds.
 /// Bit 3 is unused, so that stored inputs keep their meaning.
 pub fn check(format: ImageFormat, input: &[u8]) {
-    let Some((flags, payload)) = input.split_last().filter(|(_, payload)| sniff(payload) == Some(format)) else { return };
+    let Some((flags, payload)) =
+        input.split_last().filter(|(_, payload)| sniff(payload) == Some(format))
+    else {
+        return;
+    };
     let bit = |k: u8| flags >> k & 1 == 1;
     let options = DecodeOptions {
         channels: if bit(0) { Channels::Gray } else { Channels::Rgb },
@@ -31,14 +35,19 @@ pub fn check(format: ImageFormat, input: &[u8]) {
         let again = used.decode(payload, &options, |_, _| Part { denominator, ..Part::WHOLE });
         match (once, again) {
             (Ok(once), Ok(again)) => {
-                assert_eq!(once.pixels.len(), once.width as usize * once.height as usize * once.channels);
+                assert_eq!(
+                    once.pixels.len(),
+                    once.width as usize * once.height as usize * once.channels
+                );
                 // Invented pixels may be whatever was in the buffer.
                 if !once.notes.accepted_damage {
                     assert_eq!(once.pixels, again.pixels);
                 }
             }
             (Err(once), Err(again)) => assert_eq!(once.cause(), again.cause()),
-            (once, again) => panic!("{:?} {:?}", once.map(|image| image.stored), again.map(|image| image.stored)),
+            (once, again) => {
+                panic!("{:?} {:?}", once.map(|image| image.stored), again.map(|image| image.stored))
+            }
         }
     });
     let whole = fresh
@@ -47,12 +56,18 @@ pub fn check(format: ImageFormat, input: &[u8]) {
     let (width, height) = whole.as_ref().map_or((3, 3), |(width, height, _)| (*width, *height));
     let columns = width / 3..width / 3 + width.div_ceil(3);
     let mut cropping = Decoder::new();
-    let part = Part { denominator, columns: Some(columns.clone()), rows: bit(7).then_some(height / 2..height) };
+    let part = Part {
+        denominator,
+        columns: Some(columns.clone()),
+        rows: bit(7).then_some(height / 2..height),
+    };
     match (whole, cropping.decode(payload, &options, |_, _| part)) {
         (Ok((_, _, whole)), Ok(part)) if !part.notes.accepted_damage => {
             let (row, of_region) = (width * part.channels, part.region.width * part.channels);
             let first = (columns.start - part.region.left) * part.channels;
-            for (whole, part_row) in whole.chunks(row).skip(part.region.top).zip(part.pixels.chunks(of_region)) {
+            for (whole, part_row) in
+                whole.chunks(row).skip(part.region.top).zip(part.pixels.chunks(of_region))
+            {
                 let bytes = columns.start * part.channels..columns.end * part.channels;
                 assert_eq!(whole[bytes.clone()], part_row[first..first + bytes.len()]);
             }
@@ -61,6 +76,8 @@ pub fn check(format: ImageFormat, input: &[u8]) {
         // Damage below the rows of a part is not found.
         (Err(_), _) if bit(7) => {}
         (Err(whole), Err(part)) => assert_eq!(whole.cause(), part.cause()),
-        (whole, part) => panic!("{:?} {:?}", whole.map(|image| image.0), part.map(|image| image.stored)),
+        (whole, part) => {
+            panic!("{:?} {:?}", whole.map(|image| image.0), part.map(|image| image.stored))
+        }
     }
 }

@@ -9,14 +9,30 @@ use shardmill_plan::{InputFile, Split};
 use shardmill_storage::Roots;
 use std::io::Write;
 
-pub fn read(bytes: &[u8], is_located: bool, chunk_bytes: u64, source: impl FnOnce(&Split, &mut SplitContext<'_>)) -> SplitReport {
+pub fn read(
+    bytes: &[u8],
+    is_located: bool,
+    chunk_bytes: u64,
+    source: impl FnOnce(&Split, &mut SplitContext<'_>),
+) -> SplitReport {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(bytes).expect("room for it");
     let path = file.path().display().to_string();
-    let split = Split::new(0, vec![InputFile { path, size: bytes.len() as u64, modified_ns: 0, part: None }]);
-    let (mut report, cancel, errors) = (SplitReport::default(), Cancel::default(), ErrorBudget::default());
+    let split = Split::new(
+        0,
+        vec![InputFile { path, size: bytes.len() as u64, modified_ns: 0, part: None }],
+    );
+    let (mut report, cancel, errors) =
+        (SplitReport::default(), Cancel::default(), ErrorBudget::default());
     let shared = Shared::new(Roots::default(), 1 << 20);
-    let mut context = SplitContext { report: &mut report, cancel: &cancel, is_located, chunk_bytes, errors: &errors, shared: &shared };
+    let mut context = SplitContext {
+        report: &mut report,
+        cancel: &cancel,
+        is_located,
+        chunk_bytes,
+        errors: &errors,
+        shared: &shared,
+    };
     source(&split, &mut context);
     report
 }

@@ -40,6 +40,10 @@ class Objects:
     def to_arrow(self, start: int, stop: int) -> Any: ...
 
 def rows_of(
-    names: list[str], parts: list[Objects], decodings: list[Callable[[Any], Any] | None], start: int, stop: int
+    names: list[str],
+    parts: list[Objects],
+    decodings: list[Callable[[Any], Any] | None],
+    start: int,
+    stop: int,
 ) -> list[dict[str, Any]]: ...
 def to_pylist(array: Any) -> list[Any]: ...

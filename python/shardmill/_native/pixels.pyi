@@ -3,7 +3,16 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AUGMENT_VERSION", "Images", "build_info", "decode", "decode_all", "laplacian_variance", "phash", "resize"]
+__all__ = [
+    "AUGMENT_VERSION",
+    "Images",
+    "build_info",
+    "decode",
+    "decode_all",
+    "laplacian_variance",
+    "phash",
+    "resize",
+]
 
 AUGMENT_VERSION: int
 

@@ -1,6 +1,14 @@
 from typing import Any, final
 
-__all__ = ["INDEX_VERSION", "BuildProgress", "IdIndex", "IndexBuilder", "id_type", "id_types", "versions_of"]
+__all__ = [
+    "INDEX_VERSION",
+    "BuildProgress",
+    "IdIndex",
+    "IndexBuilder",
+    "id_type",
+    "id_types",
+    "versions_of",
+]
 
 INDEX_VERSION: int
 
@@ -41,7 +49,9 @@ class IdIndex:
 
 @final
 class IndexBuilder:
-    def __new__(cls, path: str, columns: list[str], *, memory_bytes: int, threads: int) -> IndexBuilder: ...
+    def __new__(
+        cls, path: str, columns: list[str], *, memory_bytes: int, threads: int
+    ) -> IndexBuilder: ...
     def add(self, rows: Any) -> None: ...
     def finish(self) -> IdIndex: ...
 

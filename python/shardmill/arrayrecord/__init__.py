@@ -1,7 +1,7 @@
 """ArrayRecord files: records by index, with the API of array_record 0.8.6.
 
-Where array_record fails silently, these classes raise, unless ``strict=False`` selects its behavior. Programs that import
-``array_record`` use these classes after ``install_as_array_record``.
+Where array_record fails silently, these classes raise, unless ``strict=False`` selects its
+behavior. Programs that import ``array_record`` use these classes after ``install_as_array_record``.
 
 Examples:
     >>> from shardmill.arrayrecord import ArrayRecordReader, ArrayRecordWriter

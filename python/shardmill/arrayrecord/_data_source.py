@@ -56,17 +56,22 @@ class ReadInstruction:
 
 
 class ArrayRecordDataSource(_native.Source):
-    """Records of files by a global index, as Grain and torch access them. It is thread-safe and can be pickled.
+    """Records of files by a global index, as Grain and torch access them.
+
+    A source is thread-safe and can be pickled.
 
     Args:
-        paths: a path, a path with a range such as ``"train.array_record[0:500]"``, an object with ``filename``, ``skip``, ``take`` and
-            ``examples_in_shard``, or a sequence of these. Files with a range are not opened until they are read.
+        paths: a path, a path with a range such as ``"train.array_record[0:500]"``, an object with
+            ``filename``, ``skip``, ``take`` and ``examples_in_shard``, or a sequence of these.
+            Files with a range are not opened until they are read.
         reader_options: options of array_record's reader, as a dict.
-        strict: raise now for ranges that end before they start, and, when a file is opened, if it is shorter than its range. With ``False``,
-            raise when a record is read, like array_record.
+        strict: raise now for ranges that end before they start, and, when a file is opened, if it
+            is shorter than its range. With ``False``, raise when a record is read, like
+            array_record.
         verify: ``"full"``, ``"header"`` or ``"none"``, see ``ArrayRecordReader``.
         threads: number of threads that read batches; the number of cores by default.
-        storage_options: options for object stores, see ``shardmill.storage.configure``. Pickles do not contain secrets.
+        storage_options: options for object stores, see ``shardmill.storage.configure``. Pickles do
+            not contain secrets.
 
     Raises:
         ValueError: If ``paths`` has an unsupported type, or is empty.
@@ -98,16 +103,25 @@ class ArrayRecordDataSource(_native.Source):
         check_choice("verify", verify, Verify)
         self._verify: Verify = verify
         self._threads = checked_threads(threads)
-        self._reader_options_string = ",".join(f"{key}:{value}" for key, value in (reader_options or {}).items())
+        self._reader_options_string = ",".join(
+            f"{key}:{value}" for key, value in (reader_options or {}).items()
+        )
         checked = _checked_paths(paths)
-        self._storage_options = configure_all([_filename(path) for path in checked], storage_options)
+        self._storage_options = configure_all(
+            [_filename(path) for path in checked], storage_options
+        )
         self._read_instructions = _read_instructions(checked)
         if self._strict:
             for part in self._read_instructions:
                 if part.num_records < 0:
-                    raise OptionError(f"the range {part.start}:{part.end} of {part.filename!r} ends before it starts")
+                    raise OptionError(
+                        f"the range {part.start}:{part.end} of {part.filename!r} "
+                        "ends before it starts"
+                    )
         self._paths = [part.filename for part in self._read_instructions]
-        self._prefix_sums = list(itertools.accumulate(part.num_records for part in self._read_instructions))
+        self._prefix_sums = list(
+            itertools.accumulate(part.num_records for part in self._read_instructions)
+        )
         self._num_records = self._prefix_sums[-1]
         self._forget_readers()
 
@@ -137,7 +151,9 @@ class ArrayRecordDataSource(_native.Source):
                 raise
             if found is None:
                 self._check_keys(record_keys)
-                raise RecordKeyError(f"a record key is out of range for a source of length {self._num_records}")
+                raise RecordKeyError(
+                    f"a record key is out of range for a source of length {self._num_records}"
+                )
             records, closed = found
             if records is not None:
                 return records
@@ -170,14 +186,19 @@ class ArrayRecordDataSource(_native.Source):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # A source pickled by the original class does not have these attributes.
-        self._strict, self._verify, self._threads = self._is_strict_by_default, "full", checked_threads(None)
+        self._strict, self._verify, self._threads = (
+            self._is_strict_by_default,
+            "full",
+            checked_threads(None),
+        )
         self._storage_options = None
         self.__dict__.update(state)
         configure_all(self._paths, still_needed(self._paths, self._storage_options))
         self._forget_readers()
 
     def __repr__(self) -> str:
-        # Grain compares this string and rejects a checkpoint of another source, so it must match array_record exactly.
+        # Grain compares this string and rejects a checkpoint of another source, so it must match
+        # array_record exactly.
         digest = hashlib.sha1(b"".join(path.encode() for path in self._paths))
         return f"ArrayRecordDataSource(hash_of_paths={digest.hexdigest()})"
 
@@ -186,7 +207,8 @@ class ArrayRecordDataSource(_native.Source):
         place = self._locate(record_key)
         if place is None:
             raise RecordKeyError(
-                f"record key {record_key!r} is out of range for a source of length {self._num_records}"
+                f"record key {record_key!r} is out of range "
+                f"for a source of length {self._num_records}"
             )
         return place
 
@@ -216,8 +238,8 @@ class ArrayRecordDataSource(_native.Source):
             )
             if self._strict and instruction.end > reader.num_records():
                 raise RecordIndexError(
-                    f"the range {instruction.start}:{instruction.end} goes beyond {instruction.filename!r}, which has"
-                    f" {reader.num_records()} records"
+                    f"the range {instruction.start}:{instruction.end} goes beyond "
+                    f"{instruction.filename!r}, which has {reader.num_records()} records"
                 )
             _check_group_size(instruction.filename, reader)
             self._opened(part, native_reader(reader))
@@ -229,13 +251,16 @@ def _checked_paths(paths: Any) -> Sequence[PathLikeOrFileInstruction]:
         return [paths]
     if not isinstance(paths, Sequence):
         raise OptionError(
-            f"paths must be a path, a FileInstruction, or a sequence of these, not {type(paths).__name__}"
+            "paths must be a path, a FileInstruction, or a sequence of these, "
+            f"not {type(paths).__name__}"
         )
     if not paths:
         raise OptionError("paths is empty")
     for path in paths:
         if not isinstance(path, str | pathlib.Path | FileInstruction):
-            raise OptionError(f"a path must be a str, a pathlib.Path or a FileInstruction, not {path!r}")
+            raise OptionError(
+                f"a path must be a str, a pathlib.Path or a FileInstruction, not {path!r}"
+            )
     return paths
 
 
@@ -266,7 +291,9 @@ def _read_instruction(path: PathLikeOrFileInstruction) -> ReadInstruction:
 
 def _opened(filename: str, options: str, *, verify: Verify, threads: int) -> ArrayRecordReader:
     try:
-        return ArrayRecordReader(filename, options, verify=verify, threads=threads, file_reader_buffer_size=32768)
+        return ArrayRecordReader(
+            filename, options, verify=verify, threads=threads, file_reader_buffer_size=32768
+        )
     except OptionError:
         raise
     except (Error, OSError) as error:
@@ -280,21 +307,31 @@ def _check_group_size(filename: str, reader: Any) -> None:
         return
     group_size = re.search(r"group_size:([0-9]+),", options)
     if group_size is None:
-        raise OptionError(f"{filename!r} does not record its group size; its writer options are {options!r}")
+        raise OptionError(
+            f"{filename!r} does not record its group size; its writer options are {options!r}"
+        )
     if group_size[1] != "1":
         _logger.error(
-            "File %s was created with group size %s. Grain requires group size 1 for good performance: write it again with 'group_size:1'.",
+            "File %s was created with group size %s. "
+            "Grain requires group size 1 for good performance: write it again with 'group_size:1'.",
             filename,
             group_size[1],
         )
 
 
 def _run_in_parallel(
-    function: Callable[..., T], list_of_kwargs_to_function: Sequence[Mapping[str, Any]], num_workers: int
+    function: Callable[..., T],
+    list_of_kwargs_to_function: Sequence[Mapping[str, Any]],
+    num_workers: int,
 ) -> list[T]:
-    """Call ``function`` with each of the keyword arguments on threads. Return results in order; raise the first exception."""
+    """Call ``function`` with each of the keyword arguments on threads.
+
+    Return results in order; raise the first exception.
+    """
     if num_workers < 1:
         raise OptionError("num_workers must be >=1 for parallelism.")
     with futures.ThreadPoolExecutor(num_workers) as executor:
         # If a call raises, those that have not started are cancelled.
-        return list(executor.map(lambda arguments: function(**arguments), list_of_kwargs_to_function))
+        return list(
+            executor.map(lambda arguments: function(**arguments), list_of_kwargs_to_function)
+        )

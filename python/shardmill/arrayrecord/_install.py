@@ -12,9 +12,10 @@ from shardmill.arrayrecord import _reader, _writer
 
 
 def install_as_array_record() -> None:
-    """Make ``import array_record`` in this process use these classes, with ``strict=False``: Grain and TFDS then read with them.
+    """Make ``import array_record`` in this process use these classes, with ``strict=False``.
 
-    Call it before the first import of any package that imports ``array_record``. Spawned worker processes must call it as well.
+    Grain and TFDS then read with them. Call it before the first import of any package that imports
+    ``array_record``. Spawned worker processes must call it as well.
 
     Raises:
         RuntimeError: If the original was already imported, because its classes may be in use.
@@ -31,14 +32,17 @@ def install_as_array_record() -> None:
         if getattr(present, "__shardmill__", False):
             return
         raise RuntimeError(
-            "array_record was already imported\nhint: call install_as_array_record() before grain or array_record is imported"
+            "array_record was already imported\n"
+            "hint: call install_as_array_record() before grain or array_record is imported"
         )
     package, python = _package("array_record"), _package("array_record.python")
     module = ModuleType(
-        "array_record.python.array_record_module", "Reader and writer of shardmill, under the name of array_record."
+        "array_record.python.array_record_module",
+        "Reader and writer of shardmill, under the name of array_record.",
     )
     source = ModuleType(
-        "array_record.python.array_record_data_source", "The data source of shardmill, under the name of array_record."
+        "array_record.python.array_record_data_source",
+        "The data source of shardmill, under the name of array_record.",
     )
     vars(module).update(ArrayRecordReader=ArrayRecordReader, ArrayRecordWriter=ArrayRecordWriter)
     names = (

@@ -31,13 +31,18 @@ class ArrayRecordReader:
 
     Args:
         path: path of the file.
-        options: option string of array_record, such as ``"readahead_buffer_size:16M"``. It is validated, but has no effect.
-        strict: raise where array_record fails silently: for a missing or damaged file, a negative seek, or unknown keyword
-            arguments. With ``False`` the reader is created, returns ``ok() == False``, and raises when it is read.
-        verify: ``"full"`` checks all hashes, ``"header"`` only those of headers, ``"none"`` no hash. Lengths are always checked.
-        threads: number of threads for batches and sequential reads; the number of cores by default. 0 or 1 uses the calling thread.
+        options: option string of array_record, such as ``"readahead_buffer_size:16M"``. It is
+            validated, but has no effect.
+        strict: raise where array_record fails silently: for a missing or damaged file, a negative
+            seek, or unknown keyword arguments. With ``False`` the reader is created, returns
+            ``ok() == False``, and raises when it is read.
+        verify: ``"full"`` checks all hashes, ``"header"`` only those of headers, ``"none"`` no
+            hash. Lengths are always checked.
+        threads: number of threads for batches and sequential reads; the number of cores by default.
+            0 or 1 uses the calling thread.
         file_reader_buffer_size: accepted, but has no effect.
-        storage_options: options for object stores, see ``shardmill.storage.configure``. Pickles do not contain secrets.
+        storage_options: options for object stores, see ``shardmill.storage.configure``. Pickles do
+            not contain secrets.
         ignored: with ``strict=False``, other keyword arguments are ignored, as in array_record.
 
     Raises:
@@ -45,7 +50,8 @@ class ArrayRecordReader:
         RuntimeError: If ``strict`` and the file is truncated or its index is damaged.
         ValueError: If an option is not valid.
 
-    Format specification: https://github.com/google/array_record and https://github.com/google/riegeli.
+    Format specification: https://github.com/google/array_record and
+    https://github.com/google/riegeli.
 
     Examples:
         >>> from shardmill.arrayrecord import ArrayRecordReader, ArrayRecordWriter
@@ -73,10 +79,14 @@ class ArrayRecordReader:
         if ignored and strict:
             raise TypeError(f"ArrayRecordReader has no argument {next(iter(ignored))!r}")
         if file_reader_buffer_size is not None and not isinstance(file_reader_buffer_size, int):
-            raise RecordError(f"file_reader_buffer_size must be a number of bytes, not {file_reader_buffer_size!r}")
+            raise RecordError(
+                "file_reader_buffer_size must be a number of bytes, "
+                f"not {file_reader_buffer_size!r}"
+            )
         if not isinstance(options, str):
             raise TypeError(
-                f"options must be a string such as 'readahead_buffer_size:16M', not {type(options).__name__}"
+                "options must be a string such as 'readahead_buffer_size:16M', "
+                f"not {type(options).__name__}"
             )
         self._path = path_of(os.fsdecode(path))
         self._storage_options = configure_all([self._path], storage_options)
@@ -139,7 +149,10 @@ class ArrayRecordReader:
         return self._native.num_records if self._native is not None and self.ok() else 0
 
     def record_index(self) -> int:
-        """Return the index of the record that ``read`` returns next; 0 if the reader is closed or has failed."""
+        """Return the index of the record that ``read`` returns next.
+
+        It is 0 if the reader is closed or has failed.
+        """
         return self._cursor if self.ok() else 0
 
     def writer_options_string(self) -> str | None:
@@ -150,7 +163,8 @@ class ArrayRecordReader:
         """Move the cursor to a record, or past the end.
 
         Raises:
-            IndexError: If ``strict`` and ``index`` is negative; array_record moves to the end of the file in this case.
+            IndexError: If ``strict`` and ``index`` is negative; array_record moves to the end of
+                the file in this case.
             RuntimeError: If the reader is closed or has failed.
         """
         index = operator.index(index)
@@ -159,7 +173,8 @@ class ArrayRecordReader:
             raise TypeError(f"a position in a file must be below 2**63, not {index}")
         if index < 0 and self._strict:
             raise RowIndexError(
-                f"there is no record {index} in {self._path!r}\nhint: use seek(len(reader) + index) to count from the end"
+                f"there is no record {index} in {self._path!r}\n"
+                "hint: use seek(len(reader) + index) to count from the end"
             )
         self._cursor = min(index, native.num_records) if index >= 0 else native.num_records
         self._ahead = None
@@ -174,12 +189,13 @@ class ArrayRecordReader:
     def read(self, *arguments: Any) -> bytes | list[bytes]:
         """Return the next record, records by index, or a range.
 
-        ``read()`` returns the next record; ``read([2, 0])`` returns these records, in this order; ``read(2, 5)`` returns records 2 to 4, where
-        negative indices count from the end.
+        ``read()`` returns the next record; ``read([2, 0])`` returns these records, in this order;
+        ``read(2, 5)`` returns records 2 to 4, where negative indices count from the end.
 
         Raises:
             IndexError: If the end of the file is reached, or a range is empty or out of bounds.
-            RuntimeError: If an index is out of range (also an ``IndexError``), bytes are damaged, or the reader is closed.
+            RuntimeError: If an index is out of range (also an ``IndexError``), bytes are damaged,
+                or the reader is closed.
             TypeError: If an index is not an integer, or a sequence has negative integers.
         """
         if not arguments:
@@ -189,7 +205,8 @@ class ArrayRecordReader:
         if len(arguments) == 2:
             return self._range(*arguments)
         raise TypeError(
-            f"read takes no argument, a sequence of indices, or start and stop, not {len(arguments)} arguments"
+            "read takes no argument, a sequence of indices, or start and stop, "
+            f"not {len(arguments)} arguments"
         )
 
     def read_all(self) -> list[bytes]:
@@ -211,7 +228,8 @@ class ArrayRecordReader:
             indices: indices of the records, in the requested order; all by default.
 
         Returns:
-            A ``pyarrow.LargeBinaryArray`` if pyarrow is installed, else an object with ``__arrow_c_array__``.
+            A ``pyarrow.LargeBinaryArray`` if pyarrow is installed, else an object with
+            ``__arrow_c_array__``.
 
         Raises:
             IndexError, RuntimeError, TypeError: See ``read`` with a sequence.
@@ -234,7 +252,10 @@ class ArrayRecordReader:
         if room.readonly or not room.c_contiguous:
             raise OptionError("the buffer is read-only or not contiguous")
         if room.nbytes < len(record):
-            raise OptionError(f"record {index} of {self._path!r} has {len(record)} bytes, the buffer has {room.nbytes}")
+            raise OptionError(
+                f"record {index} of {self._path!r} has {len(record)} bytes, "
+                f"the buffer has {room.nbytes}"
+            )
         if record:
             room.cast("B")[: len(record)] = record
         return len(record)
@@ -242,8 +263,8 @@ class ArrayRecordReader:
     def view(self, index: int) -> memoryview:
         """Return a record as a memoryview.
 
-        If the record is stored uncompressed and contiguous in a local file, no byte is copied; the file must not be truncated while the view
-        is alive.
+        If the record is stored uncompressed and contiguous in a local file, no byte is copied; the
+        file must not be truncated while the view is alive.
 
         Raises:
             IndexError: If the index is out of range.
@@ -289,12 +310,23 @@ class ArrayRecordReader:
             self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        arguments = {"options": self._options, "strict": self._strict, "verify": self._verify, "threads": self._threads}
+        arguments = {
+            "options": self._options,
+            "strict": self._strict,
+            "verify": self._verify,
+            "threads": self._threads,
+        }
         options = {"_storage_options": self._storage_options}
         return _reopened, (type(self), self._path, self._storage_options, arguments), options
 
     def __repr__(self) -> str:
-        state = f"{self.num_records()} records" if self.ok() else "failed" if self._is_open else "closed"
+        state = (
+            f"{self.num_records()} records"
+            if self.ok()
+            else "failed"
+            if self._is_open
+            else "closed"
+        )
         return f"{type(self).__name__}({self._path!r}: {state})"
 
     def _usable(self) -> _native.Reader:
@@ -320,7 +352,11 @@ class ArrayRecordReader:
                 self._ahead = native.sequence(self._cursor, self._threads)
             self._is_sequential = True
         try:
-            record = next(self._ahead) if self._ahead is not None else self._usable().record(self._cursor)
+            record = (
+                next(self._ahead)
+                if self._ahead is not None
+                else self._usable().record(self._cursor)
+            )
         except StopIteration:
             raise RowIndexError(f"{self._path!r} has no record after its {self._cursor}") from None
         except (Error, OSError) as error:
@@ -348,7 +384,8 @@ class ArrayRecordReader:
         first, past = (end + records if end < 0 else end for end in (start, stop))
         if not 0 <= first < past <= records:
             raise RowIndexError(
-                f"the range from {start} to {stop} is not valid for the {records} records of {self._path!r}"
+                f"the range from {start} to {stop} is not valid "
+                f"for the {records} records of {self._path!r}"
             )
         try:
             return self._usable().range(first, past, self._threads)
@@ -361,7 +398,10 @@ def _number_of(found: os.stat_result) -> tuple[int, int]:
 
 
 def _reopened(
-    cls: type[ArrayRecordReader], path: str, storage_options: dict[str, str] | None, arguments: dict[str, Any]
+    cls: type[ArrayRecordReader],
+    path: str,
+    storage_options: dict[str, str] | None,
+    arguments: dict[str, Any],
 ) -> ArrayRecordReader:
     return cls(path, storage_options=still_needed([path], storage_options), **arguments)
 

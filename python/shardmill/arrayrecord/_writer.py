@@ -26,16 +26,19 @@ from shardmill.storage._paths import path_of
 class ArrayRecordWriter:
     """Writer of one ArrayRecord file.
 
-    The file has a hidden name until ``close`` renames it, replacing an existing file. Without ``close``, or after an
-    exception in the with-block, nothing is left. Threads compress the records; the output does not depend on their number.
+    The file has a hidden name until ``close`` renames it, replacing an existing file. Without
+    ``close``, or after an exception in the with-block, nothing is left. Threads compress the
+    records; the output does not depend on their number.
 
     Args:
         path: path of the file.
-        options: option string of array_record, such as ``"group_size:256,brotli:5"``. By default, each record is its own chunk, compressed
-            with zstd at level 3.
-        strict: raise at once if the directory is missing, and for unknown keyword arguments. With ``False`` the writer is created, returns
-            ``ok() == False``, and raises when it is written to.
-        threads: number of compression threads; the number of cores by default. 0 or 1 uses the calling thread.
+        options: option string of array_record, such as ``"group_size:256,brotli:5"``. By default,
+            each record is its own chunk, compressed with zstd at level 3.
+        strict: raise at once if the directory is missing, and for unknown keyword arguments. With
+            ``False`` the writer is created, returns ``ok() == False``, and raises when it is
+            written to.
+        threads: number of compression threads; the number of cores by default. 0 or 1 uses the
+            calling thread.
         storage_options: options for object stores, see ``shardmill.storage.configure``.
         ignored: with ``strict=False``, other keyword arguments are ignored, as in array_record.
 
@@ -64,10 +67,14 @@ class ArrayRecordWriter:
     ) -> None:
         if ignored and strict:
             raise TypeError(
-                f"ArrayRecordWriter has no argument {next(iter(ignored))!r}\nhint: options are a string, such as 'group_size:64,zstd:5'"
+                f"ArrayRecordWriter has no argument {next(iter(ignored))!r}\n"
+                "hint: options are a string, such as 'group_size:64,zstd:5'"
             )
         if not isinstance(options, str):
-            raise TypeError(f"options must be a string such as 'group_size:1,zstd:5', not {type(options).__name__}")
+            raise TypeError(
+                "options must be a string such as 'group_size:1,zstd:5', "
+                f"not {type(options).__name__}"
+            )
         _native.recorded_writer_options(options)
         self._path = path_of(os.fsdecode(path))
         configure_all([self._path], storage_options)
@@ -124,7 +131,8 @@ class ArrayRecordWriter:
         """Write the footer and rename the file to its final name. Closing twice is allowed.
 
         Raises:
-            RuntimeError: If the writer had failed, or fails now; no file is written in this case. Raised on every call.
+            RuntimeError: If the writer had failed, or fails now; no file is written in this case.
+                Raised on every call.
         """
         was_open, self._is_open = self._is_open, False
         native, self._native = self._native, None
@@ -154,7 +162,8 @@ class ArrayRecordWriter:
 
     def __repr__(self) -> str:
         return (
-            f"{type(self).__name__}({self._path!r}: {'open' if self.ok() else 'failed' if self._is_open else 'closed'})"
+            f"{type(self).__name__}({self._path!r}: "
+            f"{'open' if self.ok() else 'failed' if self._is_open else 'closed'})"
         )
 
     def _refuse(self, record: bytes) -> None:
@@ -178,7 +187,8 @@ def _target(path: str) -> str:
     target = Path(path).resolve()
     if not target.parent.is_dir():
         raise NotFoundError(
-            f"{path!r} cannot be written: there is no directory {str(target.parent)!r}\nhint: create it first"
+            f"{path!r} cannot be written: there is no directory {str(target.parent)!r}\n"
+            "hint: create it first"
         )
     if target.is_dir():
         raise OutputExistsError(f"{path!r} is a directory\nhint: pass the path of a file in it")

@@ -22,7 +22,9 @@ class BatchBar(Progress):
         threads: number of decoding threads.
     """
 
-    def __init__(self, dataset: Any, *, passes: int, is_shown: bool, threads: int | None = None) -> None:
+    def __init__(
+        self, dataset: Any, *, passes: int, is_shown: bool, threads: int | None = None
+    ) -> None:
         from shardmill.data._dataset import opened_files
 
         self._uncounted = len(dataset)
@@ -30,7 +32,12 @@ class BatchBar(Progress):
         self._threads = threads
         self._row_bytes = opened_files(dataset).row_plan().decoded_bytes / rows
         self._batch_size = max(1, min(_ROWS_AT_ONCE, int(_BYTES_AT_ONCE / max(self._row_bytes, 1))))
-        super().__init__(total=passes * -(-rows // self._batch_size), is_shown=is_shown, noun="batches", content="rows")
+        super().__init__(
+            total=passes * -(-rows // self._batch_size),
+            is_shown=is_shown,
+            noun="batches",
+            content="rows",
+        )
 
     def batches(self, dataset: Any) -> Iterator[Any]:
         """Yield Arrow record batches in row order."""
@@ -39,7 +46,12 @@ class BatchBar(Progress):
         left = len(dataset)
         runtime = Runtime(threads=self._threads)
         for batch in Loader(
-            dataset, batch_size=self._batch_size, output="arrow", rank=0, world_size=1, runtime=runtime
+            dataset,
+            batch_size=self._batch_size,
+            output="arrow",
+            rank=0,
+            world_size=1,
+            runtime=runtime,
         ):
             yield batch
             rows = min(left, self._batch_size)

@@ -11,7 +11,11 @@ from shardmill.cli._messages import tell
 from shardmill.cli._options import DIRECTORY, json_option, write_json
 
 _directory = click.option(
-    "--dir", "cache_dir", type=DIRECTORY, metavar="PATH", help="The cache directory; default: SHARDMILL_CACHE_DIR."
+    "--dir",
+    "cache_dir",
+    type=DIRECTORY,
+    metavar="PATH",
+    help="The cache directory; default: SHARDMILL_CACHE_DIR.",
 )
 
 
@@ -41,11 +45,19 @@ def info(cache_dir: str | None, as_json: bool) -> int:
     now = time.time()
     if as_json:
         names = ("path", "bytes_on_disk", "bytes", "seconds_since_use")
-        write_json([dict(zip(names, (*entry, max(now - used, 0)), strict=True)) for *entry, used in entries])
+        write_json(
+            [
+                dict(zip(names, (*entry, max(now - used, 0)), strict=True))
+                for *entry, used in entries
+            ]
+        )
     else:
         for path, kept, size, used in entries:
             click.echo(f"{kept}\t{size}\t{max(now - used, 0) / 60:.0f}\t{escape(path)}")
-    tell(f"{counted(len(entries), 'object')}, {counted(sum(kept for _, kept, *_ in entries), 'byte')}")
+    tell(
+        f"{counted(len(entries), 'object')}, "
+        f"{counted(sum(kept for _, kept, *_ in entries), 'byte')}"
+    )
     return 0
 
 

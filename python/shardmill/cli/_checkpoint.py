@@ -54,9 +54,11 @@ def inspect_command(path: str, as_json: bool) -> int:
         "job": found["job"],
         "running": found["holder"] or "no",
         "splits": f"{found['committed_splits']:,} of {found['splits']:,} committed{reopened}",
-        "rows": f"{found['rows_in']:,} in, {found['rows_done_before']:,} done before, {found['rows_out']:,} out",
+        "rows": f"{found['rows_in']:,} in, {found['rows_done_before']:,} done before, "
+        f"{found['rows_out']:,} out",
         "ids": f"{found['ids']:,} recorded",
-        "outputs": f"{counted(found['output_files'], 'file')}, {counted(found['output_bytes'], 'byte')} in {found['output']}",
+        "outputs": f"{counted(found['output_files'], 'file')}, "
+        f"{counted(found['output_bytes'], 'byte')} in {found['output']}",
         "quarantined": f"{found['quarantined']:,}",
     }
     for name, value in (lines | _told(found["fingerprint"])).items():
@@ -73,8 +75,9 @@ def inspect_command(path: str, as_json: bool) -> int:
 def verify_command(path: str, as_json: bool) -> int:
     """Compare the outputs of the checkpoint PATH with its records.
 
-    Outputs must exist, and have the recorded length and content. Exit code 1 means that a file has a problem, or that the checkpoint itself
-    is damaged. A missing record is detected by its ids and by the plan.
+    Outputs must exist, and have the recorded length and content. Exit code 1 means that a file has
+    a problem, or that the checkpoint itself is damaged. A missing record is detected by its ids and
+    by the plan.
 
     \b
     Example:
@@ -95,7 +98,9 @@ def verify_command(path: str, as_json: bool) -> int:
         for problem in problems:
             click.echo(escape(f"{problem['path']}: {problem['problem']}"))
     outcome = counted(len(problems), "problem") if problems else "no problems"
-    counts = f"{counted(found['committed_splits'], 'split')}, {counted(found['output_files'], 'file')}"
+    counts = (
+        f"{counted(found['committed_splits'], 'split')}, {counted(found['output_files'], 'file')}"
+    )
     if as_json:
         tell(f"{counts}: {outcome}")
     elif not is_quiet():
@@ -111,9 +116,10 @@ def verify_command(path: str, as_json: bool) -> int:
 def repair_command(path: str, outputs: tuple[str, ...], as_json: bool) -> int:
     """Reopen splits with missing or damaged outputs or records.
 
-    PATH is the checkpoint. The next run of the job processes these splits again. Damaged files that it can recreate are removed. Files
-    whose input is missing or changed are moved to a directory of the checkpoint. OUTPUT is a single output, to check only that one, or
-    the directory of the outputs, if they were moved. A running job is rejected.
+    PATH is the checkpoint. The next run of the job processes these splits again. Damaged files that
+    it can recreate are removed. Files whose input is missing or changed are moved to a directory of
+    the checkpoint. OUTPUT is a single output, to check only that one, or the directory of the
+    outputs, if they were moved. A running job is rejected.
 
     \b
     Example:
@@ -123,7 +129,11 @@ def repair_command(path: str, outputs: tuple[str, ...], as_json: bool) -> int:
     from shardmill._native import journal
     from shardmill.storage._paths import is_remote, real
 
-    directories = [output for output in outputs if not output.endswith((".parquet", ".tar")) or Path(output).is_dir()]
+    directories = [
+        output
+        for output in outputs
+        if not output.endswith((".parquet", ".tar")) or Path(output).is_dir()
+    ]
     if len(directories) > 1:
         raise OptionError(f"{', '.join(directories)}: all outputs must be in one directory")
     names = {output.rsplit("/", 1)[-1] for output in outputs if output not in directories}
@@ -137,11 +147,17 @@ def repair_command(path: str, outputs: tuple[str, ...], as_json: bool) -> int:
         for problem in found["problems"]:
             click.echo(escape(f"{problem['path']}: {problem['problem']}"))
     reopened = counted(len(found["reopened"]), "split")
-    told = f"{counted(len(found['problems']), 'problem')}, {reopened} will be processed again by the next run"
+    told = (
+        f"{counted(len(found['problems']), 'problem')}, "
+        f"{reopened} will be processed again by the next run"
+    )
     tell(told if found["problems"] else "no problems")
     if found["without_input"]:
         told = f"{len(found['without_input']):,} of the splits have inputs that are gone or changed"
-        click.echo(f"warning: {told}: rows that are not in the current input are not written again", err=True)
+        click.echo(
+            f"warning: {told}: rows that are not in the current input are not written again",
+            err=True,
+        )
     return 0
 
 
@@ -160,7 +176,8 @@ def repair_command(path: str, outputs: tuple[str, ...], as_json: bool) -> int:
 def relocate_command(path: str, inputs: tuple[str, ...], output: str | None) -> int:
     """Set the new paths of inputs and outputs that were moved.
 
-    PATH is the checkpoint. If it was moved together with them, run the job with the new paths instead.
+    PATH is the checkpoint. If it was moved together with them, run the job with the new paths
+    instead.
 
     \b
     Example:

@@ -34,7 +34,8 @@ _COMMANDS = {
     "convert": "Write rows of any table format as Parquet, MDS, WebDataset, JSONL or ArrayRecord.",
     "curate": "Filter interleaved documents and write them as Parquet or WebDataset.",
     "explain": "Show which rows a rank gets in one step, and why.",
-    "head": "Show the first rows of Parquet, ORC, CSV, JSONL, ArrayRecord, MDS or WebDataset files.",
+    "head": "Show the first rows of Parquet, ORC, CSV, JSONL, ArrayRecord, "
+    "MDS or WebDataset files.",
     "help": "Show the help of a command, or the list of commands.",
     "inspect": "Describe the contents of data files of any format and of images.",
     "repair-index": "Rebuild the index of a directory of MDS shards.",
@@ -60,12 +61,17 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the arguments name. An unknown name raises an error with a similar one."""
+        """Return the command that the arguments name.
+
+        An unknown name raises an error with a similar one.
+        """
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             if close := get_close_matches(args[0], _COMMANDS, n=1):
-                raise click.UsageError(f"{error.message}\nhint: did you mean `{close[0]}`?", ctx) from error
+                raise click.UsageError(
+                    f"{error.message}\nhint: did you mean `{close[0]}`?", ctx
+                ) from error
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -95,7 +101,11 @@ def _build_details() -> list[str]:
     from shardmill._native.pixels import build_info
 
     version, has_simd, resize = build_info()
-    simd = {True: "with SIMD", False: "scalar, built without an assembler such as nasm", None: "SIMD unknown"}[has_simd]
+    simd = {
+        True: "with SIMD",
+        False: "scalar, built without an assembler such as nasm",
+        None: "SIMD unknown",
+    }[has_simd]
     return [
         f"JPEG: libjpeg-turbo {version}, {simd}",
         f"resize: {resize}",
@@ -104,7 +114,10 @@ def _build_details() -> list[str]:
     ]
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.option(
     "--version",
     is_flag=True,
@@ -149,7 +162,11 @@ def run(arguments: Sequence[str]) -> int:
     # Python has no stream for one that the shell closed, by >&- or 2>&-.
     stdout, stderr = sys.stdout, sys.stderr if sys.stderr is not None else StringIO()
     # A last line of defense: escaping names and strings of the data is not left to each command.
-    with redirect_stdout(Escaping(stdout)), redirect_stderr(Escaping(stderr)), warnings.catch_warnings():
+    with (
+        redirect_stdout(Escaping(stdout)),
+        redirect_stderr(Escaping(stderr)),
+        warnings.catch_warnings(),
+    ):
         try:
             _refuse_bytes(arguments)
         except OptionError as error:
@@ -160,7 +177,7 @@ def run(arguments: Sequence[str]) -> int:
         try:
             return _run(arguments, command)
         except BrokenPipeError:
-            # The reader of stdout is gone. Python flushes once more at exit, which must not fail again.
+            # The reader of stdout is gone. Python flushes again at exit, which must not fail too.
             if stdout is not None:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
             return 1
@@ -180,7 +197,11 @@ def _command_of(arguments: Sequence[str]) -> click.Command:
     """Return the command that the arguments name; a group if they name none of its commands."""
     command: click.Command = shardmill
     for name in (argument for argument in arguments if not argument.startswith("-")):
-        found = command.get_command(click.Context(command), name) if isinstance(command, click.Group) else None
+        found = (
+            command.get_command(click.Context(command), name)
+            if isinstance(command, click.Group)
+            else None
+        )
         if found is None:
             break
         command = found
@@ -188,7 +209,10 @@ def _command_of(arguments: Sequence[str]) -> click.Command:
 
 
 def _show_warning(command: click.Command, message: Warning | str, *_place: object) -> None:
-    """Print a warning without the line of code that raised it, which means nothing on a command line."""
+    """Print a warning without the line of code that raised it.
+
+    That line means nothing on a command line.
+    """
     # The one line break that does not come from names or data.
     told = "\nhint: ".join(map(escape, with_options(str(message), command).split("\nhint: ")))
     print(f"warning: {told}", file=sys.stderr)
@@ -203,8 +227,11 @@ def _run(arguments: Sequence[str], command: click.Command) -> int:
     except click.Abort as stop:
         raise KeyboardInterrupt from stop
     except click.ClickException as error:
-        # A value that is not valid is quoted in the message, as it was typed. A group without a command shows its help.
-        if isinstance(error, click.UsageError) and not isinstance(error, (click.BadParameter, NoArgsIsHelpError)):
+        # A value that is not valid is quoted in the message, as it was typed. A group without a
+        # command shows its help.
+        if isinstance(error, click.UsageError) and not isinstance(
+            error, (click.BadParameter, NoArgsIsHelpError)
+        ):
             error = click.UsageError(with_options(error.format_message(), command), error.ctx)
         error.show()
         return error.exit_code

@@ -49,7 +49,8 @@ class Conversion:
         self._format: WrittenFormat = format
         names = renamed_columns(dataset.schema.names, renames)
         self._renamed = pa.schema(
-            [field.with_name(name) for field, name in zip(dataset.schema, names, strict=True)], dataset.schema.metadata
+            [field.with_name(name) for field, name in zip(dataset.schema, names, strict=True)],
+            dataset.schema.metadata,
         )
         #: How the written rows differ.
         self.notes: list[str] = []
@@ -62,7 +63,8 @@ class Conversion:
         check = getattr(self, f"_check_{format}", None)
         if check is not None:
             check()
-        #: Columns that are compared, with the type that both sides are cast to. ``None`` compares all as they are.
+        #: Columns that are compared, with the type that both sides are cast to.
+        #: ``None`` compares all as they are.
         self._held = None if format in ("arrayrecord", "parquet") else self._held_types()
 
     def stored(self, batch: Any, first_row: int) -> Any:
@@ -94,7 +96,9 @@ class Conversion:
         from shardmill import Dataset
 
         if self._format == "jsonl":
-            fields = [self._pa.field(field.name, _in_json(self._pa, field.type)) for field in self.schema]
+            fields = [
+                self._pa.field(field.name, _in_json(self._pa, field.type)) for field in self.schema
+            ]
             return Dataset(files, format="jsonl", schema=self._pa.schema(fields))
         return Dataset(out if self._format == "mds" else files, format=self._format)
 
@@ -133,7 +137,8 @@ class Conversion:
             else:
                 kind = self._encodings.get(field.name, "json").replace("json", "JSON")
                 self.notes.append(
-                    f"column {field.name!r} is written as {kind}, and only the number of rows is compared"
+                    f"column {field.name!r} is written as {kind}, "
+                    "and only the number of rows is compared"
                 )
         return held
 
@@ -145,8 +150,11 @@ class Conversion:
             encoding = self._encodings[field.name]
             if encoding == "json" or (encoding.startswith("str_") and field.name in self._named):
                 return None
-            if field.name in self._named and not (encoding == "uint8" and pa.types.is_boolean(plain)):
-                # If the encoding does not fit, the writer says so, and a cast to the type of the encoding would fail before.
+            if field.name in self._named and not (
+                encoding == "uint8" and pa.types.is_boolean(plain)
+            ):
+                # If the encoding does not fit, the writer says so, and a cast to the type of the
+                # encoding would fail before.
                 return plain
             return {"uint8": pa.uint8(), "bytes": pa.binary()}.get(encoding, plain)
         return plain
@@ -187,7 +195,11 @@ class Conversion:
                 continue
             # In a null struct, all fields are null.
             is_media = self._media is not None and written in self._media.columns
-            name = f"{field.name}.bytes" if is_media and self._pa.types.is_struct(field.type) else field.name
+            name = (
+                f"{field.name}.bytes"
+                if is_media and self._pa.types.is_struct(field.type)
+                else field.name
+            )
             condition = col(name).is_null()
             if self._dataset.row_filter is not None:
                 condition = condition & self._dataset.row_filter
@@ -195,7 +207,8 @@ class Conversion:
             if nulls:
                 raise FormatError(
                     f"column {field.name!r} has {counted(nulls, 'null')}, and MDS has none\n"
-                    f'hint: exclude such rows with --filter "{name} is not null", or the column with --columns'
+                    f'hint: exclude such rows with --filter "{name} is not null", '
+                    "or the column with --columns"
                 )
 
     def _check_webdataset(self) -> None:
@@ -207,11 +220,13 @@ class Conversion:
             if name.startswith("_") or "/" in name or name != name.lower():
                 raise FormatError(
                     f"column {name!r} cannot be the extension of a member\n"
-                    "hint: extensions are lower case, have no slash and do not start with an underscore; exclude the column with --columns"
+                    "hint: extensions are lower case, have no slash and do not start "
+                    "with an underscore; exclude the column with --columns"
                 )
             if kind not in ("json", "jsn") and not _is_scalar(pa, _plain(pa, field.type)):
                 raise FormatError(
-                    f"column {name!r} is {type_name(field.type)}, but a WebDataset member must be bytes, a string or an integer\n"
+                    f"column {name!r} is {type_name(field.type)}, "
+                    "but a WebDataset member must be bytes, a string or an integer\n"
                     'hint: name the column "….json" to write JSON, or exclude it with --columns'
                 )
         self._note_lost_types()
@@ -229,16 +244,20 @@ class Conversion:
                 lost.setdefault(read_as, []).append(f"{field.name!r} ({type_name(plain)})")
         for read_as, columns in lost.items():
             self.notes.append(
-                f"{', '.join(columns)} will be read as {read_as}: the name of a column is the extension of its members, and readers treat "
+                f"{', '.join(columns)} will be read as {read_as}: "
+                "the name of a column is the extension of its members, and readers treat "
                 "txt as text, cls and id as integers, json as JSON, and most others as bytes"
             )
 
 
 def renamed_columns(names: Sequence[str], renames: Sequence[str]) -> list[str]:
-    """Return the names of columns after renames such as ``["old=new"]``. Each rename refers to the given names.
+    """Return the names of columns after renames such as ``["old=new"]``.
+
+    Each rename refers to the given names.
 
     Raises:
-        ValueError: If a column does not exist or is renamed twice, or if two columns would have one name.
+        ValueError: If a column does not exist or is renamed twice, or if two columns would have one
+            name.
 
     Examples:
         >>> renamed_columns(["a", "b", "c"], ["a=b", "b=a"])
@@ -290,7 +309,11 @@ def _plain(pa: Any, data_type: Any) -> Any:
         return _plain(pa, data_type.value_type)
     if types.is_struct(data_type):
         return pa.struct([pa.field(field.name, _plain(pa, field.type)) for field in data_type])
-    if types.is_list(data_type) or types.is_large_list(data_type) or types.is_fixed_size_list(data_type):
+    if (
+        types.is_list(data_type)
+        or types.is_large_list(data_type)
+        or types.is_fixed_size_list(data_type)
+    ):
         return pa.list_(_plain(pa, data_type.value_type))
     text = str(data_type)
     if text in ("large_string", "string_view"):

@@ -40,12 +40,17 @@ from shardmill.write._formats import EXTENSIONS, READ_EXTENSIONS, format_of
 
 @click.command(name="convert")
 @paths_argument("SRC... DST")
-@click.option("--to", type=click.Choice(sorted(EXTENSIONS)), help="Output format; default: from the name of DST.")
+@click.option(
+    "--to",
+    type=click.Choice(sorted(EXTENSIONS)),
+    help="Output format; default: from the name of DST.",
+)
 @click.option("--column", metavar="NAME", help="Write only this column; ArrayRecord has one.")
 @click.option(
     "--columns",
     type=TypedNames(),
-    help="Write only these columns, in this order; for MDS optionally with encodings, as in text,box=json.",
+    help="Write only these columns, in this order; "
+    "for MDS optionally with encodings, as in text,box=json.",
 )
 @click.option(
     "--rename",
@@ -55,9 +60,17 @@ from shardmill.write._formats import EXTENSIONS, READ_EXTENSIONS, format_of
     help="Write column OLD as NEW; may be repeated. Other options take the names in SRC.",
 )
 @filter_option
-@click.option("--compression", metavar="CODEC", help="zstd, gz, snappy, none, …; what each format has is in the guide.")
+@click.option(
+    "--compression",
+    metavar="CODEC",
+    help="zstd, gz, snappy, none, …; what each format has is in the guide.",
+)
 @click.option("--group-size", **FROM_1, help="ArrayRecord: records of a chunk; else 1.")
-@click.option("--shard-bytes", type=Size(), help="Size of a shard, uncompressed; 256MiB by default, for MDS 64MiB.")
+@click.option(
+    "--shard-bytes",
+    type=Size(),
+    help="Size of a shard, uncompressed; 256MiB by default, for MDS 64MiB.",
+)
 @click.option("--hashes", type=Names(), help="Digests for the index of MDS, such as sha1,xxh3_64.")
 @threads_option
 @click.option("--mode", **one_of("error", "overwrite"), help="What happens to an existing output.")
@@ -68,16 +81,17 @@ from shardmill.write._formats import EXTENSIONS, READ_EXTENSIONS, format_of
 def command(paths: tuple[str, ...], **options: Any) -> None:
     """Write the rows of SRC to DST in another format, and compare the output with the input.
 
-    SRC is a file, a directory or a glob of Parquet, ORC, CSV, JSONL, MDS, WebDataset or ArrayRecord files. DST is one file
-    if its name ends in .parquet, .jsonl, .tar or .array_record, else a directory of shards. Data that the format cannot
-    store is rejected before anything is written. On failure, no output is left, except for a file that replaced its own source.
+    SRC is a file, a directory or a glob of Parquet, ORC, CSV, JSONL, MDS, WebDataset or ArrayRecord
+    files. DST is one file if its name ends in .parquet, .jsonl, .tar or .array_record, else a
+    directory of shards. Data that the format cannot store is rejected before anything is written.
+    On failure, no output is left, except for a file that replaced its own source.
 
     \b
     Example:
       shardmill convert data/ records/ --to arrayrecord --column text
       shardmill convert data/*.parquet train.array_record --column image --group-size 64
       shardmill convert data/ streaming/ --to mds --hashes sha1,xxh3_64 --compression zstd
-      shardmill convert data/ streaming/ --to mds --columns text,boxes=json,embedding=ndarray:float32
+      shardmill convert data/ streaming/ --to mds --columns text,box=json,embedding=ndarray:float32
       shardmill convert shards/ table.parquet --columns txt,cls --rename txt=text --rename cls=label
     """
     from shardmill._native import storage
@@ -96,10 +110,13 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
         if options["to"] or dst.lower().endswith(READ_EXTENSIONS):
             raise click.UsageError(str(error)) from error
         raise click.UsageError(
-            f"the extension of {dst!r} does not match a format; pass --to, one of {', '.join(EXTENSIONS)}"
+            f"the extension of {dst!r} does not match a format; "
+            f"pass --to, one of {', '.join(EXTENSIONS)}"
         ) from error
     if options["column"] == "" or options["columns"] == {}:
-        raise click.UsageError("--column and --columns take names of columns; omit them to write all")
+        raise click.UsageError(
+            "--column and --columns take names of columns; omit them to write all"
+        )
     if options["column"] and options["columns"]:
         raise click.UsageError("pass --column or --columns, not both")
     pyarrow_for("convert")
@@ -121,7 +138,10 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
             columns=conversion.encodings,
             schema=conversion.schema if format in ("parquet", "jsonl", "webdataset") else None,
             hashes=options["hashes"] or (),
-            **{name: options[name] for name in ("compression", "group_size", "shard_bytes", "threads", "mode")},
+            **{
+                name: options[name]
+                for name in ("compression", "group_size", "shard_bytes", "threads", "mode")
+            },
         )
     except OptionError as error:
         raise click.UsageError(str(error)) from error
@@ -139,13 +159,17 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
                 written.update(conversion.held(batch))
             if (read.rows, read.value) != (written.rows, written.value):
                 raise FormatError(
-                    f"the output has {counted(written.rows, 'row')}, which differ from the {counted(read.rows, 'row')} read"
+                    f"the output has {counted(written.rows, 'row')}, "
+                    f"which differ from the {counted(read.rows, 'row')} read"
                 )
         except BaseException:
             if replaces_source:
                 # It is the only copy of the rows.
                 print(
-                    escape(f"note: {dst!r} replaced its source and is kept, although the rows were not found equal"),
+                    escape(
+                        f"note: {dst!r} replaced its source and is kept, "
+                        "although the rows were not found equal"
+                    ),
                     file=sys.stderr,
                 )
                 raise
@@ -162,10 +186,12 @@ def _tell(dataset: Any, writer: Any, read: Any, seconds: float) -> None:
     """Print a summary to stderr."""
     from shardmill._native import storage
 
-    before, after = (sum(storage.size(path) or 0 for path in files) for files in (dataset.files, writer.files))
+    before, after = (
+        sum(storage.size(path) or 0 for path in files) for files in (dataset.files, writer.files)
+    )
     tell(
-        f"{counted(read.rows, 'row')} of {_counted(dataset)} ({size_text(before)}) written to {_counted(writer)} ({size_text(after)})"
-        f" in {seconds:.1f} s; read back, hash {read.value}"
+        f"{counted(read.rows, 'row')} of {_counted(dataset)} ({size_text(before)}) written to "
+        f"{_counted(writer)} ({size_text(after)}) in {seconds:.1f} s; read back, hash {read.value}"
     )
 
 

@@ -38,8 +38,9 @@ _OF_SOURCES = (
     *("max_batch_bytes", "max_decoded_bytes", "allowed_roots"),
 )
 _REPEATS = (
-    "note: without --checkpoint, --mode resume processes all inputs again; files of the same inputs are replaced, "
-    "others are kept\nhint: to skip what earlier runs have done, use --checkpoint DIR in each run"
+    "note: without --checkpoint, --mode resume processes all inputs again; "
+    "files of the same inputs are replaced, others are kept\n"
+    "hint: to skip what earlier runs have done, use --checkpoint DIR in each run"
 )
 #: What `verify` and `inspect` find beside tars and Parquet.
 _TAR_ONLY = (
@@ -50,7 +51,13 @@ _TAR_ONLY = (
 
 @click.command(name="curate")
 @paths_argument("SRC... DST")
-@click.option("--to", "sink_format", type=click.Choice(["parquet", "webdataset"]), required=True, help="Output format.")
+@click.option(
+    "--to",
+    "sink_format",
+    type=click.Choice(["parquet", "webdataset"]),
+    required=True,
+    help="Output format.",
+)
 @click.option(
     "--from",
     "source_format",
@@ -58,25 +65,37 @@ _TAR_ONLY = (
     help="What is read; auto looks at the names.",
 )
 @click.option(
-    "--filter", "filters", multiple=True, metavar="EXPR", help="Keep samples for which EXPR is true; may be repeated."
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="EXPR",
+    help="Keep samples for which EXPR is true; may be repeated.",
 )
 @click.option("--aspect-ratio", type=Range(), help="Keep images with width / height in this range.")
-@click.option("--blur", type=float, metavar="N", help="Keep images with at least this sharpness, such as 100.")
 @click.option(
-    "--qr", type=float, metavar="N", help="Keep images with less than this fraction covered by QR codes, such as 0.05."
+    "--blur", type=float, metavar="N", help="Keep images with at least this sharpness, such as 100."
 )
-@click.option("--image-to-text-ratio", type=Range(), help="Keep samples with images / words in this range.")
+@click.option(
+    "--qr",
+    type=float,
+    metavar="N",
+    help="Keep images with less than this fraction covered by QR codes, such as 0.05.",
+)
+@click.option(
+    "--image-to-text-ratio", type=Range(), help="Keep samples with images / words in this range."
+)
 @click.option(
     "--mode",
     **one_of("error", "overwrite", "resume"),
-    help="What to do if the output directory has files: refuse it, empty it, or keep the files. Without --checkpoint, "
-    "resume repeats all work and replaces the files of the same inputs.",
+    help="What to do if the output directory has files: refuse it, empty it, or keep the files. "
+    "Without --checkpoint, resume repeats all work and replaces the files of the same inputs.",
 )
 @click.option(
     "--checkpoint",
     type=DIRECTORY,
     metavar="DIR",
-    help="Record in DIR what is done. The same command then continues a stopped run and processes only new inputs.",
+    help="Record in DIR what is done. "
+    "The same command then continues a stopped run and processes only new inputs.",
 )
 @click.option(
     "--on-materialize-error",
@@ -84,26 +103,39 @@ _TAR_ONLY = (
     help="What happens to rows whose image cannot be read.",
 )
 @click.option(
-    "--materialize-on-read/--no-materialize-on-read", default=None, help="Provide image bytes to every stage."
+    "--materialize-on-read/--no-materialize-on-read",
+    default=None,
+    help="Provide image bytes to every stage.",
 )
 @click.option(
-    "--materialize-on-write/--no-materialize-on-write", default=True, help="Fetch missing image bytes before writing."
+    "--materialize-on-write/--no-materialize-on-write",
+    default=True,
+    help="Fetch missing image bytes before writing.",
 )
 @click.option("--fields", type=Names(), help="Columns or keys to copy to the output; default: all.")
 @click.option(
-    "--per-image-field", multiple=True, metavar="NAME", help="Key whose list has one value per image; may be repeated."
+    "--per-image-field",
+    multiple=True,
+    metavar="NAME",
+    help="Key whose list has one value per image; may be repeated.",
 )
 @click.option(
-    "--per-text-field", multiple=True, metavar="NAME", help="Key whose list has one value per text; may be repeated."
+    "--per-text-field",
+    multiple=True,
+    metavar="NAME",
+    help="Key whose list has one value per text; may be repeated.",
 )
 @sample_options
 @click.option(
     "--json-extension",
     multiple=True,
     metavar="EXT",
-    help="How names of members that are documents end, such as .meta.json; may be repeated; default: .json.",
+    help="How names of members that are documents end, such as .meta.json; "
+    "may be repeated; default: .json.",
 )
-@click.option("--files-per-partition", **FROM_1, help="Number of input files that make one output file.")
+@click.option(
+    "--files-per-partition", **FROM_1, help="Number of input files that make one output file."
+)
 @click.option("--partition-bytes", type=Size(), help="Or pack input files up to this size.")
 @click.option("--max-batch-bytes", type=Size(), help="Cut output files at about this size.")
 @click.option(
@@ -119,10 +151,14 @@ _TAR_ONLY = (
     type=Size(),
     help="Reject a page, document or image with a larger decoded size; default: 1 GiB.",
 )
-@click.option("--compression", metavar="CODEC", help="Parquet: zstd, snappy, gzip, brotli, lz4 or none.")
+@click.option(
+    "--compression", metavar="CODEC", help="Parquet: zstd, snappy, gzip, brotli, lz4 or none."
+)
 @click.option("--executor", **one_of("local", "ray"), help="Where splits run.")
 @threads_option
-@click.option("--workers", **FROM_1, help="Number of tasks of --executor ray; default: one per CPU.")
+@click.option(
+    "--workers", **FROM_1, help="Number of tasks of --executor ray; default: one per CPU."
+)
 @click.option("--max-errors", **FROM_0, help="Stop after more quarantined items than this.")
 @click.option(
     "--fail-on-quarantine",
@@ -133,7 +169,8 @@ _TAR_ONLY = (
     "--report",
     type=PATH,
     metavar="DIR|FILE.html",
-    help="Write metrics.json, params.json and quarantine.jsonl to DIR, or an HTML page to FILE.html.",
+    help="Write metrics.json, params.json and quarantine.jsonl to DIR, "
+    "or an HTML page to FILE.html.",
 )
 @json_option
 @progress_option
@@ -141,8 +178,9 @@ _TAR_ONLY = (
 def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> int:
     """Filter interleaved documents from SRC and write them to the directory DST.
 
-    SRC is a file, a directory or a glob of tars or Parquet files. Stages run in this order: filter, aspect ratio,
-    blur, QR codes, image-to-text ratio. Bad samples and shards are quarantined and reported; the rest is written.
+    SRC is a file, a directory or a glob of tars or Parquet files. Stages run in this order: filter,
+    aspect ratio, blur, QR codes, image-to-text ratio. Bad samples and shards are quarantined and
+    reported; the rest is written.
 
     \b
     Example:
@@ -176,7 +214,9 @@ def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> int:
         report = pipeline.run(**run, progress=options["progress"])
     except Error as error:
         if options["report"]:
-            params = params_of(pipeline, options["executor"], options["threads"] or options["workers"])
+            params = params_of(
+                pipeline, options["executor"], options["threads"] or options["workers"]
+            )
             _write_report(Report(params=params, error=str(error)), options["report"])
         raise
     if as_json:
@@ -207,7 +247,9 @@ def _check(options: dict[str, Any]) -> None:
 
         environment("curate/_page", extra="report")
         if is_remote(options["report"]):
-            raise click.UsageError(f"--report is {options['report']!r}; a page must be a local file")
+            raise click.UsageError(
+                f"--report is {options['report']!r}; a page must be a local file"
+            )
 
 
 def _is_page(path: str | None) -> bool:
@@ -229,10 +271,13 @@ def _source_format(src: tuple[str, ...], chosen: str) -> str:
     found = set(data_formats(list(src)))
     formats = found & {"parquet", "webdataset"}
     if not formats:
-        raise click.UsageError(f"SRC contains files of {', '.join(sorted(found))}; `curate` reads tars and Parquet")
+        raise click.UsageError(
+            f"SRC contains files of {', '.join(sorted(found))}; `curate` reads tars and Parquet"
+        )
     if len(formats) > 1:
         raise click.UsageError(
-            "SRC contains both tars and Parquet files; choose with --from webdataset or --from parquet"
+            "SRC contains both tars and Parquet files; "
+            "choose with --from webdataset or --from parquet"
         )
     return formats.pop()
 
@@ -245,7 +290,10 @@ def _source(src: tuple[str, ...], source_format: str, options: dict[str, Any]) -
         return WebDatasetSource(
             src,
             **shared,
-            keys=SampleKeys(**options_of(SampleKeys, options), json_extensions=options["json_extension"] or (".json",)),
+            keys=SampleKeys(
+                **options_of(SampleKeys, options),
+                json_extensions=options["json_extension"] or (".json",),
+            ),
             ignore_zeros=options["ignore_zeros"],
             per_image_fields=options["per_image_field"],
             per_text_fields=options["per_text_field"],
@@ -261,7 +309,13 @@ def _source(src: tuple[str, ...], source_format: str, options: dict[str, Any]) -
 
 
 def _stages(options: dict[str, Any]) -> list[Any]:
-    from shardmill.curate import AspectRatioFilter, BlurFilter, Filter, ImageToTextRatioFilter, QRCodeFilter
+    from shardmill.curate import (
+        AspectRatioFilter,
+        BlurFilter,
+        Filter,
+        ImageToTextRatioFilter,
+        QRCodeFilter,
+    )
     from shardmill.errors import OptionError
     from shardmill.expressions import parse_filter
 
@@ -285,7 +339,11 @@ def _stages(options: dict[str, Any]) -> list[Any]:
 def _sink(dst: str, options: dict[str, Any]) -> Any:
     from shardmill.curate import ParquetSink, WebDatasetSink
 
-    shared = {name: options[name] for name in ("mode", "on_materialize_error", "materialize_on_write")}
+    shared = {
+        name: options[name] for name in ("mode", "on_materialize_error", "materialize_on_write")
+    }
     if options["sink_format"] == "webdataset":
         return WebDatasetSink(dst, **shared)
-    return ParquetSink(dst, **shared, **({"compression": options["compression"]} if options["compression"] else {}))
+    return ParquetSink(
+        dst, **shared, **({"compression": options["compression"]} if options["compression"] else {})
+    )

@@ -8,7 +8,15 @@ from typing import Any
 import click
 
 from shardmill._terminal import aligned, counted, size_text
-from shardmill.cli._options import FROM_0, FROM_1, Size, json_option, limit_option, storage_option, write_json
+from shardmill.cli._options import (
+    FROM_0,
+    FROM_1,
+    Size,
+    json_option,
+    limit_option,
+    storage_option,
+    write_json,
+)
 from shardmill.cli._tables import dataset_options, open_dataset
 from shardmill.errors import NotFoundError
 
@@ -23,10 +31,18 @@ _LANES_SHOWN = 3
 @click.option("--rank", **FROM_0, default=0, help="Rank whose batch is shown.")
 @click.option("--world-size", **FROM_1, default=1, help="How many ranks.")
 @click.option("--batch-size", **FROM_1, default=1024, help="Rows of one rank.")
-@click.option("--lanes", **FROM_1, help="Number of runs that each step takes rows from; default: one per rank.")
-@click.option("--tail", type=click.Choice(["uneven", "drop", "pad"]), help="How the last rows are handled.")
+@click.option(
+    "--lanes",
+    **FROM_1,
+    help="Number of runs that each step takes rows from; default: one per rank.",
+)
+@click.option(
+    "--tail", type=click.Choice(["uneven", "drop", "pad"]), help="How the last rows are handled."
+)
 @click.option("--shuffle", is_flag=True, help="A new order in every epoch.")
-@click.option("--seed", type=int, metavar="N", default=0, show_default=True, help="Seed of the order.")
+@click.option(
+    "--seed", type=int, metavar="N", default=0, show_default=True, help="Seed of the order."
+)
 @click.option("--window", type=Size(least=0), help="Size of the shuffle window, in decoded bytes.")
 @click.option("--epoch", **FROM_0, default=0, help="Which epoch.")
 @json_option
@@ -35,20 +51,22 @@ _LANES_SHOWN = 3
 def command(as_json: bool, **options: Any) -> None:
     """Show which rows a rank gets in one step, and why. No row is read, except for a filter.
 
-    The options are those of shardmill.Loader for rows; Loader.explain also explains packs and mixtures. PATH is a file, a directory
-    or a glob.
+    The options are those of shardmill.Loader for rows; Loader.explain also explains packs and
+    mixtures. PATH is a file, a directory or a glob.
 
     \b
     Example:
       shardmill explain data/ --step 3 --rank 1 --world-size 4 --batch-size 256
-      shardmill explain data/ --shuffle --seed 7 --window 64MiB --epoch 2 --filter "label = 0" --json
+      shardmill explain data/ --shuffle --seed 7 --window 1GiB --epoch 2 --filter "label = 0" --json
     """
     from shardmill import Loader, Shuffle
 
     if options["window"] is not None and not options["shuffle"]:
         raise click.UsageError("--window requires --shuffle")
     if options["rank"] >= options["world_size"]:
-        raise click.UsageError(f"--rank must be below --world-size, which is {options['world_size']}")
+        raise click.UsageError(
+            f"--rank must be below --world-size, which is {options['world_size']}"
+        )
     paths = ", ".join(options["paths"])
     dataset = open_dataset(options)
     if not dataset.files:
@@ -58,11 +76,16 @@ def command(as_json: bool, **options: Any) -> None:
         # The output that takes all types without pyarrow.
         output="dict",
         shuffle=options["shuffle"] if options["window"] is None else Shuffle(options["window"]),
-        **{name: options[name] for name in ("batch_size", "lanes", "rank", "world_size", "tail", "seed")},
+        **{
+            name: options[name]
+            for name in ("batch_size", "lanes", "rank", "world_size", "tail", "seed")
+        },
     )
     plan = loader.explain(step=options["step"], epoch=options["epoch"])
     if plan["rows"] is None:
-        raise click.UsageError(_missing_step(plan, options, is_filtered=dataset.row_filter is not None))
+        raise click.UsageError(
+            _missing_step(plan, options, is_filtered=dataset.row_filter is not None)
+        )
     state = loader.state_dict()
     plan |= {
         "global_batch": options["batch_size"] * options["world_size"],
@@ -82,20 +105,34 @@ def _missing_step(plan: dict[str, Any], options: dict[str, Any], *, is_filtered:
     """Return why the epoch does not have the step, and what to do."""
     rows, steps = plan["rows_of_epoch"], plan["steps"]
     if not rows:
-        return "the filter selects no row\nhint: change --filter" if is_filtered else "the files have no rows"
-    if not steps:
-        shown = f"--tail drop leaves out steps with fewer than {counted(options['batch_size'], 'row')} a rank"
         return (
-            f"{shown}, and the data has {counted(rows, 'row')}\nhint: lower --batch-size, or pass --tail uneven or pad"
+            "the filter selects no row\nhint: change --filter"
+            if is_filtered
+            else "the files have no rows"
+        )
+    if not steps:
+        shown = (
+            "--tail drop leaves out steps "
+            f"with fewer than {counted(options['batch_size'], 'row')} a rank"
+        )
+        return (
+            f"{shown}, and the data has {counted(rows, 'row')}\n"
+            "hint: lower --batch-size, or pass --tail uneven or pad"
         )
     shown = f"{counted(steps, 'step')} of {counted(options['batch_size'], 'row')} a rank"
-    return f"step {options['step']:,} does not exist: the epoch has {shown}\nhint: the last one is --step {steps - 1}"
+    return (
+        f"step {options['step']:,} does not exist: the epoch has {shown}\n"
+        f"hint: the last one is --step {steps - 1}"
+    )
 
 
 def _page(plan: dict[str, Any], options: dict[str, Any], files: int) -> Iterator[str]:
     rank, ranks = options["rank"], options["world_size"]
     rows = sum(count for *_, count in plan["rows"])
-    yield f"Epoch {options['epoch']}, step {options['step']:,} of {plan['steps']:,}, rank {rank} of {ranks}: {counted(rows, 'row')}"
+    yield (
+        f"Epoch {options['epoch']}, step {options['step']:,} of {plan['steps']:,}, "
+        f"rank {rank} of {ranks}: {counted(rows, 'row')}"
+    )
     yield ""
     yield from _rows(plan)
     yield ""
@@ -122,17 +159,21 @@ def _rows(plan: dict[str, Any]) -> list[str]:
     return shown
 
 
-def _reasons(plan: dict[str, Any], options: dict[str, Any], files: int) -> Iterator[tuple[str, str]]:
+def _reasons(
+    plan: dict[str, Any], options: dict[str, Any], files: int
+) -> Iterator[tuple[str, str]]:
     lanes, ranks = plan["lanes_of_job"], options["world_size"]
     filtered = f", where {plan['filter']}" if plan["filter"] else ""
     yield (
         "row set",
-        f"{counted(plan['rows_of_epoch'], 'row')} in {counted(plan['blocks'], 'block')} of {counted(files, 'file')}{filtered}",
+        f"{counted(plan['rows_of_epoch'], 'row')} in {counted(plan['blocks'], 'block')} "
+        f"of {counted(files, 'file')}{filtered}",
     )
     if options["shuffle"]:
         yield (
             "order",
-            f"seed {options['seed']}, epoch {options['epoch']}: blocks in random order, rows mixed within windows of blocks",
+            f"seed {options['seed']}, epoch {options['epoch']}: blocks in random order, "
+            "rows mixed within windows of blocks",
         )
         yield (
             "windows",
@@ -144,28 +185,35 @@ def _reasons(plan: dict[str, Any], options: dict[str, Any], files: int) -> Itera
     if lanes > 1:
         yield (
             "lanes",
-            f"that order is cut into {lanes:,} lanes of equal length; one row of each in turn is the global sequence",
+            f"that order is cut into {lanes:,} lanes of equal length; "
+            "one row of each in turn is the global sequence",
         )
     start, end = plan["places"]
     yield (
         "step",
-        f"{counted(end - start, 'row')}, places {start:,} to {end - 1:,} of the {'global sequence, lane after lane' if lanes > 1 else 'order'}",
+        f"{counted(end - start, 'row')}, places {start:,} to {end - 1:,} "
+        f"of the {'global sequence, lane after lane' if lanes > 1 else 'order'}",
     )
     yield f"rank {options['rank']} of {ranks}", _slice_text(plan)
     if plan["repeats"]:
         yield (
             "repeats",
-            f"{counted(plan['repeats'], 'row')} at the end, repeated from the start of the epoch and marked in `__padded`",
+            f"{counted(plan['repeats'], 'row')} at the end, "
+            "repeated from the start of the epoch and marked in `__padded`",
         )
 
 
 def _slice_text(plan: dict[str, Any]) -> str:
     taken = [
-        f"{counted(count, 'row')}{f' of lane {lane}' if plan['lanes_of_job'] > 1 else ''} from place {position:,} of the order on"
+        f"{counted(count, 'row')}{f' of lane {lane}' if plan['lanes_of_job'] > 1 else ''} "
+        f"from place {position:,} of the order on"
         for lane, position, count in plan["lanes"][:_LANES_SHOWN]
     ]
     more = len(plan["lanes"]) - _LANES_SHOWN
-    return "; ".join([*taken, *([f"so on for {counted(more, 'more lane')}"] if more > 0 else [])]) or "no new row"
+    return (
+        "; ".join([*taken, *([f"so on for {counted(more, 'more lane')}"] if more > 0 else [])])
+        or "no new row"
+    )
 
 
 def _costs(plan: dict[str, Any], ranks: int) -> Iterator[tuple[str, str]]:
@@ -179,7 +227,8 @@ def _costs(plan: dict[str, Any], ranks: int) -> Iterator[tuple[str, str]]:
         first, last = plan["lanes_of_rank"]
         yield (
             "memory",
-            f"the largest window takes {size_text(plan['window_bytes'])}; this rank holds one for each of its {counted(last - first, 'lane')}",
+            f"the largest window takes {size_text(plan['window_bytes'])}; "
+            f"this rank holds one for each of its {counted(last - first, 'lane')}",
         )
     yield "decoding", f"{plan['decode_amplification']:.2f} × the data, all ranks together"
 
@@ -190,7 +239,8 @@ def _tail_text(plan: dict[str, Any]) -> str:
         return "none: the rows fill every step"
     return {
         "drop": f"drop: {counted(left, 'row')} at the end left out",
-        "pad": f"pad: the last step has {counted(left, 'row')}, filled up by {counted(plan['global_batch'] - left, 'repeat')}",
+        "pad": f"pad: the last step has {counted(left, 'row')}, "
+        f"filled up by {counted(plan['global_batch'] - left, 'repeat')}",
         "uneven": f"uneven: the last step has {counted(left, 'row')}"
         + (", shared by the ranks" if len(plan["ranks"]) > 1 else ""),
     }[plan["tail"]]

@@ -34,15 +34,21 @@ _BYTES_SHOWN = 8
     metavar="PATH",
     help="Show the ids in columns tokens, input_ids and labels as the text of this tokenizer.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Write each row as a JSON document on a line of its own.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Write each row as a JSON document on a line of its own.",
+)
 @limit_option
 @storage_option
 def command(rows: int, tokenizer: str | None, as_json: bool, **options: Any) -> None:
-    """Show the first rows of Parquet, ORC, CSV, JSONL, ArrayRecord, MDS or WebDataset files. PATH is a file, a directory or a glob.
+    """Show the first rows of Parquet, ORC, CSV, JSONL, ArrayRecord, MDS or WebDataset files.
 
-    A table wider than the terminal is continued below; bytes that are UTF-8 text are shown as text. In JSON, bytes are
-    base64, dates and times are ISO 8601, decimals are strings, NaN and infinities are null. With a filter, the columns that it uses are first
-    read completely.
+    PATH is a file, a directory or a glob. A table wider than the terminal is continued below; bytes
+    that are UTF-8 text are shown as text. In JSON, bytes are base64, dates and times are ISO 8601,
+    decimals are strings, NaN and infinities are null. With a filter, the columns that it uses are
+    first read completely.
 
     \b
     Example:
@@ -56,7 +62,9 @@ def command(rows: int, tokenizer: str | None, as_json: bool, **options: Any) -> 
         first = _decoded(first, tokenizer)
     if as_json:
         for values in zip(*first.values(), strict=True):
-            click.echo(json.dumps(dict(zip(first, map(_plain, values), strict=True)), ensure_ascii=False))
+            click.echo(
+                json.dumps(dict(zip(first, map(_plain, values), strict=True)), ensure_ascii=False)
+            )
     elif first:
         for line in _table(first, _types(dataset), shutil.get_terminal_size((100, 24)).columns):
             click.echo(line)
@@ -69,11 +77,18 @@ def command(rows: int, tokenizer: str | None, as_json: bool, **options: Any) -> 
 def _first_rows(dataset: Any, rows: int) -> dict[str, list[Any]]:
     """Return the first rows as columns by name."""
     # Of these, Python's types cannot hold all values.
-    exact = [name for name, data_type in zip(dataset.columns, _types(dataset), strict=True) if "[ns" in data_type]
+    exact = [
+        name
+        for name, data_type in zip(dataset.columns, _types(dataset), strict=True)
+        if "[ns" in data_type
+    ]
     columns: dict[str, list[Any]] = {name: [] for name in dataset.columns}
     if rows and len(exact) < len(columns):
         try:
-            columns |= _first_batch(dataset, rows, [name for name in columns if name not in exact], "dict") or {}
+            columns |= (
+                _first_batch(dataset, rows, [name for name in columns if name not in exact], "dict")
+                or {}
+            )
         except FormatError:
             # Years above 9999 and intervals have no type in Python. A damaged file fails again.
             exact = list(columns)
@@ -90,7 +105,15 @@ def _first_batch(dataset: Any, rows: int, columns: list[str], output: Any) -> An
 
     # One superbatch, without prefetching more.
     runtime = Runtime(threads=0, prefetch_bytes=1)
-    loader = Loader(dataset, batch_size=rows, columns=columns, output=output, rank=0, world_size=1, runtime=runtime)
+    loader = Loader(
+        dataset,
+        batch_size=rows,
+        columns=columns,
+        output=output,
+        rank=0,
+        world_size=1,
+        runtime=runtime,
+    )
     return next(iter(loader), None)
 
 
@@ -120,7 +143,10 @@ def _exact(value: Any) -> Any:
 
 
 def _decoded(columns: dict[str, list[Any]], path: str) -> dict[str, list[Any]]:
-    """Return the columns with lists of tokens as texts. A list with an id that is not in the vocabulary stays as it is."""
+    """Return the columns with lists of tokens as texts.
+
+    A list with an id that is not in the vocabulary stays as it is.
+    """
     from shardmill import Tokenizer
     from shardmill.view._token_columns import LABELS, TOKEN_NAMES
     from shardmill.view._token_texts import spelling_of
@@ -128,7 +154,9 @@ def _decoded(columns: dict[str, list[Any]], path: str) -> dict[str, list[Any]]:
     tokenizer = Tokenizer(path)
 
     def text(value: Any, *, are_labels: bool) -> Any:
-        is_ids = isinstance(value, list) and all(isinstance(id, int) and not isinstance(id, bool) for id in value)
+        is_ids = isinstance(value, list) and all(
+            isinstance(id, int) and not isinstance(id, bool) for id in value
+        )
         # A label below 0 is one that a loss ignores.
         ids = [id for id in value if not (are_labels and id < 0)] if is_ids else []
         is_known = all(spelling_of(tokenizer, id) is not None for id in ids)
@@ -147,14 +175,19 @@ def _types(dataset: Any) -> list[str]:
 
 
 def _table(columns: dict[str, list[Any]], types: Sequence[str], width: int) -> Iterator[str]:
-    """Yield lines of at most ``width``, if single columns allow it; other columns follow below, with the row indices repeated."""
+    """Yield lines of at most ``width``, if single columns allow it.
+
+    Other columns follow below, with the row indices repeated.
+    """
     rows = len(next(iter(columns.values()), []))
     numbers = ["", "", *(str(number) for number in range(rows))]
     band: list[tuple[list[str], bool]] = []
     filled = first = max(map(len, numbers))
     for (name, values), data_type in zip(columns.items(), types, strict=True):
         cells = [_cut(name), _cut(data_type), *(_cell(value) for value in values)]
-        is_number = any(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        is_number = any(
+            isinstance(value, int | float) and not isinstance(value, bool) for value in values
+        )
         needed = 2 + max(map(len, cells))
         if band and filled + needed > width:
             yield from [*_lines(numbers, band), ""]
@@ -177,7 +210,10 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return repr(value) if len(repr(value)) <= 12 else f"{value:.6g}"
     if isinstance(value, list | tuple):
-        shown = ", ".join(f"{item:.3g}" if isinstance(item, float) else _cell(item) for item in value[:_ITEMS_SHOWN])
+        shown = ", ".join(
+            f"{item:.3g}" if isinstance(item, float) else _cell(item)
+            for item in value[:_ITEMS_SHOWN]
+        )
         return _cut(f"[{shown}, … {len(value):,}]" if len(value) > _ITEMS_SHOWN else f"[{shown}]")
     if isinstance(value, dict):
         return _cut("{" + ", ".join(f"{name}: {_cell(item)}" for name, item in value.items()) + "}")
@@ -190,7 +226,7 @@ def _bytes_cell(value: bytes) -> str:
         text = value.decode()
     except UnicodeDecodeError:
         text = "\0"
-    # Tabs and newlines occur in text; other control characters mean that the bytes are UTF-8 only by chance.
+    # Tabs and newlines occur in text; other control characters mean that bytes are UTF-8 by chance.
     if all(mark.isprintable() or mark in "\t\n\r" for mark in text):
         return _cut(text)
     shown = value[:_BYTES_SHOWN].hex()

@@ -6,10 +6,16 @@ import click
 from click.shell_completion import CompletionItem
 
 
-def _completed(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _completed(
+    ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     context = ctx.find_root()
     for name in ctx.params.get("names") or ():
-        command = context.command.get_command(context, name) if isinstance(context.command, click.Group) else None
+        command = (
+            context.command.get_command(context, name)
+            if isinstance(context.command, click.Group)
+            else None
+        )
         if command is None:
             return []
         context = click.Context(command, info_name=name, parent=context)

@@ -31,8 +31,8 @@ from shardmill.cli._options import (
 def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> int:
     """Describe the contents of a data file of any format, an image or a directory.
 
-    One file is shown as a page, several as a summary. Images are measured by their headers; no pixels are decoded. The exit code is 1 if
-    damage is found. `verify` checks files completely.
+    One file is shown as a page, several as a summary. Images are measured by their headers; no
+    pixels are decoded. The exit code is 1 if damage is found. `verify` checks files completely.
 
     \b
     Example:

@@ -22,7 +22,10 @@ from shardmill.storage._paths import is_remote
 
 
 class Place(click.ParamType):
-    """A path or URL, as it was typed. The shell completes names of files, or of directories only."""
+    """A path or URL, as it was typed.
+
+    The shell completes names of files, or of directories only.
+    """
 
     name = "path"
 
@@ -33,7 +36,9 @@ class Place(click.ParamType):
         """Return the path unchanged."""
         return value
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem[str]]:
         """Leave the completion of names to the shell."""
         return [CompletionItem(incomplete, type=self._kind)]
 
@@ -46,7 +51,9 @@ class Range(click.ParamType):
 
     name = "MIN:MAX"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, float]:
         """Return both numbers, in order."""
         low, colon, high = value.partition(":")
         try:
@@ -55,7 +62,10 @@ class Range(click.ParamType):
             bounds = (math.nan, math.nan)
         if not colon or not bounds[0] <= bounds[1]:
             self.fail(
-                f"{value!r} is not a range; write MIN:MAX with MIN not above MAX, such as 1:2 or 0.5:", param, ctx
+                f"{value!r} is not a range; "
+                "write MIN:MAX with MIN not above MAX, such as 1:2 or 0.5:",
+                param,
+                ctx,
             )
         return bounds
 
@@ -83,7 +93,9 @@ class JsonObject(click.ParamType):
 
     name = "JSON"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, Any]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, Any]:
         """Return the object as a dict."""
         try:
             parsed = json.loads(value)
@@ -99,7 +111,9 @@ class Names(click.ParamType):
 
     name = "NAME,NAME,…"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
         """Return the names; empty parts are not allowed."""
         return tuple(name.strip() for name in value.split(",") if name.strip())
 
@@ -109,7 +123,9 @@ class TypedNames(click.ParamType):
 
     name = "NAME[=TYPE],…"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str | None]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, str | None]:
         """Return the types by name, in order; ``None`` if no type was given."""
         types: dict[str, str | None] = {}
         last = ""
@@ -147,7 +163,9 @@ def options_of(kind: type[Any], options: dict[str, Any]) -> dict[str, Any]:
 
 def together(*options: Decorator) -> Decorator:
     """Combine options that several commands share, in this order."""
-    return lambda function: functools.reduce(lambda made, option: option(made), reversed(options), function)
+    return lambda function: functools.reduce(
+        lambda made, option: option(made), reversed(options), function
+    )
 
 
 def paths_argument(metavar: str) -> Decorator:
@@ -157,23 +175,43 @@ def paths_argument(metavar: str) -> Decorator:
 
 #: Whether tars are read past their end marker.
 ignore_zeros_option = click.option(
-    "--ignore-zeros", is_flag=True, help="Read tars that were joined by cat up to their last member, as tar -i does."
+    "--ignore-zeros",
+    is_flag=True,
+    help="Read tars that were joined by cat up to their last member, as tar -i does.",
 )
 
 #: How the JSON of a tar sample is to be read.
 sample_options = together(
-    click.option("--texts-field", default="texts", metavar="NAME", show_default=True, help="Key of the list of texts."),
     click.option(
-        "--images-field", default="images", metavar="NAME", show_default=True, help="Key of the list of images."
+        "--texts-field",
+        default="texts",
+        metavar="NAME",
+        show_default=True,
+        help="Key of the list of texts.",
     ),
     click.option(
-        "--sample-id-field", metavar="NAME", help="Key of the id; else the member's name without its extension."
+        "--images-field",
+        default="images",
+        metavar="NAME",
+        show_default=True,
+        help="Key of the list of images.",
     ),
-    click.option("--image-member-field", metavar="NAME", help="Key that names the member for entries that name none."),
+    click.option(
+        "--sample-id-field",
+        metavar="NAME",
+        help="Key of the id; else the member's name without its extension.",
+    ),
+    click.option(
+        "--image-member-field",
+        metavar="NAME",
+        help="Key that names the member for entries that name none.",
+    ),
     ignore_zeros_option,
 )
 
-threads_option = click.option("--threads", **FROM_1, help="Number of threads; default: one per core.")
+threads_option = click.option(
+    "--threads", **FROM_1, help="Number of threads; default: one per core."
+)
 
 #: Whether a bar is shown.
 progress_option = click.option(
@@ -184,7 +222,9 @@ progress_option = click.option(
 )
 
 #: Whether the result is a JSON document.
-json_option = click.option("--json", "as_json", is_flag=True, help="Write the result as JSON to stdout.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Write the result as JSON to stdout."
+)
 
 
 def write_json(result: Any) -> None:
@@ -197,16 +237,22 @@ def storage_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def configured(*, storage_option: tuple[str, ...], **given: Any) -> Any:
-        texts = [text for value in given.values() for text in (value if isinstance(value, tuple) else (value,))]
-        _configure([text for text in texts if isinstance(text, str) and is_remote(text)], storage_option)
+        texts = [
+            text
+            for value in given.values()
+            for text in (value if isinstance(value, tuple) else (value,))
+        ]
+        _configure(
+            [text for text in texts if isinstance(text, str) and is_remote(text)], storage_option
+        )
         return function(**given)
 
     option = click.option(
         "--storage-option",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Option for the store of s3:// and other remote paths, such as region=eu-west-1; may be repeated. "
-        "Pass credentials in the environment.",
+        help="Option for the store of s3:// and other remote paths, such as region=eu-west-1; "
+        "may be repeated. Pass credentials in the environment.",
     )
     return option(configured)
 
@@ -229,16 +275,22 @@ def limit_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return option(limited)
 
 
-#: A parameter with its value, as Python writes them; calls are not for the command line. A note that names the option already is dropped.
+#: A parameter with its value, as Python writes them; calls are not for the command line. A note
+#: that names the option already is dropped.
 _ASSIGNED = re.compile(
-    r"""[\w.]+\([^()]*\)|(?<![\w./`-])(\w+)=('[^']*'|"[^"]*"|\{[^}]*\}|\[[^]]*\]|\w+|…)?(?: of sm\.\w+)?(?: \(--[\w-]+\))?"""
+    r"[\w.]+\([^()]*\)"
+    r"""|(?<![\w./`-])(\w+)=('[^']*'|"[^"]*"|\{[^}]*\}|\[[^]]*\]|\w+|…)?"""
+    r"(?: of sm\.\w+)?(?: \(--[\w-]+\))?"
 )
 #: The name of a parameter of several words, not quoted.
 _NAMED = re.compile(r"(?<![\w./`'\"-])([a-z]+(?:_[a-z]+)+)\b(?![`'\"=.(/])(?: \(--[\w-]+\))?")
 
 
 def with_options(message: str, command: click.Command) -> str:
-    """Return a message that names parameters of Python with the options of the command instead, where it has them."""
+    """Return a message with the options of the command in place of parameters of Python.
+
+    A parameter for which the command has no option stays as it is.
+    """
     options = _by_parameter(command)
 
     def assigned(found: re.Match[str]) -> str:
@@ -259,7 +311,9 @@ def _by_parameter(command: click.Command) -> dict[str, str]:
         if isinstance(option, click.Option):
             longest = max(option.opts, key=len)
             names = {option.name or "", longest.lstrip("-").replace("-", "_")}
-            options |= dict.fromkeys(names | ({f"{name}s" for name in names} if option.multiple else set()), longest)
+            options |= dict.fromkeys(
+                names | ({f"{name}s" for name in names} if option.multiple else set()), longest
+            )
     return options
 
 

@@ -17,7 +17,9 @@ class Filter(click.ParamType):
 
     name = "EXPR"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Expression:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Expression:
         """Return the expression."""
         try:
             return parse_filter(value)
@@ -29,14 +31,18 @@ class Filter(click.ParamType):
 format_options = together(
     click.option(
         "--format",
-        type=click.Choice(["parquet", "orc", "csv", "json", "jsonl", "arrayrecord", "mds", "webdataset"]),
+        type=click.Choice(
+            ["parquet", "orc", "csv", "json", "jsonl", "arrayrecord", "mds", "webdataset"]
+        ),
         help="Format of the files that are read; default: detected.",
     ),
     click.option("--hive", is_flag=True, help="Directories called key=value are columns."),
     ignore_zeros_option,
 )
 
-filter_option = click.option("--filter", type=Filter(), help='Only rows for which EXPR is true, such as "label = 0".')
+filter_option = click.option(
+    "--filter", type=Filter(), help='Only rows for which EXPR is true, such as "label = 0".'
+)
 
 #: PATH and what ``shardmill.Dataset`` wants to know of it.
 dataset_options = together(
@@ -69,7 +75,7 @@ def open_dataset(options: dict[str, Any], **more: Any) -> Any:
 
 
 def open_writer(out: str, **options: Any) -> Any:
-    """Open the ``shardmill.Writer`` of a command whose modes are to refuse an output, and to replace it."""
+    """Open the ``shardmill.Writer`` of a command whose modes refuse or replace an output."""
     from shardmill import Writer
     from shardmill.errors import OutputExistsError
 
@@ -92,14 +98,19 @@ def source_and_destination(paths: Sequence[str]) -> tuple[tuple[str, ...], str]:
     return tuple(sources), destination
 
 
-def refuse_input(sources: Sequence[str], files: Sequence[str], dst: str, *, keeps_rows: bool) -> bool:
-    """Refuse an output whose replacement would delete a file that is read, or that the next run would read as input.
+def refuse_input(
+    sources: Sequence[str], files: Sequence[str], dst: str, *, keeps_rows: bool
+) -> bool:
+    """Refuse an output that conflicts with the input.
+
+    Replacing it would delete a file that is read, or the next run would read it as input.
 
     Args:
         sources: files, directories and globs.
         files: the files that are read.
         dst: the output.
-        keeps_rows: whether the output has all that the input has. Then one file may be its own output: it is replaced when it is whole.
+        keeps_rows: whether the output has all that the input has. Then one file may be its own
+            output: it is replaced when it is whole.
 
     Returns:
         Whether the output replaces the file that is read.

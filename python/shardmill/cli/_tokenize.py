@@ -26,28 +26,59 @@ from shardmill.cli._options import (
     threads_option,
     write_json,
 )
-from shardmill.cli._tables import filter_option, format_options, open_dataset, open_writer, refuse_input
-from shardmill.cli._token_sources import counts_option, source_options, tokenize_of, tokenizer_options
+from shardmill.cli._tables import (
+    filter_option,
+    format_options,
+    open_dataset,
+    open_writer,
+    refuse_input,
+)
+from shardmill.cli._token_sources import (
+    counts_option,
+    source_options,
+    tokenize_of,
+    tokenizer_options,
+)
 from shardmill.errors import NotFoundError
 
 
 @click.command(name="tokenize")
 @paths_argument("SRC... [DST]")
-@click.option("--tokenizer", required=True, type=PATH, metavar="PATH", help="Tokenizer file, or a directory with one.")
+@click.option(
+    "--tokenizer",
+    required=True,
+    type=PATH,
+    metavar="PATH",
+    help="Tokenizer file, or a directory with one.",
+)
 @tokenizer_options
 @source_options
-@click.option("--output", metavar="NAME", default="tokens", show_default=True, help="Name of the column of tokens.")
 @click.option(
-    "--labels-output", metavar="NAME", default="labels", show_default=True, help="Name of the column of labels."
+    "--output",
+    metavar="NAME",
+    default="tokens",
+    show_default=True,
+    help="Name of the column of tokens.",
+)
+@click.option(
+    "--labels-output",
+    metavar="NAME",
+    default="labels",
+    show_default=True,
+    help="Name of the column of labels.",
 )
 @click.option("--dtype", **one_of("int32", "int64"), help="Type of the tokens.")
 @click.option("--keep", type=Names(), help="Columns of SRC to write as well.")
 @filter_option
 @format_options
 @click.option("--to", **one_of("parquet"), help="Output format.")
-@click.option("--count-only", is_flag=True, help="Store and print the token counts; write no tokens.")
+@click.option(
+    "--count-only", is_flag=True, help="Store and print the token counts; write no tokens."
+)
 @counts_option
-@click.option("--shard-bytes", type=Size(), help="Size of a shard, uncompressed; 256MiB by default.")
+@click.option(
+    "--shard-bytes", type=Size(), help="Size of a shard, uncompressed; 256MiB by default."
+)
 @click.option("--mode", **one_of("error", "overwrite"), help="What to do if the output exists.")
 @threads_option
 @progress_option
@@ -57,14 +88,14 @@ from shardmill.errors import NotFoundError
 def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Tokenize the rows of SRC and write them to DST as Parquet, or count their tokens.
 
-    SRC is a file, a directory or a glob, in any supported format. DST is a single file if its name ends in .parquet, otherwise a
-    directory of shards. The rows keep their order. With --count-only, the counts are stored, and loaders with the same options,
-    labels included, reuse them.
+    SRC is a file, a directory or a glob, in any supported format. DST is a single file if its name
+    ends in .parquet, otherwise a directory of shards. The rows keep their order. With --count-only,
+    the counts are stored, and loaders with the same options, labels included, reuse them.
 
     \b
     Example:
       shardmill tokenize data/ tokens/ --tokenizer model/ --eos "<|endoftext|>"
-      shardmill tokenize chat.jsonl chat.parquet --tokenizer model/ --messages messages --labels assistant
+      shardmill tokenize chat.jsonl out/ --tokenizer model/ --messages messages --labels assistant
       shardmill tokenize data/ --tokenizer model/ --count-only --counts s3://bucket/counts
     """
     *sources, last = paths
@@ -99,7 +130,8 @@ def _refuse_twice(names: Sequence[str], outputs: Sequence[str]) -> None:
         raise click.UsageError(f"--keep names column {twice!r} twice")
     option = "--output" if twice == outputs[0] else "--labels-output"
     raise click.UsageError(
-        f"--keep names column {twice!r}, which is the name of a new column\nhint: rename it with {option}"
+        f"--keep names column {twice!r}, which is the name of a new column\n"
+        f"hint: rename it with {option}"
     )
 
 
@@ -110,7 +142,12 @@ def _count(dataset: Any, directory: str, *, as_json: bool) -> None:
     for warning in raised:
         warnings.warn(warning.message, stacklevel=2)
     if as_json:
-        found = {"rows": counts.rows, "tokens": counts.total, "mean": counts.mean, "longest": counts.longest}
+        found = {
+            "rows": counts.rows,
+            "tokens": counts.total,
+            "mean": counts.mean,
+            "longest": counts.longest,
+        }
         write_json(found | {"counts": directory})
         return
     shown = [("rows", f"{counts.rows:,}"), ("tokens", f"{counts.total:,}")]
@@ -130,7 +167,12 @@ def _write(dataset: Any, column: str, dst: str, options: dict[str, Any], *, as_j
     named = {name: options[name] for name in ("shard_bytes", "threads", "mode")}
     writer = open_writer(served_path(dst), format="parquet", schema=dataset.schema, **named)
     rows = tokens = 0
-    with writer, BatchBar(dataset, passes=1, is_shown=options["progress"], threads=options["threads"]) as bar:
+    with (
+        writer,
+        BatchBar(
+            dataset, passes=1, is_shown=options["progress"], threads=options["threads"]
+        ) as bar,
+    ):
         for batch in bar.batches(dataset):
             writer.write_batch(batch)
             rows += batch.num_rows
@@ -138,5 +180,8 @@ def _write(dataset: Any, column: str, dst: str, options: dict[str, Any], *, as_j
     seconds = time.perf_counter() - start
     if as_json:
         write_json({"rows": rows, "tokens": tokens, "files": writer.files, "seconds": seconds})
-    shown = f"{counted(tokens, 'token')} of {counted(rows, 'row')} written to {counted(len(writer.files), 'file')}"
+    shown = (
+        f"{counted(tokens, 'token')} of {counted(rows, 'row')} written "
+        f"to {counted(len(writer.files), 'file')}"
+    )
     tell(f"{shown} in {seconds:.1f} s")

@@ -29,8 +29,12 @@ from shardmill.cli._options import (
     **one_of("auto", "source", "written"),
     help="Rules for tars: of any source, or of those that `curate` wrote.",
 )
-@click.option("--renumbered", is_flag=True, help="Positions must be exactly 0 to n-1, as filters write them.")
-@click.option("--max-problems", **FROM_1, default=100, help="Maximum number of problems shown per file.")
+@click.option(
+    "--renumbered", is_flag=True, help="Positions must be exactly 0 to n-1, as filters write them."
+)
+@click.option(
+    "--max-problems", **FROM_1, default=100, help="Maximum number of problems shown per file."
+)
 @sample_options
 @threads_option
 @progress_option
@@ -40,9 +44,10 @@ from shardmill.cli._options import (
 def command(paths: tuple[str, ...], renumbered: bool, as_json: bool, **options: Any) -> int:
     """Check files completely. PATH is a file, a directory or a glob.
 
-    Reads all rows of Parquet, ORC, CSV, JSONL, ArrayRecord, MDS and WebDataset files, and compares every checksum. Interleaved documents are
-    also checked for order, structure and image headers. A directory may hold several formats. Each problem is one line. The exit code is 1
-    if a file has a problem.
+    Reads all rows of Parquet, ORC, CSV, JSONL, ArrayRecord, MDS and WebDataset files, and compares
+    every checksum. Interleaved documents are also checked for order, structure and image headers. A
+    directory may hold several formats. Each problem is one line. The exit code is 1 if a file has a
+    problem.
 
     \b
     Example:
@@ -57,9 +62,14 @@ def command(paths: tuple[str, ...], renumbered: bool, as_json: bool, **options: 
         write_json([check.to_dict() for check in checks])
     elif bad:
         click.echo(problem_table(bad))
-    samples, rows = sum(check.samples for check in checks), sum(sum(check.rows.values()) for check in checks)
+    samples, rows = (
+        sum(check.samples for check in checks),
+        sum(sum(check.rows.values()) for check in checks),
+    )
     problems = sum(check.problem_count for check in checks)
-    outcome = f"{counted(problems, 'problem')} in {counted(len(bad), 'file')}" if bad else "no problems"
+    outcome = (
+        f"{counted(problems, 'problem')} in {counted(len(bad), 'file')}" if bad else "no problems"
+    )
     counts = f"{counted(len(checks), 'file')}, {counted(samples, 'sample')}, {counted(rows, 'row')}"
     if as_json:
         tell(f"{counts}: {outcome}")

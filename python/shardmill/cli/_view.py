@@ -34,40 +34,69 @@ if TYPE_CHECKING:
 @click.command(name="view")
 @dataset_options
 @click.option(
-    "--tokenizer", type=PATH, metavar="PATH", help="Show tokens of this tokenizer: stored ones, or those of --column."
+    "--tokenizer",
+    type=PATH,
+    metavar="PATH",
+    help="Show tokens of this tokenizer: stored ones, or those of --column.",
 )
 @tokenizer_options
 @source_options
 @counts_option
-@click.option("--pack", type=click.IntRange(min=1), metavar="LENGTH", help="Show packs of this number of tokens.")
-@click.option("--strategy", **one_of("concat", "best_fit", "first_fit"), help="How --pack packs the rows.")
+@click.option(
+    "--pack",
+    type=click.IntRange(min=1),
+    metavar="LENGTH",
+    help="Show packs of this number of tokens.",
+)
+@click.option(
+    "--strategy", **one_of("concat", "best_fit", "first_fit"), help="How --pack packs the rows."
+)
 @click.option(
     "--image-size",
     metavar="SIZE",
-    help="Show pixels as a loader delivers them: a side such as 224, height and width such as 180x320, or keep.",
+    help="Show pixels as a loader delivers them: a side such as 224, "
+    "height and width such as 180x320, or keep.",
 )
 @click.option("--image", metavar="COLUMN", help="The column of --image-size; default: image.")
-@click.option("--image-fit", **one_of("crop", "stretch", "pad", "longest", "random"), help="How images are resized.")
-@click.option("--flip", type=click.FloatRange(0, 1), metavar="P", help="Probability of a horizontal flip.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Seed of the random crops and flips.")
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), default=0, metavar="N", help="Port of the page; default: a free one."
+    "--image-fit",
+    **one_of("crop", "stretch", "pad", "longest", "random"),
+    help="How images are resized.",
+)
+@click.option(
+    "--flip", type=click.FloatRange(0, 1), metavar="P", help="Probability of a horizontal flip."
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Seed of the random crops and flips.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=0,
+    metavar="N",
+    help="Port of the page; default: a free one.",
 )
 @click.option("--no-open", is_flag=True, help="Only print the address.")
 @limit_option
 @storage_option
 def command(port: int, no_open: bool, **options: Any) -> None:
-    """Browse samples in a web browser: texts, images, columns, filters, tokens. PATH is a file, a directory or a glob.
+    """Browse samples in a web browser: texts, images, columns, filters, tokens.
 
-    The page is served on this machine only, at an address that cannot be guessed. Nothing is written; rows are read when they are shown.
-    Press Ctrl-C to stop.
+    PATH is a file, a directory or a glob. The page is served on this machine only, at an address
+    that cannot be guessed. Nothing is written; rows are read when they are shown. Press Ctrl-C
+    to stop.
 
-    With --tokenizer, the page shows tokens: those that the files have in a column called tokens or input_ids, or else those of the
-    column text. --column, --messages and --prompt with --completion select other columns; the options are those of shardmill tokenize.
-    --pack shows how a loader packs the tokens. It counts those of all rows once, and stores the counts.
+    With --tokenizer, the page shows tokens: those that the files have in a column called tokens or
+    input_ids, or else those of the column text. --column, --messages and --prompt with --completion
+    select other columns; the options are those of shardmill tokenize. --pack shows how a loader
+    packs the tokens. It counts those of all rows once, and stores the counts.
 
-    With --image-size, the page shows the pixels that a loader delivers, with the random crop and the flip of each epoch, and the error of
-    images that cannot be decoded.
+    With --image-size, the page shows the pixels that a loader delivers, with the random crop and
+    the flip of each epoch, and the error of images that cannot be decoded.
 
     \b
     Example:
@@ -93,7 +122,10 @@ def command(port: int, no_open: bool, **options: Any) -> None:
     if options["tokenizer"] is not None:
         source = _with_tokens(source, options)
     else:
-        _refuse({"pack", *parameters(tokenizer_options, source_options, counts_option)}, "requires --tokenizer")
+        _refuse(
+            {"pack", *parameters(tokenizer_options, source_options, counts_option)},
+            "requires --tokenizer",
+        )
     source = _with_pixels(source, options)
     session = Session(source)
     if not session.opened().dataset.files:
@@ -132,7 +164,8 @@ def _with_pixels(source: Source, options: dict[str, Any]) -> Source:
         shape: dict[str, Any] = {"fit": "keep"}
     elif sides is None:
         raise click.UsageError(
-            f"--image-size must be a side such as 224, height and width such as 180x320, or keep, not {size!r}"
+            "--image-size must be a side such as 224, "
+            f"height and width such as 180x320, or keep, not {size!r}"
         )
     else:
         height, width = int(sides[1]), int(sides[2] or sides[1])
@@ -155,7 +188,8 @@ def _with_tokens(source: Source, options: dict[str, Any]) -> Source:
     else:
         reason = f"is for texts, and the files have tokens in column {stored.tokens!r}"
         _refuse(
-            parameters(source_options, counts_option) - {"text_columns"}, f"{reason}\nhint: name a text with --column"
+            parameters(source_options, counts_option) - {"text_columns"},
+            f"{reason}\nhint: name a text with --column",
         )
         columns = replace(stored, tokenizer=tokenizer_of(options))
         source = replace(source, tokens=columns)
@@ -166,7 +200,10 @@ def _with_tokens(source: Source, options: dict[str, Any]) -> Source:
 
 
 def _stored(source: Source, options: dict[str, Any]) -> TokenColumns | None:
-    """Return the columns of tokens that the files have, unless the options name something to tokenize."""
+    """Return the columns of tokens that the files have.
+
+    It is ``None`` if the options name something to tokenize.
+    """
     from shardmill.view import TokenColumns
 
     columns = options["text_columns"] or ()
@@ -184,5 +221,8 @@ def _refuse(names: set[str], reason: str) -> None:
     """
     context = click.get_current_context()
     for option in context.command.params:
-        if option.name in names and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
+        if (
+            option.name in names
+            and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+        ):
             raise click.UsageError(f"{option.opts[0]} {reason}")

@@ -1,7 +1,8 @@
 """Interleaved documents of a data set: texts and images in reading order.
 
-A document is a run of rows with one ``sample_id``, as curation writes them to Parquet (a metadata row starts a new one), or a sample whose
-JSON has parallel lists ``texts`` and ``images``. Images are identified by row and column; their bytes are not read.
+A document is a run of rows with one ``sample_id``, as curation writes them to Parquet (a metadata
+row starts a new one), or a sample whose JSON has parallel lists ``texts`` and ``images``. Images
+are identified by row and column; their bytes are not read.
 """
 
 from __future__ import annotations
@@ -67,9 +68,10 @@ def light_columns(columns: Sequence[str]) -> list[str]:
 
 
 def documents(light: Dataset, start: int, end: int, columns: Collection[str]) -> Iterator[Document]:
-    """Yield the documents in rows ``start`` (the start of a document) to ``end``, exclusive, where the last document may be cut.
+    """Yield the documents in rows ``start`` to ``end``, exclusive.
 
-    ``columns`` are the columns of the data set; ``light`` is the data set with ``light_columns`` of them.
+    ``start`` is the start of a document; the last document may be cut. ``columns`` are the columns
+    of the data set; ``light`` is the data set with ``light_columns`` of them.
     """
     is_run = is_interleaved(columns)
     sample_id, run = None, []
@@ -91,20 +93,28 @@ def documents(light: Dataset, start: int, end: int, columns: Collection[str]) ->
 
 
 def beginnings(marks: Dataset, row: int) -> list[int]:
-    """Return the first rows of the document that contains ``row`` and of those before it; ``row`` itself if they are too far away.
+    """Return the first rows of the document that contains ``row`` and of those before it.
 
-    ``marks`` has the columns ``sample_id`` and ``modality``.
+    If they are too far away, return ``row`` itself. ``marks`` has the columns ``sample_id`` and
+    ``modality``.
     """
     low = max(0, row - MOST_ROWS + 1)
     ids, modalities = (column.to_pylist() for column in marks.take(range(low, row + 1)).columns)
-    starts = [at for at in range(1, len(ids)) if modalities[at] == "metadata" or ids[at] != ids[at - 1]]
+    starts = [
+        at for at in range(1, len(ids)) if modalities[at] == "metadata" or ids[at] != ids[at - 1]
+    ]
     return [low + at for at in ([0] if low == 0 else []) + starts] or [row]
 
 
-def listed_document(value: Any, row: int, columns: Collection[str], tiffs: Sequence[str] = ()) -> Document | None:
-    """Return the sample of a row whose JSON, a ``pyarrow.Scalar``, has parallel lists of texts and images; None for other JSON.
+def listed_document(
+    value: Any, row: int, columns: Collection[str], tiffs: Sequence[str] = ()
+) -> Document | None:
+    """Return the sample of a row whose JSON has parallel lists of texts and images.
 
-    The extension of an image names one of the columns. Other names refer to the pages of the only column of ``tiffs``, in order.
+    ``value`` is the JSON, a ``pyarrow.Scalar``. The result is ``None`` for other JSON.
+
+    The extension of an image names one of the columns. Other names refer to the pages of the only
+    column of ``tiffs``, in order.
     """
     import pyarrow as pa
 
@@ -134,4 +144,10 @@ def _rows(light: Dataset, start: int, end: int) -> Iterator[tuple[int, dict[str,
     for first in range(start, end, _ROWS_AT_ONCE):
         batch = light.take(range(first, min(first + _ROWS_AT_ONCE, end)))
         for at in range(batch.num_rows):
-            yield first + at, {name: values[at] for name, values in zip(light.columns, batch.columns, strict=True)}
+            yield (
+                first + at,
+                {
+                    name: values[at]
+                    for name, values in zip(light.columns, batch.columns, strict=True)
+                },
+            )

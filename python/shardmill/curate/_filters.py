@@ -1,8 +1,9 @@
 """Stages between source and sink.
 
-Native stages run inside the native driver. The others are Python: the driver calls them with the images or the rows of whole documents, one
-bounded chunk at a time; chunk boundaries are unspecified. Several native threads call at once, so user-defined functions and models must
-be thread-safe. On Ray they are sent to the workers with cloudpickle.
+Native stages run inside the native driver. The others are Python: the driver calls them with the
+images or the rows of whole documents, one bounded chunk at a time; chunk boundaries are
+unspecified. Several native threads call at once, so user-defined functions and models must be
+thread-safe. On Ray they are sent to the workers with cloudpickle.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ class NativeStage(_Judging):
         """Return the options of the native stage."""
         values = {option.name: getattr(self, option.name) for option in fields(self)}
         return {
-            self._kind: {name: _plain(value) if isinstance(value, Real) else value for name, value in values.items()}
+            self._kind: {
+                name: _plain(value) if isinstance(value, Real) else value
+                for name, value in values.items()
+            }
         }
 
 
@@ -58,15 +62,17 @@ class _RangeFilter(NativeStage):
         for option, value in (("min", self.min), ("max", self.max)):
             _number(f"{option} of {type(self).__name__}", value)
         if self.min > self.max:
-            raise OptionError(f"`min` and `max` are {self.min} and {self.max}; min must not exceed max")
+            raise OptionError(
+                f"`min` and `max` are {self.min} and {self.max}; min must not exceed max"
+            )
 
 
 @dataclass(frozen=True)
 class AspectRatioFilter(_RangeFilter):
     """Keep images with ``min <= width / height <= max``, according to their headers.
 
-    Width and height are those of the image as displayed, with the orientation of EXIF or XMP applied.
-    Images whose size is not known are dropped, and counted as ``image header unreadable``.
+    Width and height are those of the image as displayed, with the orientation of EXIF or XMP
+    applied. Images whose size is not known are dropped, and counted as ``image header unreadable``.
 
     Args:
         min: minimum ratio to keep.
@@ -114,9 +120,10 @@ class SizeFilter(NativeStage):
 class BlurFilter(NativeStage):
     """Keep images whose variance of the Laplacian is at least ``threshold``.
 
-    The variance is computed over the decoded 8-bit RGB pixels of all channels, as in NeMo Curator's blur filter. Damaged images
-    are dropped. Images in formats that are not decoded, such as AVIF, are kept; ``Report.warnings`` counts them. An image that decodes to more
-    than ``max_decoded_bytes`` of the source gets an error.
+    The variance is computed over the decoded 8-bit RGB pixels of all channels, as in NeMo Curator's
+    blur filter. Damaged images are dropped. Images in formats that are not decoded, such as AVIF,
+    are kept; ``Report.warnings`` counts them. An image that decodes to more than
+    ``max_decoded_bytes`` of the source gets an error.
 
     Args:
         threshold: minimum variance to keep, in squared 8-bit levels; a solid-color image has 0.
@@ -143,8 +150,9 @@ class BlurFilter(NativeStage):
 class DamageFilter(NativeStage):
     """Drop damaged images: those that cannot be decoded, or only in part.
 
-    Images in formats that are not decoded, such as AVIF, HEIC and ICO, are kept; ``Report.warnings`` counts them. Bytes in no known format
-    are damaged. An image that decodes to more than ``max_decoded_bytes`` of the source gets an error.
+    Images in formats that are not decoded, such as AVIF, HEIC and ICO, are kept;
+    ``Report.warnings`` counts them. Bytes in no known format are damaged. An image that decodes to
+    more than ``max_decoded_bytes`` of the source gets an error.
 
     Args:
         drop_invalid_rows: also drop rows of unknown modality and rows at invalid positions.
@@ -157,7 +165,8 @@ class DamageFilter(NativeStage):
 class ImageToTextRatioFilter(_RangeFilter):
     """Keep samples with ``min <= images / words <= max``.
 
-    Words are separated by whitespace; a sample without words counts as one word. Images without bytes count too.
+    Words are separated by whitespace; a sample without words counts as one word. Images without
+    bytes count too.
 
     Args:
         min: minimum number of images per word to keep.
@@ -183,9 +192,11 @@ class Filter(NativeStage):
     """Keep rows or samples for which an expression is true.
 
     Args:
-        expression: an expression over any columns, also as text, or a list of ``(column, op, literal)``.
-        per: ``"sample"`` evaluates the metadata row, which has the sample-level values, for the whole sample; ``"row"``
-            evaluates each content row. The default is ``"row"`` if the expression uses a reserved column, else ``"sample"``.
+        expression: an expression over any columns, also as text, or a list of
+            ``(column, op, literal)``.
+        per: ``"sample"`` evaluates the metadata row, which has the sample-level values, for the
+            whole sample; ``"row"`` evaluates each content row. The default is ``"row"`` if the
+            expression uses a reserved column, else ``"sample"``.
         drop_invalid_rows: also drop rows of unknown modality and rows at invalid positions.
 
     Examples:
@@ -218,7 +229,10 @@ def _number(option: str, value: Any) -> None:
 
 
 def _plain(value: Any) -> float:
-    """Return a number of Python's own types; an integer beyond all doubles is as good as infinite."""
+    """Return a number of Python's own types.
+
+    An integer beyond all doubles is as good as infinite.
+    """
     try:
         plain = float(value)
     except OverflowError:
@@ -234,7 +248,10 @@ class ImageStage:
     drop_invalid_rows: bool
 
     def keep_images(self, images: list[bytes], texts: list[list[str]]) -> list[bool]:
-        """Return one verdict per image; ``texts[i]`` are the text rows of the sample of ``images[i]``."""
+        """Return one verdict per image.
+
+        ``texts[i]`` are the text rows of the sample of ``images[i]``.
+        """
         raise NotImplementedError
 
 
@@ -242,8 +259,8 @@ class ImageStage:
 class QRCodeFilter(_Judging, ImageStage):
     """Keep images in which QR codes cover less than ``threshold`` of the area.
 
-    The orientation of EXIF or XMP is applied. Images that cannot be decoded are dropped. If the detector fails or finds nothing, the image
-    is kept. Requires ``shardmill[images]``.
+    The orientation of EXIF or XMP is applied. Images that cannot be decoded are dropped. If the
+    detector fails or finds nothing, the image is kept. Requires ``shardmill[images]``.
 
     Args:
         threshold: covered fraction of the area from which an image is dropped.
@@ -262,19 +279,22 @@ class QRCodeFilter(_Judging, ImageStage):
     def keep_images(self, images: list[bytes], texts: list[list[str]]) -> list[bool]:
         """Return one verdict per image."""
         arrays = map(pixels.decoded, images)
-        return [array is not None and pixels.qr_code_share(array) < self.threshold for array in arrays]
+        return [
+            array is not None and pixels.qr_code_share(array) < self.threshold for array in arrays
+        ]
 
 
 @dataclass(frozen=True)
 class ClipScoreFilter(_Judging, ImageStage):
     """Keep images that match a text of their sample.
 
-    The score of an image is its maximum cosine similarity with any non-blank text of its sample. If there is no such text, the image
-    is dropped.
+    The score of an image is its maximum cosine similarity with any non-blank text of its sample. If
+    there is no such text, the image is dropped.
 
     Args:
-        model: computes embeddings: ``embed_images(list[PIL.Image.Image]) -> array (n, d)`` and ``embed_texts(list[str]) -> array (n, d)``.
-            Images are upright. It must be thread-safe. See ``shardmill.integrations.open_clip.OpenClip``.
+        model: computes embeddings: ``embed_images(list[PIL.Image.Image]) -> array (n, d)`` and
+            ``embed_texts(list[str]) -> array (n, d)``. Images are upright. It must be thread-safe.
+            See ``shardmill.integrations.open_clip.OpenClip``.
         min_score: minimum score to keep.
         drop_invalid_rows: also drop rows of unknown modality and rows at invalid positions.
     """
@@ -301,25 +321,28 @@ class ClipScoreFilter(_Judging, ImageStage):
 class Map:
     """Run a user-defined function on tables.
 
-    The function gets a ``pyarrow.Table`` and returns one (or anything with ``__arrow_c_stream__``). Rows may be changed,
-    dropped and added. Requires ``shardmill[arrow]``.
+    The function gets a ``pyarrow.Table`` and returns one (or anything with ``__arrow_c_stream__``).
+    Rows may be changed, dropped and added. Requires ``shardmill[arrow]``.
 
-    For rows of a ``TableSource``, the first result with rows decides the columns of all files of the job, together with the
-    ``schema`` or ``schema_overrides`` of the sink: the result of the first call of the first group of input files that yields a
-    row. Later results are converted without loss; a column that they lack is null. A new column, a value that does not fit,
-    and a column of that first result that has only nulls without a type stop the job. So declare a type in
-    ``schema_overrides`` where the types of results depend on the rows of a call.
+    For rows of a ``TableSource``, the first result with rows decides the columns of all files of
+    the job, together with the ``schema`` or ``schema_overrides`` of the sink: the result of the
+    first call of the first group of input files that yields a row. Later results are converted
+    without loss; a column that they lack is null. A new column, a value that does not fit, and a
+    column of that first result that has only nulls without a type stop the job. So declare a type
+    in ``schema_overrides`` where the types of results depend on the rows of a call.
 
-    For interleaved rows, the table has whole documents; ``sample_id``, ``position`` and ``modality`` must not become null.
-    ``binary_content`` is null for images that have not been fetched yet (``materialize_on_read=False``); they are fetched
-    from their ``source_ref`` when they are written.
+    For interleaved rows, the table has whole documents; ``sample_id``, ``position`` and
+    ``modality`` must not become null. ``binary_content`` is null for images that have not been
+    fetched yet (``materialize_on_read=False``); they are fetched from their ``source_ref`` when
+    they are written.
 
     Args:
         function: a function from table to table. It must be thread-safe.
         name: name of the stage in reports.
         needs_bytes: fetch all images before the function is called.
-        batch_size: number of rows per call, for a ``TableSource``; the last call of an output file may get fewer.
-            By default, each call gets a block of the input, at most about ``memory_bytes``.
+        batch_size: number of rows per call, for a ``TableSource``; the last call of an output file
+            may get fewer. By default, each call gets a block of the input, at most about
+            ``memory_bytes``.
 
     Examples:
         >>> from shardmill.curate import Map
@@ -336,7 +359,9 @@ class Map:
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise OptionError(f"a Map needs a function of a table; {self.function!r} is not callable")
+            raise OptionError(
+                f"a Map needs a function of a table; {self.function!r} is not callable"
+            )
         flag("needs_bytes", self.needs_bytes)
         if self.batch_size is not None:
             object.__setattr__(self, "batch_size", whole("batch_size", self.batch_size, 1))
@@ -346,7 +371,10 @@ class Map:
         return self._called(_as_table(batch))
 
     def map_rows(self, batch: Any) -> list[Any]:
-        """Call the function with consecutive parts of ``batch``; results with the same schema may be concatenated."""
+        """Call the function with consecutive parts of ``batch``.
+
+        Results with the same schema may be concatenated.
+        """
         rows = _as_table(batch)
         size = self.batch_size or max(rows.num_rows, 1)
         if rows.num_rows <= size:
@@ -359,7 +387,9 @@ class Map:
     def _called(self, table: Any) -> Any:
         result = self.function(table)
         if not hasattr(result, "__arrow_c_stream__") and not hasattr(result, "__arrow_c_array__"):
-            raise TypeError(f"stage {self.name!r} returned {type(result).__name__}, not an Arrow table")
+            raise TypeError(
+                f"stage {self.name!r} returned {type(result).__name__}, not an Arrow table"
+            )
         return result
 
 
@@ -368,11 +398,18 @@ def _as_table(rows: Any) -> Any:
     pa = pyarrow_for("Map")
     if isinstance(rows, pa.Table):
         return rows
-    return pa.table(rows) if hasattr(rows, "__arrow_c_stream__") else pa.Table.from_batches([pa.record_batch(rows)])
+    return (
+        pa.table(rows)
+        if hasattr(rows, "__arrow_c_stream__")
+        else pa.Table.from_batches([pa.record_batch(rows)])
+    )
 
 
 def _joined(tables: list[Any]) -> list[Any]:
-    """Concatenate each run of tables with the same schema; a change of schema is reported by the native driver."""
+    """Concatenate each run of tables with the same schema.
+
+    The native driver reports a change of schema.
+    """
     import pyarrow as pa
 
     schema = tables[0].schema
@@ -387,16 +424,19 @@ def _joined(tables: list[Any]) -> list[Any]:
 class ReencodeImages:
     """Store each image in another codec, upright and at most ``max_side`` large.
 
-    An image that is already stored in this codec, is upright, and is not larger than ``max_side`` keeps its bytes. This is decided by its
-    header; ``quality`` does not matter, because encoding it again would only lose quality. All other images are decoded, turned upright by
-    EXIF or XMP, and encoded without metadata. A PNG, TIFF, WebP or AVIF that stays in its codec keeps its alpha; otherwise, transparent
-    pixels are composited on white. Larger images are resized with Lanczos; images are never enlarged.
+    An image that is already stored in this codec, is upright, and is not larger than ``max_side``
+    keeps its bytes. This is decided by its header; ``quality`` does not matter, because encoding it
+    again would only lose quality. All other images are decoded, turned upright by EXIF or XMP, and
+    encoded without metadata. A PNG, TIFF, WebP or AVIF that stays in its codec keeps its alpha;
+    otherwise, transparent pixels are composited on white. Larger images are resized with Lanczos;
+    images are never enlarged.
 
-    JPEG and PNG are written natively. The bytes of a JPEG equal those of ``save(format="JPEG", quality=quality)`` of Pillow for the same pixels;
-    grayscale images stay grayscale. Other codecs require ``shardmill[images,arrow]``.
+    JPEG and PNG are written natively. The bytes of a JPEG equal those of
+    ``save(format="JPEG", quality=quality)`` of Pillow for the same pixels; grayscale images stay
+    grayscale. Other codecs require ``shardmill[images,arrow]``.
 
-    This is the only stage that changes pixels. Images that cannot be decoded completely, or decode to more than ``max_decoded_bytes`` of the
-    source, get an error.
+    This is the only stage that changes pixels. Images that cannot be decoded completely, or decode
+    to more than ``max_decoded_bytes`` of the source, get an error.
 
     Args:
         codec: ``"jpeg"``, ``"png"``, or another format that Pillow can write, such as ``"webp"``.
@@ -427,7 +467,9 @@ class ReencodeImages:
         if not isinstance(self.codec, str):
             raise OptionError(f"codec must be the name of a codec, not {self.codec!r}")
         if not self._is_native and not pixels.can_write(self._codec):
-            raise OptionError(f"codec must be 'jpeg', 'png' or a format that Pillow can write, not {self.codec!r}")
+            raise OptionError(
+                f"codec must be 'jpeg', 'png' or a format that Pillow can write, not {self.codec!r}"
+            )
         if self.max_side is not None:
             object.__setattr__(self, "max_side", whole("max_side", self.max_side, 1, 65_535))
 
@@ -441,7 +483,12 @@ class ReencodeImages:
 
     def _options(self) -> dict[str, Any] | None:
         """Return the options of the native stage; ``None`` for a codec that Pillow writes."""
-        options = {"name": self.name, "codec": self._codec, "quality": self.quality, "max_side": self.max_side}
+        options = {
+            "name": self.name,
+            "codec": self._codec,
+            "quality": self.quality,
+            "max_side": self.max_side,
+        }
         return {"reencode": options} if self._is_native else None
 
     def map_table(self, batch: Any) -> Any:

@@ -23,22 +23,24 @@ class FileInspection:
 
     Attributes:
         path: path of the file.
-        format: ``tar``, ``parquet``, ``orc``, ``csv``, ``jsonl``, ``arrayrecord``, ``mds``, ``mds_index``, ``jsonl_index``, ``image`` or
-            ``unknown``.
+        format: ``tar``, ``parquet``, ``orc``, ``csv``, ``jsonl``, ``arrayrecord``, ``mds``,
+            ``mds_index``, ``jsonl_index``, ``image`` or ``unknown``.
         compression: compression of a tar as a whole.
         bytes: size of the file.
         members: number of regular files in a tar.
         samples: number of documents.
         rows: rows by modality.
-        bytes_by_modality: bytes of text (UTF-8) and images (as stored), and other bytes under ``metadata``.
+        bytes_by_modality: bytes of text (UTF-8) and images (as stored), and other bytes under
+            ``metadata``.
         content_types: rows by MIME type.
-        images: minimum, median and maximum of ``width``, ``height`` and ``pages``; the number ``measured``, and their
-            ``formats``.
+        images: minimum, median and maximum of ``width``, ``height`` and ``pages``; the number
+            ``measured``, and their ``formats``.
         columns: name, type and, for Parquet, codecs and bytes of each column.
         row_groups: rows and bytes of each row group of a Parquet file.
         created_by: writer of the Parquet file.
-        arrayrecord: for an ArrayRecord file, ``records``, ``chunks``, ``group_size``, ``codec``, ``is_transposed``, ``writer_options``,
-            ``stored_bytes``, ``decoded_bytes``, ``shortest`` and ``longest`` of the ``measured`` records, and the ``first`` ones.
+        arrayrecord: for an ArrayRecord file, ``records``, ``chunks``, ``group_size``, ``codec``,
+            ``is_transposed``, ``writer_options``, ``stored_bytes``, ``decoded_bytes``, ``shortest``
+            and ``longest`` of the ``measured`` records, and the ``first`` ones.
         texts: the first texts with their sample and position.
         image_names: members or locations of the first images.
         damage: parts that could not be read.
@@ -68,7 +70,9 @@ class FileInspection:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Contents of one or more files. ``print`` shows a page for one file, or a summary of several files.
+    """Contents of one or more files.
+
+    ``print`` shows a page for one file, or a summary of several files.
 
     Attributes:
         files: one entry per file, sorted by path.
@@ -98,7 +102,10 @@ class Inspection:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        totals = {name: getattr(self, name) for name in ("samples", "rows", "bytes_by_modality", "content_types")}
+        totals = {
+            name: getattr(self, name)
+            for name in ("samples", "rows", "bytes_by_modality", "content_types")
+        }
         return totals | {"files": [asdict(file) for file in self.files]}
 
     def __str__(self) -> str:
@@ -121,19 +128,22 @@ def inspect(
 ) -> Inspection:
     """Describe data files of all formats and images, without decoding pixels.
 
-    For a tar, headers and JSON are read; for a Parquet file the footer, the small columns and the first 64 MiB of images; for an ArrayRecord
-    file the index and the first records, or the first 64 MiB of them if the index does not have their lengths.
+    For a tar, headers and JSON are read; for a Parquet file the footer, the small columns and the
+    first 64 MiB of images; for an ArrayRecord file the index and the first records, or the first
+    64 MiB of them if the index does not have their lengths.
 
     Args:
-        paths: a file, a directory (searched recursively), a glob, or a list of these. An explicit path may
-            be an image.
+        paths: a file, a directory (searched recursively), a glob, or a list of these. An explicit
+            path may be an image.
         first: number of texts, image names or records shown for each file.
         texts_field: key of the list of texts in the JSON of a tar.
         images_field: key of the list of images.
         sample_id_field: key of the document's id.
         image_member_field: key that names the member, for entries without a member name.
-        ignore_zeros: read tars that were joined with ``cat`` up to their last member, like ``tar -i``.
-        threads: number of threads, each of which reads one file at a time; the number of cores by default.
+        ignore_zeros: read tars that were joined with ``cat`` up to their last member, like
+            ``tar -i``.
+        threads: number of threads, each of which reads one file at a time; the number of cores by
+            default.
         progress: show a bar on a terminal if it takes longer than two seconds.
 
     Returns:
@@ -184,11 +194,16 @@ def _page(file: FileInspection) -> list[str]:
     lines += _row_groups(file)
     if file.columns:
         lines.append("  columns")
-        columns = aligned([_column(column) for column in file.columns], to_the_right=[False, False, False, True])
+        columns = aligned(
+            [_column(column) for column in file.columns], to_the_right=[False, False, False, True]
+        )
         lines += [f"    {column}" for column in columns]
     if file.texts:
         lines.append("  first texts")
-        lines += [f"    {text['sample']} [{text['position']}]  {_line(text['text'])}" for text in file.texts]
+        lines += [
+            f"    {text['sample']} [{text['position']}]  {_line(text['text'])}"
+            for text in file.texts
+        ]
     if file.image_names:
         lines.append("  first images")
         lines += [f"    {name}" for name in file.image_names]
@@ -210,11 +225,23 @@ def _overview(inspection: Inspection) -> list[str]:
         *aligned(cells, to_the_right=[False, False, *[True] * (len(shown) - 2)]),
     ]
     size = size_text(sum(file.bytes for file in inspection.files))
-    lines += ["", f"{counted(len(inspection.files), 'file')}, {size}, {counted(inspection.samples, 'sample')}"]
+    lines += [
+        "",
+        f"{counted(len(inspection.files), 'file')}, {size}, "
+        f"{counted(inspection.samples, 'sample')}",
+    ]
     if any(map(_has_documents, inspection.files)):
-        lines += [f"rows        {_counts(inspection.rows)}", f"bytes       {_sizes(inspection.bytes_by_modality)}"]
-    lines += [f"types       {_counts(inspection.content_types)}"] if inspection.content_types else []
-    columns = [[(column["name"], column["data_type"]) for column in file.columns] for file in inspection.files]
+        lines += [
+            f"rows        {_counts(inspection.rows)}",
+            f"bytes       {_sizes(inspection.bytes_by_modality)}",
+        ]
+    lines += (
+        [f"types       {_counts(inspection.content_types)}"] if inspection.content_types else []
+    )
+    columns = [
+        [(column["name"], column["data_type"]) for column in file.columns]
+        for file in inspection.files
+    ]
     if columns[0] and all(others == columns[0] for others in columns):
         lines += ["", "columns of each file", *aligned(columns[0], to_the_right=[False, False])]
     return lines
@@ -239,13 +266,19 @@ def _root(path: str) -> str:
 
 
 def _overview_row(file: FileInspection, directory: str) -> dict[str, str]:
-    sizes = {side: f"{file.images[side]['min']}-{file.images[side]['max']}" for side in ("width", "height")}
+    sizes = {
+        side: f"{file.images[side]['min']}-{file.images[side]['max']}"
+        for side in ("width", "height")
+    }
     counts = {"samples": file.samples, "texts": file.rows["text"], "images": file.rows["image"]}
     return {
         "file": file.path.removeprefix(directory).lstrip("/") if directory else file.path,
         "format": file.format,
         "size": size_text(file.bytes),
-        **{name: f"{count:,}" if count or name == "samples" else "" for name, count in counts.items()},
+        **{
+            name: f"{count:,}" if count or name == "samples" else ""
+            for name, count in counts.items()
+        },
         **(sizes if file.images["measured"] else dict.fromkeys(sizes, "")),
         "damage": f"{len(file.damage):,}" if file.damage else "",
     }
@@ -264,7 +297,11 @@ def _images(file: FileInspection) -> list[str]:
     formats = ", ".join(f"{count:,} {name}" for name, count in images["formats"].items())
     spreads = [f"    {side:8}  {_spread(images[side])}" for side in ("width", "height")]
     pages = [f"    pages     {_spread(images['pages'])}"] if images["pages"]["max"] > 1 else []
-    return [f"  images      {images['measured']:,} measured{unreadable}; files: {formats or 'none'}", *spreads, *pages]
+    return [
+        f"  images      {images['measured']:,} measured{unreadable}; files: {formats or 'none'}",
+        *spreads,
+        *pages,
+    ]
 
 
 def _row_groups(file: FileInspection) -> list[str]:
@@ -274,7 +311,9 @@ def _row_groups(file: FileInspection) -> list[str]:
         return ["  row groups  0"]
     rows = [group["rows"] for group in file.row_groups]
     sizes = [group["stored_bytes"] for group in file.row_groups]
-    spread = f"{min(rows):,} to {max(rows):,} rows, {size_text(min(sizes))} to {size_text(max(sizes))}"
+    spread = (
+        f"{min(rows):,} to {max(rows):,} rows, {size_text(min(sizes))} to {size_text(max(sizes))}"
+    )
     return [f"  row groups  {len(rows):,} of {spread}"]
 
 
@@ -285,7 +324,9 @@ def _column(column: dict[str, Any]) -> tuple[str, str, str, str]:
 
 
 def _damage(damage: dict[str, Any]) -> str:
-    place = [damage["member"] or ""] + ([] if damage["offset"] is None else [f"at {damage['offset']}"])
+    place = [damage["member"] or ""] + (
+        [] if damage["offset"] is None else [f"at {damage['offset']}"]
+    )
     place = " ".join(filter(None, place))
     return f"{place}: {damage['reason']}" if place else damage["reason"]
 

@@ -8,14 +8,21 @@ from typing import Any
 def arrayrecord_lines(summary: dict[str, Any]) -> list[str]:
     """Return the lines for display."""
     records, decoded, stored = summary["records"], summary["decoded_bytes"], summary["stored_bytes"]
-    lines = [f"  records     {records:,} in {summary['chunks']:,} chunks of {summary['group_size']:,}"]
+    lines = [
+        f"  records     {records:,} in {summary['chunks']:,} chunks of {summary['group_size']:,}"
+    ]
     if summary["codec"]:
-        lines.append(f"  codec       {summary['codec']}{', transposed' if summary['is_transposed'] else ''}")
+        lines.append(
+            f"  codec       {summary['codec']}{', transposed' if summary['is_transposed'] else ''}"
+        )
     lines.append(f"  options     {summary['writer_options'] or 'unknown'}")
     if summary["measured"]:
         some = "" if summary["measured"] == records else f", of the first {summary['measured']:,}"
         mean = decoded / max(records, 1)
-        lines.append(f"  lengths     {summary['shortest']:,} to {summary['longest']:,}{some}; mean {mean:,.1f}")
+        lines.append(
+            f"  lengths     {summary['shortest']:,} to {summary['longest']:,}{some}; "
+            f"mean {mean:,.1f}"
+        )
     lines.append(f"  bytes       {decoded:,} of records, {stored:,} in the file")
     if decoded:
         lines[-1] += f" ({100 * stored / decoded:.1f} %)"

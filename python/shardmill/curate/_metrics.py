@@ -20,8 +20,10 @@ class PipelineMetrics(Snapshot):
         bytes_written: bytes of the output files.
         files: files of the output.
         elapsed_seconds: wall time.
-        stages: seconds of threads or tasks by the name of a stage: the source, the stages and the sink.
-        storage: requests to stores during the run: those of this process, and those of the tasks of Ray that returned.
+        stages: seconds of threads or tasks by the name of a stage: the source, the stages and the
+            sink.
+        storage: requests to stores during the run: those of this process, and those of the tasks of
+            Ray that returned.
     """
 
     splits: int = 0
@@ -39,7 +41,9 @@ class PipelineMetrics(Snapshot):
         return NotImplemented
 
 
-def metrics_of(splits: list[dict[str, Any]], *, elapsed_seconds: float, storage: StorageMetrics) -> PipelineMetrics:
+def metrics_of(
+    splits: list[dict[str, Any]], *, elapsed_seconds: float, storage: StorageMetrics
+) -> PipelineMetrics:
     """Return the counters of a run from the reports of its splits."""
     stages: dict[str, float] = {}
     for stage in (stage for split in splits for stage in split["stages"]):

@@ -1,6 +1,8 @@
-"""Images for display: the format from the first bytes, the size from the header, and thumbnails that every browser can show.
+"""Images for display: their format, size and thumbnails.
 
-Only thumbnails decode pixels, with Pillow, and only for the few images that a page shows.
+The format comes from the first bytes, the size from the header. Every browser can show the
+thumbnails. Only thumbnails decode pixels, with Pillow, and only for the few images that a page
+shows.
 """
 
 from __future__ import annotations
@@ -86,6 +88,8 @@ def _for_display(image: Any) -> Any:
         scale = 255.0 / (high - low) if high > low else 1.0
         image = image.point(lambda value: value * scale - low * scale).convert("L")
     if image.mode not in ("L", "RGB"):
-        image = image.convert("RGBA" if "transparency" in image.info or image.mode in ("LA", "PA", "RGBA") else "RGB")
+        image = image.convert(
+            "RGBA" if "transparency" in image.info or image.mode in ("LA", "PA", "RGBA") else "RGB"
+        )
     image.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
     return image

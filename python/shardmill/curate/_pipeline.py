@@ -37,22 +37,27 @@ _LEFT_OUT = "left out of the job"
 class Pipeline:
     """A curation job. The constructor checks the options and does not touch the disk.
 
-    The rows are those of interleaved documents, or of plain tables from a ``TableSource``, which support
-    ``Filter`` and ``Map`` stages and a ``ParquetSink``.
+    The rows are those of interleaved documents, or of plain tables from a ``TableSource``, which
+    support ``Filter`` and ``Map`` stages and a ``ParquetSink``.
 
     Args:
         source: source of the rows.
         stages: stages to apply, in this order.
         sink: destination of the rows.
-        checkpoint: where the job records what is done, so that a stopped run can be resumed: a ``shardmill.resume.Checkpoint``,
-            its path, or a dict of its options.
-        max_errors: stop if more samples and shards than this are quarantined; unlimited by default. A job over
-            tables never quarantines: unreadable input stops it.
-        memory_bytes: approximate maximum bytes of rows per thread. A single larger image is processed alone.
+        checkpoint: where the job records what is done, so that a stopped run can be resumed: a
+            ``shardmill.resume.Checkpoint``, its path, or a dict of its options.
+        max_errors: stop if more samples and shards than this are quarantined; unlimited by default.
+            A job over tables never quarantines: unreadable input stops it.
+        memory_bytes: approximate maximum bytes of rows per thread. A single larger image is
+            processed alone.
 
     Examples:
         >>> from shardmill.curate import AspectRatioFilter, ParquetSink, Pipeline, WebDatasetSource
-        >>> pipeline = Pipeline(source=WebDatasetSource("in/"), stages=[AspectRatioFilter()], sink=ParquetSink("out/"))
+        >>> pipeline = Pipeline(
+        ...     source=WebDatasetSource("in/"),
+        ...     stages=[AspectRatioFilter()],
+        ...     sink=ParquetSink("out/"),
+        ... )
         >>> pipeline.run()
         Traceback (most recent call last):
         ...
@@ -70,7 +75,9 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         if not isinstance(self.source, Source):
-            raise OptionError(f"`source` must be a source such as WebDatasetSource(path), not {self.source!r}")
+            raise OptionError(
+                f"`source` must be a source such as WebDatasetSource(path), not {self.source!r}"
+            )
         if not isinstance(self.sink, Sink):
             raise OptionError(f"`sink` must be a sink such as ParquetSink(path), not {self.sink!r}")
         if self.checkpoint is not None:
@@ -79,13 +86,15 @@ class Pipeline:
             self.checkpoint = checkpoint_of(self.checkpoint)
             if self.checkpoint.id_column is not None and self.source.kind != "table":
                 raise OptionError(
-                    "`id_column` requires a TableSource; documents are resumed by split\nhint: omit `id_column`"
+                    "`id_column` requires a TableSource; documents are resumed by split\n"
+                    "hint: omit `id_column`"
                 )
         if self.max_errors is not None:
             self.max_errors = whole("max_errors", self.max_errors, 0)
         if not isinstance(self.stages, Iterable):
             raise OptionError(
-                f"stages must be a list of stages, not a {type(self.stages).__name__}\nhint: write stages=[…]"
+                f"stages must be a list of stages, not a {type(self.stages).__name__}\n"
+                "hint: write stages=[…]"
             )
         # They are read more than once, and an iterator would have none left for the run.
         self.stages = list(self.stages)
@@ -104,25 +113,32 @@ class Pipeline:
         """Run the job to completion.
 
         Args:
-            executor: ``"local"`` uses native threads; ``"ray"`` runs one task per split on the cluster at ``RAY_ADDRESS``, or on a new
-                local one.
-            threads: number of native threads of ``"local"``, one split per thread; the number of cores by default.
-            workers: maximum number of concurrent ``"ray"`` tasks; the number of CPUs of the cluster by default.
+            executor: ``"local"`` uses native threads; ``"ray"`` runs one task per split on the
+                cluster at ``RAY_ADDRESS``, or on a new local one.
+            threads: number of native threads of ``"local"``, one split per thread; the number of
+                cores by default.
+            workers: maximum number of concurrent ``"ray"`` tasks; the number of CPUs of the cluster
+                by default.
             progress: show a bar on a terminal if the run takes longer than two seconds.
 
         Returns:
             A report; ``Report.quarantined`` lists everything that was quarantined.
 
         Raises:
-            shardmill.NotFoundError: If a path is missing or has no input; the output is not touched.
-            shardmill.OptionError: If an option names a key that no sample has; the output is not touched.
-            shardmill.MissingColumnError: If ``fields`` names a column that no Parquet file has, if a filter names a key that no sample
-                has, or if an option of a job over tables names a column that no file has; the output is not touched.
-            shardmill.FormatError: If the files of a job over tables have no common schema; the output is not touched.
-            shardmill.CurateError: If a policy or a stage stopped the run; files that are already published are kept.
+            shardmill.NotFoundError: If a path is missing or has no input; the output is not
+                touched.
+            shardmill.OptionError: If an option names a key that no sample has; the output is not
+                touched.
+            shardmill.MissingColumnError: If ``fields`` names a column that no Parquet file has, if
+                a filter names a key that no sample has, or if an option of a job over tables names
+                a column that no file has; the output is not touched.
+            shardmill.FormatError: If the files of a job over tables have no common schema; the
+                output is not touched.
+            shardmill.CurateError: If a policy or a stage stopped the run; files that are already
+                published are kept.
             shardmill.StorageError: If the disk is full or access is denied.
-            shardmill.CheckpointMismatchError: If the checkpoint belongs to another job, an input has changed, or a new file
-                does not fit the schema of the planned ones.
+            shardmill.CheckpointMismatchError: If the checkpoint belongs to another job, an input
+                has changed, or a new file does not fit the schema of the planned ones.
             shardmill.CheckpointBusyError: If another process is running this job.
         """
         check_choice("executor", executor, Literal["local", "ray"])
@@ -135,7 +151,9 @@ class Pipeline:
         start, before = time.perf_counter(), storage_metrics()
         report = Report(params=params_of(self, executor, at_once))
         if self.checkpoint is None:
-            refuse_inside_input("output", real(self.sink.path), [real(path) for path in self.source.paths()])
+            refuse_inside_input(
+                "output", real(self.sink.path), [real(path) for path in self.source.paths()]
+            )
             pipeline = native_pipeline(self, may_replace=executor == "ray")
             with announced(PLANNING, is_shown=progress):
                 splits, left_out = pipeline.splits(available_cores())
@@ -161,7 +179,13 @@ class Pipeline:
                         schema=resumption.schema,
                         results=resumption.results,
                     )
-                    self._run(_Work(pipeline, resumption.splits, resumption.plan), executor, at_once, progress, report)
+                    self._run(
+                        _Work(pipeline, resumption.splits, resumption.plan),
+                        executor,
+                        at_once,
+                        progress,
+                        report,
+                    )
                     resumption.finish(report, had_workers=executor == "ray")
                 # Rows identified by ids that were lost wait until those ids are restored.
                 holds_back = resumption.holds_back and bool(resumption.splits)
@@ -170,7 +194,9 @@ class Pipeline:
         report.peak_rss_bytes = peak_rss_bytes()
         return report
 
-    def _run(self, work: _Work, executor: str, at_once: int | None, progress: bool, report: Report) -> None:
+    def _run(
+        self, work: _Work, executor: str, at_once: int | None, progress: bool, report: Report
+    ) -> None:
         pipeline, splits = work.pipeline, work.splits
         if columns := pipeline.columns():
             report.params["schema"] = dict(columns)

@@ -1,8 +1,10 @@
 """Decoded images, the input of the QR code and CLIP filters.
 
-Pillow and OpenCV are imported at the first image, since most pipelines never decode one. Several native threads call in at once: each call has
-its own images and its own detector, and shares only the loaded modules. Invariant: for intact images the array equals that of OpenCV's
-`imdecode`, which NeMo Curator's filters use; a damaged image, which `imdecode` fills with gray, is not decoded at all.
+Pillow and OpenCV are imported at the first image, since most pipelines never decode one. Several
+native threads call in at once: each call has its own images and its own detector, and shares only
+the loaded modules. Invariant: for intact images the array equals that of OpenCV's `imdecode`, which
+NeMo Curator's filters use; a damaged image, which `imdecode` fills with gray, is not decoded at
+all.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 # Formats of Pillow in which an image keeps its alpha; PNG is written natively.
 _WITH_ALPHA = frozenset({"AVIF", "TIFF", "WEBP"})
-# Number of decoded images passed to a model at once: they are much larger than the bytes of a chunk.
+# Number of decoded images passed to a model at once: they are much larger than a chunk's bytes.
 _CLIP_BATCH = 64
 
 
@@ -42,13 +44,21 @@ def _opencv() -> Any:
 
 
 def _is_too_large(error: Exception) -> bool:
-    """Tell whether Pillow refuses an image for its size: its limit is that of the process, and a warning may be an error there."""
+    """Tell whether Pillow refuses an image for its size.
+
+    Its limit is that of the process, and a warning may be an error there.
+    """
     image_module = _pillow()
-    return isinstance(error, image_module.DecompressionBombError | image_module.DecompressionBombWarning)
+    return isinstance(
+        error, image_module.DecompressionBombError | image_module.DecompressionBombWarning
+    )
 
 
 def _decoded_natively(payload: bytes, **options: Any) -> Any:
-    """Return an image that is larger than Pillow's limit. The native driver has checked it against ``max_decoded_bytes``."""
+    """Return an image that is larger than Pillow's limit.
+
+    The native driver has checked it against ``max_decoded_bytes``.
+    """
     return _pillow().fromarray(_native.decode(payload, max_pixels=2**64 - 1, **options))
 
 
@@ -69,10 +79,14 @@ def opened(payload: bytes) -> Any | None:
 
 
 def turn_upright(image: Any) -> None:
-    """Apply the orientation of EXIF or XMP to an image in place; records that cannot be read are ignored."""
+    """Apply the orientation of EXIF or XMP to an image in place.
+
+    Records that cannot be read are ignored.
+    """
     from PIL import ImageOps
 
-    # Pillow's parsers raise nearly any exception on damaged records; damaged pixels fail again when they are used.
+    # Pillow's parsers raise nearly any exception on damaged records; damaged pixels fail again when
+    # they are used.
     with suppress(Exception):
         ImageOps.exif_transpose(image, in_place=True)
 
@@ -85,7 +99,10 @@ def _with_8_bits(image: Any) -> Any:
 
 
 def decoded(payload: bytes) -> np.ndarray | None:
-    """Return the image as a uint8 array of shape (height, width, 3), or None if it cannot be decoded."""
+    """Return the image as a uint8 array of shape (height, width, 3).
+
+    The result is ``None`` if the image cannot be decoded.
+    """
     import numpy as np
 
     image = opened(payload)
@@ -93,7 +110,10 @@ def decoded(payload: bytes) -> np.ndarray | None:
 
 
 def qr_code_share(array: np.ndarray) -> float:
-    """Return the area of all detected QR codes over the area of the image; 0 if none is found or the detector fails."""
+    """Return the area of all detected QR codes over the area of the image.
+
+    It is 0 if none is found or the detector fails.
+    """
     import numpy as np
 
     cv2 = _opencv()
@@ -111,7 +131,10 @@ def qr_code_share(array: np.ndarray) -> float:
 
 
 def clip_scores(model: Any, images: list[bytes], texts: list[list[str]]) -> list[float | None]:
-    """Return the maximum cosine similarity of each image with the texts of its sample; None without text or a decodable image."""
+    """Return the maximum cosine similarity of each image with the texts of its sample.
+
+    It is ``None`` without text or a decodable image.
+    """
     scores: list[float | None] = []
     for start in range(0, len(images), _CLIP_BATCH):
         batch = slice(start, start + _CLIP_BATCH)
@@ -129,10 +152,14 @@ def _scores_of_batch(model: Any, images: list[bytes], texts: list[list[str]]) ->
         stripped = [line.strip() for line in lines if line.strip()]
         image = opened(payload) if stripped else None
         if image is not None:
-            pending.append((index, image, [vocabulary.setdefault(line, len(vocabulary)) for line in stripped]))
+            pending.append(
+                (index, image, [vocabulary.setdefault(line, len(vocabulary)) for line in stripped])
+            )
     if not pending:
         return scores
-    image_vectors = _normalized(model.embed_images([image for _, image, _ in pending]), len(pending), "embed_images")
+    image_vectors = _normalized(
+        model.embed_images([image for _, image, _ in pending]), len(pending), "embed_images"
+    )
     text_vectors = _normalized(model.embed_texts(list(vocabulary)), len(vocabulary), "embed_texts")
     for vector, (index, _image, lines) in zip(image_vectors, pending, strict=True):
         scores[index] = float(np.max(text_vectors[lines] @ vector))
@@ -145,18 +172,20 @@ def _normalized(vectors: Any, count: int, method: str) -> np.ndarray:
     array = np.asarray(vectors, dtype=np.float64)
     if array.ndim != 2 or len(array) != count:
         raise ValueError(
-            f"`{method}` returned an array of shape {array.shape} for {count} inputs; it must be ({count}, n)"
+            f"`{method}` returned an array of shape {array.shape} for {count} inputs; "
+            f"it must be ({count}, n)"
         )
     lengths = np.linalg.norm(array, axis=1, keepdims=True)
     return array / np.where(lengths == 0, 1, lengths)
 
 
 def phash(image: bytes) -> str:
-    """Return the perceptual hash of an encoded image, equal to ``str(imagehash.phash(image))`` except for 16-bit gray.
+    """Return the perceptual hash of an encoded image.
 
-    Similar images have hashes that differ in few bits: ``(int(one, 16) ^ int(other, 16)).bit_count()`` is the distance of two hashes. As with
-    imagehash and Pillow, the orientation is applied to a TIFF and to no other format, and alpha is dropped. The GIL is released while the image
-    is decoded.
+    It equals ``str(imagehash.phash(image))`` except for 16-bit gray. Similar images have hashes
+    that differ in few bits: ``(int(one, 16) ^ int(other, 16)).bit_count()`` is the distance of two
+    hashes. As with imagehash and Pillow, the orientation is applied to a TIFF and to no other
+    format, and alpha is dropped. The GIL is released while the image is decoded.
 
     Args:
         image: bytes of a JPEG, PNG, WebP, GIF, BMP or TIFF file.
@@ -187,10 +216,16 @@ def can_write(codec: str) -> bool:
 
 
 def reencoded(batch: Any, codec: str, quality: int, max_side: int | None) -> Any:
-    """Return ``batch`` with each image stored in ``codec``; an image that cannot be decoded gets an error."""
+    """Return ``batch`` with each image stored in ``codec``.
+
+    An image that cannot be decoded gets an error.
+    """
     pa = pyarrow_for("this stage")
     table = pa.Table.from_batches([pa.record_batch(batch)])
-    columns = {name: table.column(name).to_pylist() for name in ("binary_content", "content_type", "materialize_error")}
+    columns = {
+        name: table.column(name).to_pylist()
+        for name in ("binary_content", "content_type", "materialize_error")
+    }
     is_image = [modality == "image" for modality in table.column("modality").to_pylist()]
     content_type = _pillow().MIME.get(codec.upper(), f"image/{codec}")
     for row, payload in enumerate(columns["binary_content"]):
@@ -204,11 +239,15 @@ def reencoded(batch: Any, codec: str, quality: int, max_side: int | None) -> Any
             columns["materialize_error"][row] = error
     for name, values in columns.items():
         index = table.schema.get_field_index(name)
-        table = table.set_column(index, table.schema.field(index), pa.array(values, table.schema.field(index).type))
+        table = table.set_column(
+            index, table.schema.field(index), pa.array(values, table.schema.field(index).type)
+        )
     return table
 
 
-def _reencoded(payload: bytes, codec: str, quality: int, max_side: int | None) -> tuple[bytes | None, str | None]:
+def _reencoded(
+    payload: bytes, codec: str, quality: int, max_side: int | None
+) -> tuple[bytes | None, str | None]:
     """Return one image as the native stage would encode it, or the error."""
     try:
         image = _resized(payload, codec, max_side)
@@ -225,7 +264,10 @@ def _reencoded(payload: bytes, codec: str, quality: int, max_side: int | None) -
 
 
 def _resized(payload: bytes, codec: str, max_side: int | None) -> Any:
-    """Return an image upright, on white unless it keeps its codec, never larger; ``None`` if nothing has to change."""
+    """Return an image upright, on white unless it keeps its codec, never larger.
+
+    The result is ``None`` if nothing has to change.
+    """
     try:
         image = _upright(payload, codec, max_side)
     except Exception as error:
@@ -239,20 +281,30 @@ def _resized(payload: bytes, codec: str, max_side: int | None) -> Any:
 
 
 def _upright(payload: bytes, codec: str, max_side: int | None) -> Any:
-    """Return an image upright; ``None`` if it is stored in ``codec``, upright, and not larger than ``max_side``.
+    """Return an image upright; ``None`` if nothing has to change.
 
-    Transparent pixels are composited on white, unless the image is already stored in ``codec`` and ``codec`` keeps them.
+    Nothing has to change if it is stored in ``codec``, upright, and not larger than ``max_side``.
+    Transparent pixels are composited on white, unless the image is already stored in ``codec`` and
+    ``codec`` keeps them.
     """
     image_module = _pillow()
     from PIL import ImageOps
 
     with image_module.open(io.BytesIO(payload)) as stored:
         is_upright = stored.getexif().get(0x0112, 1) not in range(2, 9)
-        if stored.format == codec.upper() and is_upright and (max_side is None or max(stored.size) <= max_side):
+        if (
+            stored.format == codec.upper()
+            and is_upright
+            and (max_side is None or max(stored.size) <= max_side)
+        ):
             return None
         upright = ImageOps.exif_transpose(stored)
         image = _with_8_bits(upright) if upright.mode.startswith("I;16") else upright
-        if image.has_transparency_data and stored.format in _WITH_ALPHA and stored.format == codec.upper():
+        if (
+            image.has_transparency_data
+            and stored.format in _WITH_ALPHA
+            and stored.format == codec.upper()
+        ):
             return image.convert("RGBA")
         if image.has_transparency_data:
             white = image_module.new("RGBA", image.size, "white")

@@ -23,15 +23,21 @@ def refuse_inside_input(what: str, directory: str, inputs: Sequence[str]) -> Non
     for source in inputs:
         if Path(directory).is_relative_to(source) or _is_reached(directory, source):
             raise OptionError(
-                f"The {what} `{directory}` is inside the input `{source}`\nhint: use a separate directory"
+                f"The {what} `{directory}` is inside the input `{source}`\n"
+                "hint: use a separate directory"
             )
 
 
 def _is_reached(path: str, pattern: str) -> bool:
-    """Return whether a glob finds files in the directory ``path``: directories that match are searched recursively."""
+    """Return whether a glob finds files in the directory ``path``.
+
+    Directories that match are searched recursively.
+    """
     fixed, star, rest = pattern.partition("*")
     if "**" in star + rest and Path(path).is_relative_to(Path(fixed + "x").parent):
         return True
     depth = len(Path(pattern).parts)
     # A star matches within one path component.
-    return len(Path(path).parts) >= depth and all(map(fnmatchcase, Path(path).parts[:depth], Path(pattern).parts))
+    return len(Path(path).parts) >= depth and all(
+        map(fnmatchcase, Path(path).parts[:depth], Path(pattern).parts)
+    )

@@ -1,7 +1,8 @@
-"""Runs the splits of a pipeline on Ray: one task per split, which calls the same native function as a local thread.
+"""Runs the splits of a pipeline on Ray: one task per split.
 
-A task returns an ``Outcome``, even if the split failed: so the driver raises the exact exception of the worker, with its class,
-message and cause, and Ray retries a task only if its process was lost.
+A task calls the same native function as a local thread. It returns an ``Outcome``, even if the
+split failed: so the driver raises the exact exception of the worker, with its class, message and
+cause, and Ray retries a task only if its process was lost.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def run_on_ray(
     workers: int | None,
     on_report: Callable[[dict[str, Any]], None],
 ) -> StorageMetrics:
-    """Run all splits and pass their reports to ``on_report`` while others still run, in the order of the splits.
+    """Run all splits and pass their reports to ``on_report``.
+
+    Reports are passed while other splits still run, in the order of the splits.
 
     Args:
         runner: sent to the workers with cloudpickle.
@@ -49,9 +52,10 @@ def run_on_ray(
 
     Raises:
         ImportError: If Ray is not installed.
-        shardmill.CurateError: If there are more quarantined items than ``max_errors``, with the message of the native driver.
-        shardmill.Error: If a split failed: the first error to arrive, without delay. Splits that were running are stopped; none of their output
-            is visible.
+        shardmill.CurateError: If there are more quarantined items than ``max_errors``, with the
+            message of the native driver.
+        shardmill.Error: If a split failed: the first error to arrive, without delay. Splits that
+            were running are stopped; none of their output is visible.
     """
     from shardmill.integrations._ray_tasks import connected
 
@@ -60,7 +64,11 @@ def run_on_ray(
     early: dict[int, dict[str, Any]] = {}
     reported = quarantined = 0
     storage = StorageMetrics()
-    with connected(cores), runner.landmarks(), closing(_outcomes(runner, splits, workers)) as outcomes:
+    with (
+        connected(cores),
+        runner.landmarks(),
+        closing(_outcomes(runner, splits, workers)) as outcomes,
+    ):
         for index, outcome in outcomes:
             early[index] = outcome.result()
             storage += outcome.storage
@@ -70,7 +78,8 @@ def run_on_ray(
                 if max_errors is not None and quarantined > max_errors:
                     items = "item exceeds" if quarantined == 1 else "items exceed"
                     raise errors.CurateError(
-                        f"{quarantined} quarantined {items} the limit of {max_errors}; the last: {item['path']}: {item['reason']}\n"
+                        f"{quarantined} quarantined {items} the limit of {max_errors}; "
+                        f"the last: {item['path']}: {item['reason']}\n"
                         "hint: raise max_errors, or look at quarantine.jsonl beside the metrics"
                     )
             while reported in early:
@@ -79,8 +88,13 @@ def run_on_ray(
     return storage
 
 
-def _outcomes(runner: SplitRunner, splits: list[Split], workers: int | None) -> Generator[tuple[int, Outcome]]:
-    """Yield the index of a split and its outcome. Splits run alone until the first rows of all functions have decided their columns."""
+def _outcomes(
+    runner: SplitRunner, splits: list[Split], workers: int | None
+) -> Generator[tuple[int, Outcome]]:
+    """Yield the index of a split and its outcome.
+
+    Splits run alone until the first rows of all functions have decided their columns.
+    """
     from shardmill.integrations._ray_tasks import run_splits
 
     first = 0
@@ -110,20 +124,25 @@ class SplitRunner:
         self._schema = schema
         #: The columns of the results of functions, None where they are not decided yet.
         self.results = results
-        # Relative paths refer to the same files as on the driver; output names are derived from them.
+        # Relative paths refer to the same files as on the driver; output names derive from them.
         self._directory = os.getcwd()  # noqa: PTH109 - it is only handed to chdir
         self._landmarks: list[Landmark] = []
         self._options: dict[str, Any] | None = None
 
     @contextmanager
     def landmarks(self) -> Iterator[None]:
-        """Create landmarks by which workers recognize the directories of the driver, during a with-block."""
+        """Create landmarks for the time of a with-block.
+
+        Workers recognize the directories of the driver by them.
+        """
         from shardmill.integrations._landmark import Landmark, planted
 
         if self._plan is not None and not is_remote(job := self._plan.root):
             self._landmarks.append(Landmark(job, "checkpoint"))
         output = absolute(self._pipeline.sink.path)
-        with nullcontext() if is_remote(output) else planted(output, "output directory") as landmark:
+        with (
+            nullcontext() if is_remote(output) else planted(output, "output directory") as landmark
+        ):
             if landmark is not None:
                 self._landmarks.append(landmark)
             yield
@@ -143,8 +162,8 @@ class SplitRunner:
     def _checkpoint(self) -> dict[str, Any] | None:
         """Return the checkpoint options.
 
-        They are computed once per worker process, because an index may have to be built, and its source files are checked; and again if another
-        job has merged an index since.
+        They are computed once per worker process, because an index may have to be built, and its
+        source files are checked; and again if another job has merged an index since.
         """
         if self._plan is not None and (self._options is None or not _has_indexes(self._options)):
             self._options = self._plan.options()
@@ -169,13 +188,16 @@ class SplitRunner:
                     results=self.results,
                 )
                 report = pipeline.run_split(split)
-                return Outcome(report=report, results=pipeline.results(), storage=storage_metrics() - before)
+                return Outcome(
+                    report=report, results=pipeline.results(), storage=storage_metrics() - before
+                )
         except errors.StorageError as error:
             return Outcome(failure=_packed(located(error)))
         except errors.Error as error:
             return Outcome(failure=_packed(error))
         except OSError as error:
-            # Not for a stage, whose errors are wrapped: the working directory of the driver does not exist here.
+            # Not for a stage, whose errors are wrapped: the working directory of the driver does
+            # not exist here.
             return Outcome(failure=_packed(located(errors.StorageError(str(error)))))
         except Exception as error:
             return Outcome(failure=_packed(error))
@@ -187,7 +209,10 @@ def _has_indexes(options: dict[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a split: its report and its requests, or the exception that stopped it, pickled."""
+    """The result of a split: its report and its requests, or the exception that stopped it.
+
+    The exception is pickled.
+    """
 
     report: dict[str, Any] = field(default_factory=dict)
     results: Sequence[str | None] = ()

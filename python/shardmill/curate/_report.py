@@ -19,7 +19,8 @@ from shardmill.storage._paths import is_remote, served_path
 
 _COUNTS = ("rows", "samples", "texts", "images", "metadata")
 
-#: As in the native reports, which have at most this number of texts of row errors among the warnings of a split.
+#: As in the native reports, which have at most this number of texts of row errors among the
+#: warnings of a split.
 _MAX_ROW_ERRORS = 20
 _ROW_ERROR = "materialize: "
 _OTHER_ERRORS = "materialize, other errors"
@@ -30,14 +31,17 @@ class Report:
     """The outcome of ``Pipeline.run``.
 
     Attributes:
-        params: configuration of the run; ``"schema"`` has the types of the columns of the job, in which every split reads its files.
+        params: configuration of the run; ``"schema"`` has the types of the columns of the job, in
+            which every split reads its files.
         splits: one native report per split, in order.
         seconds: wall time from the check of the options to the last published file.
-        error: the error that stopped the run. ``Pipeline.run`` raises it instead of returning a report; the command ``shardmill curate``
-            writes it to ``metrics.json``.
-        committed_before: number of splits committed by earlier runs of a job with a checkpoint; they are not in ``splits``.
+        error: the error that stopped the run. ``Pipeline.run`` raises it instead of returning a
+            report; the command ``shardmill curate`` writes it to ``metrics.json``.
+        committed_before: number of splits committed by earlier runs of a job with a checkpoint;
+            they are not in ``splits``.
         checkpoint_load_s: seconds spent loading or building the index of completed ids.
-        storage: requests to stores during the run: those of this process, and those of the tasks of Ray that returned.
+        storage: requests to stores during the run: those of this process, and those of the tasks of
+            Ray that returned.
     """
 
     params: dict[str, Any]
@@ -51,7 +55,10 @@ class Report:
 
     @property
     def is_success(self) -> bool:
-        """Whether every split was written, or quarantined as the policies allow. True for each report that ``Pipeline.run`` returns."""
+        """Whether every split was written, or quarantined as the policies allow.
+
+        True for each report that ``Pipeline.run`` returns.
+        """
         return self.error is None
 
     @property
@@ -61,7 +68,10 @@ class Report:
 
     @property
     def row_errors(self) -> list[dict[str, Any]]:
-        """Rows with an error instead of their bytes: path, sample_id, position, error. At most 1000 per split; the counts are complete."""
+        """Rows with an error instead of their bytes: path, sample_id, position, error.
+
+        At most 1000 per split; the counts are complete.
+        """
         return [error for split in self.splits for error in split["row_errors"]]
 
     @property
@@ -69,11 +79,15 @@ class Report:
         """Fraction of rows and of images that each stage kept, by stage name."""
         seen: dict[str, Counter[str]] = {}
         for stage in (stage for split in self.splits for stage in split["stages"][1:-1]):
-            numbers = {name: stage[name] for name in ("rows_in", "rows_out", "images_in", "images_out")}
+            numbers = {
+                name: stage[name] for name in ("rows_in", "rows_out", "images_in", "images_out")
+            }
             seen.setdefault(stage["name"], Counter()).update(numbers)
         return {
             name: {
-                what: total[f"{what}_out"] / total[f"{what}_in"] for what in ("rows", "images") if total[f"{what}_in"]
+                what: total[f"{what}_out"] / total[f"{what}_in"]
+                for what in ("rows", "images")
+                if total[f"{what}_in"]
             }
             for name, total in seen.items()
         }
@@ -105,12 +119,18 @@ class Report:
 
     @property
     def rescued(self) -> dict[str, int]:
-        """Number of values of documents that the schema of the job cannot hold, by key. The column ``rescued`` holds them."""
+        """Number of values of documents that the schema of the job cannot hold, by key.
+
+        The column ``rescued`` holds them.
+        """
         return summed(split["rescued"] for split in self.splits)
 
     @property
     def warnings(self) -> dict[str, int]:
-        """Warnings and how often they occurred. Row errors beyond the first 20 texts are counted together."""
+        """Warnings and how often they occurred.
+
+        Row errors beyond the first 20 texts are counted together.
+        """
         return _bounded(summed(split["warnings"] for split in self.splits))
 
     def metrics(self) -> PipelineMetrics:
@@ -118,9 +138,10 @@ class Report:
         return metrics_of(self.splits, elapsed_seconds=self.seconds, storage=self.storage)
 
     def counts(self, side: str) -> dict[str, int]:
-        """Return rows, samples, texts, images and metadata of the ``"input"`` or the ``"output"``."""
+        """Return rows, samples, texts, images and metadata of the ``"input"`` or ``"output"``."""
         return {
-            name: sum(split[side][name] for split in self.splits) for name in (*_COUNTS, "other", "materialize_errors")
+            name: sum(split[side][name] for split in self.splits)
+            for name in (*_COUNTS, "other", "materialize_errors")
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -140,7 +161,10 @@ class Report:
             "input": [split["input_bytes"] for split in self.splits],
             "output": [output["bytes"] for output in self.outputs],
         }
-        files = {"input": sum(len(split["files"]) for split in self.splits), "output": len(self.outputs)}
+        files = {
+            "input": sum(len(split["files"]) for split in self.splits),
+            "output": len(self.outputs),
+        }
         for side in ("input", "output"):
             counts = self.counts(side)
             total = sum(sizes[side])
@@ -148,8 +172,14 @@ class Report:
             metrics[f"{side}_total_bytes"] = total
             metrics[f"{side}_total_mb"] = total / 1e6
             metrics |= {f"{side}_num_{name}": counts[name] for name in _COUNTS}
-            modalities = {"text": counts["texts"], "image": counts["images"], "metadata": counts["metadata"]}
-            metrics[f"{side}_modality_counts"] = modalities | ({"other": counts["other"]} if counts["other"] else {})
+            modalities = {
+                "text": counts["texts"],
+                "image": counts["images"],
+                "metadata": counts["metadata"],
+            }
+            metrics[f"{side}_modality_counts"] = modalities | (
+                {"other": counts["other"]} if counts["other"] else {}
+            )
             metrics[f"{side}_materialize_error_count"] = counts["materialize_errors"]
         metrics |= self._stage_metrics()
         metrics |= {
@@ -177,36 +207,57 @@ class Report:
                 prefix = f"task_{stage['name']}"
                 values.setdefault(f"{prefix}_process_time", []).append(stage["seconds"])
                 values.setdefault(f"{prefix}_actor_idle_time", []).append(0.0)
-                values.setdefault(f"{prefix}_input_data_size_mb", []).append(stage["input_bytes"] / 1e6)
+                values.setdefault(f"{prefix}_input_data_size_mb", []).append(
+                    stage["input_bytes"] / 1e6
+                )
                 values.setdefault(f"{prefix}_num_items_processed", []).append(stage["items"])
                 for name, value in stage["custom"].items():
                     values.setdefault(f"{prefix}_custom.{name}", []).append(value)
         metrics: dict[str, float] = {}
         for name, series in values.items():
-            metrics |= {f"{name}_sum": sum(series), f"{name}_mean": fmean(series), f"{name}_std": pstdev(series)}
+            metrics |= {
+                f"{name}_sum": sum(series),
+                f"{name}_mean": fmean(series),
+                f"{name}_std": pstdev(series),
+            }
         return metrics
 
     def write(self, directory: str | Path) -> None:
-        """Write ``metrics.json``, ``params.json`` and, if not empty, ``quarantine.jsonl`` and ``row_errors.jsonl``."""
+        """Write ``metrics.json`` and ``params.json``.
+
+        ``quarantine.jsonl`` and ``row_errors.jsonl`` are written if they are not empty.
+        """
         if is_remote(served_path(directory)):
-            raise OptionError(f"the directory of a report is {fspath(directory)!r}; it must be local")
+            raise OptionError(
+                f"the directory of a report is {fspath(directory)!r}; it must be local"
+            )
         directory = Path(served_path(directory))
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / "metrics.json").write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
-        (directory / "params.json").write_text(json.dumps(self.params, indent=2, default=str) + "\n", encoding="utf-8")
-        for name, items in (("quarantine.jsonl", self.quarantined), ("row_errors.jsonl", self.row_errors)):
+        (directory / "metrics.json").write_text(
+            json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8"
+        )
+        (directory / "params.json").write_text(
+            json.dumps(self.params, indent=2, default=str) + "\n", encoding="utf-8"
+        )
+        for name, items in (
+            ("quarantine.jsonl", self.quarantined),
+            ("row_errors.jsonl", self.row_errors),
+        ):
             side_file = directory / name
             if items:
                 side_file.write_text(
-                    "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items), encoding="utf-8"
+                    "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items),
+                    encoding="utf-8",
                 )
             else:
                 side_file.unlink(missing_ok=True)
 
-    def write_html(self, path: str | PathLike[str], *, samples: int = 6, title: str = "Curation report") -> Path:
-        """Write one HTML file with statistics, damaged samples, and documents of the output with their images.
+    def write_html(
+        self, path: str | PathLike[str], *, samples: int = 6, title: str = "Curation report"
+    ) -> Path:
+        """Write one HTML file with statistics, damaged samples, and documents of the output.
 
-        Requires ``shardmill[report]``.
+        Documents are shown with their images. Requires ``shardmill[report]``.
 
         Args:
             path: the file; an existing file is replaced.
@@ -224,24 +275,43 @@ class Report:
         counts = {side: self.counts(side) for side in ("input", "output")}
         lines = [f"{'':10}{'in':>12}{'out':>12}"]
         # Rows of tables do not belong to a sample.
-        names = _COUNTS if counts["input"]["samples"] or not counts["input"]["rows"] else _COUNTS[:1]
-        lines += [f"{name:10}{counts['input'][name]:12,}{counts['output'][name]:12,}" for name in names]
+        names = (
+            _COUNTS if counts["input"]["samples"] or not counts["input"]["rows"] else _COUNTS[:1]
+        )
+        lines += [
+            f"{name:10}{counts['input'][name]:12,}{counts['output'][name]:12,}" for name in names
+        ]
         unit = "rows" if len(names) == 1 else "samples"
         if self.committed_before:
             splits = self.committed_before + len(self.splits)
-            lines.append(f"{self.committed_before:,} of {counted(splits, 'split')} were done before")
+            lines.append(
+                f"{self.committed_before:,} of {counted(splits, 'split')} were done before"
+            )
         rate = _rate(counts["output"][unit], self.seconds)
-        lines.append(f"{self.seconds:.2f} s, {rate:,.0f} {unit}/s, {counted(len(self.outputs), 'file')}")
-        lines += [f"dropped: {counted(rows, 'row')}, {escape(reason)}" for reason, rows in self.rows_dropped.items()]
+        lines.append(
+            f"{self.seconds:.2f} s, {rate:,.0f} {unit}/s, {counted(len(self.outputs), 'file')}"
+        )
         lines += [
-            f"not taken over: {escape(what)} ({counted(times, 'time')})" for what, times in self.keys_dropped.items()
+            f"dropped: {counted(rows, 'row')}, {escape(reason)}"
+            for reason, rows in self.rows_dropped.items()
         ]
-        lines += [f"rescued: {escape(key)} ({counted(values, 'value')})" for key, values in self.rescued.items()]
-        lines += [f"warning: {escape(what)} ({counted(times, 'time')})" for what, times in self.warnings.items()]
+        lines += [
+            f"not taken over: {escape(what)} ({counted(times, 'time')})"
+            for what, times in self.keys_dropped.items()
+        ]
+        lines += [
+            f"rescued: {escape(key)} ({counted(values, 'value')})"
+            for key, values in self.rescued.items()
+        ]
+        lines += [
+            f"warning: {escape(what)} ({counted(times, 'time')})"
+            for what, times in self.warnings.items()
+        ]
         missing = max(side["materialize_errors"] for side in counts.values())
         if missing:
             lines.append(
-                f"images without bytes: {missing:,} ({counts['output']['materialize_errors']:,} of them written)"
+                f"images without bytes: {missing:,} "
+                f"({counts['output']['materialize_errors']:,} of them written)"
             )
         duplicates = sum(split["duplicate_sample_ids"] for split in self.splits)
         if duplicates:
@@ -249,7 +319,8 @@ class Report:
         if self.quarantined:
             shards = sum(item["is_shard"] for item in self.quarantined)
             lines.append(
-                f"quarantined: {counted(len(self.quarantined) - shards, 'sample')}, {counted(shards, 'shard')}"
+                f"quarantined: {counted(len(self.quarantined) - shards, 'sample')}, "
+                f"{counted(shards, 'shard')}"
             )
         return "\n".join(lines)
 

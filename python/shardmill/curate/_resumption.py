@@ -1,6 +1,7 @@
 """One run of a job that has a checkpoint: opens the journal, determines what is left, and ends it.
 
-Invariant: the output is not touched before the journal has confirmed that this is its job, and that no other process is working on it.
+Invariant: the output is not touched before the journal has confirmed that this is its job, and that
+no other process is working on it.
 """
 
 from __future__ import annotations
@@ -23,8 +24,20 @@ from shardmill._threads import available_cores
 from shardmill.curate._placement import refuse_inside_input
 from shardmill.curate._spec import native_pipeline, spec_of
 from shardmill.curate._stages import stored_options
-from shardmill.errors import CheckpointBusyError, CheckpointMismatchError, Error, FormatError, OptionError
-from shardmill.resume._checkpoint import checkpoint_of, done_paths, id_columns, is_file, state_directory
+from shardmill.errors import (
+    CheckpointBusyError,
+    CheckpointMismatchError,
+    Error,
+    FormatError,
+    OptionError,
+)
+from shardmill.resume._checkpoint import (
+    checkpoint_of,
+    done_paths,
+    id_columns,
+    is_file,
+    state_directory,
+)
 from shardmill.storage._paths import absolute, is_remote, real, root_of
 
 if TYPE_CHECKING:
@@ -47,7 +60,8 @@ class CommitPlan:
         id_columns: columns that form an id; empty if the job tracks splits only.
         null_ids: what happens to rows without an id.
         imports: files with completed ids, written by other tools.
-        done: for each segment of the plan, the files of this job with the ids that were done before it, and their recorded hashes.
+        done: for each segment of the plan, the files of this job with the ids that were done before
+            it, and their recorded hashes.
         memory_bytes: memory for building an index of them.
     """
 
@@ -66,12 +80,16 @@ class CommitPlan:
         return root
 
     def options(self) -> dict[str, Any]:
-        """Return the checkpoint options for the native pipeline, with local indexes for each segment that needs them."""
+        """Return the checkpoint options for the native pipeline.
+
+        They have local indexes for each segment that needs them.
+        """
         imported = self._indexes(_sources((path, "") for path in self.imports), ())
         indexes: dict[int, list[str]] = {}
         named: tuple[str, ...] = ()
         for segment, files in sorted(self.done.items()):
-            # An index used by an earlier part of the plan must not be merged into an index that holds more.
+            # An index used by an earlier part of the plan must not be merged into an index that
+            # holds more.
             own = self._indexes(_sources(files), named)
             named = (*named, *own)
             if imported or own:
@@ -102,7 +120,11 @@ def _found_indexes(
 
 @lru_cache(maxsize=64)
 def _index(
-    sources: tuple[Source, ...], columns: tuple[str, ...], memory_bytes: int, progress: bool, protected: tuple[str, ...]
+    sources: tuple[Source, ...],
+    columns: tuple[str, ...],
+    memory_bytes: int,
+    progress: bool,
+    protected: tuple[str, ...],
 ) -> tuple[str, ...]:
     """Return the paths of the indexes of the ids in ``sources``, built once per machine."""
     from shardmill.resume import _index_cache as index_cache
@@ -166,7 +188,8 @@ class Resumption:
         ids = [] if given == self._path else [given]
         if ids and not self._id_columns:
             raise OptionError(
-                f"`{given}` is a file; the path of a Checkpoint without an `id_column` must be a directory"
+                f"`{given}` is a file; "
+                "the path of a Checkpoint without an `id_column` must be a directory"
             )
         self._output = absolute(pipeline.sink.path)
         _keep_apart(self._path, pipeline, self._output)
@@ -187,8 +210,13 @@ class Resumption:
         start = time.perf_counter()
         done = self._done_files()
         self.load_s = time.perf_counter() - start
-        if is_remote(self._path) or not Path(self._path).is_dir() or not any(Path(self._path).iterdir()):
-            # Options that name keys or columns that the input lacks, before the journal records them. A started job has passed this check.
+        if (
+            is_remote(self._path)
+            or not Path(self._path).is_dir()
+            or not any(Path(self._path).iterdir())
+        ):
+            # Options that name keys or columns that the input lacks, before the journal records
+            # them. A started job has passed this check.
             with announced(PLANNING, is_shown=self._progress):
                 self._native.check_names(self._native.splits(available_cores())[0])
         self._journal = self._opened()
@@ -198,7 +226,8 @@ class Resumption:
             self._overwrites = self._pipeline.sink.mode == "overwrite" and not is_begun
             if self._overwrites and done:
                 raise CheckpointMismatchError(
-                    f'mode="overwrite" would remove the outputs of rows whose ids are done according to `{self._path}`\n'
+                    'mode="overwrite" would remove the outputs of rows '
+                    f"whose ids are done according to `{self._path}`\n"
                     'hint: use mode="resume" to keep them, or another checkpoint path to start over'
                 )
             self._open(done)
@@ -218,7 +247,11 @@ class Resumption:
             _log.warning("%s", warning)
         self.committed = journal.committed()
         checkpoint = self._checkpoint
-        if self._pipeline.sink.mode == "error" and not journal.is_resumed() and _exists(self._output):
+        if (
+            self._pipeline.sink.mode == "error"
+            and not journal.is_resumed()
+            and _exists(self._output)
+        ):
             # Before anything is planned: otherwise the next run would see the plan as started.
             self._native.prepare([], is_resumed=False)
         new, self.left_out = journal.new_files(self._native)
@@ -239,7 +272,9 @@ class Resumption:
             id_columns=columns,
             null_ids=checkpoint.null_ids,
             imports=tuple(done),
-            done={segment: tuple(journal.done_ids(segment)) for segment in segments} if columns else {},
+            done={segment: tuple(journal.done_ids(segment)) for segment in segments}
+            if columns
+            else {},
             memory_bytes=self._memory_bytes,
             progress=self._progress,
         )
@@ -251,12 +286,15 @@ class Resumption:
             _log.info("%d splits are committed, %d are left", self.committed, len(self.splits))
 
     def finish(self, report: Report, *, had_workers: bool) -> None:
-        """End a run after its splits are committed. If an item is quarantined, the checkpoint is always kept.
+        """End a run after its splits are committed.
+
+        If an item is quarantined, the checkpoint is always kept.
 
         Args:
             report: report of the run.
-            had_workers: whether worker processes took part, some of which may have been lost. A lost worker may have recorded a split
-                without renaming its files (the repeated split finds the record and writes nothing), and may have left staged files.
+            had_workers: whether worker processes took part, some of which may have been lost. A
+                lost worker may have recorded a split without renaming its files (the repeated split
+                finds the record and writes nothing), and may have left staged files.
         """
         journal, self._journal = self._journal, None
         assert journal is not None
@@ -268,7 +306,9 @@ class Resumption:
             except CheckpointBusyError:
                 # Another run was faster, and has settled it.
                 return
-        deletes = self._checkpoint.delete_on_success and not report.quarantined and not self.holds_back
+        deletes = (
+            self._checkpoint.delete_on_success and not report.quarantined and not self.holds_back
+        )
         if deletes:
             # Earlier runs may have quarantined items too.
             deletes = native.snapshot(self._path, verifies=False)["quarantined"] == 0
@@ -278,7 +318,9 @@ class Resumption:
     def _opened(self) -> native.Journal:
         options = {
             "path": self._path,
-            "fingerprint": fingerprint(self._pipeline, self._native, self._checkpoint, self._imports),
+            "fingerprint": fingerprint(
+                self._pipeline, self._native, self._checkpoint, self._imports
+            ),
             "inputs": [root_of(path) for path in self._pipeline.source.paths()],
             "output": real(self._output),
             "reprocesses_changed": self._checkpoint.changed_input == "reprocess",
@@ -288,7 +330,10 @@ class Resumption:
         return native.Journal(options, probes_store=probes_store)
 
     def _done_files(self) -> list[str]:
-        """Return files with completed ids that other tools have written. Unreadable files are logged and ignored."""
+        """Return files with completed ids that other tools have written.
+
+        Unreadable files are logged and ignored.
+        """
         columns = self._id_columns
         if not columns:
             return []
@@ -309,7 +354,7 @@ class Resumption:
         return [*files, *named]
 
     def _known_id_types(self, done: list[str]) -> tuple[Any, str] | None:
-        """Return the types of the ids of earlier runs, or of those that are done, and where they come from."""
+        """Return the types of the ids of earlier runs, or of done ids, and where they come from."""
         journal = self._journal
         assert journal is not None
         if types := journal.id_types():
@@ -365,11 +410,17 @@ def _first_duplicate(files: list[str], columns: list[str], format: Any) -> Any:
 
 
 def _keep_apart(path: str, pipeline: Pipeline, output: str) -> None:
-    """Reject a checkpoint or output whose files would be read as input, and a checkpoint that would be emptied with the output."""
+    """Reject a checkpoint or output whose files would be read as input.
+
+    A checkpoint that would be emptied with the output is rejected as well.
+    """
     inputs = [real(source) for source in pipeline.source.paths()]
     place = real(output)
     if Path(path).is_relative_to(place):
-        raise OptionError(f"The checkpoint `{path}` is inside the output `{place}`\nhint: use a separate directory")
+        raise OptionError(
+            f"The checkpoint `{path}` is inside the output `{place}`\n"
+            "hint: use a separate directory"
+        )
     refuse_inside_input("checkpoint", path, inputs)
     refuse_inside_input("output", place, inputs)
 
@@ -379,7 +430,11 @@ def _files_of(path: str) -> list[str]:
         raise OptionError(f"`done` names `{path}`, which does not exist")
     if is_file(path):
         return [path]
-    below = storage.files(path) if is_remote(path) else [str(file) for file in Path(path).rglob("*") if file.is_file()]
+    below = (
+        storage.files(path)
+        if is_remote(path)
+        else [str(file) for file in Path(path).rglob("*") if file.is_file()]
+    )
     return [
         file
         for file in sorted(below)
@@ -393,24 +448,38 @@ def _exists(path: str) -> bool:
 
 def _parquet_in(directory: str) -> list[str]:
     if is_remote(directory):
-        return [f"{directory}/{name}" for name in storage.names(directory) if name.endswith(".parquet")]
-    return [str(path) for path in sorted(Path(directory).glob("*.parquet"))] if Path(directory).is_dir() else []
+        return [
+            f"{directory}/{name}" for name in storage.names(directory) if name.endswith(".parquet")
+        ]
+    return (
+        [str(path) for path in sorted(Path(directory).glob("*.parquet"))]
+        if Path(directory).is_dir()
+        else []
+    )
 
 
 def _holds(path: str, columns: list[str], *, is_named: bool) -> bool:
-    """Return whether a file can be read, has the columns, and has rows: without any, its types may be arbitrary."""
+    """Return whether a file can be read, has the columns, and has rows.
+
+    Without any rows, its types may be arbitrary.
+    """
     from shardmill.data._dataset import Dataset
 
     try:
         dataset = Dataset(path)
         names, has_rows = dataset.schema.names, len(dataset) > 0
     except (FormatError, OSError, ValueError) as error:
-        _log.warning("`%s` is ignored, its ids do not count as done: %s", path, str(error).split("\n")[0])
+        _log.warning(
+            "`%s` is ignored, its ids do not count as done: %s", path, str(error).split("\n")[0]
+        )
         return False
     missing = [column for column in columns if column not in names]
     if missing:
         _log.log(
-            logging.WARNING if is_named else logging.INFO, "`%s` is ignored: it has no column `%s`", path, missing[0]
+            logging.WARNING if is_named else logging.INFO,
+            "`%s` is ignored: it has no column `%s`",
+            path,
+            missing[0],
         )
     return has_rows and not missing
 
@@ -419,20 +488,35 @@ def _holds(path: str, columns: list[str], *, is_named: bool) -> bool:
 _DECLARED = [(part, name) for part in ("source", "sink") for name in ("schema", "schema_overrides")]
 
 
-def fingerprint(pipeline: Pipeline, planner: Any, checkpoint: Checkpoint, done: list[str]) -> dict[str, Any]:
-    """Return the parts that a checkpoint must share with this job, by name; inputs and output are compared separately."""
+def fingerprint(
+    pipeline: Pipeline, planner: Any, checkpoint: Checkpoint, done: list[str]
+) -> dict[str, Any]:
+    """Return the parts that a checkpoint must share with this job, by name.
+
+    Inputs and output are compared separately.
+    """
     spec, _ = spec_of(pipeline)
     # Raising the memory limit must not make it another job.
     source = spec["source"][pipeline.source.kind]
     del source["max_decoded_bytes"]
-    sink = {name: spec["sink"][name] for name in ("format", "materialize_on_write", "on_materialize_error")}
+    sink = {
+        name: spec["sink"][name]
+        for name in ("format", "materialize_on_write", "on_materialize_error")
+    }
     declared = dict(zip(_DECLARED, planner.declared(), strict=True))
     for part, options in (("source", source), ("sink", sink)):
         # Checkpoints of jobs without them stay valid.
-        options |= {name: columns for (of, name), columns in declared.items() if of == part and columns is not None}
+        options |= {
+            name: columns
+            for (of, name), columns in declared.items()
+            if of == part and columns is not None
+        }
     return {
         "source": spec["source"],
-        "stages": [_stage(stage, options) for stage, options in zip(pipeline.stages, spec["stages"], strict=True)],
+        "stages": [
+            _stage(stage, options)
+            for stage, options in zip(pipeline.stages, spec["stages"], strict=True)
+        ],
         "sink": sink,
         "id_column": id_columns(checkpoint),
         "done": done,
@@ -441,7 +525,10 @@ def fingerprint(pipeline: Pipeline, planner: Any, checkpoint: Checkpoint, done: 
 
 
 def _stage(stage: Any, options: dict[str, Any]) -> Any:
-    """Identify a stage by what it does. A function is identified by name only; use ``version`` for changes of its code."""
+    """Identify a stage by what it does.
+
+    A function is identified by name only; use ``version`` for changes of its code.
+    """
     if "user" not in options:
         return stored_options(options)
     values: dict[str, Any] = {"stage": type(stage).__qualname__}

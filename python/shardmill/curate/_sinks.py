@@ -24,17 +24,20 @@ class Sink:
 
     Args:
         path: the output directory.
-        mode: what happens to an output directory that has files. ``"error"`` rejects it, ``"overwrite"`` empties it when the run starts,
-            ``"resume"`` keeps its files, processes all inputs again and replaces the files of the same inputs. If an input can no longer
-            be read, its earlier file stays, with a warning in the report. Only a ``checkpoint`` of the pipeline skips finished work; with
-            a matching checkpoint, the job continues in any mode.
+        mode: what happens to an output directory that has files. ``"error"`` rejects it,
+            ``"overwrite"`` empties it when the run starts, ``"resume"`` keeps its files, processes
+            all inputs again and replaces the files of the same inputs. If an input can no longer be
+            read, its earlier file stays, with a warning in the report. Only a ``checkpoint`` of the
+            pipeline skips finished work; with a matching checkpoint, the job continues in any mode.
         materialize_on_write: fetch image bytes that no stage has fetched before.
-        on_materialize_error: what happens to a row whose image cannot be read. ``"raise"`` stops the run, ``"warn"`` keeps the row without
-            bytes, ``"drop_row"`` removes it, ``"drop_sample"`` removes its document. If the store does not respond or rejects the
+        on_materialize_error: what happens to a row whose image cannot be read. ``"raise"`` stops
+            the run, ``"warn"`` keeps the row without bytes, ``"drop_row"`` removes it,
+            ``"drop_sample"`` removes its document. If the store does not respond or rejects the
             credentials, or a disk is full, the run stops in any case.
         schema: the exact columns of the output (anything with ``__arrow_c_schema__``).
-        schema_overrides: types and columns that override those of the rows, a dict or a schema. Values are converted without loss.
-            Of rows that a ``Map`` returns, other columns have the types of its first result; see ``Map``.
+        schema_overrides: types and columns that override those of the rows, a dict or a schema.
+            Values are converted without loss. Of rows that a ``Map`` returns, other columns have
+            the types of its first result; see ``Map``.
         storage_options: options for the store of remote paths, see ``shardmill.storage.configure``.
     """
 
@@ -58,7 +61,9 @@ class Sink:
         refuse_keys([fspath(self.path)])
         if self.mode == "append":
             raise AppendModeError(
-                'a sink cannot append\nhint: mode="resume" keeps existing files and replaces only those of the same inputs'
+                "a sink cannot append\n"
+                'hint: mode="resume" keeps existing files '
+                "and replaces only those of the same inputs"
             )
         check_fields(Sink, vars(self))
         if self.schema is not None and self.schema_overrides is not None:
@@ -66,7 +71,10 @@ class Sink:
 
     def __getstate__(self) -> dict[str, Any]:
         # Secrets, and objects that hold secrets, are not pickled.
-        return {**self.__dict__, "storage_options": shown([fspath(self.path)], self.storage_options)}
+        return {
+            **self.__dict__,
+            "storage_options": shown([fspath(self.path)], self.storage_options),
+        }
 
     def __repr__(self) -> str:
         return described(self)
@@ -76,18 +84,20 @@ class Sink:
 class ParquetSink(Sink):
     """Write Parquet. Images of documents are stored uncompressed, other columns are compressed.
 
-    All files of a job of documents have one schema. Its last column, ``rescued``, holds the values that do not fit the others.
+    All files of a job of documents have one schema. Its last column, ``rescued``, holds the values
+    that do not fit the others.
 
     Rows of a ``TableSource`` become one file per group of input files, with their original types;
-    a group without remaining rows has no file, and loses its earlier one with ``mode="resume"``. ``materialize_on_write``,
-    ``on_materialize_error`` and ``binary_compression`` are only for documents.
+    a group without remaining rows has no file, and loses its earlier one with ``mode="resume"``.
+    ``materialize_on_write``, ``on_materialize_error`` and ``binary_compression`` are only for
+    documents.
 
     Args:
         path: see ``Sink``, also for all other arguments that are not listed here.
         compression: codec of the other columns: zstd, snappy, gzip, brotli, lz4 or none.
         binary_compression: codec of the image column. Images are usually compressed already.
-        row_group_size: number of rows in a row group; by default, as many as have about 8 MiB in memory, as a ``Writer`` makes them. A row
-            group ends between documents.
+        row_group_size: number of rows in a row group; by default, as many as have about 8 MiB in
+            memory, as a ``Writer`` makes them. A row group ends between documents.
 
     Raises:
         ValueError: If an option has an invalid value. An unknown codec is reported by ``Pipeline``.
@@ -108,9 +118,13 @@ class ParquetSink(Sink):
         super().__post_init__()
         for option in ("compression", "binary_compression"):
             if not isinstance(codec := getattr(self, option), str):
-                raise OptionError(f"{option} must be the name of a codec, such as 'zstd', not {codec!r}")
+                raise OptionError(
+                    f"{option} must be the name of a codec, such as 'zstd', not {codec!r}"
+                )
         if self.row_group_size is not None:
-            object.__setattr__(self, "row_group_size", whole("row_group_size", self.row_group_size, 1))
+            object.__setattr__(
+                self, "row_group_size", whole("row_group_size", self.row_group_size, 1)
+            )
 
 
 @dataclass(frozen=True, repr=False)

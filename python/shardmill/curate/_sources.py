@@ -37,17 +37,21 @@ class Source:
     Args:
         path: a file, a directory (searched recursively), a glob, or a list of these.
         files_per_partition: number of consecutive files that make one output file; 1 by default.
-        partition_bytes: pack consecutive files into partitions of up to this size instead, such as ``"128MB"``.
+        partition_bytes: pack consecutive files into partitions of up to this size instead, such as
+            ``"128MB"``.
         max_batch_bytes: cut a partition into output files of about this size, between documents.
-        schema: the exact columns (anything with ``__arrow_c_schema__``, such as a ``pyarrow.Schema``).
+        schema: the exact columns (anything with ``__arrow_c_schema__``, such as a
+            ``pyarrow.Schema``).
         schema_overrides: types and columns that override the inferred ones.
-        max_decoded_bytes: the largest decoded size of one page, document or image, such as ``"4GiB"``; a larger one is bad input.
-            1 GiB by default.
-        storage_options: options for the store of remote paths, see ``shardmill.storage.configure``. Workers on other
-            machines get only non-secret options, and need credentials in their environment.
-        allowed_roots: additional directories and prefixes, such as ``"s3://bucket/images"``, below which paths in rows
-            (``source_ref``) may be read. By default, they are read only below the directory or prefix of the input, and in stores
-            that were given ``storage_options``. If a path leads elsewhere, also through a link, its row gets an error.
+        max_decoded_bytes: the largest decoded size of one page, document or image, such as
+            ``"4GiB"``; a larger one is bad input. 1 GiB by default.
+        storage_options: options for the store of remote paths, see ``shardmill.storage.configure``.
+            Workers on other machines get only non-secret options, and need credentials in their
+            environment.
+        allowed_roots: additional directories and prefixes, such as ``"s3://bucket/images"``, below
+            which paths in rows (``source_ref``) may be read. By default, they are read only below
+            the directory or prefix of the input, and in stores that were given ``storage_options``.
+            If a path leads elsewhere, also through a link, its row gets an error.
     """
 
     path: Paths
@@ -76,7 +80,9 @@ class Source:
         """Return the paths as a list of strings."""
         is_one = isinstance(self.path, str | PathLike) or is_file_system(self.path)
         if not is_one and not isinstance(self.path, Iterable):
-            raise OptionError(f"the path must be a string, a Path, or a list of these, not {self.path!r}")
+            raise OptionError(
+                f"the path must be a string, a Path, or a list of these, not {self.path!r}"
+            )
         paths: Any = [self.path] if is_one else self.path
         return [path_of(path) for path in located(list(paths), self.storage_options)[0]]
 
@@ -87,9 +93,15 @@ class Source:
         return paths
 
     def __getstate__(self) -> dict[str, Any]:
-        # Secrets, and objects that hold secrets, are not pickled. The fact that there were options is, because it identifies the store.
+        # Secrets, and objects that hold secrets, are not pickled. The fact that there were options
+        # is, because it identifies the store.
         options = shown(self.paths(), options_of_paths(self))
-        return {**self.__dict__, "path": self.paths(), "storage_options": options, "allowed_roots": _roots(self)}
+        return {
+            **self.__dict__,
+            "path": self.paths(),
+            "storage_options": options,
+            "allowed_roots": _roots(self),
+        }
 
     def __repr__(self) -> str:
         return described(self)
@@ -133,11 +145,16 @@ def _partitioning(source: Source) -> dict[str, Any]:
 
 
 def _roots(source: Source) -> list[str]:
-    """Return the roots of paths in rows, besides the input: ``allowed_roots``, and stores with options."""
+    """Return the roots of paths in rows, besides the input.
+
+    These are ``allowed_roots``, and stores with options.
+    """
     named = path_list(source.allowed_roots)
     if options_of_paths(source):
         urls = [urlsplit(path) for path in source.paths() if "://" in path]
-        named += sorted({f"{url.scheme}://{url.netloc}" for url in urls if url.scheme != "file"} - set(named))
+        named += sorted(
+            {f"{url.scheme}://{url.netloc}" for url in urls if url.scheme != "file"} - set(named)
+        )
     return named
 
 
@@ -186,7 +203,16 @@ class SampleKeys:
     images_field: str = "images"
     image_member_field: str | None = None
     json_extensions: Sequence[str] = (".json",)
-    image_extensions: Sequence[str] = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".gif")
+    image_extensions: Sequence[str] = (
+        ".jpg",
+        ".jpeg",
+        ".png",
+        ".tif",
+        ".tiff",
+        ".webp",
+        ".bmp",
+        ".gif",
+    )
 
     def __post_init__(self) -> None:
         for name, key in vars(self).items():
@@ -195,31 +221,39 @@ class SampleKeys:
                 if name == "image_extensions":
                     extensions = [f".{extension.removeprefix('.')}" for extension in extensions]
                 object.__setattr__(self, name, tuple(extensions))
-            elif not isinstance(key, str) and (key is not None or name in ("texts_field", "images_field")):
+            elif not isinstance(key, str) and (
+                key is not None or name in ("texts_field", "images_field")
+            ):
                 raise OptionError(f"SampleKeys.{name} must be the name of a key, not {key!r}")
 
 
 @dataclass(frozen=True, repr=False)
 class WebDatasetSource(_DocumentSource):
-    """Tar shards (``.tar``, ``.tar.gz``, ``.tgz``, ``.tar.zst``) in which each JSON member is one document.
+    """Tar shards in which each JSON member is one document.
 
-    The JSON has two parallel lists, texts and images; an image entry names a member of the tar, or refers to the
-    next page of the document's TIFF. Pages are extracted by copying, never by decoding.
+    The shards are ``.tar``, ``.tar.gz``, ``.tgz`` or ``.tar.zst`` files.
 
-    All outputs of a job have one schema. It is decided before the first one is written, from every document, or from a sample
-    if their JSON has more than 64 MiB. Values that it cannot hold are in the column ``rescued``.
+    The JSON has two parallel lists, texts and images; an image entry names a member of the tar, or
+    refers to the next page of the document's TIFF. Pages are extracted by copying, never by
+    decoding.
+
+    All outputs of a job have one schema. It is decided before the first one is written, from every
+    document, or from a sample if their JSON has more than 64 MiB. Values that it cannot hold are in
+    the column ``rescued``.
 
     Args:
         path: see ``Source``, also for all other arguments that are not listed here.
         fields: JSON keys to copy to columns; all by default.
-        per_image_fields: keys whose lists have one value per image. A list that no option names is stored as a whole, and keeps the values
-            of dropped images; ``Report.warnings`` names such lists.
-        per_text_fields: keys whose lists have one value per text. A key in both options has one value per text and
-            image, in reading order.
+        per_image_fields: keys whose lists have one value per image. A list that no option names is
+            stored as a whole, and keeps the values of dropped images; ``Report.warnings`` names
+            such lists.
+        per_text_fields: keys whose lists have one value per text. A key in both options has one
+            value per text and image, in reading order.
         keys: the keys of texts, images and ids, and the extensions of members.
-        ignore_zeros: read past the zeros that end an archive, like ``tar -i``, for archives joined with ``cat``. By default,
-            bytes after the end are quarantined.
-        materialize_on_read: provide image bytes to every stage; otherwise they are fetched when they are written.
+        ignore_zeros: read past the zeros that end an archive, like ``tar -i``, for archives joined
+            with ``cat``. By default, bytes after the end are quarantined.
+        materialize_on_read: provide image bytes to every stage; otherwise they are fetched when
+            they are written.
 
     Examples:
         >>> from shardmill.curate import WebDatasetSource
@@ -257,13 +291,14 @@ class InterleavedParquetSource(_DocumentSource):
 
     Rows without bytes but with a ``source_ref`` are fetched from there when they are written.
 
-    All files of a job have one schema, which does not depend on how they are divided. Types without a common one become JSON text.
-    Values that the common type cannot hold exactly are in the column ``rescued``.
+    All files of a job have one schema, which does not depend on how they are divided. Types without
+    a common one become JSON text. Values that the common type cannot hold exactly are in the column
+    ``rescued``.
 
     Args:
         path: see ``Source``, also for all other arguments that are not listed here.
-        fields: passthrough columns to keep; all by default. A column that no file of the job has is an error. For files that lack
-            a column, it is null.
+        fields: passthrough columns to keep; all by default. A column that no file of the job has is
+            an error. For files that lack a column, it is null.
 
     Examples:
         >>> from shardmill.curate import InterleavedParquetSource

@@ -12,7 +12,9 @@ from shardmill.errors import OptionError
 
 
 def stage_options(stages: Sequence[Any]) -> tuple[list[dict[str, Any]], list[Any]]:
-    """Return the stages for the native driver: a list of options, and the Python objects that they refer to.
+    """Return the stages for the native driver.
+
+    These are a list of options, and the Python objects that the options refer to.
 
     Raises:
         OptionError: If an object is not a stage.
@@ -33,7 +35,10 @@ def stage_options(stages: Sequence[Any]) -> tuple[list[dict[str, Any]], list[Any
 def stored_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a stage for JSON, which has no infinity."""
     return {
-        kind: {name: str(value) if value in (math.inf, -math.inf) else value for name, value in values.items()}
+        kind: {
+            name: str(value) if value in (math.inf, -math.inf) else value
+            for name, value in values.items()
+        }
         for kind, values in options.items()
     }
 
@@ -48,14 +53,21 @@ def _refuse_own_verdicts(stage: Any) -> None:
 
 def _check_user_stage(stage: Any) -> None:
     if isinstance(stage, type):
-        raise OptionError(f"{stage.__name__} is a class, not a stage\nhint: create one: {stage.__name__}(…)")
+        raise OptionError(
+            f"{stage.__name__} is a class, not a stage\nhint: create one: {stage.__name__}(…)"
+        )
     if isinstance(stage, ImageStage):
         for name, example in (("name", '"my_filter"'), ("drop_invalid_rows", "True")):
             if not hasattr(stage, name):
                 raise OptionError(
-                    f"{type(stage).__name__} has no {name}\nhint: set it in the class: {name} = {example}"
+                    f"{type(stage).__name__} has no {name}\n"
+                    f"hint: set it in the class: {name} = {example}"
                 )
     elif not hasattr(stage, "kind") or not hasattr(stage, "name"):
         is_function = callable(stage) and not hasattr(stage, "keep_images")
-        hint = "wrap a function of tables in Map(function)" if is_function else "derive its class from ImageStage"
+        hint = (
+            "wrap a function of tables in Map(function)"
+            if is_function
+            else "derive its class from ImageStage"
+        )
         raise OptionError(f"{stage!r} is not a stage\nhint: {hint}")

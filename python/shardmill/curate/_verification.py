@@ -24,9 +24,12 @@ class Problem:
         rule: ``readable``, ``json``, ``structure``, ``ordering``, ``image`` or ``row``.
         what: what is wrong.
         sample: id or stem of the affected sample, if any.
-        member: member of a tar; for ArrayRecord, the chunk; for Parquet, row group, column and page; for an MDS index, the shard.
-        row: the first row of the document with the problem, or the first row that cannot be read, 0-based.
-        offset: offset of the member or chunk, in the file or in the decompressed content of a compressed one.
+        member: member of a tar; for ArrayRecord, the chunk; for Parquet, row group, column and
+            page; for an MDS index, the shard.
+        row: the first row of the document with the problem, or the first row that cannot be read,
+            0-based.
+        offset: offset of the member or chunk, in the file or in the decompressed content of a
+            compressed one.
     """
 
     rule: str
@@ -49,15 +52,19 @@ class FileCheck:
 
     Attributes:
         path: the file.
-        format: ``tar``, ``parquet``, ``orc``, ``csv``, ``jsonl``, ``arrayrecord``, ``mds``, ``mds_index``, ``image`` or ``unknown``.
+        format: ``tar``, ``parquet``, ``orc``, ``csv``, ``jsonl``, ``arrayrecord``, ``mds``,
+            ``mds_index``, ``image`` or ``unknown``.
         is_written: for a tar, whether the rules for files of ``WebDatasetSink`` were applied.
         bytes: size of the file.
         samples: number of documents; for files without documents, number of rows.
         rows: rows by modality; rows of files without documents count as ``other``.
         duplicate_sample_ids: number of documents with the id of an earlier one; not a problem.
-        unreferenced_members: number of members that no sample refers to; a problem in written tars only.
-        ordering_valid: whether each document has one metadata row, first, and its content in ascending positions.
-        wds_valid: whether the tar is complete and its samples are well-formed; None for other formats.
+        unreferenced_members: number of members that no sample refers to; a problem in written tars
+            only.
+        ordering_valid: whether each document has one metadata row, first, and its content in
+            ascending positions.
+        wds_valid: whether the tar is complete and its samples are well-formed; None for other
+            formats.
         problem_count: number of all problems; ``problems`` has the first ones.
         problems: the problems, in file order.
     """
@@ -101,24 +108,28 @@ def verify(
 ) -> list[FileCheck]:
     """Check Parquet, ORC, CSV, JSONL, ArrayRecord, MDS and tar files completely, on threads.
 
-    Damage is a result, never an exception. A file passes if ``shardmill.Loader`` can read all of its rows and every checksum matches:
-    the CRC of each Parquet page, every hash of an MDS index, the hashes of each ArrayRecord chunk, the checksums of gzip and zstd streams.
-    Tars and Parquet files of interleaved documents are also checked for order, structure and image headers. The payloads in an uncompressed
-    tar of documents are not read, because a tar has no checksums of them.
+    Damage is a result, never an exception. A file passes if ``shardmill.Loader`` can read all of
+    its rows and every checksum matches: the CRC of each Parquet page, every hash of an MDS index,
+    the hashes of each ArrayRecord chunk, the checksums of gzip and zstd streams. Tars and Parquet
+    files of interleaved documents are also checked for order, structure and image headers. The
+    payloads in an uncompressed tar of documents are not read, because a tar has no checksums of
+    them.
 
     Args:
-        paths: a file, a directory (searched recursively), a glob, or a list of these. An explicit path may
-            be an image.
-        layout: ``"written"`` applies the rules for tars of ``WebDatasetSink``, ``"source"`` those for any shard
-            that can be a source; ``"auto"`` detects the layout of each tar.
+        paths: a file, a directory (searched recursively), a glob, or a list of these. An explicit
+            path may be an image.
+        layout: ``"written"`` applies the rules for tars of ``WebDatasetSink``, ``"source"`` those
+            for any shard that can be a source; ``"auto"`` detects the layout of each tar.
         is_renumbered: whether a filter wrote the files, so that positions must be exactly 0 to n-1.
         texts_field: key of the list of texts in the JSON of a tar.
         images_field: key of the list of images.
         sample_id_field: key of the document's id.
         image_member_field: key that names the member, for entries without a member name.
-        ignore_zeros: read tars that were joined with ``cat`` up to their last member, like ``tar -i``.
+        ignore_zeros: read tars that were joined with ``cat`` up to their last member, like
+            ``tar -i``.
         max_problems: number of problems kept for each file; all are counted.
-        threads: number of threads, each of which checks one file at a time; the number of cores by default.
+        threads: number of threads, each of which checks one file at a time; the number of cores by
+            default.
         progress: show a bar on a terminal if it takes longer than two seconds.
 
     Returns:
@@ -162,7 +173,8 @@ def problem_table(checks: Sequence[FileCheck]) -> str:
     rows = [("file", "rule", "where", "sample", "problem")]
     for check in checks:
         rows += [
-            (check.path, problem.rule, problem.place, problem.sample or "", problem.what) for problem in check.problems
+            (check.path, problem.rule, problem.place, problem.sample or "", problem.what)
+            for problem in check.problems
         ]
         left = check.problem_count - len(check.problems)
         if left:

@@ -21,7 +21,10 @@ def _pyarrow() -> Any:
 
 
 def as_pyarrow(data: Any) -> Any:
-    """Return ``data`` as a pyarrow object without a copy. Without pyarrow, return it unchanged, with its Arrow PyCapsule methods."""
+    """Return ``data`` as a pyarrow object without a copy.
+
+    Without pyarrow, return it unchanged, with its Arrow PyCapsule methods.
+    """
     pyarrow = _pyarrow()
     if pyarrow is None:
         return data
@@ -33,7 +36,10 @@ def as_pyarrow(data: Any) -> Any:
 
 
 def as_pyarrow_array(data: Any) -> Any:
-    """Return ``data`` as a pyarrow chunked array, or as a plain array if it has one chunk. See ``as_pyarrow``."""
+    """Return ``data`` as a pyarrow chunked array, or as a plain array if it has one chunk.
+
+    See ``as_pyarrow``.
+    """
     pyarrow = _pyarrow()
     if pyarrow is None:
         return data
@@ -57,7 +63,10 @@ class ArrowRows:
         raise NotImplementedError
 
     def _arrow_batches(self) -> Iterator[Any]:
-        """Return the rows, as objects with ``__arrow_c_array__``. Threads start with the first batch."""
+        """Return the rows, as objects with ``__arrow_c_array__``.
+
+        Threads start with the first batch.
+        """
         raise NotImplementedError
 
     def __arrow_c_schema__(self) -> Any:

@@ -1,4 +1,4 @@
-"""Python values without an Arrow equivalent, converted to the bytes or strings that a format stores."""
+"""Converts Python values without an Arrow equivalent to the bytes or strings of a format."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ def mds_cell(encoding: str) -> Cell | None:
 
 
 def webdataset_cell(column: str) -> Cell | None:
-    """Return the converter for the payload of a member named after ``column``; ``None`` if Arrow stores the value itself."""
+    """Return the converter for the payload of a member named after ``column``.
+
+    It is ``None`` if Arrow stores the value itself.
+    """
     kind = column.rpartition(".")[2]
     if kind in ("json", "jsn"):
         return _plain_json
@@ -116,11 +119,16 @@ def _plain_json(value: Any) -> str:
     try:
         return json.dumps(value, allow_nan=False, default=_listed)
     except ValueError as error:
-        raise ValueError(f"{error} (JSON has no NaN and no infinities; None becomes null)") from error
+        raise ValueError(
+            f"{error} (JSON has no NaN and no infinities; None becomes null)"
+        ) from error
 
 
 def mds_json(value: Any) -> str:
-    """Return the value as JSON; an array as a list, like MosaicML's writer, also within the value."""
+    """Return the value as JSON.
+
+    An array becomes a list, also within the value, as with MosaicML's writer.
+    """
     return json.dumps(value, default=_listed)
 
 
@@ -141,7 +149,12 @@ def _array_cell(encoding: str) -> Cell:
         array = value if isinstance(value, numpy.ndarray) else _exact_array(value, dtype)
         if array.dtype.name not in NUMBER_CODES or (dtype and array.dtype.name != dtype):
             raise TypeError(f"an array of {array.dtype}")
-        if array.ndim == 0 or array.ndim > 63 or 0 in array.shape or shape not in (None, array.shape):
+        if (
+            array.ndim == 0
+            or array.ndim > 63
+            or 0 in array.shape
+            or shape not in (None, array.shape)
+        ):
             raise TypeError(f"an array of the shape {array.shape}")
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
         head = b"" if dtype else bytes([NUMBER_CODES[array.dtype.name]])
@@ -151,7 +164,9 @@ def _array_cell(encoding: str) -> Cell:
 
 
 def _exact_array(value: Any, dtype: str) -> Any:
-    """Return a value that is not an array as one; floating-point numbers may be rounded, and nothing else.
+    """Return a value that is not an array as an array.
+
+    Only floating-point numbers may be rounded.
 
     Raises:
         TypeError, ValueError: If ``dtype`` cannot hold a number, or the value has anything else.
@@ -176,7 +191,10 @@ def _exact_array(value: Any, dtype: str) -> Any:
 
 
 def _is_surely_exact(plain: Any, held: Any) -> bool:
-    """Whether ``held`` has the numbers of ``plain``, by comparisons that are fast, and certain for numbers that are not large."""
+    """Return whether ``held`` certainly has the numbers of ``plain``.
+
+    The comparisons are fast, and certain for numbers that are not large.
+    """
     import numpy
 
     if plain.dtype.kind == "O" or plain.size == 0:
@@ -194,7 +212,9 @@ def _check_exact(values: Any, held: Any) -> None:
     for value, number in zip(values.flat, held.ravel().tolist(), strict=True):
         item = value.item() if hasattr(value, "item") else value
         if isinstance(item, float) and isinstance(number, float):
-            is_same = math.isnan(number) if math.isnan(item) else math.isinf(number) == math.isinf(item)
+            is_same = (
+                math.isnan(number) if math.isnan(item) else math.isinf(number) == math.isinf(item)
+            )
         else:
             is_same = item == number
         if not is_same:
@@ -203,7 +223,9 @@ def _check_exact(values: Any, held: Any) -> None:
 
 def _shape_block(shape: tuple[int, ...]) -> bytes:
     width = next(width for width in range(4) if max(shape) < 1 << (8 << width))
-    return struct.pack(f"<B{len(shape)}{_DIMENSION_FORMATS[width]}", len(shape) << 2 | width, *shape)
+    return struct.pack(
+        f"<B{len(shape)}{_DIMENSION_FORMATS[width]}", len(shape) << 2 | width, *shape
+    )
 
 
 def _check_image(image: Any, attribute: str) -> None:
@@ -224,7 +246,7 @@ def _image_file(image: Any, kind: str) -> bytes:
         return media_bytes(image)
     _check_image(image, "save")
     path = getattr(image, "filename", "")
-    # An image that came from a file of this kind still has its bytes; encoding it again would lose quality.
+    # An image from a file of this kind still has its bytes; encoding it again would lose quality.
     if kind == "jpeg" and getattr(image, "format", None) == "JPEG" and path:
         return Path(path).read_bytes()
     out = io.BytesIO()
@@ -255,6 +277,7 @@ def check_encoding(column: str, encoding: Any) -> str:
         raise OptionError(f"columns gives {column!r} the type {encoding!r}, which is not a string")
     if encoding == "pkl":
         raise OptionError(
-            f"column {column!r} would hold pickles, which run code when they are read\nhint: use json, or bytes"
+            f"column {column!r} would hold pickles, which run code when they are read\n"
+            "hint: use json, or bytes"
         )
     return encoding

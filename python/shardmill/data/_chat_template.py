@@ -60,13 +60,18 @@ class ChatTemplate:
         object.__setattr__(self, "template", _template_text(self.template))
         kwargs = self.template_kwargs
         if not isinstance(kwargs, Mapping | None):
-            raise OptionError(f"ChatTemplate.template_kwargs must be a dict of JSON values, not {reprlib.repr(kwargs)}")
+            raise OptionError(
+                "ChatTemplate.template_kwargs must be a dict of JSON values, "
+                f"not {reprlib.repr(kwargs)}"
+            )
         # A copy: the caller may go on to change its own.
         object.__setattr__(self, "template_kwargs", dict(kwargs) if kwargs else None)
         json_of(kwargs)
         cannot = "ChatTemplate.template_kwargs cannot set"
         if reserved := _RESERVED.intersection(kwargs or ()):
-            raise OptionError(f"{cannot} {', '.join(sorted(reserved))}, which come from the columns")
+            raise OptionError(
+                f"{cannot} {', '.join(sorted(reserved))}, which come from the columns"
+            )
         if "add_generation_prompt" in (kwargs or ()):
             raise OptionError(f"{cannot} add_generation_prompt: training data end with the answer")
 
@@ -81,11 +86,15 @@ def _template_text(template: str | Path | None) -> str | None:
     if isinstance(template, Path):
         return _template_of_file(template)
     if not isinstance(template, str | None):
-        raise OptionError(f"chat_template must be the text of a template or a Path to it, not {reprlib.repr(template)}")
+        raise OptionError(
+            "chat_template must be the text of a template or a Path to it, "
+            f"not {reprlib.repr(template)}"
+        )
     if template is not None and "{" not in template:
         raise OptionError(
-            f"chat_template={template!r} is not a template: it writes the same text for all messages"
-            "\nhint: pass Path(…) to read it from a file"
+            f"chat_template={template!r} is not a template: "
+            "it writes the same text for all messages\n"
+            "hint: pass Path(…) to read it from a file"
         )
     return template
 
@@ -100,10 +109,13 @@ def _template_of_file(path: Path) -> str:
     if not template.strip():
         raise OptionError(
             f"the chat template {str(path)!r} is empty\n"
-            "hint: write the template into the file, or omit chat_template to use that of the tokenizer"
+            "hint: write the template into the file, "
+            "or omit chat_template to use that of the tokenizer"
         )
     if "{" not in template:
-        raise OptionError(f"the file {str(path)!r} is not a template: it writes the same text for all messages")
+        raise OptionError(
+            f"the file {str(path)!r} is not a template: it writes the same text for all messages"
+        )
     return template
 
 
@@ -119,11 +131,13 @@ def json_of(kwargs: Mapping[str, Any] | None) -> str:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise OptionError(
-                f"ChatTemplate.template_kwargs must be a dict of JSON values, and template_kwargs[{name!r}]={value!r} has none: {error}"
+                "ChatTemplate.template_kwargs must be a dict of JSON values, "
+                f"and template_kwargs[{name!r}]={value!r} has none: {error}"
             ) from None
     if others := list(_other_keys(kwargs)):
         raise OptionError(
-            f"the keys of template_kwargs, and of dicts in it, must be strings, not {reprlib.repr(others[0])}"
+            "the keys of template_kwargs, and of dicts in it, must be strings, "
+            f"not {reprlib.repr(others[0])}"
         )
     return json.dumps(kwargs)
 

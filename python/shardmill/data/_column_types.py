@@ -7,14 +7,25 @@ from typing import Any
 from shardmill.data._cells import NUMBER_CODES, check_encoding
 from shardmill.errors import OptionError
 
-_BLOBS = ("bytes", "jpeg", "png", "pil", "jpeg_array", "jpegarray", "list[pil]", "list[jpeg]", "list[png]", "ndarray")
+_BLOBS = (
+    "bytes",
+    "jpeg",
+    "png",
+    "pil",
+    "jpeg_array",
+    "jpegarray",
+    "list[pil]",
+    "list[jpeg]",
+    "list[png]",
+    "ndarray",
+)
 #: Arrow types of numbers and texts.
 _STORED = {"int": "Int64"} | {name: name.title().replace("Ui", "UI") for name in NUMBER_CODES}
 _STORED |= dict.fromkeys(("str", "string", "json", "str_int", "str_float", "str_decimal"), "Utf8")
 
 
 def arrow_type(column: str, name: str) -> str:
-    """Return the Arrow type for a name such as ``"str"``, ``"uint32[]"`` or ``"ndarray:float32:2,3"``.
+    """Return the Arrow type for a name such as ``"str"`` or ``"ndarray:float32:2,3"``.
 
     Raises:
         ValueError: If the name is unknown.
@@ -40,8 +51,8 @@ def arrow_type(column: str, name: str) -> str:
             return number if sizes else f"List({number})"
     raise OptionError(
         f"columns gives {column!r} the unknown type {name!r}\n"
-        "hint: types are str, bytes, bool, int, int8 to uint64, float16 to float64, these with [] for lists, json, jpeg, png, "
-        "ndarray:float32:2,3"
+        "hint: types are str, bytes, bool, int, int8 to uint64, float16 to float64, "
+        "these with [] for lists, json, jpeg, png, ndarray:float32:2,3"
     )
 
 
@@ -70,9 +81,17 @@ def encoding_of_type(data_type: Any) -> str:
     import pyarrow as pa
 
     types = pa.types
-    if types.is_list(data_type) or types.is_large_list(data_type) or types.is_fixed_size_list(data_type):
+    if (
+        types.is_list(data_type)
+        or types.is_large_list(data_type)
+        or types.is_fixed_size_list(data_type)
+    ):
         return f"ndarray:{encoding_of_type(data_type.value_type)}"
-    if types.is_string(data_type) or types.is_large_string(data_type) or str(data_type) == "string_view":
+    if (
+        types.is_string(data_type)
+        or types.is_large_string(data_type)
+        or str(data_type) == "string_view"
+    ):
         return "str"
     if "binary" in str(data_type):
         return "bytes"

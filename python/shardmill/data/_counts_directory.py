@@ -42,8 +42,10 @@ def check_counts_directory(counts: str, below: str, paths: Sequence[str]) -> Non
         is_hidden = any(part.startswith(("_", ".")) for part in parts)
         if not is_hidden and _leads_to(pattern, [*parts, below, "counts-0.parquet"]):
             raise OptionError(
-                f"the token counts in {counts} would be read as data of {path} when it is opened again"
-                f"\nhint: pass counts={root.rstrip('/') + '/_counts'!r}, which is skipped, or a directory elsewhere"
+                f"the token counts in {counts} would be read as data of {path} "
+                "when it is opened again\n"
+                f"hint: pass counts={root.rstrip('/') + '/_counts'!r}, which is skipped, "
+                "or a directory elsewhere"
             )
 
 

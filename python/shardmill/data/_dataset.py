@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol, 
 from shardmill._choices import check_choice
 from shardmill._native import load as _native
 from shardmill._native.columns import rows_of
-from shardmill._option_values import check_kind, checked_schema, checked_seed, flag, listed, row_at, whole
+from shardmill._option_values import (
+    check_kind,
+    checked_schema,
+    checked_seed,
+    flag,
+    listed,
+    row_at,
+    whole,
+)
 from shardmill._sizes import byte_count
 from shardmill._stall import STALL_SECONDS, warn_of_stall
 from shardmill._terminal import counted
@@ -64,60 +72,80 @@ class TokenCounts(NamedTuple):
 
 
 class Dataset(ArrowRows):
-    """Rows of Parquet, ORC, CSV, JSONL, ArrayRecord, MDS or WebDataset files. Opening reads metadata only; rows are read on access.
+    """Rows of Parquet, ORC, CSV, JSONL, ArrayRecord, MDS or WebDataset files.
 
-    Files of a directory are ordered by the bytes of their relative paths; an explicit list keeps its order. Rows are numbered
-    file after file. A file that a list names twice is read twice; one found through several directories or globs is read once. Columns are
-    matched by name: their types are unified without changing a value, and a column that is missing from a file is null there. Links to
-    files and directories are followed.
+    Opening reads metadata only; rows are read on access.
 
-    Directories and globs skip hidden files, files and directories whose names start with ``_``, and files that accompany data:
-    ``index.json``, ``metadata.json``, ``dataset_info.json``, ``dataset_infos.json``, ``dataset_dict.json``, ``state.json``, ``README.md``,
-    ``LICENSE``, checksums such as ``*.crc`` and ``*.sha256``, ``*.idx``, ``*~``, ``*.bak``, ``*.tmp``, ``*.swp``, and the ``.meta`` files of
-    MosaicML Streaming. If the name does not identify the format, the first bytes do: Parquet, ORC, ArrayRecord and tar are recognized. Other
-    files of unknown format, and ``.json`` files next to files of another format, are skipped with a warning. ``skipped`` lists all of them.
-    A file given as an explicit path is always read. The directory of a Delta, Iceberg or Hudi table is an error; see ``shardmill.integrations``.
+    Files of a directory are ordered by the bytes of their relative paths; an explicit list keeps
+    its order. Rows are numbered file after file. A file that a list names twice is read twice; one
+    found through several directories or globs is read once. Columns are matched by name: their
+    types are unified without changing a value, and a column that is missing from a file is null
+    there. Links to files and directories are followed.
+
+    Directories and globs skip hidden files, files and directories whose names start with ``_``, and
+    files that accompany data: ``index.json``, ``metadata.json``, ``dataset_info.json``,
+    ``dataset_infos.json``, ``dataset_dict.json``, ``state.json``, ``README.md``, ``LICENSE``,
+    checksums such as ``*.crc`` and ``*.sha256``, ``*.idx``, ``*~``, ``*.bak``, ``*.tmp``,
+    ``*.swp``, and the ``.meta`` files of MosaicML Streaming. If the name does not identify the
+    format, the first bytes do: Parquet, ORC, ArrayRecord and tar are recognized. Other files of
+    unknown format, and ``.json`` files next to files of another format, are skipped with a warning.
+    ``skipped`` lists all of them. A file given as an explicit path is always read. The directory of
+    a Delta, Iceberg or Hudi table is an error; see ``shardmill.integrations``.
 
     Args:
-        path: a file, a directory (read recursively), a glob, or a list of these; or an fsspec file system, whose files are all read.
-        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON, or one JSON array of objects),
-            ``"arrayrecord"``, whose rows have one binary column, ``record``, ``"mds"`` or ``"webdataset"``; by default, inferred from the file
-            names. From a directory or a glob, the files with an extension of the format are read; if there are none, the files
-            with an unknown extension or without one. If a directory has an ``index.json`` of MDS shards, the shards are read in its order and
-            checked against it.
-            Samples of WebDataset tars become rows with ``__key__`` and one column per extension, in byte order. The last part of the extension
-            sets the type: ``txt``, ``text`` and ``transcript`` are strings, ``cls``, ``cls2``, ``class``, ``count``, ``index``, ``inx`` and
-            ``id`` are integers, ``json`` and ``jsn`` are JSON, which is decoded in rows and dicts, and all others are bytes. Pickles stay bytes.
-            From a plain tar only the selected members are read; a compressed one (gzip, zstd) is decompressed from its start each time. A tar
-            without the two closing blocks of zeros is truncated, which is an error. Other bytes after the zeros are an error too, unless
-            ``ignore_zeros``. Compressed CSV and JSONL files (``.csv.gz``, ``.jsonl.zst``) are decompressed once, into the directory for
-            temporary files.
-        columns: names of the columns to return, in this order; all by default. A path such as ``"meta.lang"`` selects the field of a struct
-            as a column of that name: its values are null where the struct is null, and only the field is read. The field of a list of structs
-            becomes a list. A top-level column of that name takes precedence.
-        filter: an expression such as ``sm.col("label") == 0``, a string such as ``"label = 0"``, or a list of ``(column, op, value)``. It may
-            use any column of the files, and paths into structs.
-        storage_options: options for the object store of remote paths, see ``shardmill.storage.configure``. Pickles do not contain secrets.
-        partitioning: ``"hive"`` adds columns from ``key=value`` directories: those below a directory or a glob, or all in the path of a
-            file, or of each file of a list, as given.
-        schema: Arrow schema of CSV and JSONL files; by default, inferred from the start of every file, and from later values that change
-            a type. A JSONL field that the given schema lacks is ignored. Other formats contain their schema.
-        text: delimiter, quotes and encoding of CSV and JSONL files, and whether ``NaN`` in JSON is an error; see ``TextOptions``.
-        errors: what happens to files that cannot be opened, and to lines of CSV and JSONL files that cannot be read.
-        max_decoded_bytes: the largest decoded size of one value, line, page, chunk or member, such as ``"4GiB"``. A larger one raises an
-            error before memory is allocated for it. The default is 1 GiB.
-        pickles: policy for pickle columns in MDS shards, which are never decoded: ``"raise"`` rejects a data set that would return one, and
-            ``"bytes"`` returns the stored bytes.
-        ignore_zeros: read WebDataset tars past the zeros that end an archive, like ``tar -i``, for archives concatenated with ``cat``.
-            By default, bytes after the end raise an error.
-        tokenize: computes tokens from texts or messages, whose columns are then not among the columns by default.
-        images: computes pixels from columns of encoded images, which they replace: one ``Images``, or a list of them. ``ds[0]`` has the
-            random crop and flip of seed 0, epoch 0.
+        path: a file, a directory (read recursively), a glob, or a list of these; or an fsspec file
+            system, whose files are all read.
+        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both
+            newline-delimited JSON, or one JSON array of objects), ``"arrayrecord"``, whose rows
+            have one binary column, ``record``, ``"mds"`` or ``"webdataset"``; by default, inferred
+            from the file names. From a directory or a glob, the files with an extension of the
+            format are read; if there are none, the files with an unknown extension or without one.
+            If a directory has an ``index.json`` of MDS shards, the shards are read in its order and
+            checked against it. Samples of WebDataset tars become rows with ``__key__`` and one
+            column per extension, in byte order. The last part of the extension sets the type:
+            ``txt``, ``text`` and ``transcript`` are strings, ``cls``, ``cls2``, ``class``,
+            ``count``, ``index``, ``inx`` and ``id`` are integers, ``json`` and ``jsn`` are JSON,
+            which is decoded in rows and dicts, and all others are bytes. Pickles stay bytes. From a
+            plain tar only the selected members are read; a compressed one (gzip, zstd) is
+            decompressed from its start each time. A tar without the two closing blocks of zeros is
+            truncated, which is an error. Other bytes after the zeros are an error too, unless
+            ``ignore_zeros``. Compressed CSV and JSONL files (``.csv.gz``, ``.jsonl.zst``) are
+            decompressed once, into the directory for temporary files.
+        columns: names of the columns to return, in this order; all by default. A path such as
+            ``"meta.lang"`` selects the field of a struct as a column of that name: its values are
+            null where the struct is null, and only the field is read. The field of a list of
+            structs becomes a list. A top-level column of that name takes precedence.
+        filter: an expression such as ``sm.col("label") == 0``, a string such as ``"label = 0"``, or
+            a list of ``(column, op, value)``. It may use any column of the files, and paths into
+            structs.
+        storage_options: options for the object store of remote paths, see
+            ``shardmill.storage.configure``. Pickles do not contain secrets.
+        partitioning: ``"hive"`` adds columns from ``key=value`` directories: those below a
+            directory or a glob, or all in the path of a file, or of each file of a list, as given.
+        schema: Arrow schema of CSV and JSONL files; by default, inferred from the start of every
+            file, and from later values that change a type. A JSONL field that the given schema
+            lacks is ignored. Other formats contain their schema.
+        text: delimiter, quotes and encoding of CSV and JSONL files, and whether ``NaN`` in JSON is
+            an error; see ``TextOptions``.
+        errors: what happens to files that cannot be opened, and to lines of CSV and JSONL files
+            that cannot be read.
+        max_decoded_bytes: the largest decoded size of one value, line, page, chunk or member, such
+            as ``"4GiB"``. A larger one raises an error before memory is allocated for it. The
+            default is 1 GiB.
+        pickles: policy for pickle columns in MDS shards, which are never decoded: ``"raise"``
+            rejects a data set that would return one, and ``"bytes"`` returns the stored bytes.
+        ignore_zeros: read WebDataset tars past the zeros that end an archive, like ``tar -i``, for
+            archives concatenated with ``cat``. By default, bytes after the end raise an error.
+        tokenize: computes tokens from texts or messages, whose columns are then not among the
+            columns by default.
+        images: computes pixels from columns of encoded images, which they replace: one ``Images``,
+            or a list of them. ``ds[0]`` has the random crop and flip of seed 0, epoch 0.
         threads: number of reading threads; the number of cores by default.
 
     Raises:
         FileNotFoundError: If a path does not exist.
-        ValueError: If the files have several formats or conflicting schemas, or a directory is that of a Delta, Iceberg or Hudi table.
+        ValueError: If the files have several formats or conflicting schemas, or a directory is that
+            of a Delta, Iceberg or Hudi table.
         KeyError: If a column does not exist.
 
     Examples:
@@ -158,10 +186,15 @@ class Dataset(ArrowRows):
         check_choice("pickles", pickles, Literal["raise", "bytes"])
         errors = error_policy(errors)
         if errors.rows != "raise":
-            raise OptionError("ErrorPolicy.rows applies only to a Loader; a Dataset raises if a row cannot be read")
+            raise OptionError(
+                "ErrorPolicy.rows applies only to a Loader; "
+                "a Dataset raises if a row cannot be read"
+            )
         checked_schema("schema", schema)
         if format is not None and not isinstance(format, str):
-            raise OptionError(f"format must be the name of a format, such as 'parquet', not {format!r}")
+            raise OptionError(
+                f"format must be the name of a format, such as 'parquet', not {format!r}"
+            )
         check_kind("tokenize", tokenize, Tokenize, "sm.Tokenize('text', tokenizer=…)")
         flag("ignore_zeros", ignore_zeros)
         if partitioning not in (None, "hive"):
@@ -184,20 +217,31 @@ class Dataset(ArrowRows):
             skip_bad_files=errors.files == "skip",
             has_pickle_bytes=pickles == "bytes",
             ignores_zeros=ignore_zeros,
-            max_decoded_bytes=None if max_decoded_bytes is None else byte_count(max_decoded_bytes, "max_decoded_bytes"),
+            max_decoded_bytes=None
+            if max_decoded_bytes is None
+            else byte_count(max_decoded_bytes, "max_decoded_bytes"),
             threads=max(self._threads, 4),
         )
-        if native.format not in ("csv", "jsonl", None) and (schema is not None or errors.lines != "raise"):
+        if native.format not in ("csv", "jsonl", None) and (
+            schema is not None or errors.lines != "raise"
+        ):
             raise OptionError(
-                f"schema and ErrorPolicy.lines apply only to CSV and JSONL; {native.format} files contain their types"
+                "schema and ErrorPolicy.lines apply only to CSV and JSONL; "
+                f"{native.format} files contain their types"
             )
         if ignore_zeros and native.format not in ("webdataset", None):
-            raise OptionError(f"ignore_zeros is only for WebDataset tars, not for {native.format} files")
+            raise OptionError(
+                f"ignore_zeros is only for WebDataset tars, not for {native.format} files"
+            )
         names = native.column_names
         if tokenize is not None and native.files:
             tokens, sources = native_tokens(tokenize, paths)
-            native = native.with_tokens(tokens, native.column_numbers(names if sources is None else sources))
-            names = [name for name in names if sources is None or name not in sources] + tokenize.outputs
+            native = native.with_tokens(
+                tokens, native.column_numbers(names if sources is None else sources)
+            )
+            names = [
+                name for name in names if sources is None or name not in sources
+            ] + tokenize.outputs
         images = checked_images(images)
         for one in images if native.files else ():
             native = native.with_images(native_images(one))
@@ -212,7 +256,9 @@ class Dataset(ArrowRows):
             tokenize=[tokenize],
             images=[images],
         )
-        self._columns = files.delivered(names if columns is None else (columns := listed("columns", columns)))
+        self._columns = files.delivered(
+            names if columns is None else (columns := listed("columns", columns))
+        )
         self._column_numbers = files.numbers_of(self._columns)
         if pickles != "bytes" and native.format == "mds":
             files.refuse_pickles(self._columns)
@@ -247,7 +293,10 @@ class Dataset(ArrowRows):
 
     @property
     def schema(self) -> Any:
-        """Arrow schema of the rows: a ``pyarrow.Schema`` if pyarrow is installed, else an object with ``__arrow_c_schema__``."""
+        """Arrow schema of the rows.
+
+        A ``pyarrow.Schema`` if pyarrow is installed, else an object with ``__arrow_c_schema__``.
+        """
         return as_pyarrow(self._files.native.schema(self._column_numbers))
 
     @property
@@ -259,8 +308,8 @@ class Dataset(ArrowRows):
     def skipped(self) -> list[tuple[str, str]]:
         """Path of each file that was found below the paths but skipped, and the reason.
 
-        These are files that accompany data, files skipped because of their format, and files skipped by
-        ``ErrorPolicy(files="skip")``.
+        These are files that accompany data, files skipped because of their format, and files
+        skipped by ``ErrorPolicy(files="skip")``.
         """
         return self._files.native.skipped
 
@@ -276,8 +325,13 @@ class Dataset(ArrowRows):
 
     @property
     def num_rows(self) -> int:
-        """Number of rows after the filter. With a filter, the columns that it uses are read once."""
-        return self._files.native.num_rows if self._filter is None else self._files.row_plan().num_rows
+        """Number of rows after the filter.
+
+        With a filter, the columns that it uses are read once.
+        """
+        return (
+            self._files.native.num_rows if self._filter is None else self._files.row_plan().num_rows
+        )
 
     def __len__(self) -> int:
         return self.num_rows
@@ -285,11 +339,13 @@ class Dataset(ArrowRows):
     def __getitem__(self, index: int) -> dict[str, Any]:
         if isinstance(index, slice):
             raise TypeError(
-                "a Dataset cannot be sliced\nhint: ds.take(range(10)) returns several rows as an Arrow record batch"
+                "a Dataset cannot be sliced\n"
+                "hint: ds.take(range(10)) returns several rows as an Arrow record batch"
             )
         if isinstance(index, str):
             raise TypeError(
-                f"a row is read by its index, not by {index!r}\nhint: select a column with columns=[{index!r}]"
+                f"a row is read by its index, not by {index!r}\n"
+                f"hint: select a column with columns=[{index!r}]"
             )
         self._files.refuse_bits(self._columns)
         values = self._files.row_plan().row(row_at(index, len(self)), self._column_numbers)
@@ -297,7 +353,9 @@ class Dataset(ArrowRows):
         return {name: decoded([value], decoding)[0] for name, value, decoding in cells}
 
     def token_counts(self) -> TokenCounts:
-        """Return how many tokens the rows have, after the filter. Rows that are not counted yet are tokenized once.
+        """Return how many tokens the rows have, after the filter.
+
+        Rows that are not counted yet are tokenized once.
 
         Returns:
             ``rows``, ``total``, ``mean`` and ``longest``.
@@ -308,7 +366,8 @@ class Dataset(ArrowRows):
         [tokenize] = self._files.tokenize
         if tokenize is None:
             raise OptionError(
-                "the data set has no tokens to count\nhint: pass tokenize=sm.Tokenize('text', tokenizer=…)"
+                "the data set has no tokens to count\n"
+                "hint: pass tokenize=sm.Tokenize('text', tokenizer=…)"
             )
         if not self._files.native.files:
             return TokenCounts(0, 0, 0)
@@ -337,10 +396,12 @@ class Dataset(ArrowRows):
     ) -> Iterator[dict[str, Any]]:
         """Iterate over single rows, decoded ahead by native threads.
 
-        The order is that of a ``Loader`` on one rank. Use a ``Loader`` for batches, several ranks, or saved states.
+        The order is that of a ``Loader`` on one rank. Use a ``Loader`` for batches, several ranks,
+        or saved states.
 
         Args:
-            shuffle: shuffle the rows by ``seed`` and ``epoch``. By default, rows come in file order.
+            shuffle: shuffle the rows by ``seed`` and ``epoch``. By default, rows come in file
+                order.
             seed: any 64-bit integer.
             epoch: each epoch has its own order.
             start: number of rows of the epoch to skip at its start.
@@ -383,7 +444,13 @@ class Dataset(ArrowRows):
         return _native.OutputConverter(
             self._files.native,
             columns=self._column_numbers,
-            form={"kind": kind, "nulls": "raise", "fill_values": {}, "pad": None, "list_lengths": {}},
+            form={
+                "kind": kind,
+                "nulls": "raise",
+                "fill_values": {},
+                "pad": None,
+                "list_lengths": {},
+            },
             is_padded=False,
             is_filtered=self._files.is_filtered,
         )
@@ -397,7 +464,12 @@ class Dataset(ArrowRows):
         share = {"batch_size": _ROWS_AT_ONCE, "world_size": 1, "rank": 0, "tail": "uneven"}
         process = os.getpid()
         native = order.start(
-            converter, share, epoch=epoch, consumed=start, threads=self._threads, prefetch_bytes=DEFAULT_PREFETCH_BYTES
+            converter,
+            share,
+            epoch=epoch,
+            consumed=start,
+            threads=self._threads,
+            prefetch_bytes=DEFAULT_PREFETCH_BYTES,
         )
         try:
             while (superbatch := native.next_superbatch(STALL_SECONDS, warn_of_stall)) is not None:
@@ -419,7 +491,10 @@ class Dataset(ArrowRows):
 
     def _warn(self) -> None:
         native, paths = self._files.native, self._files.paths
-        hint = "Dataset.skipped lists them with reasons; a file given as an explicit path is always read"
+        hint = (
+            "Dataset.skipped lists them with reasons; "
+            "a file given as an explicit path is always read"
+        )
         warn_of_left_out(native.left_out, outcome="left out of the data set", hint=hint)
         is_mds = native.format == "mds"
         warn_of_mixed_splits(paths, self.files)

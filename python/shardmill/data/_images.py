@@ -32,7 +32,12 @@ Normalization = Literal["imagenet", "clip", "siglip"]
 #: Pillow's ``MAX_IMAGE_PIXELS``.
 _MOST_PIXELS = 89_478_485
 
-_COLORS = {"white": (255, 255, 255), "black": (0, 0, 0), "gray": (128, 128, 128), "grey": (128, 128, 128)}
+_COLORS = {
+    "white": (255, 255, 255),
+    "black": (0, 0, 0),
+    "gray": (128, 128, 128),
+    "grey": (128, 128, 128),
+}
 
 _STATISTICS = {
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
@@ -43,9 +48,10 @@ _STATISTICS = {
 
 @dataclass(frozen=True)
 class RandomCrop:
-    """A random part of each image, resized to ``size``, as ``RandomResizedCrop`` of torchvision chooses it.
+    """A random part of each image, resized to ``size``.
 
-    The part does not depend on the number of ranks and threads, and does not change after a resume.
+    The part is chosen as by ``RandomResizedCrop`` of torchvision. It does not depend on the number
+    of ranks and threads, and does not change after a resume.
 
     Attributes:
         scale: least and largest area of the part, as fractions of the area of the image.
@@ -63,11 +69,16 @@ class RandomCrop:
     def __post_init__(self) -> None:
         for name, most in (("scale", 1.0), ("ratio", math.inf)):
             pair = getattr(self, name)
-            values: list[Any] = list(pair) if isinstance(pair, Sequence) and not isinstance(pair, str) else []
+            values: list[Any] = (
+                list(pair) if isinstance(pair, Sequence) and not isinstance(pair, str) else []
+            )
             are_numbers = all(isinstance(value, Real) and math.isfinite(value) for value in values)
             if len(values) != 2 or not are_numbers or not 0 < values[0] <= values[1] <= most:
                 limits = "above 0" if most == math.inf else "above 0 and up to 1"
-                raise OptionError(f"{name} must be two ascending numbers {limits}, such as (0.2, 1.0), not {pair!r}")
+                raise OptionError(
+                    f"{name} must be two ascending numbers {limits}, "
+                    f"such as (0.2, 1.0), not {pair!r}"
+                )
             object.__setattr__(self, name, (float(values[0]), float(values[1])))
 
 
@@ -119,48 +130,59 @@ class Geometry(NamedTuple):
 class Images:
     """How a ``Dataset`` computes pixels from the encoded images of a column.
 
-    The pixels replace the column. They are computed by the threads of the loader, for the rows of a batch only, and equal those of Pillow 13:
-    ``open``, ``exif_transpose``, alpha composited on ``background``, ``convert``, ``resize``, crop. JPEG, PNG, WebP, GIF, BMP and TIFF are
-    decoded; the format is detected from the first bytes.
+    The pixels replace the column. They are computed by the threads of the loader, for the rows of a
+    batch only, and equal those of Pillow 13: ``open``, ``exif_transpose``, alpha composited on
+    ``background``, ``convert``, ``resize``, crop. JPEG, PNG, WebP, GIF, BMP and TIFF are decoded;
+    the format is detected from the first bytes.
 
-    With a fixed size, the column is an array ``[rows, 3, height, width]``. With ``fit="longest"`` or ``"keep"`` the sizes vary: the column is
-    a ``Ragged`` of flat pixels, and ``<name>__shape`` has height and width of each image.
+    With a fixed size, the column is an array ``[rows, 3, height, width]``. With ``fit="longest"``
+    or ``"keep"`` the sizes vary: the column is a ``Ragged`` of flat pixels, and ``<name>__shape``
+    has height and width of each image.
 
-    The images of a column of lists are a ``Ragged`` by row, and each has a random crop and a flip of its own. One bad image in a list makes the
-    row bad.
+    The images of a column of lists are a ``Ragged`` by row, and each has a random crop and a flip
+    of its own. One bad image in a list makes the row bad.
 
     Args:
-        column: a column of bytes, of structs with a field ``bytes``, as Hugging Face data sets have, of strings with ``source``, or of lists
-            of these. May be a path into structs, such as ``"meta.photo"``.
+        column: a column of bytes, of structs with a field ``bytes``, as Hugging Face data sets
+            have, of strings with ``source``, or of lists of these. May be a path into structs, such
+            as ``"meta.photo"``.
         size: side of the result in pixels, or ``(height, width)``. Not for ``fit="keep"``.
-        fit: ``"crop"`` resizes the shorter side to ``size`` and crops the center, as ``Resize`` and ``CenterCrop`` of torchvision do;
-            ``"stretch"`` resizes both sides; ``"pad"`` resizes the longer side, and centers the image on ``background``; ``"longest"``
-            resizes the longer side; ``"keep"`` does not resize. A ``RandomCrop`` takes a random part.
+        fit: ``"crop"`` resizes the shorter side to ``size`` and crops the center, as ``Resize`` and
+            ``CenterCrop`` of torchvision do; ``"stretch"`` resizes both sides; ``"pad"`` resizes
+            the longer side, and centers the image on ``background``; ``"longest"`` resizes the
+            longer side; ``"keep"`` does not resize. A ``RandomCrop`` takes a random part.
         resample: the Pillow filter. All filters except ``"nearest"`` are antialiased.
-        mode: ``"exact"`` equals Pillow. ``"fast"`` and ``"draft"`` decode JPEG at 1/2, 1/4 or 1/8 of its size if the result is small enough;
-            ``"draft"`` uses the scale that ``Image.draft`` of Pillow chooses.
+        mode: ``"exact"`` equals Pillow. ``"fast"`` and ``"draft"`` decode JPEG at 1/2, 1/4 or 1/8
+            of its size if the result is small enough; ``"draft"`` uses the scale that
+            ``Image.draft`` of Pillow chooses.
         flip: probability of a horizontal flip.
         dtype: type of the pixels. ``"bfloat16"`` is for torch batches.
-        normalize: mean and standard deviation to normalize floats with: ``"imagenet"``, ``"clip"``, ``"siglip"``, or ``(mean, std)``, each a
-            number or one for each channel. Without it, floats are from 0 to 1.
-        layout: order of the dimensions of an image. ``"bytes"`` decodes nothing, for decoding on a GPU: the column is a ``Ragged`` of the
-            encoded bytes. The int32 column ``<name>__geometry`` has eight numbers per image: oriented height and width; top, left, height
-            and width of the region to resize, the whole image unless ``fit`` is a ``RandomCrop``; 1 if the image is flipped, else 0; and the
-            orientation.
+        normalize: mean and standard deviation to normalize floats with: ``"imagenet"``, ``"clip"``,
+            ``"siglip"``, or ``(mean, std)``, each a number or one for each channel. Without it,
+            floats are from 0 to 1.
+        layout: order of the dimensions of an image. ``"bytes"`` decodes nothing, for decoding on a
+            GPU: the column is a ``Ragged`` of the encoded bytes. The int32 column
+            ``<name>__geometry`` has eight numbers per image: oriented height and width; top, left,
+            height and width of the region to resize, the whole image unless ``fit`` is a
+            ``RandomCrop``; 1 if the image is flipped, else 0; and the orientation.
         channels: ``"RGB"``, or ``"L"`` for one gray channel.
-        background: color under transparent pixels and around padded images: ``"white"``, ``"black"`` or ``"gray"``, three numbers,
-            or ``None`` to drop alpha as Pillow's ``convert`` does; padding is then white.
+        background: color under transparent pixels and around padded images: ``"white"``,
+            ``"black"`` or ``"gray"``, three numbers, or ``None`` to drop alpha as Pillow's
+            ``convert`` does; padding is then white.
         orientation: apply the orientation in EXIF or XMP.
-        source: where to read images whose bytes are not in the data. ``"path"``, or ``ImagePaths`` with its root, reads files. ``"url"``
-            reads URLs, with the options and the cache of their stores, which ``shardmill.storage.configure`` sets; use it only if you trust
-            the authors of the data.
-        max_pixels: maximum of height times width. Larger images are bad; the size is checked before memory is allocated. Decoding takes up to
-            12 bytes of memory per pixel.
-        damaged: ``"raise"`` treats images that the decoder patches up, such as JPEG data with bad codes, as bad. ``"accept"`` returns them,
-            as Pillow does, and also a PNG that lacks chunks after its pixels. Any other file that ends early is always bad, even a JPEG that
+        source: where to read images whose bytes are not in the data. ``"path"``, or ``ImagePaths``
+            with its root, reads files. ``"url"`` reads URLs, with the options and the cache of
+            their stores, which ``shardmill.storage.configure`` sets; use it only if you trust the
+            authors of the data.
+        max_pixels: maximum of height times width. Larger images are bad; the size is checked before
+            memory is allocated. Decoding takes up to 12 bytes of memory per pixel.
+        damaged: ``"raise"`` treats images that the decoder patches up, such as JPEG data with bad
+            codes, as bad. ``"accept"`` returns them, as Pillow does, and also a PNG that lacks
+            chunks after its pixels. Any other file that ends early is always bad, even a JPEG that
             lacks only its end marker.
-        on_error: how to handle a bad image. By default, the error policy of the loader applies. ``"null"`` fills the image with
-            ``background`` and adds a boolean column ``<name>__valid``.
+        on_error: how to handle a bad image. By default, the error policy of the loader applies.
+            ``"null"`` fills the image with ``background`` and adds a boolean column
+            ``<name>__valid``.
 
     Raises:
         ValueError: If an option is not valid.
@@ -212,13 +234,16 @@ class Images:
         given = {name: value for name, value in locals().items() if name != "self"}
         if not isinstance(column, str) or not column:
             raise OptionError(f"column must be the name of a column, not {column!r}")
-        if not isinstance(fit, RandomCrop) and (isinstance(fit, type) or fit not in FitName.__args__):
+        if not isinstance(fit, RandomCrop) and (
+            isinstance(fit, type) or fit not in FitName.__args__
+        ):
             names = ", ".join(map(repr, FitName.__args__))
             raise OptionError(f"fit must be one of {names} or a RandomCrop, not {fit!r}")
         if on_error not in (None, "null"):
             raise OptionError(
                 f"on_error must be None or 'null', not {on_error!r}\n"
-                "hint: errors=sm.ErrorPolicy(rows='skip') on the loader leaves rows with bad images out"
+                "hint: errors=sm.ErrorPolicy(rows='skip') "
+                "on the loader leaves rows with bad images out"
             )
         check_fields(Images, given)
         if not isinstance(source, ImagePaths):
@@ -228,11 +253,15 @@ class Images:
         if normalize is not None and dtype == "uint8":
             raise OptionError("normalize needs dtype='float32' or 'bfloat16'")
         if layout == "bytes" and (dtype != "uint8" or normalize is not None):
-            raise OptionError("layout='bytes' delivers encoded images, which have no dtype and no normalize")
+            raise OptionError(
+                "layout='bytes' delivers encoded images, which have no dtype and no normalize"
+            )
         values = given | {
             "size": _checked_size(size, fit),
             "flip": float(flip),
-            "normalize": None if normalize is None else _statistics(normalize, 1 if channels == "L" else 3),
+            "normalize": None
+            if normalize is None
+            else _statistics(normalize, 1 if channels == "L" else 3),
             "background": _color(background),
             "source": ImagePaths() if source == "path" else source,
             "max_pixels": whole("max_pixels", max_pixels, 1),
@@ -253,9 +282,9 @@ class Images:
     def geometry(
         self, height: int, width: int, *, seed: int = 0, epoch: int = 0, row: int = 0, item: int = 0
     ) -> Geometry:
-        """Return the region of an image that is resized, and whether it is flipped, without reading the image.
+        """Return the region of an image that is resized, and whether the image is flipped.
 
-        The result is that of a data set outside a mixture.
+        The image is not read. The result is that of a data set outside a mixture.
 
         Args:
             height: height of the oriented image in pixels.
@@ -287,7 +316,11 @@ class Images:
                 is_path = isinstance(value, ImagePaths)
                 settings |= {"source": "path", "root": value.root} if is_path else {"root": None}
         if isinstance(self.fit, RandomCrop):
-            return settings | {"fit": "random_crop", "scale": self.fit.scale, "ratio": self.fit.ratio}
+            return settings | {
+                "fit": "random_crop",
+                "scale": self.fit.scale,
+                "ratio": self.fit.ratio,
+            }
         return settings | {"scale": None, "ratio": None}
 
     @cached_property
@@ -315,11 +348,15 @@ _SHOWN_BYTES = 1500
 def saved_images(sources: Sequence[Sequence[Images]]) -> dict[str, Any] | None:
     """Return what a state says about the images of all sources, ``None`` if there are none.
 
-    It has the version of random crops and flips, and the options in the types of JSON; of a mixture or many options, a digest.
+    It has the version of random crops and flips, and the options in the types of JSON; of a mixture
+    or many options, a digest.
     """
     if not any(sources):
         return None
-    settings = [[one._settings for one in source] for source in sources]  # pyright: ignore[reportPrivateUsage]
+    settings = [
+        [one._settings for one in source]  # pyright: ignore[reportPrivateUsage]
+        for source in sources
+    ]
     text = json.dumps(settings)
     if len(sources) == 1 and len(text) <= _SHOWN_BYTES:
         return {"augment_version": _native.AUGMENT_VERSION, "columns": json.loads(text)[0]}
@@ -339,7 +376,8 @@ def checked_images(images: Any) -> list[Images]:
         or not all(isinstance(one, Images) for one in listed)
     ):
         raise OptionError(
-            f"images must be an Images or a list of them, not {images!r}\nhint: write images=sm.Images('image', size=224)"
+            f"images must be an Images or a list of them, not {images!r}\n"
+            "hint: write images=sm.Images('image', size=224)"
         )
     columns = [one.column for one in listed]
     if len(set(columns)) < len(columns):
@@ -354,11 +392,21 @@ def _checked_size(size: Any, fit: Any) -> tuple[int, int] | None:
             raise OptionError("fit='keep' does not resize, so it takes no size")
         return None
     if size is None:
-        raise OptionError("size is missing\nhint: size=224, size=(height, width), or fit='keep' for images as they are")
+        raise OptionError(
+            "size is missing\n"
+            "hint: size=224, size=(height, width), or fit='keep' for images as they are"
+        )
     is_pair = isinstance(size, Sequence) and not isinstance(size, str)
     sides = [side for side in map(index_of, size if is_pair else [size, size]) if side is not None]
-    if len(sides) != 2 or (is_pair and len(size) != 2) or not all(1 <= side <= 65_535 for side in sides):
-        raise OptionError(f"size must be a number of pixels or (height, width), each from 1 to 65535, not {size!r}")
+    if (
+        len(sides) != 2
+        or (is_pair and len(size) != 2)
+        or not all(1 <= side <= 65_535 for side in sides)
+    ):
+        raise OptionError(
+            "size must be a number of pixels or (height, width), "
+            f"each from 1 to 65535, not {size!r}"
+        )
     if fit == "longest" and sides[0] != sides[1]:
         raise OptionError(f"fit='longest' takes one number as size, not {size!r}")
     return sides[0], sides[1]
@@ -370,7 +418,9 @@ def _statistics(normalize: Any, channels: int) -> tuple[tuple[float, ...], tuple
             names = ", ".join(map(repr, _STATISTICS))
             raise OptionError(f"normalize must be one of {names} or (mean, std), not {normalize!r}")
         if channels == 1 and normalize != "siglip":
-            raise OptionError(f"normalize={normalize!r} has three channels, and channels='L' has one")
+            raise OptionError(
+                f"normalize={normalize!r} has three channels, and channels='L' has one"
+            )
         mean, std = _STATISTICS[normalize]
         return mean[:channels], std[:channels]
     plain = (
@@ -379,14 +429,19 @@ def _statistics(normalize: Any, channels: int) -> tuple[tuple[float, ...], tuple
         else []
     )
     each = [tuple(part) if isinstance(part, Sequence) else (part,) * channels for part in plain]
-    are_numbers = all(isinstance(value, Real) and math.isfinite(value) for part in each for value in part)
+    are_numbers = all(
+        isinstance(value, Real) and math.isfinite(value) for part in each for value in part
+    )
     if (
         len(each) != 2
         or any(len(part) != channels for part in each)
         or not are_numbers
         or any(std <= 0 for std in each[1])
     ):
-        raise OptionError(f"normalize must be (mean, std), each a number or one for each channel, not {normalize!r}")
+        raise OptionError(
+            "normalize must be (mean, std), "
+            f"each a number or one for each channel, not {normalize!r}"
+        )
     return tuple(map(float, each[0])), tuple(map(float, each[1]))
 
 
@@ -398,6 +453,7 @@ def _color(background: Any) -> tuple[int, int, int] | None:
     if len(parts) != 3 or any(index_of(part) is None or not 0 <= part <= 255 for part in parts):
         names = ", ".join(map(repr, _COLORS))
         raise OptionError(
-            f"background must be one of {names}, three numbers from 0 to 255, or None, not {background!r}"
+            f"background must be one of {names}, three numbers from 0 to 255, "
+            f"or None, not {background!r}"
         )
     return int(parts[0]), int(parts[1]), int(parts[2])

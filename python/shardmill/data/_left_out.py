@@ -21,9 +21,11 @@ def warn_of_left_out(
     if not paths:
         return
     shown = ", ".join(
-        repr(path if len(path) <= _NAME_SHOWN else f"…{path[-_NAME_SHOWN:]}") for path in paths[:_NAMES_SHOWN]
+        repr(path if len(path) <= _NAME_SHOWN else f"…{path[-_NAME_SHOWN:]}")
+        for path in paths[:_NAMES_SHOWN]
     )
     more = f" and {len(paths) - _NAMES_SHOWN:,} more" if len(paths) > _NAMES_SHOWN else ""
     warn_caller(
-        f"{len(paths):,} {'file is' if len(paths) == 1 else 'files are'} {outcome}: {shown}{more}\nhint: {hint}"
+        f"{len(paths):,} {'file is' if len(paths) == 1 else 'files are'} {outcome}: {shown}{more}\n"
+        f"hint: {hint}"
     )

@@ -10,10 +10,11 @@ from shardmill.storage._paths import served_path
 
 
 def rebuild_index(path: str | os.PathLike[str], *, threads: int | None = None) -> tuple[int, int]:
-    """Rebuild ``index.json`` of a directory from its ``shard.*.mds*`` files, in the order of their numbers.
+    """Rebuild ``index.json`` of a directory from its ``shard.*.mds*`` files.
 
-    Every shard is read completely, and the hashes named in its header are recomputed. The index is replaced
-    atomically; on failure, the old one is kept.
+    The shards are in the order of their numbers. Every shard is read completely, and the hashes
+    named in its header are recomputed. The index is replaced atomically; on failure, the old one
+    is kept.
 
     Args:
         path: the directory.

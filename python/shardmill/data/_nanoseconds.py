@@ -9,7 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ExactTime:
-    """A value with nine digits of a second. Its text and its ISO form are those of the types of ``datetime``."""
+    """A value with nine digits of a second.
+
+    Its text and its ISO form are those of the types of ``datetime``.
+    """
 
     text: str
 
@@ -21,8 +24,13 @@ class ExactTime:
         return self.text if "day" in self.text else self.text.replace(" ", "T")
 
 
-def exact_time(scalar: Any) -> ExactTime | datetime.datetime | datetime.time | datetime.timedelta | None:
-    """Return a ``pyarrow.Scalar`` of nanoseconds, as a type of ``datetime`` if that holds it; None for other types, and for null."""
+def exact_time(
+    scalar: Any,
+) -> ExactTime | datetime.datetime | datetime.time | datetime.timedelta | None:
+    """Return the value of a ``pyarrow.Scalar`` of nanoseconds.
+
+    It has a type of ``datetime`` if that holds it, and is None for other types and for null.
+    """
     import pyarrow as pa
     import pyarrow.types as types
 
@@ -39,7 +47,9 @@ def exact_time(scalar: Any) -> ExactTime | datetime.datetime | datetime.time | d
     return ExactTime(exact_text(value, nanoseconds)) if nanoseconds else value
 
 
-def exact_text(value: datetime.datetime | datetime.time | datetime.timedelta, nanoseconds: int) -> str:
+def exact_text(
+    value: datetime.datetime | datetime.time | datetime.timedelta, nanoseconds: int
+) -> str:
     """Return ``value`` plus ``nanoseconds`` below 1000 as text with nine digits of a second."""
     if isinstance(value, datetime.timedelta):
         return f"{value}{'' if value.microseconds else '.000000'}{nanoseconds:03}"

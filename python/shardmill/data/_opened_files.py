@@ -62,12 +62,15 @@ class OpenedFiles:
     def delivered(self, columns: Sequence[str]) -> list[str]:
         """Return these columns, each with what is computed with it."""
         outputs = {one.column: one.outputs for images in self.images for one in images}
-        return list(dict.fromkeys(output for name in columns for output in outputs.get(name, [name])))
+        return list(
+            dict.fromkeys(output for name in columns for output in outputs.get(name, [name]))
+        )
 
     def lengths_of(self, column: int, *, is_stated: bool, nulls_are_empty: bool) -> Lengths:
-        """Return how many tokens the rows have, from the lists of a column, or from a column that contains the numbers.
+        """Return how many tokens the rows have.
 
-        They are computed once, and shared by all packings.
+        The numbers come from the lists of a column, or from a column that contains them. They are
+        computed once, and shared by all packings.
         """
         key = column, is_stated, nulls_are_empty
         if key not in self._lengths:
@@ -88,21 +91,28 @@ class OpenedFiles:
         Raises:
             ValueError: If one would. The message names the column.
         """
-        for name, metadata in zip(columns, self.native.metadata(self.numbers_of(columns)), strict=False):
+        for name, metadata in zip(
+            columns, self.native.metadata(self.numbers_of(columns)), strict=False
+        ):
             if metadata.get("mds.encoding") == "pkl":
                 raise FormatError(
-                    f"column {name!r} of {', '.join(self.paths)} holds pickles, which are never decoded"
-                    "\nhint: exclude it with columns=, or read its bytes with pickles='bytes'"
+                    f"column {name!r} of {', '.join(self.paths)} holds pickles, "
+                    "which are never decoded\n"
+                    "hint: exclude it with columns=, or read its bytes with pickles='bytes'"
                 )
 
     def refuse_bits(self, columns: Sequence[str]) -> None:
-        """Refuse columns whose type only torch has, where they would be delivered as the bits of their numbers.
+        """Refuse columns whose type only torch has.
+
+        Called where they would be delivered as the bits of their numbers.
 
         Raises:
             ValueError: If there is one.
         """
         if name := next((name for name in columns if name in self.bfloat16_columns), None):
-            raise OptionError(f"column {name!r} has dtype='bfloat16', which requires a Loader with output='torch'")
+            raise OptionError(
+                f"column {name!r} has dtype='bfloat16', which requires a Loader with output='torch'"
+            )
 
     @property
     def bfloat16_columns(self) -> set[str]:

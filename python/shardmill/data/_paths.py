@@ -23,10 +23,13 @@ def paths_of(path: Any, storage_options: Any) -> tuple[list[str], Any]:
     Raises:
         ValueError: If there are none, or one is not a path.
     """
-    if any(isinstance(part, ArrowRows) for part in (path if isinstance(path, list | tuple) else [path])):
+    if any(
+        isinstance(part, ArrowRows) for part in (path if isinstance(path, list | tuple) else [path])
+    ):
         raise OptionError(
-            "the path must be a string, a Path, or a list of these, not a data set that is already open"
-            "\nhint: pass the data set to sm.Loader, or several to sm.Mixture"
+            "the path must be a string, a Path, or a list of these, "
+            "not a data set that is already open\n"
+            "hint: pass the data set to sm.Loader, or several to sm.Mixture"
         )
     if hasattr(path, "__arrow_c_stream__") or hasattr(path, "__dataframe__"):
         raise OptionError(

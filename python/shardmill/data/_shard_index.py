@@ -26,8 +26,8 @@ COLUMN_KEYS = ("format", "version", "column_names", "column_encodings", "column_
 _ATTEMPTS = 20
 
 _INDEXES = (
-    "an index.json of MDS or of ChiniDataset is expected; move the file of another library away, pass the parts explicitly, or rebuild the "
-    "index with `shardmill repair-index`"
+    "an index.json of MDS or of ChiniDataset is expected; move the file of another library away, "
+    "pass the parts explicitly, or rebuild the index with `shardmill repair-index`"
 )
 
 
@@ -55,24 +55,34 @@ def parsed_index(content: bytes, path: str) -> dict[str, Any]:
         raise FormatError(f"{path!r} is not an index: it lists no shards\nhint: {_INDEXES}")
     if index.get("version") != 2:
         raise FormatError(
-            f"{path!r} is an index of version {index.get('version')!r}, only version 2 is supported\nhint: {_INDEXES}"
+            f"{path!r} is an index of version {index.get('version')!r}, "
+            "only version 2 is supported\n"
+            f"hint: {_INDEXES}"
         )
     return index
 
 
 def warn_of_missing_index(paths: Sequence[str]) -> None:
     """Warn about local directories among the paths whose MDS shards have no index."""
-    directories = [path for path in paths if Path(path).is_dir() and not Path(path, INDEX_NAME).exists()]
+    directories = [
+        path for path in paths if Path(path).is_dir() and not Path(path, INDEX_NAME).exists()
+    ]
     if directories:
         warn_caller(
-            f"the MDS shards in {', '.join(directories)} have no {INDEX_NAME}, so a missing or replaced shard cannot be detected\n"
-            f"hint: `shardmill repair-index {directories[0]}` creates one from the shards, sm.merge() from parts that have an index"
+            f"the MDS shards in {', '.join(directories)} have no {INDEX_NAME}, "
+            "so a missing or replaced shard cannot be detected\n"
+            f"hint: `shardmill repair-index {directories[0]}` creates one from the shards, "
+            "sm.merge() from parts that have an index"
         )
 
 
 def index_path(directory: str) -> str:
     """Return the path of the index of a directory, local or remote."""
-    return f"{directory.rstrip('/')}/{INDEX_NAME}" if is_remote(directory) else str(Path(directory, INDEX_NAME))
+    return (
+        f"{directory.rstrip('/')}/{INDEX_NAME}"
+        if is_remote(directory)
+        else str(Path(directory, INDEX_NAME))
+    )
 
 
 def write_index(directory: str, shards: Sequence[Mapping[str, Any]], *, is_indented: bool) -> int:
@@ -87,7 +97,9 @@ def write_index(directory: str, shards: Sequence[Mapping[str, Any]], *, is_inden
 
 
 def add_to_index(directory: str, shards: Sequence[Mapping[str, Any]], *, is_indented: bool) -> int:
-    """Add shards to the index of a directory in a store, where other writers may do so at the same time; return its size in bytes.
+    """Add shards to the index of a directory in a store, and return its size in bytes.
+
+    Other writers may do so at the same time.
 
     Raises:
         ValueError: If the existing shards have other columns.
@@ -103,7 +115,8 @@ def add_to_index(directory: str, shards: Sequence[Mapping[str, Any]], *, is_inde
             return len(content)
     names = ", ".join(basename_of(shard) for shard in shards)
     raise OutputExistsError(
-        f"{path!r} changed {_ATTEMPTS} times while {names} were to be added to it\nhint: `shardmill repair-index` lists all shards"
+        f"{path!r} changed {_ATTEMPTS} times while {names} were to be added to it\n"
+        "hint: `shardmill repair-index` lists all shards"
     )
 
 
@@ -130,7 +143,10 @@ def known_shards(directory: str, *, has_data: bool) -> list[dict[str, Any]]:
     if storage.size(path) is not None:
         return list(read_index(path)["shards"])
     if has_data:
-        raise PlanError(f"the directory {directory!r} has shards and no {INDEX_NAME}, so nothing can be appended to it")
+        raise PlanError(
+            f"the directory {directory!r} has shards and no {INDEX_NAME}, "
+            "so nothing can be appended to it"
+        )
     return []
 
 
@@ -178,7 +194,9 @@ def columns_entry(schema: Any) -> dict[str, Any]:
     }
 
 
-def parquet_entry(path: str, *, rows: int, hashes: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+def parquet_entry(
+    path: str, *, rows: int, hashes: Sequence[str], options: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the part of a Parquet shard's entry that describes its file, as in ChiniDataset."""
     names = sorted(set(hashes))
     return {

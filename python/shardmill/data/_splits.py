@@ -1,7 +1,7 @@
 """Splits of a data set, recognized by file names.
 
-Names follow the conventions of the Hugging Face Hub, such as ``train-00000-of-00002.parquet``, ``data/validation.jsonl`` and
-``test/part.parquet``.
+Names follow the conventions of the Hugging Face Hub, such as ``train-00000-of-00002.parquet``,
+``data/validation.jsonl`` and ``test/part.parquet``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ def warn_of_mixed_splits(paths: Sequence[str], files: Sequence[str]) -> None:
 
 
 def mixed_splits(paths: Sequence[str], files: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield each of the paths that is a directory with files of training and of another split, with the names of its splits.
+    """Yield each path that is a directory with files of training and of another split.
+
+    The path comes with the names of its splits.
 
     Examples:
         >>> from shardmill.data._splits import mixed_splits

@@ -34,7 +34,8 @@ class TokenFunction:
     Examples:
         >>> import shardmill as sm
         >>> def code_points(batch):
-        ...     return {"tokens": [[ord(letter) for letter in word] for word in batch["word"].to_pylist()]}
+        ...     words = batch["word"].to_pylist()
+        ...     return {"tokens": [[ord(letter) for letter in word] for word in words]}
         >>> sm.Tokenize("word", function=sm.TokenFunction(code_points, version="1")).outputs
         ['tokens']
     """
@@ -47,12 +48,14 @@ class TokenFunction:
             raise OptionError(f"TokenFunction.function must be callable, not {self.function!r}")
         if not isinstance(self.version, str):
             raise OptionError(
-                "TokenFunction.version must be a string that changes when the results of the function "
-                f"change, not {self.version!r}"
+                "TokenFunction.version must be a string that changes "
+                f"when the results of the function change, not {self.version!r}"
             )
 
 
-def token_lists(function: Callable[[Any], Any], types: Mapping[str, str], batch: Any) -> list[pa.Array]:
+def token_lists(
+    function: Callable[[Any], Any], types: Mapping[str, str], batch: Any
+) -> list[pa.Array]:
     """Call a function with a record batch, and return Arrow arrays of its lists.
 
     Args:
@@ -69,12 +72,18 @@ def token_lists(function: Callable[[Any], Any], types: Mapping[str, str], batch:
     if not isinstance(result, Mapping) or any(name not in result for name in types):
         found = list(result) if isinstance(result, Mapping) else type(result).__name__
         raise TypeError(f"the function must return a dict with {' and '.join(types)}, not {found}")
-    kinds = {name: pa.list_(pa.field("item", pa.type_for_alias(of), nullable=False)) for name, of in types.items()}
+    kinds = {
+        name: pa.list_(pa.field("item", pa.type_for_alias(of), nullable=False))
+        for name, of in types.items()
+    }
     return [_integers(name, pa.array(result[name]), kind) for name, kind in kinds.items()]
 
 
 def name_of(function: Callable[[Any], Any]) -> str:
-    """Return the name of a function, of the one that a partial calls, or of the class of an object that can be called."""
+    """Return the name of a function, of the one that a partial calls, or of a class.
+
+    The class is that of an object that can be called.
+    """
     while isinstance(function, partial):
         function = function.func
     named: Any = function if hasattr(function, "__qualname__") else type(function)
@@ -82,10 +91,15 @@ def name_of(function: Callable[[Any], Any]) -> str:
 
 
 def _integers(name: str, lists: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return lists with the type of tokens or labels. A conversion of floats by pyarrow would truncate them."""
+    """Return lists with the type of tokens or labels.
+
+    A conversion of floats by pyarrow would truncate them.
+    """
     import pyarrow as pa
 
     values = getattr(lists.type, "value_type", lists.type)
     if not (pa.types.is_integer(values) or pa.types.is_null(values)):
-        raise TypeError(f"the function must return lists of integers as {name!r}, not {type_name(lists.type)}")
+        raise TypeError(
+            f"the function must return lists of integers as {name!r}, not {type_name(lists.type)}"
+        )
     return lists.cast(kind)

@@ -13,7 +13,9 @@ from shardmill.errors import OptionError
 _SPECIAL_SHOWN = 8
 
 
-def token_id_of(name: Literal["bos", "eos"], value: str | int | bool | None, tokenizer: Tokenizer | None) -> Any:
+def token_id_of(
+    name: Literal["bos", "eos"], value: str | int | bool | None, tokenizer: Tokenizer | None
+) -> Any:
     """Return the id of a token, given as in ``Tokenize``; the value itself without a tokenizer.
 
     Raises:
@@ -27,8 +29,8 @@ def token_id_of(name: Literal["bos", "eos"], value: str | int | bool | None, tok
         named = getattr(native_tokenizer(tokenizer), name)
         if named is None:
             raise OptionError(
-                f"the directory of the tokenizer does not name its {name}\nhint: set {name}= to the token, or to its id"
-                + _special_tokens(tokenizer)
+                f"the directory of the tokenizer does not name its {name}\n"
+                f"hint: set {name}= to the token, or to its id" + _special_tokens(tokenizer)
             )
         return tokenizer.token_id(named)
     if isinstance(value, str):
@@ -36,8 +38,8 @@ def token_id_of(name: Literal["bos", "eos"], value: str | int | bool | None, tok
     number = index_of(value)
     if number is None or not 0 <= number < tokenizer.vocab_size:
         raise OptionError(
-            f"{name} must be a token or an id below {tokenizer.vocab_size}, not {reprlib.repr(value)}"
-            + _special_tokens(tokenizer, "\nhint")
+            f"{name} must be a token or an id below {tokenizer.vocab_size}, "
+            f"not {reprlib.repr(value)}" + _special_tokens(tokenizer, "\nhint")
         )
     return number
 

@@ -51,12 +51,14 @@ class Labels:
     def __post_init__(self) -> None:
         check_fields(Labels, vars(self), prefix="Labels.")
         check_filled("Labels.output", self.output)
-        object.__setattr__(self, "ignore_index", whole("Labels.ignore_index", self.ignore_index, -(2**63)))
+        object.__setattr__(
+            self, "ignore_index", whole("Labels.ignore_index", self.ignore_index, -(2**63))
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextPolicy:
-    """What happens to special tokens, nulls and invalid bytes in texts, and how large a text may be.
+    """How special tokens, nulls, invalid bytes and large texts are treated.
 
     Attributes:
         special_in_text: what special tokens in a text become. ``"text"`` encodes them like other

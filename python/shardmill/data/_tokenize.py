@@ -38,42 +38,50 @@ _SHOWN = 200
 class Tokenize:
     """How a ``Dataset`` computes tokens from the texts or messages of its rows.
 
-    The list column ``output`` follows the other columns. The source columns are read, but delivered only if ``columns`` names them. Texts are
-    tokenized by the threads that decode them, so they never become Python strings. No special token is added unless an option asks for it. An
-    empty text, or an empty list of messages, has no tokens, not even ``bos`` or ``eos``.
+    The list column ``output`` follows the other columns. The source columns are read, but delivered
+    only if ``columns`` names them. Texts are tokenized by the threads that decode them, so they
+    never become Python strings. No special token is added unless an option asks for it. An empty
+    text, or an empty list of messages, has no tokens, not even ``bos`` or ``eos``.
 
-    Pass exactly one source: ``text``, ``messages``, ``prompt`` with ``completion``, or ``function``.
+    Pass exactly one source: ``text``, ``messages``, ``prompt`` with ``completion``, or
+    ``function``.
 
     Args:
-        text: the text column, or several columns, which are joined with ``separator``. Their values are strings, or bytes in UTF-8. With
-            ``function``, the columns passed to it; all columns by default.
-        messages: a column of conversations. A conversation is a list of structs with ``role`` and ``content``, or the same as JSON. The chat
-            template makes one text of it, as ``apply_chat_template`` of transformers does.
+        text: the text column, or several columns, which are joined with ``separator``. Their values
+            are strings, or bytes in UTF-8. With ``function``, the columns passed to it; all columns
+            by default.
+        messages: a column of conversations. A conversation is a list of structs with ``role`` and
+            ``content``, or the same as JSON. The chat template makes one text of it, as
+            ``apply_chat_template`` of transformers does.
         prompt: a column of prompts. A prompt is a text, or a list of messages.
         completion: a column of what follows each prompt. Both are encoded as one text.
         function: a ``TokenFunction`` that computes the tokens.
         tokenizer: a ``Tokenizer``, or its path.
-        bos: token before each non-empty row: a token, an id, or ``True`` for the one named in the tokenizer's directory. Not
-            for messages, whose template writes such tokens.
+        bos: token before each non-empty row: a token, an id, or ``True`` for the one named in the
+            tokenizer's directory. Not for messages, whose template writes such tokens.
         eos: token after each non-empty row, likewise.
         add_special_tokens: run the post-processor of the tokenizer, which may add special tokens.
-        separator: text between the texts of several columns. A null is left out together with its separator.
-        chat_template: the Jinja template for messages, a ``Path`` to it, or a ``ChatTemplate`` with further options; that of the tokenizer's
-            directory by default.
-        labels: adds a list column of labels. ``"all"`` labels all tokens, ``"assistant"`` what an assistant wrote, ``"completion"`` the
-            completion, and ``"function"`` takes them from ``function``. ``Labels`` has further options.
+        separator: text between the texts of several columns. A null is left out together with its
+            separator.
+        chat_template: the Jinja template for messages, a ``Path`` to it, or a ``ChatTemplate`` with
+            further options; that of the tokenizer's directory by default.
+        labels: adds a list column of labels. ``"all"`` labels all tokens, ``"assistant"`` what an
+            assistant wrote, ``"completion"`` the completion, and ``"function"`` takes them from
+            ``function``. ``Labels`` has further options.
         text_policy: what happens to special tokens, nulls and invalid bytes in texts.
         output: name of the column of tokens.
         dtype: type of the tokens, ``"int32"`` or ``"int64"``.
-        counts: directory for the token counts that packing needs. It may be in an object store, and data sets and processes share it. The
-            default is ``counts`` in ``SHARDMILL_CACHE_DIR`` or in the user's cache directory. Below the data, its name must start with ``_``
-            or ``.``, such as ``_counts``, so that it does not become data itself. Missing counts are recomputed. Processes that
-            count at the same time count each block once, and take over what a dead one leaves; in object stores and other places without
-            file locks, a block may be counted several times.
+        counts: directory for the token counts that packing needs. It may be in an object store, and
+            data sets and processes share it. The default is ``counts`` in ``SHARDMILL_CACHE_DIR``
+            or in the user's cache directory. Below the data, its name must start with ``_`` or
+            ``.``, such as ``_counts``, so that it does not become data itself. Missing counts are
+            recomputed. Processes that count at the same time count each block once, and take over
+            what a dead one leaves; in object stores and other places without file locks, a block
+            may be counted several times.
 
     Raises:
-        ValueError: If an option is not valid, such as a token that the tokenizer does not have, or a template that cannot tell what an
-            assistant wrote.
+        ValueError: If an option is not valid, such as a token that the tokenizer does not have, or
+            a template that cannot tell what an assistant wrote.
     """
 
     text: tuple[str, ...]
@@ -129,7 +137,9 @@ class Tokenize:
             "text": (text,) if isinstance(text, str) else tuple(listed("text", text)),
             "bos": token_id_of("bos", bos, tokenizer),
             "eos": token_id_of("eos", eos, tokenizer),
-            "chat_template": chat_template if isinstance(chat_template, ChatTemplate) else ChatTemplate(chat_template),
+            "chat_template": chat_template
+            if isinstance(chat_template, ChatTemplate)
+            else ChatTemplate(chat_template),
             "labels": labels if isinstance(labels, Labels | None) else Labels(labels),
             "text_policy": text_policy or TextPolicy(),
             "counts": default_counts() if counts is None else os.fspath(counts),
@@ -156,7 +166,9 @@ class Tokenize:
     def fingerprint(self) -> str:
         """Identifies what determines the ids, as 32 hexadecimal digits."""
         groups = self, self.chat_template, self.labels or Labels("all"), self.text_policy
-        options = {field.name: getattr(group, field.name) for group in groups for field in fields(group)}
+        options = {
+            field.name: getattr(group, field.name) for group in groups for field in fields(group)
+        }
         identity = {name: value for name, value in options.items() if name not in _UNRELATED}
         identity["tokenization"] = TOKENIZATION_VERSION
         identity["tokenizer"] = self.tokenizer and self.tokenizer.fingerprint
@@ -169,13 +181,16 @@ class Tokenize:
         if self._named_roles:
             identity["roles"] = self._named_roles
         # Variables may come in any order. A template may show the order of the keys inside of them.
-        identity["template_kwargs"] = dict(sorted((self.chat_template.template_kwargs or {}).items()))
+        identity["template_kwargs"] = dict(
+            sorted((self.chat_template.template_kwargs or {}).items())
+        )
         return digest(dict(sorted(identity.items())))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tokenize):
             return NotImplemented
-        # Tokenizers are equal by their ids alone. The fingerprint also has the templates and roles of their directories.
+        # Tokenizers are equal by their ids alone. The fingerprint also has the templates and roles
+        # of their directories.
         names = [field.name for field in fields(self)]
         is_equal = all(getattr(self, name) == getattr(other, name) for name in names)
         return is_equal and self.fingerprint == other.fingerprint
@@ -191,7 +206,8 @@ class Tokenize:
                 given[name] = native_tokenizer(self.tokenizer).token(given[name]) or given[name]
         text = given.pop("text", ())
         first = [repr(text[0] if len(text) == 1 else list(text))] if text else []
-        return f"Tokenize({', '.join([*first, *(f'{name}={_short(value)}' for name, value in given.items())])})"
+        options = [f"{name}={_short(value)}" for name, value in given.items()]
+        return f"Tokenize({', '.join([*first, *options])})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_native"}
@@ -214,13 +230,18 @@ class Tokenize:
     def _tool_template(self) -> str | None:
         """The template for rows with tools, if the directory has another one for them."""
         chat = self.chat_template
-        if self._template is None or chat.template is not None or chat.tools is None or self.tokenizer is None:
+        if (
+            self._template is None
+            or chat.template is not None
+            or chat.tools is None
+            or self.tokenizer is None
+        ):
             return None
         return native_tokenizer(self.tokenizer).tool_template
 
     @property
     def _named_roles(self) -> dict[str, str]:
-        """The special tokens of the directory that a template names, by role, such as ``eos_token``."""
+        """Special tokens of the directory that a template names, by role, such as ``eos_token``."""
         roles = {} if self.tokenizer is None else native_tokenizer(self.tokenizer).roles
         templates = f"{self._template or ''}{self._tool_template or ''}"
         return {role: token for role, token in roles.items() if role in templates}
@@ -233,7 +254,11 @@ class Tokenize:
         """
         if (self.prompt is None) != (self.completion is None):
             raise OptionError("prompt and completion are used together")
-        given = [name for name in ("messages", "completion", "function") if getattr(self, name) is not None]
+        given = [
+            name
+            for name in ("messages", "completion", "function")
+            if getattr(self, name) is not None
+        ]
         if self.text and self.function is None:
             given.append("text")
         if len(given) != 1:
@@ -251,7 +276,8 @@ class Tokenize:
             )
         if source == "text" and (len(self.text) > 1) != (self.separator is not None):
             raise OptionError(
-                "several text columns need a separator\nhint: pass separator= the text between them, such as two line breaks"
+                "several text columns need a separator\n"
+                "hint: pass separator= the text between them, such as two line breaks"
                 if self.separator is None
                 else "separator is for several text columns"
             )
@@ -266,13 +292,19 @@ class Tokenize:
             for name in _changed(group):
                 if source not in _USED_BY.get(name, (source,)):
                     used_by = " and ".join(_USED_BY[name])
-                    raise OptionError(f"{prefix}{name} is for {used_by}, and the source is {source}")
+                    raise OptionError(
+                        f"{prefix}{name} is for {used_by}, and the source is {source}"
+                    )
         if source == "messages":
             if self.text_policy.special_in_text == "text":
-                raise OptionError("special_in_text='text' is not for messages, whose template writes special tokens")
+                raise OptionError(
+                    "special_in_text='text' is not for messages, "
+                    "whose template writes special tokens"
+                )
             if self._template is None:
                 raise OptionError(
-                    "the directory of the tokenizer has no chat template\nhint: set chat_template= to the template, or to the Path of its file"
+                    "the directory of the tokenizer has no chat template\n"
+                    "hint: set chat_template= to the template, or to the Path of its file"
                 )
 
     def _check_template(self) -> None:
@@ -282,7 +314,8 @@ class Tokenize:
         for name, id, added in (("bos", self.bos, prefix), ("eos", self.eos, suffix)):
             if id is not None and id in added:
                 raise OptionError(
-                    f"add_special_tokens=True adds token {id} already, which is {name}\nhint: remove {name}=, or add_special_tokens"
+                    f"add_special_tokens=True adds token {id} already, which is {name}\n"
+                    f"hint: remove {name}=, or add_special_tokens"
                 )
 
     @cached_property
@@ -307,7 +340,8 @@ class Tokenize:
             has_empty_nulls=policy.nulls == "fill",
             is_lossy=policy.invalid == "replace",
             max_document_bytes=int(policy.max_document_bytes),
-            labels=labels and (labels.ignore_index, labels.kind != "all", labels.on_unlabelled == "raise"),
+            labels=labels
+            and (labels.ignore_index, labels.kind != "all", labels.on_unlabelled == "raise"),
             columns=columns,
             counts=counts,
         )
@@ -323,7 +357,11 @@ class Tokenize:
             if self.messages is not None or self.chat_template.template is not None:
                 raise
             reason = f"that of the tokenizer cannot be used: {error}"
-        return chat if chat is not None and self.messages is not None else _native.TokenInput.completion(chat, reason)
+        return (
+            chat
+            if chat is not None and self.messages is not None
+            else _native.TokenInput.completion(chat, reason)
+        )
 
     def _chat(self, tokenizer: Tokenizer) -> _native.TokenInput | None:
         template = self._template
@@ -341,7 +379,9 @@ class Tokenize:
         )
 
 
-def native_tokens(tokenize: Tokenize, paths: Sequence[str]) -> tuple[_native.Tokens, list[str] | None]:
+def native_tokens(
+    tokenize: Tokenize, paths: Sequence[str]
+) -> tuple[_native.Tokens, list[str] | None]:
     """Return what computes the tokens of a data set, and the columns that it gets.
 
     Args:
@@ -367,7 +407,10 @@ _USED_BY = {
     "separator": ("text",),
     "assistant_spans": ("messages",),
     **dict.fromkeys(("template", "tools", "documents", "template_kwargs", "now"), _CHATS),
-    **dict.fromkeys(("special_in_text", "nulls", "invalid", "max_document_bytes"), ("text", "messages", "completion")),
+    **dict.fromkeys(
+        ("special_in_text", "nulls", "invalid", "max_document_bytes"),
+        ("text", "messages", "completion"),
+    ),
 }
 
 #: Options that do not change ids, and those whose parts are named by themselves.

@@ -34,16 +34,19 @@ _HIGHEST_SPECIAL_ID = 2**24 - 1
 class Tokenizer:
     """Encodes text as token ids, natively and on several threads.
 
-    Reads ``tokenizer.json`` (Hugging Face), ``tekken.json`` (Mistral), ``.tiktoken`` (OpenAI) and SentencePiece ``.model`` files. Ids are
-    those of each format's own library, except at code points whose Unicode properties have changed since that library's tables were made.
-    No special token is added to a text.
+    Reads ``tokenizer.json`` (Hugging Face), ``tekken.json`` (Mistral), ``.tiktoken`` (OpenAI) and
+    SentencePiece ``.model`` files. Ids are those of each format's own library, except at code
+    points whose Unicode properties have changed since that library's tables were made. No special
+    token is added to a text.
 
     Args:
-        path: a file, or a directory with one of these files. In a directory, ``tokenizer_config.json``, ``special_tokens_map.json``,
-            ``added_tokens.json``, ``chat_template.jinja`` and ``additional_chat_templates/tool_use.jinja`` add tokens, the roles of special
-            tokens and the chat templates. A setting that would change ids and is not supported raises an error. The path may be in an object
-            store.
-        pattern: for ``.tiktoken`` files, which do not contain it: ``"gpt2"``, ``"cl100k"``, ``"o200k"``, or a regular expression.
+        path: a file, or a directory with one of these files. In a directory,
+            ``tokenizer_config.json``, ``special_tokens_map.json``, ``added_tokens.json``,
+            ``chat_template.jinja`` and ``additional_chat_templates/tool_use.jinja`` add tokens, the
+            roles of special tokens and the chat templates. A setting that would change ids and is
+            not supported raises an error. The path may be in an object store.
+        pattern: for ``.tiktoken`` files, which do not contain it: ``"gpt2"``, ``"cl100k"``,
+            ``"o200k"``, or a regular expression.
         special_tokens: for ``.tiktoken`` files: id of each special token.
 
     Raises:
@@ -54,7 +57,14 @@ class Tokenizer:
         >>> import json
         >>> vocabulary = {"[UNK]": 0, "hello": 1, "world": 2}
         >>> model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"}
-        >>> text = json.dumps({"version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}, "model": model})
+        >>> text = json.dumps(
+        ...     {
+        ...         "version": "1.0",
+        ...         "added_tokens": [],
+        ...         "pre_tokenizer": {"type": "Whitespace"},
+        ...         "model": model,
+        ...     }
+        ... )
         >>> _ = open("tokenizer.json", "w").write(text)
         >>> import shardmill as sm
         >>> tokenizer = sm.Tokenizer("tokenizer.json")
@@ -71,8 +81,10 @@ class Tokenizer:
     ) -> None:
         if not isinstance(path, str | os.PathLike):
             raise OptionError(
-                f"the tokenizer must be the path of a file or directory, not {type(path).__name__}"
-                "\nhint: save it first: tokenizer.save_pretrained(directory), or tokenizer.save(file) with the tokenizers library"
+                "the tokenizer must be the path of a file or directory, "
+                f"not {type(path).__name__}\n"
+                "hint: save it first: tokenizer.save_pretrained(directory), "
+                "or tokenizer.save(file) with the tokenizers library"
             )
         if pattern is not None and not isinstance(pattern, str):
             raise OptionError(f"pattern must be a string, not {reprlib.repr(pattern)}")
@@ -82,7 +94,10 @@ class Tokenizer:
         except NotFoundError as error:
             if Path(path).exists() or _REPOSITORY.fullmatch(str(path)) is None:
                 raise
-            hint = f"check the path, or download the repository first: hf download {path} --local-dir DIR, and pass DIR"
+            hint = (
+                "check the path, or download the repository first: "
+                f"hf download {path} --local-dir DIR, and pass DIR"
+            )
             raise NotFoundError(f"{str(error).partition(chr(10))[0]}\nhint: {hint}") from None
         self._set(native, pattern, special)
         if ignored := self._native.ignored:
@@ -95,23 +110,34 @@ class Tokenizer:
         self._native = native
         self._options = (pattern, special_tokens)
 
-    def encode(self, text: str, *, special_in_text: SpecialInText = "text", threads: int | None = None) -> list[int]:
+    def encode(
+        self, text: str, *, special_in_text: SpecialInText = "text", threads: int | None = None
+    ) -> list[int]:
         """Return the ids of a text. An empty text has none.
 
         Args:
             text: the text. Long texts are encoded in pieces, with the same result.
-            special_in_text: what happens to a special token that is spelled out in the text. ``"text"`` encodes it as any other text,
-                ``"id"`` as its id, and ``"raise"`` raises. In ``tekken.json`` and ``.model`` files, text is never a control token, and ``"id"``
+            special_in_text: what happens to a special token that is spelled out in the text.
+                ``"text"`` encodes it as any other text, ``"id"`` as its id, and ``"raise"`` raises.
+                In ``tekken.json`` and ``.model`` files, text is never a control token, and ``"id"``
                 raises.
-            threads: number of threads for the pieces of a long text; the number of cores by default.
+            threads: number of threads for the pieces of a long text; the number of cores by
+                default.
 
         Raises:
-            ValueError: If the text contains a special token and ``special_in_text="raise"``, or ``"id"`` is not possible.
+            ValueError: If the text contains a special token and ``special_in_text="raise"``, or
+                ``"id"`` is not possible.
         """
-        return self._native.encode(_checked_text(text), special_in_text, max(checked_threads(threads), 1))
+        return self._native.encode(
+            _checked_text(text), special_in_text, max(checked_threads(threads), 1)
+        )
 
     def encode_batch(
-        self, texts: Iterable[str], *, special_in_text: SpecialInText = "text", threads: int | None = None
+        self,
+        texts: Iterable[str],
+        *,
+        special_in_text: SpecialInText = "text",
+        threads: int | None = None,
     ) -> list[list[int]]:
         """Return the ids of each text.
 
@@ -129,7 +155,9 @@ class Tokenizer:
         return self._native.encode_batch(checked, special_in_text, max(checked_threads(threads), 1))
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of ids, special tokens included. Bytes that are not valid UTF-8 become U+FFFD.
+        """Return the text of ids, special tokens included.
+
+        Bytes that are not valid UTF-8 become U+FFFD.
 
         Raises:
             ValueError: If an id is not in the vocabulary.
@@ -151,11 +179,17 @@ class Tokenizer:
 
     @property
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that identify what determines ids. Reformatting a file does not change them."""
+        """32 hexadecimal digits that identify what determines ids.
+
+        Reformatting a file does not change them.
+        """
         return self._native.fingerprint
 
     def __repr__(self) -> str:
-        return f"Tokenizer({self._native.path!r}, vocab_size={self.vocab_size}, fingerprint={self.fingerprint!r})"
+        return (
+            f"Tokenizer({self._native.path!r}, "
+            f"vocab_size={self.vocab_size}, fingerprint={self.fingerprint!r})"
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tokenizer) and self.fingerprint == other.fingerprint
@@ -168,9 +202,13 @@ class Tokenizer:
         return Tokenizer._from_files, (self._native.files(), *self._options)
 
     @staticmethod
-    def _from_files(files: Any, pattern: str | None, special_tokens: dict[str, int] | None) -> Tokenizer:
+    def _from_files(
+        files: Any, pattern: str | None, special_tokens: dict[str, int] | None
+    ) -> Tokenizer:
         tokenizer = object.__new__(Tokenizer)
-        tokenizer._set(_native.Tokenizer.from_files(files, pattern, special_tokens), pattern, special_tokens)
+        tokenizer._set(
+            _native.Tokenizer.from_files(files, pattern, special_tokens), pattern, special_tokens
+        )
         return tokenizer
 
 
@@ -181,7 +219,9 @@ def native_tokenizer(tokenizer: Tokenizer) -> _native.Tokenizer:
 
 def _checked_special_tokens(special_tokens: Any) -> dict[str, int]:
     if not isinstance(special_tokens, Mapping):
-        raise OptionError(f"special_tokens must be a dict of ids by text, not {reprlib.repr(special_tokens)}")
+        raise OptionError(
+            f"special_tokens must be a dict of ids by text, not {reprlib.repr(special_tokens)}"
+        )
     return {
         _checked_text(token, "a special token"): _checked_id(
             number, f"the id of {reprlib.repr(token)}", _HIGHEST_SPECIAL_ID
@@ -199,5 +239,7 @@ def _checked_text(text: Any, role: str = "a text") -> str:
 def _checked_id(number: Any, role: str = "an id", highest: int = _HIGHEST_ID) -> int:
     checked = index_of(number)
     if checked is None or not 0 <= checked <= highest:
-        raise OptionError(f"{role} must be an integer from 0 to {highest}, not {reprlib.repr(number)}")
+        raise OptionError(
+            f"{role} must be an integer from 0 to {highest}, not {reprlib.repr(number)}"
+        )
     return checked

@@ -68,12 +68,17 @@ class Expression(Condition):
 
 
 def combined(kind: str, parts: list[Expression]) -> Expression:
-    """Join conditions with "and" or "or". The result is flat, so that a filter with many parts is not deeply nested."""
+    """Join conditions with "and" or "or".
+
+    The result is flat, so that a filter with many parts is not deeply nested.
+    """
     if len(parts) == 1:
         return parts[0]
     trees = [tree for part in parts for tree in part.tree.get(kind, [part.tree])]
     text = (" & " if kind == "and" else " | ").join(part.text for part in parts)
-    return Expression({kind: trees}, f"({text})", max(part.depth + (kind not in part.tree) for part in parts))
+    return Expression(
+        {kind: trees}, f"({text})", max(part.depth + (kind not in part.tree) for part in parts)
+    )
 
 
 def check_depth(depth: int) -> None:

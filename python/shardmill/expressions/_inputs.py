@@ -16,12 +16,15 @@ _OPERATORS = {"==", "=", "!=", "<", "<=", ">", ">="}
 def expression_of(value: Any) -> Expression:
     """Return ``value`` as an expression.
 
-    ``value`` is an ``Expression``, a boolean column, a string such as ``"quality > 0.5 and lang in ('en', 'de')"``, a ``pyarrow.compute``
-    expression, a list of ``(column, op, literal)`` tuples, which are joined with "and", or a list of such lists, which are joined with "or".
+    ``value`` is an ``Expression``, a boolean column, a string such as
+    ``"quality > 0.5 and lang in ('en', 'de')"``, a ``pyarrow.compute`` expression, a list of
+    ``(column, op, literal)`` tuples, which are joined with "and", or a list of such lists, which
+    are joined with "or".
 
     Raises:
         TypeError: If ``value`` is anything else.
-        OptionError: If a string is not a valid filter, with its position; if an operator is unknown, or a list has another form.
+        OptionError: If a string is not a valid filter, with its position; if an operator is
+            unknown, or a list has another form.
         UnsupportedExpressionError: If a ``pyarrow.compute`` function has no counterpart.
     """
     if isinstance(value, Condition):
@@ -34,7 +37,10 @@ def expression_of(value: Any) -> Expression:
 
         return Expression(tree_of(value), str(value))
     if not isinstance(value, list):
-        raise TypeError(f"a filter must be an expression, a str or a list of (column, op, literal), not {value!r}")
+        raise TypeError(
+            "a filter must be an expression, a str or a list of (column, op, literal), "
+            f"not {value!r}"
+        )
     if not value:
         raise OptionError("an empty list is not a filter")
     if isinstance(value[0], list):
@@ -51,5 +57,8 @@ def _condition(part: Any) -> Expression:
     if op == "not in":
         return ~col(name).is_in(value)
     if op not in _OPERATORS:
-        raise OptionError(f"unknown operator {op!r}; use one of {', '.join(sorted(_OPERATORS | {'in', 'not in'}))}")
+        raise OptionError(
+            f"unknown operator {op!r}; use one of "
+            f"{', '.join(sorted(_OPERATORS | {'in', 'not in'}))}"
+        )
     return col(name).compare("==" if op == "=" else op, value)

@@ -1,6 +1,7 @@
 """Filters as text, in the notation of SQL: ``quality > 0.5 and lang in ('en', 'de')``.
 
-    condition  = condition "or" condition | condition "and" condition | "not" condition | "(" condition ")" | test
+    condition  = condition "or" condition | condition "and" condition | "not" condition
+               | "(" condition ")" | test
                | column | "true" | "false"                  a column that is boolean
     test       = value ("=" | "==" | "!=" | "<>" | "<" | "<=" | ">" | ">=") value
                | value ["not"] "between" value "and" value
@@ -14,8 +15,8 @@
     string     = "'" characters "'"             with '' for a quote
     column     = name {"." name} | '"' characters '"' | "`" characters "`"
 
-Keywords and functions may be in upper case. Operators bind as in SQL: ``*``, ``/`` and ``%`` before ``+`` and ``-``, those before
-comparisons, then ``not``, ``and``, ``or``.
+Keywords and functions may be in upper case. Operators bind as in SQL: ``*``, ``/`` and ``%`` before
+``+`` and ``-``, those before comparisons, then ``not``, ``and``, ``or``.
 """
 
 from __future__ import annotations
@@ -56,7 +57,13 @@ MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _KEYWORDS = {"and", "or", "not", "in", "is", "between", "null", "true", "false"}
 #: Number of arguments.
 _FUNCTIONS = {"starts_with": 2, "ends_with": 2, "contains": 2, "is_nan": 1, "lower": 1, "length": 1}
-_COMPUTED = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "%": math.fmod}
+_COMPUTED = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "%": math.fmod,
+}
 #: What other languages write, and the word for it.
 _WORDS = {"&": "and", "|": "or", "!": "not", "~": "not"}
 _PATTERNS = ("like", "ilike", "rlike", "glob", "regexp", "similar")
@@ -94,7 +101,9 @@ class _Parser:
             if not match or match.lastgroup is None:
                 blank = _BLANK.match(text, place)
                 self._unreadable(blank.end() if blank else place)
-            self._tokens.append((match.lastgroup, match[match.lastgroup], match.start(match.lastgroup)))
+            self._tokens.append(
+                (match.lastgroup, match[match.lastgroup], match.start(match.lastgroup))
+            )
             place = match.end()
 
     def parse(self) -> Expression:
@@ -102,12 +111,15 @@ class _Parser:
         if self._next < len(self._tokens):
             hint = ""
             if self._next == 1 and self._peek()[0] == "word":
-                hint = f'; a name with spaces takes double quotes: "{self._tokens[0][1]} {self._peek()[1]}"'
+                hint = (
+                    "; a name with spaces takes double quotes: "
+                    f'"{self._tokens[0][1]} {self._peek()[1]}"'
+                )
             self._fail(f"`and` or `or` is expected{hint}")
         return expression
 
-    # Each method parses operators that bind at least as tightly as its name says. Whether the result is a condition or a value is known only
-    # after parsing, because both may be in parentheses.
+    # Each method parses operators that bind at least as tightly as its name says. Whether the
+    # result is a condition or a value is known only after parsing: both may be in parentheses.
 
     def _or(self) -> _Node:
         return self._joined("or", self._and)
@@ -141,36 +153,49 @@ class _Parser:
             self._next += 1
             right_start = self._place()
             right = self._as_value(self._sum(), right_start)
-            condition = self._compared(self._as_value(node, start), _OPERATORS.get(token, token), right, start)
+            condition = self._compared(
+                self._as_value(node, start), _OPERATORS.get(token, token), right, start
+            )
             if self._peek()[0] == "operator":
                 self._fail("comparisons cannot be chained; use `between` or `and`")
             return condition
         if self._take("is"):
             is_negated = self._take("not")
             is_boolean = self._sees("true") or self._sees("false")
-            hint = "; a boolean column is a condition by itself: `a` or `not a`" if is_boolean else ""
+            hint = (
+                "; a boolean column is a condition by itself: `a` or `not a`" if is_boolean else ""
+            )
             self._expect("null", f"`null` or `not null` is expected{hint}")
             value = self._as_computed(node, start)
             return value.is_valid() if is_negated else value.is_null()
         is_negated = self._take("not")
         if any(map(self._sees, _PATTERNS)):
-            self._fail("there are no patterns; use starts_with(a, 'x'), ends_with(a, 'x') or contains(a, 'x')")
+            self._fail(
+                "there are no patterns; "
+                "use starts_with(a, 'x'), ends_with(a, 'x') or contains(a, 'x')"
+            )
         if self._take("in"):
-            condition = self._as_computed(node, start).is_in(self._constants(), null_is_unknown=True)
+            condition = self._as_computed(node, start).is_in(
+                self._constants(), null_is_unknown=True
+            )
         elif self._take("between"):
             value, low_start = self._as_value(node, start), self._place()
             low = self._as_value(self._sum(), low_start)
             self._expect("and", "`and` is expected between the bounds")
             high_start = self._place()
             high = self._as_value(self._sum(), high_start)
-            condition = self._compared(value, ">=", low, start) & self._compared(value, "<=", high, start)
+            condition = self._compared(value, ">=", low, start) & self._compared(
+                value, "<=", high, start
+            )
         elif is_negated:
             return self._fail("`in` or `between` is expected")
         else:
             return node
         return ~condition if is_negated else condition
 
-    def _compared(self, left: Value | Literal, op: str, right: Value | Literal, start: int) -> Expression:
+    def _compared(
+        self, left: Value | Literal, op: str, right: Value | Literal, start: int
+    ) -> Expression:
         if isinstance(left, Value):
             return left.compare(op, right)
         if isinstance(right, Value):
@@ -209,7 +234,9 @@ class _Parser:
             node = self._calculated(left, token[1], right, token[2])
         return node
 
-    def _calculated(self, left: Value | float, op: str, right: Value | float, place: int) -> Value | float:
+    def _calculated(
+        self, left: Value | float, op: str, right: Value | float, place: int
+    ) -> Value | float:
         if op == "%" and isinstance(left, int) and isinstance(right, int) and right:
             # With the sign of the dividend. `fmod` rounds large integers.
             return int(math.copysign(1, left)) * (abs(left) % abs(right))
@@ -267,7 +294,9 @@ class _Parser:
             from difflib import get_close_matches
 
             near = get_close_matches(function, _FUNCTIONS, 1)
-            hint = f"; did you mean `{near[0]}`?" if near else f"; there are {', '.join(_FUNCTIONS)}"
+            hint = (
+                f"; did you mean `{near[0]}`?" if near else f"; there are {', '.join(_FUNCTIONS)}"
+            )
             self._fail(f"there is no function `{name}`{hint}", place)
         self._take("(")
         self._enter()
@@ -296,18 +325,26 @@ class _Parser:
             return _constant(node)
         if isinstance(node, Value) and isinstance(node.tree, str):
             return condition(node)
-        expected = ", ".join(("=", "!=", "<", "<=", ">", ">=", "in", "between", "is null", "is not null"))
+        expected = ", ".join(
+            ("=", "!=", "<", "<=", ">", ">=", "in", "between", "is null", "is not null")
+        )
         place = self._place() if isinstance(node, Value) else start
         return self._fail(f"a comparison is expected: {expected}", place)
 
     def _as_value(self, node: _Node, start: int) -> Value | Literal:
-        return self._fail("a value is expected, not a condition", start) if isinstance(node, Expression) else node
+        return (
+            self._fail("a value is expected, not a condition", start)
+            if isinstance(node, Expression)
+            else node
+        )
 
     def _as_computed(self, node: _Node, start: int) -> Value:
         return node if isinstance(node, Value) else self._fail("a column is expected", start)
 
     def _as_number(self, node: _Node, start: int, op: str) -> Value | float:
-        if isinstance(node, Value | float) or (isinstance(node, int) and not isinstance(node, bool)):
+        if isinstance(node, Value | float) or (
+            isinstance(node, int) and not isinstance(node, bool)
+        ):
             return node
         return self._fail(f"`{op}` takes numbers", start)
 
@@ -317,13 +354,19 @@ class _Parser:
             self._fail(f"the filter is nested more than {MAX_DEPTH} levels deep")
 
     def _hint(self, place: int) -> str:
-        kind, token = next(((kind, token) for kind, token, start in self._tokens if start == place), ("end", ""))
+        kind, token = next(
+            ((kind, token) for kind, token, start in self._tokens if start == place), ("end", "")
+        )
         if kind == "quoted":
             return f"; in filters, strings take single quotes: '{token[1:-1]}'"
         return f"; put strings in quotes: '{token}'" if kind == "word" else ""
 
     def _peek(self) -> tuple[str, str, int]:
-        return self._tokens[self._next] if self._next < len(self._tokens) else ("end", "", len(self._text))
+        return (
+            self._tokens[self._next]
+            if self._next < len(self._tokens)
+            else ("end", "", len(self._text))
+        )
 
     def _place(self) -> int:
         return self._peek()[2]
@@ -361,7 +404,13 @@ def _constant(truth: bool) -> Expression:
 
 
 def _kind(constant: Literal) -> str:
-    return "a boolean" if isinstance(constant, bool) else "a string" if isinstance(constant, str) else "a number"
+    return (
+        "a boolean"
+        if isinstance(constant, bool)
+        else "a string"
+        if isinstance(constant, str)
+        else "a number"
+    )
 
 
 def _width(character: str) -> int:

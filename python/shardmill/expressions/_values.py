@@ -1,4 +1,7 @@
-"""Columns, and values computed from columns. Comparing them gives conditions, and a boolean column is one."""
+"""Columns, and values computed from columns.
+
+Comparing them gives conditions, and a boolean column is one.
+"""
 
 from __future__ import annotations
 
@@ -53,10 +56,14 @@ class Value(Condition):
     def __post_init__(self) -> None:
         check_depth(self.depth)
 
-    def __eq__(self, value: Literal | Value) -> Expression:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __eq__(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, value: Literal | Value
+    ) -> Expression:
         return self.compare("==", value)
 
-    def __ne__(self, value: Literal | Value) -> Expression:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __ne__(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, value: Literal | Value
+    ) -> Expression:
         return self.compare("!=", value)
 
     def __lt__(self, value: Literal | Value) -> Expression:
@@ -113,30 +120,42 @@ class Value(Condition):
     def __getattr__(self, name: str) -> NoReturn:
         from difflib import get_close_matches
 
-        known = [method for method in dir(Value) if method[0] != "_" and callable(getattr(Value, method))]
+        known = [
+            method for method in dir(Value) if method[0] != "_" and callable(getattr(Value, method))
+        ]
         close = _NAMES_ELSEWHERE.get(name) or next(iter(get_close_matches(name, known, n=1)), None)
         hint = f"did you mean {close!r}?" if close else f"the methods are {', '.join(known)}"
-        raise AttributeError(f"a column of a filter has no attribute {name!r}\nhint: {hint}", name=name, obj=self)
+        raise AttributeError(
+            f"a column of a filter has no attribute {name!r}\nhint: {hint}", name=name, obj=self
+        )
 
     def compare(self, op: str, value: Literal | Value) -> Expression:
         """Compare with ``value``, using the operator ``op``."""
         if isinstance(value, Value):
             tree = {"compare_columns": {"left": self.tree, "op": op, "right": value.tree}}
-            return Expression(tree, f"({self.text} {op} {value.text})", max(self.depth, value.depth) + 1)
-        return self._condition("compare", f"({self.text} {op} {value!r})", op=op, value=literal_of(value))
+            return Expression(
+                tree, f"({self.text} {op} {value.text})", max(self.depth, value.depth) + 1
+            )
+        return self._condition(
+            "compare", f"({self.text} {op} {value!r})", op=op, value=literal_of(value)
+        )
 
     def is_in(self, values: Iterable[Literal], *, null_is_unknown: bool = False) -> Expression:
         """True if the value is one of ``values``, else false.
 
-        A null gives false, or unknown with ``null_is_unknown``, like ``in`` in SQL and in text filters.
+        A null gives false, or unknown with ``null_is_unknown``, like ``in`` in SQL and in text
+        filters.
         """
         if isinstance(values, str | bytes):
             raise TypeError(f"is_in expects a list of values, not {values!r}")
-        # Sets iterate in a different order in each process, which would change the filter in a saved state.
+        # Sets iterate in a different order in each process, which would change the filter in a
+        # saved state.
         values = sorted(values, key=repr) if isinstance(values, set | frozenset) else list(values)
         more = f" and {len(values) - _SHOWN_VALUES} more" if len(values) > _SHOWN_VALUES else ""
         options: dict[str, Any] = {"null_is_unknown": True} if null_is_unknown else {}
-        shown = f"{values[:_SHOWN_VALUES]!r}{more}{', null_is_unknown=True' if null_is_unknown else ''}"
+        shown = (
+            f"{values[:_SHOWN_VALUES]!r}{more}{', null_is_unknown=True' if null_is_unknown else ''}"
+        )
         literals = [literal_of(value) for value in values]
         return self._condition("is_in", f"{self.text}.is_in({shown})", values=literals, **options)
 
@@ -146,20 +165,31 @@ class Value(Condition):
 
     def starts_with(self, prefix: str | bytes) -> Expression:
         """True if a string or binary value starts with ``prefix``."""
-        return self._condition("starts_with", f"{self.text}.starts_with({prefix!r})", prefix=_bytes_literal(prefix))
+        return self._condition(
+            "starts_with", f"{self.text}.starts_with({prefix!r})", prefix=_bytes_literal(prefix)
+        )
 
     def ends_with(self, suffix: str | bytes) -> Expression:
         """True if a string or binary value ends with ``suffix``."""
-        return self._condition("ends_with", f"{self.text}.ends_with({suffix!r})", suffix=_bytes_literal(suffix))
+        return self._condition(
+            "ends_with", f"{self.text}.ends_with({suffix!r})", suffix=_bytes_literal(suffix)
+        )
 
     def contains(self, part: str | bytes) -> Expression:
-        """True if a string or binary value contains ``part``. ``part`` is a literal, not a pattern."""
-        return self._condition("contains", f"{self.text}.contains({part!r})", part=_bytes_literal(part))
+        """True if a string or binary value contains ``part``.
+
+        ``part`` is a literal, not a pattern.
+        """
+        return self._condition(
+            "contains", f"{self.text}.contains({part!r})", part=_bytes_literal(part)
+        )
 
     def is_null(self, *, nan_is_null: bool = False) -> Expression:
         """True if the value is null; with ``nan_is_null`` also if it is NaN."""
         if nan_is_null:
-            return self._condition("is_null", f"{self.text}.is_null(nan_is_null=True)", nan_is_null=True)
+            return self._condition(
+                "is_null", f"{self.text}.is_null(nan_is_null=True)", nan_is_null=True
+            )
         return self._condition("is_null", f"{self.text}.is_null()")
 
     def is_valid(self) -> Expression:
@@ -182,7 +212,7 @@ class Value(Condition):
         return Value({"lower": self.tree}, f"{self.text}.lower()", self.depth + 1)
 
     def length(self) -> Value:
-        """The number of characters of a string, of bytes of a binary value, or of elements of a list."""
+        """The number of characters of a string, bytes of a binary value, or elements of a list."""
         return Value({"length": self.tree}, f"{self.text}.length()", self.depth + 1)
 
     def _condition(self, kind: str, text: str, **options: Any) -> Expression:
@@ -210,7 +240,10 @@ def _arithmetic(left: Number | Value, op: str, right: Number | Value) -> Value:
             side = literal_of(side)
             if isinstance(side, bool) or not isinstance(side, int | float):
                 raise TypeError(f"`{op}` takes numbers, not {side!r}")
-    trees = [side.tree if isinstance(side, Value) else {"literal": literal_of(side)} for side in (left, right)]
+    trees = [
+        side.tree if isinstance(side, Value) else {"literal": literal_of(side)}
+        for side in (left, right)
+    ]
     depth = max(side.depth for side in (left, right) if isinstance(side, Value)) + 1
     return Value({"arithmetic": [op, *trees]}, f"({left!r} {op} {right!r})", depth)
 

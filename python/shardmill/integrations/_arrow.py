@@ -1,7 +1,8 @@
-"""Translates ``pyarrow.compute`` filters from the tree that Arrow writes when it pickles an expression.
+"""Translates ``pyarrow.compute`` filters from the tree in a pickled expression.
 
-Arrow writes an IPC file: the schema metadata lists the tree in prefix order, and the columns of its single row hold the literals
-and options. The metadata repeats keys, so it is read through the C interface and not as a dict.
+Arrow pickles an expression as an IPC file: the schema metadata lists the tree in prefix order, and
+the columns of its single row hold the literals and options. The metadata repeats keys, so it is
+read through the C interface and not as a dict.
 """
 
 from __future__ import annotations
@@ -46,12 +47,15 @@ def tree_of(expression: pc.Expression) -> dict[str, Any]:
     """Return the expression tree with the semantics of ``pyarrow.Table.filter``.
 
     Raises:
-        UnsupportedExpressionError: If a function has no counterpart. The message names the function.
+        UnsupportedExpressionError: If a function has no counterpart. The message names the
+            function.
     """
     try:
         buffer = expression.__reduce__()[1][0]
     except pa.ArrowNotImplementedError as error:
-        raise UnsupportedExpressionError(f"{expression}: {error}; refer to columns by name") from error
+        raise UnsupportedExpressionError(
+            f"{expression}: {error}; refer to columns by name"
+        ) from error
     reader = pa.ipc.open_file(buffer)
     values = reader.get_batch(0)
     calls: list[_Call] = []
@@ -82,7 +86,11 @@ def tree_of(expression: pc.Expression) -> dict[str, Any]:
 class _CSchema(ctypes.Structure):
     """The first fields of ``struct ArrowSchema``."""
 
-    _fields_ = (("format", ctypes.c_char_p), ("name", ctypes.c_char_p), ("metadata", ctypes.c_void_p))
+    _fields_ = (
+        ("format", ctypes.c_char_p),
+        ("name", ctypes.c_char_p),
+        ("metadata", ctypes.c_void_p),
+    )
 
 
 def _metadata(schema: pa.Schema) -> list[tuple[str, str]]:
@@ -137,7 +145,12 @@ def _converted(call: _Call) -> Any:
     if function == "is_nan":
         return {"is_nan": {"column": column.name}}
     if function == "starts_with" and not call.options["ignore_case"].as_py():
-        return {"starts_with": {"column": column.name, "prefix": literal_of(call.options["pattern"].as_py())}}
+        return {
+            "starts_with": {
+                "column": column.name,
+                "prefix": literal_of(call.options["pattern"].as_py()),
+            }
+        }
     raise _unsupported(function)
 
 
@@ -147,7 +160,9 @@ def _comparison(op: str, left: Any, right: Any) -> dict[str, Any]:
     if isinstance(left, _Column) and isinstance(right, _Column):
         return {"compare_columns": {"left": left.name, "op": op, "right": right.name}}
     if not (isinstance(left, _Column) and isinstance(right, pa.Scalar)):
-        raise UnsupportedExpressionError(f"`{op}` is supported between a column and a literal or another column")
+        raise UnsupportedExpressionError(
+            f"`{op}` is supported between a column and a literal or another column"
+        )
     if not right.is_valid:
         return {"constant": None}
     return {"compare": {"column": left.name, "op": op, "value": scalar_literal(right)}}

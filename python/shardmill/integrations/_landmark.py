@@ -1,7 +1,9 @@
-"""Checks that a node sees a directory of the driver: a path means the same on all nodes only if its file system is shared.
+"""Checks that a node sees a directory of the driver.
 
-A landmark is a file that the driver knows. A task that does not find it would write to another directory with the same path,
-and its output would be lost.
+A path means the same on all nodes only if its file system is shared.
+
+A landmark is a file that the driver knows. A task that does not find it would write to another
+directory with the same path, and its output would be lost.
 """
 
 from __future__ import annotations
@@ -47,8 +49,10 @@ class Landmark:
                 else error.strerror
             )
             raise StorageError(
-                f"The {self.role} `{directory}` of the driver is not visible on {node()}: {reason}\n"
-                "hint: use a path that all nodes share, such as one on a network file system or in an object store"
+                f"The {self.role} `{directory}` of the driver is not visible on {node()}: "
+                f"{reason}\n"
+                "hint: use a path that all nodes share, "
+                "such as one on a network file system or in an object store"
             ) from error
 
 
@@ -56,11 +60,12 @@ class Landmark:
 def planted(directory: str, role: str) -> Iterator[Landmark]:
     """Create a landmark in a local directory for the duration of a with-block.
 
-    It is named and locked like a staging file. If this process is killed, the landmark is removed when the next one is planted, or by a run that
-    removes staging files.
+    It is named and locked like a staging file. If this process is killed, the landmark is removed
+    when the next one is planted, or by a run that removes staging files.
     """
     _remove_stale(directory)
-    path = os.path.join(directory, f".shardmill-{uuid.uuid4().hex}.staging")  # noqa: PTH118 - a str, as it was given
+    # A str, as it was given.
+    path = os.path.join(directory, f".shardmill-{uuid.uuid4().hex}.staging")  # noqa: PTH118
     with open(path, "xb") as file:  # noqa: PTH123
         # File systems without locks support landmarks too; only the cleanup after a kill is lost.
         with suppress(OSError):
@@ -91,7 +96,8 @@ def located(error: StorageError) -> StorageError:
     reason = "" if error.__cause__ is None else f": {error.__cause__}"
     hint = (
         rest
-        or "hint: every node must be able to read the inputs and write the output under the same paths; run the job again when this node can"
+        or "hint: every node must be able to read the inputs "
+        "and write the output under the same paths; run the job again when this node can"
     )
     found = type(error)(f"{problem}{reason if reason not in problem else ''}, on {node()}\n{hint}")
     found.__cause__ = error.__cause__

@@ -1,8 +1,11 @@
-"""Runs a function over splits as Ray tasks. Used by the Ray executor of `shardmill.curate`; independent of the content of a split.
+"""Runs a function over splits as Ray tasks.
 
-One split is one task that requests one CPU, and no actor is started, so a cluster with a single CPU makes progress. These are Ray Core
-tasks rather than Ray Data, whose scheduler checks for finished tasks ten times a second and starts two actors first; a split often takes less
-time than that. Invariant: when ``run_splits`` ends, in any way, none of its tasks is still running.
+Used by the Ray executor of `shardmill.curate`; independent of the content of a split.
+
+One split is one task that requests one CPU, and no actor is started, so a cluster with a single CPU
+makes progress. These are Ray Core tasks rather than Ray Data, whose scheduler checks for finished
+tasks ten times a second and starts two actors first; a split often takes less time than that.
+Invariant: when ``run_splits`` ends, in any way, none of its tasks is still running.
 """
 
 from __future__ import annotations
@@ -36,7 +39,8 @@ _CLUSTER_POLL_S = 5.0
 _NO_CPU_PATIENCE_S = 600.0
 # A cancelled split stops at its next chunk.
 _CANCEL_PATIENCE_S = 10.0
-# Retries of a task whose worker dies (out of memory, lost machine). Errors raised by shardmill are not retried, because they would recur.
+# Retries of a task whose worker dies (out of memory, lost machine). Errors raised by shardmill are
+# not retried, because they would recur.
 _MAX_RETRIES = 3
 
 
@@ -44,8 +48,9 @@ _MAX_RETRIES = 3
 def connected(cores: int) -> Iterator[None]:
     """Connect to Ray for the duration of a with-block.
 
-    An existing connection is used: the Ray that this process has initialized, else the cluster at ``RAY_ADDRESS``. Otherwise a local cluster is
-    started, and stopped at the end; no other cluster is ever stopped.
+    An existing connection is used: the Ray that this process has initialized, else the cluster at
+    ``RAY_ADDRESS``. Otherwise a local cluster is started, and stopped at the end; no other cluster
+    is ever stopped.
 
     Args:
         cores: number of CPUs of a cluster that is started here.
@@ -57,7 +62,9 @@ def connected(cores: int) -> Iterator[None]:
         ray.init(address=address, logging_level=logging.ERROR)
     else:
         # "local" keeps Ray from joining another user's cluster on this machine.
-        ray.init(address="local", num_cpus=cores, include_dashboard=False, logging_level=logging.ERROR)
+        ray.init(
+            address="local", num_cpus=cores, include_dashboard=False, logging_level=logging.ERROR
+        )
     try:
         yield
     finally:
@@ -65,7 +72,9 @@ def connected(cores: int) -> Iterator[None]:
         ray.shutdown()
 
 
-def run_splits(function: Callable[[S], T], splits: Sequence[S], workers: int | None) -> Generator[tuple[int, T]]:
+def run_splits(
+    function: Callable[[S], T], splits: Sequence[S], workers: int | None
+) -> Generator[tuple[int, T]]:
     """Call ``function(split)`` in one task per split.
 
     Args:
@@ -74,12 +83,14 @@ def run_splits(function: Callable[[S], T], splits: Sequence[S], workers: int | N
         workers: maximum number of concurrent tasks; as many as the cluster has room for by default.
 
     Yields:
-        The index of a split and its result, in order of completion. Closing the generator cancels unfinished tasks.
+        The index of a split and its result, in order of completion. Closing the generator cancels
+        unfinished tasks.
 
     Raises:
-        EngineError: If a task raised, or was lost after all of its retries, or the cluster had no CPU for ten minutes.
+        EngineError: If a task raised, or was lost after all of its retries, or the cluster had no
+            CPU for ten minutes.
     """
-    # Inside a list, the reference itself is the argument, so the worker fetches the object only once.
+    # Inside a list, the reference itself is the argument, so a worker fetches the object once.
     shared = [ray.put(function)]
     waiting = deque(enumerate(splits))
     running: dict[Any, int] = {}
@@ -88,14 +99,16 @@ def run_splits(function: Callable[[S], T], splits: Sequence[S], workers: int | N
         while waiting or running:
             if (now := time.monotonic()) - measured_at > _CLUSTER_POLL_S:
                 cpus, measured_at = int(ray.cluster_resources().get("CPU", 0)), now
-                # Without a limit, one task waits for each running one, so that CPUs never wait for the driver.
+                # Without a limit, one task waits for each running one, so that CPUs never wait for
+                # the driver.
                 window = workers or 2 * max(1, cpus)
                 if cpus:
                     had_cpu_at = now
                 elif now - had_cpu_at > _NO_CPU_PATIENCE_S:
                     raise EngineError(
                         f"No node of the Ray cluster has had a CPU for {_NO_CPU_PATIENCE_S:.0f} s\n"
-                        "hint: `ray status` shows the nodes; run the job again when some of them have CPUs"
+                        "hint: `ray status` shows the nodes; "
+                        "run the job again when some of them have CPUs"
                     )
             while waiting and len(running) < window:
                 index, split = waiting.popleft()
@@ -130,7 +143,10 @@ def _result(reference: Any) -> Any:
     except RayError as error:
         cause = getattr(error, "cause", None)
         problem = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
-        hint = "workers need the same packages and modules as the driver, and memory for one split each"
+        hint = (
+            "workers need the same packages and modules as the driver, "
+            "and memory for one split each"
+        )
         raise EngineError(f"Ray could not run a split: {problem}\nhint: {hint}") from error
 
 
@@ -143,5 +159,9 @@ def _cancel(references: list[Any]) -> None:
 
 
 def pickled(value: Any) -> bytes:
-    """Pickle ``value`` with cloudpickle, which includes classes and functions that the reader cannot import."""
-    return cloudpickle.dumps(value)  # pyright: ignore[reportPrivateImportUsage] - public, by its documentation
+    """Pickle ``value`` with cloudpickle.
+
+    It includes classes and functions that the reader cannot import.
+    """
+    # Public, by its documentation.
+    return cloudpickle.dumps(value)  # pyright: ignore[reportPrivateImportUsage]

@@ -1,8 +1,9 @@
 """Data sets over the files that a table format names, such as Iceberg and Delta.
 
-The metadata of a table is read once. It determines the data files of one version, the deleted rows, and how columns are found. From then
-on the table is a list of files, and its metadata is not accessed again, neither for the next epoch nor in another process. Invariant: a
-plan can be pickled, and contains neither connections nor credentials.
+The metadata of a table is read once. It determines the data files of one version, the deleted rows,
+and how columns are found. From then on the table is a list of files, and its metadata is not
+accessed again, neither for the next epoch nor in another process. Invariant: a plan can be pickled,
+and contains neither connections nor credentials.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class TableColumn:
 
 
 def parts_of(kind: Any) -> tuple[Any, ...]:
-    """Return the Arrow fields of a struct, the item of a list, or the key and the value of a map."""
+    """Return the Arrow fields of a struct, the item of a list, or the key and value of a map."""
     from pyarrow import types
 
     if types.is_struct(kind):
@@ -56,7 +57,8 @@ class PlannedFile:
     Attributes:
         path: a local path, or a URL of a store.
         relative: path relative to the location of the table.
-        constants: values of columns that may be missing from the file, by column index, as arrays of length one.
+        constants: values of columns that may be missing from the file, by column index, as arrays
+            of length one.
         deleted: indices of the deleted rows.
         partition: values of the partition, by field name.
     """
@@ -83,7 +85,9 @@ class Planned:
     storage_options: dict[str, str] | None = None
 
 
-def configured(files: tuple[PlannedFile, ...], options: StorageOptions | None) -> dict[str, str] | None:
+def configured(
+    files: tuple[PlannedFile, ...], options: StorageOptions | None
+) -> dict[str, str] | None:
     """Set the options of the stores that hold the files, and return those that may be stored."""
     roots = _remote_roots(files)
     return configure_all(roots, options) if roots else None
@@ -106,7 +110,11 @@ class TableFiles(Dataset):
     """
 
     def __init__(
-        self, plan: Planned, columns: list[str] | None, filter: Expression | None, threads: int | None
+        self,
+        plan: Planned,
+        columns: list[str] | None,
+        filter: Expression | None,
+        threads: int | None,
     ) -> None:
         self._plan, self._filter, self._given_threads = plan, filter, threads
         self._threads = default_threads() if threads is None else threads
@@ -148,7 +156,11 @@ def plan_of(table: TableFiles) -> Planned:
 
 
 def _reopened(
-    kind: type[TableFiles], plan: Planned, columns: list[str], filter: Expression | None, threads: int | None
+    kind: type[TableFiles],
+    plan: Planned,
+    columns: list[str],
+    filter: Expression | None,
+    threads: int | None,
 ) -> TableFiles:
     roots = _remote_roots(plan.files)
     # Secrets are not pickled: another process gets its own from its environment.

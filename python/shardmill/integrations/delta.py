@@ -12,7 +12,14 @@ from shardmill._native.storage import is_local, resolved_path
 from shardmill._warnings import warn_caller
 from shardmill.data._dataset import Dataset
 from shardmill.expressions import Expression, Value, expression_of
-from shardmill.integrations._table_files import Planned, PlannedFile, TableColumn, TableFiles, configured, parts_of
+from shardmill.integrations._table_files import (
+    Planned,
+    PlannedFile,
+    TableColumn,
+    TableFiles,
+    configured,
+    parts_of,
+)
 from shardmill.storage._configure import storage_options_of
 
 if TYPE_CHECKING:
@@ -20,7 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["dataset"]
 
-#: Features of a table that do not change which rows its files have, or that are checked for each table.
+#: Features of a table that do not change which rows its files have,
+#: or that are checked for each table.
 _FEATURES = frozenset(
     {
         "columnMapping",
@@ -47,16 +55,18 @@ def dataset(
 ) -> Dataset:
     """Open one version of a Delta table. Requires ``deltalake``.
 
-    The version is pinned: later commits are not seen, not even by another process that unpickles the data set. Partition columns have
-    the types that the table declares. Files are in byte order of their paths relative to the table.
+    The version is pinned: later commits are not seen, not even by another process that unpickles
+    the data set. Partition columns have the types that the table declares. Files are in byte order
+    of their paths relative to the table.
 
     Args:
         path: directory or URL of the table, or a ``deltalake.DeltaTable``.
         version: number of the version; the latest one by default.
         columns: names of the columns to return, in this order; all by default.
         filter: a row filter, as for ``shardmill.Dataset``.
-        storage_options: options of the store, for deltalake and for ``shardmill.storage.configure``, such as ``endpoint``,
-            ``access_key_id`` and ``secret_access_key``.
+        storage_options: options of the store, for deltalake and for
+            ``shardmill.storage.configure``, such as ``endpoint``, ``access_key_id`` and
+            ``secret_access_key``.
         threads: number of reading threads; the number of cores by default.
 
     Returns:
@@ -65,7 +75,8 @@ def dataset(
     Raises:
         ImportError: If deltalake is not installed.
         FileNotFoundError: If there is no table, or no such version.
-        NotImplementedError: If the version has deletion vectors, or the table has column mapping or another feature that is not supported.
+        NotImplementedError: If the version has deletion vectors, or the table has column mapping or
+            another feature that is not supported.
 
     Examples:
         >>> import pyarrow as pa, shardmill as sm
@@ -94,14 +105,20 @@ def _table(path: Any, version: int | None, storage_options: Mapping[str, Any] | 
                 path.load_as_version(version)
             return path
         place = resolved_path(text) if is_local(text) else text
-        options = None if storage_options is None else {name: str(value) for name, value in storage_options.items()}
+        options = (
+            None
+            if storage_options is None
+            else {name: str(value) for name, value in storage_options.items()}
+        )
         return DeltaTable(place, version=version, storage_options=options)
     except TableNotFoundError as error:
         raise FileNotFoundError(f"no Delta table at {text}") from error
     except (DeltaError, OverflowError) as error:
         if version is None:
             raise
-        raise FileNotFoundError(f"the Delta table at {text} has no version {version}: {error}") from error
+        raise FileNotFoundError(
+            f"the Delta table at {text} has no version {version}: {error}"
+        ) from error
 
 
 def _planned(table: DeltaTable, storage_options: Mapping[str, Any] | None) -> Planned:
@@ -116,13 +133,21 @@ def _planned(table: DeltaTable, storage_options: Mapping[str, Any] | None) -> Pl
         PlannedFile(
             path=_place(root, action["path"]),
             relative=unquote(action["path"]),
-            constants=tuple(_constants(action.get("partition") or {}, table.metadata().partition_columns, schema)),
+            constants=tuple(
+                _constants(
+                    action.get("partition") or {}, table.metadata().partition_columns, schema
+                )
+            ),
             deleted=(),
             partition=action.get("partition") or {},
         )
         for action in actions
     )
-    given = None if storage_options is None or not files else storage_options_of(files[0].path, storage_options)
+    given = (
+        None
+        if storage_options is None or not files
+        else storage_options_of(files[0].path, storage_options)
+    )
     return Planned(
         name=name,
         version=table.version(),
@@ -137,7 +162,8 @@ def _check(table: DeltaTable, name: str) -> None:
     """Reject a table whose rows are not those of its files.
 
     Raises:
-        NotImplementedError: If it has deletion vectors, column mapping, or a feature that is not known here.
+        NotImplementedError: If it has deletion vectors, column mapping, or a feature that is not
+            known here.
     """
     import pyarrow as pa
     from deltalake.exceptions import DeltaError
@@ -151,7 +177,9 @@ def _check(table: DeltaTable, name: str) -> None:
     features = set(table.protocol().reader_features or ())
     unknown = sorted(features - _FEATURES)
     if unknown:
-        raise NotImplementedError(f"{name} has features that are not supported: {', '.join(unknown)}")
+        raise NotImplementedError(
+            f"{name} has features that are not supported: {', '.join(unknown)}"
+        )
     if "deletionVectors" not in features:
         return
     try:
@@ -162,17 +190,24 @@ def _check(table: DeltaTable, name: str) -> None:
         ) from error
     if vectors.num_rows:
         raise NotImplementedError(
-            f"{name} has deletion vectors for {vectors.num_rows} of its files, such as {vectors['filepath'][0]}\n{_REWRITE}"
+            f"{name} has deletion vectors for {vectors.num_rows} of its files, "
+            f"such as {vectors['filepath'][0]}\n"
+            f"{_REWRITE}"
         )
 
 
 def _place(root: str, path: str) -> str:
-    """Return the path of a file for the native readers. The log and the address of the table are percent-encoded; local paths are not."""
+    """Return the path of a file for the native readers.
+
+    The log and the address of the table are percent-encoded; local paths are not.
+    """
     url = unquote(path if "://" in path else f"{root}/{path}")
     return url.removeprefix("file://") if is_local(url) else url
 
 
-def _constants(values: Mapping[str, Any], names: Sequence[str], schema: Any) -> Iterator[tuple[int, Any]]:
+def _constants(
+    values: Mapping[str, Any], names: Sequence[str], schema: Any
+) -> Iterator[tuple[int, Any]]:
     import pyarrow as pa
 
     for name in names:
@@ -182,4 +217,6 @@ def _constants(values: Mapping[str, Any], names: Sequence[str], schema: Any) -> 
 
 def _column(field: Any) -> TableColumn:
     """Return how a column, or a field inside of one, is found: by its name."""
-    return TableColumn(id=None, names=(field.name,), parts=tuple(_column(part) for part in parts_of(field.type)))
+    return TableColumn(
+        id=None, names=(field.name,), parts=tuple(_column(part) for part in parts_of(field.type))
+    )

@@ -1,7 +1,8 @@
 """Data sources for Grain.
 
-``shardmill.arrayrecord.ArrayRecordDataSource`` can be used with Grain directly; ``DatasetSource`` wraps any other data
-set. For the protocol of a Grain source, see https://google-grain.readthedocs.io/en/latest/data_sources/protocol.html.
+``shardmill.arrayrecord.ArrayRecordDataSource`` can be used with Grain directly; ``DatasetSource``
+wraps any other data set. For the protocol of a Grain source, see
+https://google-grain.readthedocs.io/en/latest/data_sources/protocol.html.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class DatasetSource:
         >>> pq.write_table(pa.table({"x": [1, 2, 3]}), "numbers.parquet")
         >>> import grain
         >>> from shardmill.integrations.grain import DatasetSource, iter_dataset
-        >>> squares = grain.MapDataset.source(DatasetSource("numbers.parquet")).map(lambda row: row["x"] ** 2)
+        >>> source = DatasetSource("numbers.parquet")
+        >>> squares = grain.MapDataset.source(source).map(lambda row: row["x"] ** 2)
         >>> list(iter_dataset(squares))
         [1, 4, 9]
     """
@@ -62,7 +64,9 @@ class DatasetSource:
             return [self[key] for key in record_keys]
         rows: list[dict[str, Any]] = batch.to_pylist()
         columns = self._dataset.columns
-        for name, decoding in zip(columns, opened_files(self._dataset).decodings_of(columns), strict=True):
+        for name, decoding in zip(
+            columns, opened_files(self._dataset).decodings_of(columns), strict=True
+        ):
             for row in rows if decoding is not None else ():
                 [row[name]] = decoded([row[name]], decoding)
         return rows
@@ -70,13 +74,21 @@ class DatasetSource:
     def _key(self, record_key: SupportsIndex) -> int:
         key = record_key.__index__()
         if not 0 <= key < len(self._dataset):
-            raise RecordKeyError(f"record key {key} is out of range for a source of length {len(self._dataset)}")
+            raise RecordKeyError(
+                f"record key {key} is out of range for a source of length {len(self._dataset)}"
+            )
         return key
 
     def __repr__(self) -> str:
-        # Grain rejects a checkpoint if this string differs, so it identifies the data and nothing of this process.
-        named = "\n".join([*self._dataset.files, *self._dataset.columns, str(self._dataset.row_filter)])
-        return f"DatasetSource(hash={hashlib.sha256(named.encode()).hexdigest()[:40]}, rows={len(self)})"
+        # Grain rejects a checkpoint if this string differs, so it identifies the data and nothing
+        # of this process.
+        named = "\n".join(
+            [*self._dataset.files, *self._dataset.columns, str(self._dataset.row_filter)]
+        )
+        return (
+            f"DatasetSource(hash={hashlib.sha256(named.encode()).hexdigest()[:40]}, "
+            f"rows={len(self)})"
+        )
 
 
 def iter_dataset(dataset: grain.MapDataset) -> grain.IterDataset:

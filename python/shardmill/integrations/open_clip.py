@@ -21,11 +21,13 @@ _LOADING = threading.Lock()
 class OpenClip:
     """A CLIP model and its weights. Requires ``shardmill[clip]``.
 
-    Weights are loaded when the object is created, so a job with missing weights fails before it reads data. A Ray worker loads them
-    again, once per process, so the files must exist there too; weights are not sent to workers.
+    Weights are loaded when the object is created, so a job with missing weights fails before it
+    reads data. A Ray worker loads them again, once per process, so the files must exist there too;
+    weights are not sent to workers.
 
     Args:
-        model_name: an open_clip architecture. The default is the one of ``openai/clip-vit-large-patch14``.
+        model_name: an open_clip architecture. The default is the one of
+            ``openai/clip-vit-large-patch14``.
         pretrained: path of a weights file, or a tag such as ``"openai"`` that open_clip downloads.
         model_dir: directory in which open_clip caches downloaded weights; its own cache by default.
         device: device of the model, such as ``"cuda:0"``; by default a GPU if there is one.
@@ -51,7 +53,10 @@ class OpenClip:
         weights = fspath(pretrained)
         if not weights:
             raise OptionError("`pretrained` is empty; random weights give meaningless scores")
-        directory = None if model_dir is None else os.path.abspath(fspath(model_dir))  # noqa: PTH100 - a string for open_clip
+        directory = (
+            # A string for open_clip.
+            None if model_dir is None else os.path.abspath(fspath(model_dir))  # noqa: PTH100
+        )
         self._options = (model_name, _file_or_tag(model_name, weights), directory, device)
         self._batch_size = batch_size
         self._model()
@@ -90,11 +95,14 @@ def _file_or_tag(model_name: str, weights: str) -> str:
     open_clip = _open_clip()
     tags = open_clip.list_pretrained_tags_by_model(model_name)
     if open_clip.get_model_config(model_name) is None:
-        raise OptionError(f"open_clip has no model {model_name!r}\nhint: open_clip.list_models() lists them")
+        raise OptionError(
+            f"open_clip has no model {model_name!r}\nhint: open_clip.list_models() lists them"
+        )
     if weights not in tags:
         known = ", ".join(tags) or "none"
         raise NotFoundError(
-            f"No file at `{weights}`, and no tag of {model_name} has this name\nhint: its tags: {known}"
+            f"No file at `{weights}`, and no tag of {model_name} has this name\n"
+            f"hint: its tags: {known}"
         )
     return weights
 
@@ -104,9 +112,14 @@ def _open_clip() -> Any:
 
 
 class _Model:
-    """The weights of this process. PyTorch allows many threads to run one model in inference mode."""
+    """The weights of this process.
 
-    def __init__(self, model_name: str, weights: str, directory: str | None, device: str | None) -> None:
+    PyTorch allows many threads to run one model in inference mode.
+    """
+
+    def __init__(
+        self, model_name: str, weights: str, directory: str | None, device: str | None
+    ) -> None:
         open_clip = _open_clip()
         import torch  # pyright: ignore[reportMissingImports] - an extra that few have
 

@@ -16,10 +16,16 @@ from shardmill.metrics._waits import WaitTimes
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+        Metric,
+    )
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
-        "shardmill.integrations.prometheus needs prometheus_client\nhint: pip install 'shardmill[prometheus]'",
+        "shardmill.integrations.prometheus needs prometheus_client\n"
+        "hint: pip install 'shardmill[prometheus]'",
         name="prometheus_client",
     ) from missing
 
@@ -37,13 +43,15 @@ _LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 class LoaderCollector:
     """Collector of ``Loader.metrics`` for a registry of ``prometheus_client``.
 
-    Each number of ``LoaderMetrics`` has the name ``shardmill_loader_<field>``, with the suffix ``_total`` for counters; those of ``queue`` and
-    ``storage`` have the name of their group before the field. ``shardmill_loader_stage_seconds_total`` has a label ``stage``, and
+    Each number of ``LoaderMetrics`` has the name ``shardmill_loader_<field>``, with the suffix
+    ``_total`` for counters; those of ``queue`` and ``storage`` have the name of their group before
+    the field. ``shardmill_loader_stage_seconds_total`` has a label ``stage``, and
     ``shardmill_loader_wait_seconds`` is a histogram.
 
     Args:
         loader: the loader. A scrape reads its counters and disturbs nothing.
-        labels: more labels, such as ``{"loader": "train"}`` to tell two loaders apart; ``rank`` is always one.
+        labels: more labels, such as ``{"loader": "train"}`` to tell two loaders apart; ``rank`` is
+            always one.
     """
 
     def __init__(self, loader: Loader, *, labels: Mapping[str, str] | None = None) -> None:
@@ -63,11 +71,14 @@ class LoaderCollector:
         _check_labels(labels)
         taken = sorted(_OWN_LABELS & set(labels or {}))
         if taken:
-            raise OptionError(f"labels must not contain {taken[0]!r}, which is a label of the metrics themselves")
+            raise OptionError(
+                f"labels must not contain {taken[0]!r}, which is a label of the metrics themselves"
+            )
         own = {"rank": str(loader.rank), **(labels or {})}
         if self._loaders and sorted(own) != sorted(self._names):
             raise OptionError(
-                f"the loaders of a registry must have the same labels, not {list(own)} beside {self._names}\n"
+                "the loaders of a registry must have the same labels, "
+                f"not {list(own)} beside {self._names}\n"
                 "hint: pass the same names in labels="
             )
         self._names = self._names or list(own)
@@ -100,7 +111,9 @@ class LoaderCollector:
             current = [(labels, getattr(snapshot, item.name)) for labels, snapshot in found]
             value = current[0][1]
             if isinstance(value, StageSeconds):
-                family = CounterMetricFamily(f"{prefix}_stage_seconds", text, labels=[*self._names, "stage"])
+                family = CounterMetricFamily(
+                    f"{prefix}_stage_seconds", text, labels=[*self._names, "stage"]
+                )
                 for labels, stages in current:
                     for stage, seconds in stages.to_dict().items():
                         family.add_metric([*labels, stage], seconds)
@@ -108,12 +121,16 @@ class LoaderCollector:
                 family = HistogramMetricFamily(f"{name}_seconds", text, labels=self._names)
                 for labels, wait in current:
                     buckets = [(repr(bound), count) for bound, count in wait.buckets()]
-                    family.add_metric(labels, [*buckets, ("+Inf", wait.count)], sum_value=wait.seconds)
+                    family.add_metric(
+                        labels, [*buckets, ("+Inf", wait.count)], sum_value=wait.seconds
+                    )
             elif isinstance(value, Snapshot):
                 yield from self._families(name, current)
                 continue
             else:
-                family = (GaugeMetricFamily if is_state(item) else CounterMetricFamily)(name, text, labels=self._names)
+                family = (GaugeMetricFamily if is_state(item) else CounterMetricFamily)(
+                    name, text, labels=self._names
+                )
                 for labels, number in current:
                     family.add_metric(labels, number)
             yield family
@@ -146,11 +163,15 @@ _collectors: WeakKeyDictionary[CollectorRegistry, LoaderCollector] = WeakKeyDict
 
 
 def register(
-    loader: Loader, *, registry: CollectorRegistry = REGISTRY, labels: Mapping[str, str] | None = None
+    loader: Loader,
+    *,
+    registry: CollectorRegistry = REGISTRY,
+    labels: Mapping[str, str] | None = None,
 ) -> LoaderCollector:
-    """Add the metrics of a loader to a registry, and return the collector, which ``registry.unregister`` takes.
+    """Add the metrics of a loader to a registry, and return the collector.
 
-    The loaders of a registry share one collector, because a metric may be there only once.
+    ``registry.unregister`` takes the collector. The loaders of a registry share one collector,
+    because a metric may be there only once.
 
     Args:
         loader: the loader.
@@ -158,8 +179,8 @@ def register(
         labels: as for ``LoaderCollector``.
 
     Raises:
-        ValueError: If labels are not strings, the name of one is not valid, or another loader of the registry has the same labels, or labels of
-            other names.
+        ValueError: If labels are not strings, the name of one is not valid, or another loader of
+            the registry has the same labels, or labels of other names.
 
     Examples:
         >>> import pyarrow as pa, pyarrow.parquet as pq
@@ -175,7 +196,9 @@ def register(
         3
     """
     if not isinstance(registry, CollectorRegistry):
-        raise OptionError(f"registry must be a prometheus_client.CollectorRegistry, not {type(registry).__name__}")
+        raise OptionError(
+            f"registry must be a prometheus_client.CollectorRegistry, not {type(registry).__name__}"
+        )
     collector = _collectors.get(registry)
     if collector is not None and _is_registered(collector, registry):
         collector.add(loader, labels=labels)

@@ -1,1 +1,1 @@
-"""From the rows of a data set to the batches of one rank: order, mixtures, packing, state, reports."""
+"""From rows of a data set to batches of one rank: order, mixtures, packing, state, reports."""

@@ -14,17 +14,19 @@ class Audit:
     Attributes:
         rows: number of rows.
         set: sum of the 128-bit xxHash3 of each row id. Equal for the same rows in any order.
-        sequence: sum of the 128-bit xxHash3 of each row id and its position in the sequence of global batches. Equal only for the
-            same rows at the same positions.
+        sequence: sum of the 128-bit xxHash3 of each row id and its position in the sequence of
+            global batches. Equal only for the same rows at the same positions.
 
     Examples:
         >>> import pyarrow as pa, pyarrow.parquet as pq
         >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
         >>> import shardmill as sm
-        >>> first = sm.Loader("ten.parquet", batch_size=4, output="numpy", shuffle=True, runtime=sm.Runtime(audit=True))
+        >>> runtime = sm.Runtime(audit=True)
+        >>> options = dict(batch_size=4, output="numpy", shuffle=True, runtime=runtime)
+        >>> first = sm.Loader("ten.parquet", **options)
         >>> batches = iter(first)
         >>> _ = next(batches)
-        >>> resumed = sm.Loader("ten.parquet", batch_size=4, output="numpy", shuffle=True, runtime=sm.Runtime(audit=True))
+        >>> resumed = sm.Loader("ten.parquet", **options)
         >>> resumed.load_state_dict(first.state_dict())
         >>> _ = list(resumed)
         >>> first.audit() + resumed.audit() == first.expected_audit()
@@ -39,7 +41,9 @@ class Audit:
         if not isinstance(other, Audit):
             return NotImplemented
         return Audit(
-            self.rows + other.rows, (self.set + other.set) % _MODULUS, (self.sequence + other.sequence) % _MODULUS
+            self.rows + other.rows,
+            (self.set + other.set) % _MODULUS,
+            (self.sequence + other.sequence) % _MODULUS,
         )
 
     def __str__(self) -> str:

@@ -25,7 +25,12 @@ Delivery = tuple[Any, int, int]
 
 
 def cutter_of(
-    output: str, *, decodings: Sequence[Decoding | None], bfloat16: Sequence[str], pin_memory: bool, device: Any
+    output: str,
+    *,
+    decodings: Sequence[Decoding | None],
+    bfloat16: Sequence[str],
+    pin_memory: bool,
+    device: Any,
 ) -> Cutter:
     """Return the cutter for an output kind.
 
@@ -42,7 +47,10 @@ def cutter_of(
     if output == "torch":
         return TorchCutter(bfloat16=bfloat16, pin_memory=pin_memory, device=device)
     if bfloat16:
-        raise OptionError(f"column {bfloat16[0]!r} has dtype='bfloat16', which requires output='torch', not {output!r}")
+        raise OptionError(
+            f"column {bfloat16[0]!r} has dtype='bfloat16', "
+            f"which requires output='torch', not {output!r}"
+        )
     for name, value in (("pin_memory", pin_memory), ("device", device)):
         if value:
             raise OptionError(f"{name} requires output='torch', not {output!r}")
@@ -142,7 +150,10 @@ class ArrowCutter(Cutter):
 
 
 class SuperbatchCutter(Cutter):
-    """Arrow rows for a consumer to which the bounds of batches mean nothing: a superbatch comes with its first batch, ``None`` with others."""
+    """Arrow rows for a consumer to which the bounds of batches mean nothing.
+
+    A superbatch comes with its first batch, ``None`` with others.
+    """
 
     def __init__(self) -> None:
         super().__init__("stream")
@@ -202,14 +213,18 @@ class TorchCutter(Cutter):
                 self.device = torch.device(self.device)
             except (RuntimeError, TypeError) as error:
                 raise OptionError(
-                    f'Runtime.device must be a device of torch, such as "cuda:0", not {self.device!r}'
+                    'Runtime.device must be a device of torch, such as "cuda:0", '
+                    f"not {self.device!r}"
                 ) from error
         if self.is_pinned and not torch.cuda.is_available():
             name = "pin_memory" if self.pin_memory else f"device={str(self.device)!r}"
             raise OptionError(f"{name} requires a GPU, and torch does not find one")
 
     def staged(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
-        """Move batches to page-locked memory or to the device. A batch is copied while the trainer works on the previous one."""
+        """Move batches to page-locked memory or to the device.
+
+        A batch is copied while the trainer works on the previous one.
+        """
         if self.device is None and not self.pin_memory:
             return batches
         return self._copied_ahead(batches) if self._is_cuda else self._moved(batches)
@@ -217,7 +232,9 @@ class TorchCutter(Cutter):
     def _moved(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
         for batch, rows, consumed in batches:
             # Pixels are in page-locked memory already; pinning those again is a no-op in torch.
-            moved = map_tensors(batch, lambda tensor: tensor.pin_memory()) if self.pin_memory else batch
+            moved = (
+                map_tensors(batch, lambda tensor: tensor.pin_memory()) if self.pin_memory else batch
+            )
             if self.device is not None:
                 moved = map_tensors(moved, lambda tensor: tensor.to(self.device))
             yield moved, rows, consumed
@@ -241,7 +258,9 @@ class TorchCutter(Cutter):
             batch, rows, consumed = delivery
             pinned = map_tensors(batch, lambda tensor: tensor.pin_memory())
             with torch.cuda.stream(stream):
-                copied = map_tensors(pinned, lambda tensor: tensor.to(self.device, non_blocking=True))
+                copied = map_tensors(
+                    pinned, lambda tensor: tensor.to(self.device, non_blocking=True)
+                )
             # The pinned batch must outlive its copy.
             waiting.append(((copied, rows, consumed), pinned))
 

@@ -37,7 +37,10 @@ class Blend:
 
     @property
     def native_stages(self) -> list[tuple[int, list[int]]]:
-        """Return the stages as integers. If there is only one stage, its integers are row counts or in the ratio of the row counts."""
+        """Return the stages as integers.
+
+        If there is only one stage, its integers are row counts or in the ratio of the row counts.
+        """
         if self.counts is not None:
             return [(0, list(self.counts))]
         return [(row, [round(part * _PARTS) for part in parts]) for row, parts in self.stages]
@@ -59,7 +62,9 @@ def weighted(names: Sequence[str], weights: Any, rows: int, interpolate: str | N
     """Return a blend of constant weights, or of a list of ``(row, weights)``."""
     if interpolate not in (None, "linear"):
         raise OptionError(f"interpolate must be None or 'linear', not {interpolate!r}")
-    is_staged = isinstance(weights, Sequence) and len(weights) > 0 and isinstance(weights[0], tuple | list)
+    is_staged = (
+        isinstance(weights, Sequence) and len(weights) > 0 and isinstance(weights[0], tuple | list)
+    )
     if interpolate and not is_staged:
         raise OptionError("interpolate requires weights that change: pass a list of (row, weights)")
     given = [_stage(stage) for stage in weights] if is_staged else [(0, weights)]
@@ -68,7 +73,9 @@ def weighted(names: Sequence[str], weights: Any, rows: int, interpolate: str | N
         raise OptionError(f"the rows of weights must start at 0 and ascend, not {starts}")
     stages = []
     for row, of_stage in given:
-        numbers = [_number("weights", name, value) for name, value in by_name("weights", of_stage, names)]
+        numbers = [
+            _number("weights", name, value) for name, value in by_name("weights", of_stage, names)
+        ]
         if not any(numbers):
             raise OptionError(f"the weights from row {row} on are all 0")
         stages.append((row, shares(numbers)))
@@ -80,12 +87,17 @@ def repeated(names: Sequence[str], repeat: Any, rows: Sequence[int]) -> list[int
     if isinstance(repeat, Real):
         repeat = dict.fromkeys(names, repeat)
     numbers = [_number("repeat", name, value) for name, value in by_name("repeat", repeat, names)]
-    return [math.floor(number * count + Fraction(1, 2)) for number, count in zip(numbers, rows, strict=True)]
+    return [
+        math.floor(number * count + Fraction(1, 2))
+        for number, count in zip(numbers, rows, strict=True)
+    ]
 
 
 def chosen(names: Sequence[str], choose: Any) -> list[int]:
     """Return the rows of each source, as given."""
-    return [whole(f"choose[{name!r}]", value, 0) for name, value in by_name("choose", choose, names)]
+    return [
+        whole(f"choose[{name!r}]", value, 0) for name, value in by_name("choose", choose, names)
+    ]
 
 
 def nested(outer: Blend, inner: Sequence[Blend | None]) -> Blend:
@@ -104,7 +116,8 @@ def nested(outer: Blend, inner: Sequence[Blend | None]) -> Blend:
     interpolate = next((blend.interpolate for blend in changing if blend.interpolate), None)
     if interpolate and len(changing) > 1:
         raise OptionError(
-            "interpolate is for one of several mixtures within each other: weights of the others stay as they are"
+            "interpolate is for one of several mixtures within each other: "
+            "weights of the others stay as they are"
         )
     rows = sorted({row for blend in changing for row, _ in blend.stages} | {0})
     stages = []
@@ -137,10 +150,15 @@ def by_name(option: str, values: Any, names: Sequence[str]) -> list[tuple[str, A
     if isinstance(values, Mapping):
         for name in values:
             if name not in names:
-                raise OptionError(f"{option} names {name!r}, which is not a source; the sources are {', '.join(names)}")
+                raise OptionError(
+                    f"{option} names {name!r}, which is not a source; "
+                    f"the sources are {', '.join(names)}"
+                )
         missing = [name for name in names if name not in values]
         if missing:
-            raise OptionError(f"{option} has no value for {missing[0]!r}\nhint: 0 leaves a source out")
+            raise OptionError(
+                f"{option} has no value for {missing[0]!r}\nhint: 0 leaves a source out"
+            )
         return [(name, values[name]) for name in names]
     if not isinstance(values, Sequence) or isinstance(values, str):
         raise OptionError(f"{option} must be a number for each source, by name, not {values!r}")

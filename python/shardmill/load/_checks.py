@@ -17,7 +17,8 @@ from shardmill.storage._paths import PathLike
 #: Numbers are passed to native code as 64 bits.
 _MOST = 2**63 - 1
 
-#: Maximum number of lanes, also of those in a state. Each lane holds a window in memory; a run has as many lanes as ranks, or a small multiple.
+#: Maximum number of lanes, also of those in a state. Each lane holds a window in memory; a run has
+#: as many lanes as ranks, or a small multiple.
 MOST_LANES = 2**20
 
 
@@ -31,7 +32,8 @@ def at_least(name: str, value: Any, least: int) -> int:
     if number is not None and number > _MOST:
         counted = " that counts passes over the data" if name == "epoch" else ""
         raise OptionError(
-            f"{name} must be at most 2^63 - 1, not {number}\nhint: give {name} as a 63-bit number{counted}"
+            f"{name} must be at most 2^63 - 1, not {number}\n"
+            f"hint: give {name} as a 63-bit number{counted}"
         )
     return whole(name, value, least)
 
@@ -53,12 +55,22 @@ def dataset_of(
     if isinstance(data, Dataset | Mixture):
         refuse_own_rows(data, "a Loader")
         given = [
-            name for name, value in (("filter", filter), ("storage_options", storage_options)) if value is not None
+            name
+            for name, value in (("filter", filter), ("storage_options", storage_options))
+            if value is not None
         ]
-        given += [f"ErrorPolicy.{name}" for name in ("files", "lines") if getattr(errors, name) != "raise"]
+        given += [
+            f"ErrorPolicy.{name}" for name in ("files", "lines") if getattr(errors, name) != "raise"
+        ]
         if given:
-            owner = "Dataset" if isinstance(data, Dataset) else "sources of the Mixture, each a sm.Dataset"
-            raise OptionError(f"{', '.join(given)} must be set on the {owner}\nhint: pass them there")
+            owner = (
+                "Dataset"
+                if isinstance(data, Dataset)
+                else "sources of the Mixture, each a sm.Dataset"
+            )
+            raise OptionError(
+                f"{', '.join(given)} must be set on the {owner}\nhint: pass them there"
+            )
         return data
     return Dataset(
         data,

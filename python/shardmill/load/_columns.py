@@ -1,44 +1,51 @@
 """Superbatches of columns, cut into batches.
 
-Native threads convert several consecutive batches at once, into one array per column: a *superbatch*. This module cuts a superbatch into
-dicts of views, one per batch. Views share the memory of their superbatch: keeping one batch keeps its whole superbatch alive, and
-``torch.save`` of one tensor writes all of it. Call ``clone()`` on tensors that are kept.
+Native threads convert several consecutive batches at once, into one array per column: a
+*superbatch*. This module cuts a superbatch into dicts of views, one per batch. Views share the
+memory of their superbatch: keeping one batch keeps its whole superbatch alive, and ``torch.save``
+of one tensor writes all of it. Call ``clone()`` on tensors that are kept.
 
 The type of an output column depends on the type of the input column:
 
-=================================================  =============================  ===============================
-Arrow                                              ``output="torch"``             ``output="numpy"``
-=================================================  =============================  ===============================
-integer, float, boolean; a dictionary of them      tensor                         array
-date, time, timestamp, duration                    int64 tensor, column's unit    datetime64, timedelta64
-fixed-size list of the above                       tensor ``[rows, width]``       array ``[rows, width]``
-list of the above, or of such lists                ``Ragged`` of tensors          ``Ragged`` of arrays
-struct                                             ``Struct`` of columns          ``Struct`` of columns
-string, binary                                     ``StringArray``,               ``StringArray``,
-                                                   ``BinaryArray``                ``BinaryArray``
-decimal, map, other lists                          ``ObjectArray``                object array
-=================================================  =============================  ===============================
+=============================================  ===========================  =======================
+Arrow                                          ``output="torch"``           ``output="numpy"``
+=============================================  ===========================  =======================
+integer, float, boolean; a dictionary of them  tensor                       array
+date, time, timestamp, duration                int64 tensor, column's unit  datetime64, timedelta64
+fixed-size list of the above                   tensor ``[rows, width]``     array ``[rows, width]``
+list of the above, or of such lists            ``Ragged`` of tensors        ``Ragged`` of arrays
+struct                                         ``Struct`` of columns        ``Struct`` of columns
+string, binary                                 ``StringArray``,             ``StringArray``,
+                                               ``BinaryArray``              ``BinaryArray``
+decimal, map, other lists                      ``ObjectArray``              object array
+=============================================  ===========================  =======================
 
-Variable-length lists that are all equally long, such as embeddings, become a tensor ``[rows, width]``. This is decided once per data set, when
-the loader is created: in every Parquet row group, the number of values must be the same multiple of the number of rows, without nulls, and all
-lists of the first and the last block must have that length. A row of another length then raises. With ``Output(lists="ragged")``, such lists
-always become a ``Ragged``.
+Variable-length lists that are all equally long, such as embeddings, become a tensor
+``[rows, width]``. This is decided once per data set, when the loader is created: in every Parquet
+row group, the number of values must be the same multiple of the number of rows, without nulls, and
+all lists of the first and the last block must have that length. A row of another length then
+raises. With ``Output(lists="ragged")``, such lists always become a ``Ragged``.
 
-With ``pad``, lists become a tensor ``[rows, length]``, and ``<column>__length``, int32, ``[rows]``, is the length of each row. Lists of lists
-become ``[rows, length, length_1]``; ``<column>__length_1``, ``[rows, length]``, is the length of each inner list. Each batch is padded
+With ``pad``, lists become a tensor ``[rows, length]``, and ``<column>__length``, int32, ``[rows]``,
+is the length of each row. Lists of lists become ``[rows, length, length_1]``;
+``<column>__length_1``, ``[rows, length]``, is the length of each inner list. Each batch is padded
 separately, so its shape depends only on its own rows.
 
-A time of day is the time since midnight. A timestamp with a time zone is in UTC. With ``output="dict"``, every column is a list of objects.
+A time of day is the time since midnight. A timestamp with a time zone is in UTC. With
+``output="dict"``, every column is a list of objects.
 
-Nulls become NaN in float columns and None in object columns. For other numeric types, ``nulls`` decides:
+Nulls become NaN in float columns and None in object columns. For other numeric types,
+``nulls`` decides:
 
 * ``"raise"`` raises with the file, the column and the row.
-* ``"fill"`` replaces them with ``fill_values[column]``, for floats as well; a null list becomes empty. Columns without a fill value
-  raise.
-* ``"mask"`` replaces them with zeros and adds a boolean column ``<column>__valid`` to every batch, unless the schema of the files says that the
-  column has no nulls. A row is valid exactly if it is not null, as in Arrow; a list that has null elements is valid, whatever the type of
-  the elements. ``<column>__valid_items`` (lists that become a tensor) and ``valid`` (``Ragged``) mark single elements; null floats need no
-  mark, because they are NaN. Lists of floats have ``<column>__valid`` too, because a null list becomes an empty one, or a row of NaNs.
+* ``"fill"`` replaces them with ``fill_values[column]``, for floats as well; a null list becomes
+  empty. Columns without a fill value raise.
+* ``"mask"`` replaces them with zeros and adds a boolean column ``<column>__valid`` to every batch,
+  unless the schema of the files says that the column has no nulls. A row is valid exactly if it is
+  not null, as in Arrow; a list that has null elements is valid, whatever the type of the elements.
+  ``<column>__valid_items`` (lists that become a tensor) and ``valid`` (``Ragged``) mark single
+  elements; null floats need no mark, because they are NaN. Lists of floats have ``<column>__valid``
+  too, because a null list becomes an empty one, or a row of NaNs.
 """
 
 from __future__ import annotations
@@ -71,14 +78,18 @@ _Named = TypeVar("_Named", Batch, Struct)
 _Bounds = list[tuple[int, int]]
 
 
-def split(names: Sequence[str], parts: Sequence[Any], sizes: Sequence[int], kind: str) -> Iterator[Batch]:
+def split(
+    names: Sequence[str], parts: Sequence[Any], sizes: Sequence[int], kind: str
+) -> Iterator[Batch]:
     """Split a superbatch into batches of the given sizes.
 
-    Tensors are cut for several batches at once, which is fastest. Objects are created when their batch is requested.
+    Tensors are cut for several batches at once, which is fastest. Objects are created when their
+    batch is requested.
 
     Args:
         names: names of the batch entries, as given by ``Converter.names``.
-        parts: the columns of the superbatch in the same order, as returned by ``Converter.convert``.
+        parts: the columns of the superbatch in the same order, as returned by
+            ``Converter.convert``.
         sizes: number of rows of each batch.
         kind: "torch", "numpy" or "dict".
     """
@@ -91,7 +102,8 @@ def split(names: Sequence[str], parts: Sequence[Any], sizes: Sequence[int], kind
 
 
 def _in_groups(names: Sequence[str], parts: Sequence[Any], bounds: _Bounds) -> Iterator[Batch]:
-    # Live tensors count towards Python's garbage collection thresholds. Cutting a whole superbatch at once would trigger it repeatedly.
+    # Live tensors count towards Python's garbage collection thresholds. Cutting a whole superbatch
+    # at once would trigger it repeatedly.
     size = max(1, _TENSORS_AT_ONCE // len(parts))
     for first in range(0, len(bounds), size):
         yield from _Cut("torch", bounds[first : first + size], first).batches(names, parts, Batch)
@@ -99,18 +111,26 @@ def _in_groups(names: Sequence[str], parts: Sequence[Any], bounds: _Bounds) -> I
 
 @dataclass(frozen=True)
 class _Cut:
-    """Bounds of consecutive batches. ``first`` is the position of the first of them in its superbatch."""
+    """Bounds of consecutive batches.
+
+    ``first`` is the position of the first of them in its superbatch.
+    """
 
     kind: str
     bounds: _Bounds
     first: int
 
-    def batches(self, names: Sequence[str], parts: Sequence[Any], made: type[_Named]) -> Iterator[_Named]:
+    def batches(
+        self, names: Sequence[str], parts: Sequence[Any], made: type[_Named]
+    ) -> Iterator[_Named]:
         columns = [self.column(part) for part in parts]
         return (made(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
 
     def column(self, part: Any) -> Iterable[Any]:
-        """Return one column, for each batch. ``part`` has a form that ``Converter.convert`` returns."""
+        """Return one column, for each batch.
+
+        ``part`` has a form that ``Converter.convert`` returns.
+        """
         if isinstance(part, Objects):
             return self._objects(part)
         if not isinstance(part, tuple):
@@ -124,8 +144,8 @@ class _Cut:
         if self.kind != "torch":
             return [array[start:stop] for start, stop in bounds]
         torch = _torch()
-        # Views made by `split` share a version counter: writing to one batch would make the backward pass of another fail.
-        # These views have their own counters, and are cheaper.
+        # Views made by `split` share a version counter: writing to one batch would make the
+        # backward pass of another fail. These views have their own counters, and are cheaper.
         rows = array[bounds[0][0] : bounds[-1][1]]
         if not isinstance(rows, torch.Tensor):
             rows = torch.from_numpy(rows)
@@ -141,12 +161,18 @@ class _Cut:
         edges = offsets[[self.bounds[0][0], *(stop for _, stop in self.bounds)]].tolist()
         items = _Cut(self.kind, list(pairwise(edges)), 0)
         masks = repeat(None) if valid is None else items._arrays(valid, items.bounds)
-        for (start, stop), first, own, mask in zip(self.bounds, edges, items.column(values), masks, strict=False):
+        for (start, stop), first, own, mask in zip(
+            self.bounds, edges, items.column(values), masks, strict=False
+        ):
             own_offsets = offsets[start : stop + 1] - first
-            yield Ragged(own, _torch().from_numpy(own_offsets) if self.kind == "torch" else own_offsets, mask)
+            yield Ragged(
+                own, _torch().from_numpy(own_offsets) if self.kind == "torch" else own_offsets, mask
+            )
 
     def _structs(self, names: list[str], parts: list[Any]) -> Iterator[Struct]:
-        return self.batches(names, parts, Struct) if parts else iter([Struct() for _ in self.bounds])
+        return (
+            self.batches(names, parts, Struct) if parts else iter([Struct() for _ in self.bounds])
+        )
 
     def _objects(self, column: Objects) -> Iterator[Any]:
         if self.kind == "dict":
@@ -167,30 +193,39 @@ def check_torch(wide_unsigned: str | None) -> None:
     """Check what would otherwise fail only at the first batch.
 
     Args:
-        wide_unsigned: a column of unsigned integers of 16 bits or more, as given by ``Converter.wide_unsigned``.
+        wide_unsigned: a column of unsigned integers of 16 bits or more, as given by
+            ``Converter.wide_unsigned``.
     """
     try:
         torch = _torch()
     except ImportError as error:
         raise ImportError(
-            'output="torch" needs torch\nhint: pip install \'shardmill[torch]\', or use output="numpy"'
+            'output="torch" needs torch\n'
+            "hint: pip install 'shardmill[torch]', or use output=\"numpy\""
         ) from error
     if wide_unsigned is None or hasattr(torch, "uint64"):
         return
     raise OptionError(
-        f"Column `{wide_unsigned}` has an unsigned integer type that torch {torch.__version__} does not support"
-        '\nhint: upgrade to torch 2.3, exclude the column with `columns`, or use output="numpy"'
+        f"Column `{wide_unsigned}` has an unsigned integer type "
+        f"that torch {torch.__version__} does not support\n"
+        'hint: upgrade to torch 2.3, exclude the column with `columns`, or use output="numpy"'
     )
 
 
 def equal_lists(output: Output, files: OpenedFiles, columns: list[str]) -> dict[str, int]:
-    """Return the list columns whose rows are all equally long, with that length. It may read two blocks of the data set."""
+    """Return the list columns whose rows are all equally long, with that length.
+
+    It may read two blocks of the data set.
+    """
     is_asked = output.lists == "auto" and output.pad is None and output.kind in ("torch", "numpy")
     return files.native.list_lengths(files.numbers_of(columns)) if is_asked else {}
 
 
 def output_form(
-    output: Output, kind: str, list_lengths: Mapping[str, int], label_pads: Mapping[str, int] = _NONE
+    output: Output,
+    kind: str,
+    list_lengths: Mapping[str, int],
+    label_pads: Mapping[str, int] = _NONE,
 ) -> dict[str, Any]:
     """Return the settings that determine the form of columns, for native code.
 
@@ -233,7 +268,10 @@ def check_fill(output: Output, bfloat16: Sequence[str]) -> None:
 
 
 def plain_fill_values(values: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Convert fill values for native code: NumPy scalars to Python scalars, and dates and times to ISO 8601 strings."""
+    """Convert fill values for native code.
+
+    NumPy scalars become Python scalars, and dates and times become ISO 8601 strings.
+    """
     return {name: _plain(value) for name, value in (values or {}).items()}
 
 

@@ -17,7 +17,9 @@ from shardmill.load._plan import LoaderPlan
 
 
 class Conversion:
-    """The conversion of rows or packs to batches. Names, types and fill values are checked when it is made.
+    """The conversion of rows or packs to batches.
+
+    Names, types and fill values are checked when it is made.
 
     Args:
         plan: the plan of the loader.
@@ -26,10 +28,14 @@ class Conversion:
         runtime: device and memory of the batches.
     """
 
-    def __init__(self, plan: LoaderPlan, columns: Sequence[str] | None, output: Output, runtime: Runtime) -> None:
+    def __init__(
+        self, plan: LoaderPlan, columns: Sequence[str] | None, output: Output, runtime: Runtime
+    ) -> None:
         self._dataset, files = plan.dataset, opened_files(plan.dataset)
         self._packed, self._is_padded = plan.packed, plan.share()["tail"] == "pad"
-        names = plan.dataset.columns if columns is None else files.delivered(listed("columns", columns))
+        names = (
+            plan.dataset.columns if columns is None else files.delivered(listed("columns", columns))
+        )
         self.names = names
         #: Indices of the columns.
         self.columns = files.numbers_of(names)
@@ -70,7 +76,9 @@ class Conversion:
             return self._packed.converter(kind=kind, is_padded=self._is_padded)
         files = opened_files(self._dataset)
         # A stream has the types of the rows.
-        changed = {} if kind == self.cutter.kind else {"kind": kind, "pad": None, "list_lengths": {}}
+        changed = (
+            {} if kind == self.cutter.kind else {"kind": kind, "pad": None, "list_lengths": {}}
+        )
         return _native.OutputConverter(
             files.native,
             columns=self.columns,

@@ -19,19 +19,24 @@ _BUSY = 0.8
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis(Snapshot):
-    """The verdict of ``Loader.diagnosis``: how long the trainer waited for data, and what held it up. ``str()`` returns it in one line.
+    """The verdict of ``Loader.diagnosis``: how long the trainer waited, and what held it up.
+
+    ``str()`` returns it in one line.
 
     Attributes:
         starved: share of time that the trainer waited: ``wait / (wait + trainer time)``.
-        stage: a stage of ``StageSeconds``, ``"deliver"`` (cutting batches and moving them to a device), or ``"memory"`` (threads were idle
-            because ``prefetch_bytes`` were in use). ``None`` if the trainer waited less than 5 % of the time.
+        stage: a stage of ``StageSeconds``, ``"deliver"`` (cutting batches and moving them to a
+            device), or ``"memory"`` (threads were idle because ``prefetch_bytes`` were in use).
+            ``None`` if the trainer waited less than 5 % of the time.
         hint: the one change that would help.
         threads: decoding threads; 0 means the calling thread.
-        threads_busy: average number of decoding threads that were computing during the pass, or the share of its time that the calling thread
-            was.
-        storage_idle: lower bound of the share of the time of the pass during which no thread waited for a read.
+        threads_busy: average number of decoding threads that were computing during the pass, or the
+            share of its time that the calling thread was.
+        storage_idle: lower bound of the share of the time of the pass during which no thread waited
+            for a read.
         wait_seconds: time that the trainer waited.
-        trainer_seconds: time of the trainer between the calls of ``next()``, and since the pass before.
+        trainer_seconds: time of the trainer between the calls of ``next()``, and since the pass
+            before.
         startup_seconds: time up to the first batch of the loader; it counts as neither.
     """
 
@@ -55,7 +60,10 @@ class Diagnosis(Snapshot):
             return "nothing to judge: fewer than two batches were taken"
         waited = f"{self.starved * 100:.0f} % of the time ({self.wait_seconds:.3g} s)"
         if self.stage is None:
-            return f"not starved: waited {self.starved * 100:.2g} % of the time ({self.wait_seconds:.3g} s)"
+            return (
+                f"not starved: waited {self.starved * 100:.2g} % of the time "
+                f"({self.wait_seconds:.3g} s)"
+            )
         threads = f"{self.threads_busy:.1f} of {self.threads} threads busy"
         if self.threads == 0:
             threads = f"the calling thread was busy {self.threads_busy * 100:.0f} %"
@@ -90,7 +98,9 @@ def diagnose(
     return Diagnosis(
         starved=starved,
         stage=stage,
-        hint=None if stage is None else _hint(stage, window, computing / threads >= _BUSY, is_remote),
+        hint=None
+        if stage is None
+        else _hint(stage, window, computing / threads >= _BUSY, is_remote),
         threads=window.threads,
         threads_busy=min(float(threads), computing),
         storage_idle=max(0.0, 1 - stages["fetch"] / elapsed),
@@ -117,7 +127,8 @@ def _stage(window: LoaderMetrics, work: dict[str, Any], computing: float, is_rem
         return longest
     elapsed, threads = window.elapsed_seconds, max(window.threads, 1)
     fetch = window.stages.fetch / elapsed
-    # A thread that waits for a store leaves its core to another one, so reading and computing add up only on a local disk.
+    # A thread that waits for a store leaves its core to another one, so reading and computing add
+    # up only on a local disk.
     fetching = min(1 - computing, fetch if is_remote else fetch / threads)
     idle, room = 1 - computing - fetching, window.without_room_seconds / elapsed
     if idle > max(computing, fetching) and room > 0.5:
@@ -136,13 +147,16 @@ def _hint(stage: str, window: LoaderMetrics, is_busy: bool, is_remote: bool) -> 
     if stage == "fetch":
         if is_remote:
             return (
-                "keep what was fetched on a local disk, storage_options={'cache_dir': …}, or use a store that is closer"
+                "keep what was fetched on a local disk, storage_options={'cache_dir': …}, "
+                "or use a store that is closer"
             )
         return "move the files to a faster disk, or select fewer columns"
     if stage == "memory":
         return "allow more memory: runtime=sm.Runtime(prefetch_bytes=…)"
     if stage == "deliver":
-        return "use larger batches, or a cheaper output: output='numpy' or 'torch' with numbers alone"
+        return (
+            "use larger batches, or a cheaper output: output='numpy' or 'torch' with numbers alone"
+        )
     if stage == "plan":
         return "use larger batches; for packs, name the column of lengths: sm.Packing(…, lengths=…)"
     # Row groups of any size keep one thread busy.
@@ -156,5 +170,7 @@ def _hint(stage: str, window: LoaderMetrics, is_busy: bool, is_remote: bool) -> 
         "tokenize": "tokenize once: shardmill tokenize",
         "render": "store smaller images",
         "assemble": "use smaller batches; with shuffle, a smaller window",
-        "convert": "select fewer columns, and use the types of the files: sm.Output(…) without padding",
+        "convert": (
+            "select fewer columns, and use the types of the files: sm.Output(…) without padding"
+        ),
     }[stage]

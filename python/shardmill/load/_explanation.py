@@ -24,4 +24,6 @@ def table_of(answer: dict[str, Any], step: int) -> Any:
         rows = [(number, *pair) for number, pair in enumerate(pairs)]
     schema = pa.schema([(name, pa.string() if name == "file" else integer) for name in names])
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
-    return pa.table([pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)], schema)
+    return pa.table(
+        [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)], schema
+    )

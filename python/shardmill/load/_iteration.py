@@ -1,4 +1,4 @@
-"""Passes over a loader: of one epoch, of a number of steps, and of the shares of worker processes."""
+"""Passes over a loader: of one epoch, a number of steps, and the shares of worker processes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ class Iteration:
     made_in: int = field(default_factory=os.getpid)
 
     def for_stream(self) -> Iteration:
-        """Return what begins passes over the pieces of an Arrow stream, with a position and counters of their own.
+        """Return what begins passes over the pieces of an Arrow stream.
+
+        These passes have a position and counters of their own.
 
         Raises:
             ValueError: If there is a transform.
@@ -58,10 +60,15 @@ class Iteration:
         here = self.cursor
         cursor = Cursor(here.plan, here.ledger.emptied(), here.begun.following())
         progress = replace(self.progress, cursor=cursor, counters=Counters())
-        return replace(self, cursor=cursor, conversion=self.conversion.for_stream(), progress=progress)
+        return replace(
+            self, cursor=cursor, conversion=self.conversion.for_stream(), progress=progress
+        )
 
     def begin(self, collate: Callable[[Any], Any] | None = None, steps: int | None = None) -> Pass:
-        """Begin a pass, of one epoch or of a number of steps. An exception of ``collate`` leaves the position before its batch."""
+        """Begin a pass, of one epoch or of a number of steps.
+
+        An exception of ``collate`` leaves the position before its batch.
+        """
         ranks.refuse_copies(made_in=self.made_in, has_share=self.has_share)
         # The program may have imported JAX since the loader was created.
         register()
@@ -94,7 +101,9 @@ class Iteration:
         """Deliver the next steps, epoch after epoch, with the same position."""
         while steps:
             taken = min(steps, self._steps_left(position))
-            yield from delivered(before=before, stop=position.consumed + taken * self.cursor.plan.step_rows)
+            yield from delivered(
+                before=before, stop=position.consumed + taken * self.cursor.plan.step_rows
+            )
             steps -= taken
             if steps == 0:
                 return
@@ -104,8 +113,12 @@ class Iteration:
             self.progress.counters.time.ask()
             self.cursor.next_epoch(position)
 
-    def every(self, stride: int, *, first: int, epoch: int, consumed: int, threads: int | None = None) -> Iterator[Any]:
-        """Iterate over every ``stride``-th batch of an epoch: ``first``, ``first + stride``, …, counted after ``consumed``.
+    def every(
+        self, stride: int, *, first: int, epoch: int, consumed: int, threads: int | None = None
+    ) -> Iterator[Any]:
+        """Iterate over every ``stride``-th batch of an epoch.
+
+        These are ``first``, ``first + stride``, …, counted after ``consumed``.
 
         For processes that share the batches of a rank. The position of the loader does not change.
         The limit of bad rows counts those of this share.
@@ -135,17 +148,25 @@ class Iteration:
     def _transformed(
         self, start: Position, notes: _Notes, *, stride: int = 1, threads: int | None = None
     ) -> Iterator[Delivery]:
-        batches = self._decoded(start, notes, stride, self.progress.threads if threads is None else threads)
+        batches = self._decoded(
+            start, notes, stride, self.progress.threads if threads is None else threads
+        )
         if self.progress.transform is None:
             return batches
-        transforming = Transforming(self.progress.transform, self._stall_seconds, self.progress.counters)
-        return transforming.over(batches, partial(self.cursor.plan.described, start.epoch, start.consumed))
+        transforming = Transforming(
+            self.progress.transform, self._stall_seconds, self.progress.counters
+        )
+        return transforming.over(
+            batches, partial(self.cursor.plan.described, start.epoch, start.consumed)
+        )
 
     @property
     def _stall_seconds(self) -> float:
         return checked_stall_seconds(self.progress.runtime.stall_seconds)
 
-    def _decoded(self, start: Position, notes: _Notes, stride: int, threads: int) -> Iterator[Delivery]:
+    def _decoded(
+        self, start: Position, notes: _Notes, stride: int, threads: int
+    ) -> Iterator[Delivery]:
         counters, plan, cutter = self.progress.counters, self.cursor.plan, self.conversion.cutter
         begun = counters.clock()
         native = plan.of_epoch(start.epoch).start(
@@ -164,7 +185,9 @@ class Iteration:
         counters.plan += counters.clock() - begun
         counters.begin(native)
         try:
-            while (superbatch := native.next_superbatch(self._stall_seconds, warn_of_stall)) is not None:
+            while (
+                superbatch := native.next_superbatch(self._stall_seconds, warn_of_stall)
+            ) is not None:
                 content, rows, consumed, bad_rows, audits = superbatch
                 for batch, path, row, cause in bad_rows:
                     notes.setdefault(consumed[batch], []).append(BadRow(path, row, cause))
@@ -200,7 +223,7 @@ class Iteration:
             for batch, rows, consumed in self.conversion.cutter.staged(batches):
                 if collate is not None:
                     batch = collate(batch)
-                # Another thread or the function of the user may have moved the loader during this call.
+                # Another thread or the function of the user may have moved the loader meanwhile.
                 cursor.check(position)
                 if consumed in notes:
                     # The limit of bad rows may end the pass before this batch.

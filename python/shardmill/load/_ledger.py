@@ -17,11 +17,14 @@ Mark = tuple[int, Audit | None, int, int]
 
 
 class Ledger:
-    """The bad rows in the batches that one rank received in one epoch, and the audits of all its epochs.
+    """The bad rows in the batches of one rank in one epoch, and the audits of all its epochs.
+
+    The batches are those that the rank received.
 
     Args:
         policy: what happens to a bad row: ``"raise"``, ``"skip"`` or ``"replace"``.
-        limit: raise once an epoch has more bad rows than this: a count, or a fraction of the epoch if float.
+        limit: raise once an epoch has more bad rows than this: a count, or a fraction of the epoch
+            if float.
         is_audited: whether checksums of the rows are computed.
     """
 
@@ -41,7 +44,10 @@ class Ledger:
         self.audits.pop(epoch, None)
 
     def emptied(self) -> Ledger:
-        """Return a ledger with the same policy and limit, for a pass of its own, which has no audit."""
+        """Return a ledger with the same policy and limit, for a pass of its own.
+
+        It has no audit.
+        """
         return Ledger(self.policy, self._limit, is_audited=False)
 
     def add(self, notes: list[BadRow | Audit], epoch: int, rows_of_epoch: int) -> None:
@@ -53,19 +59,23 @@ class Ledger:
         """
         rows = [note for note in notes if isinstance(note, BadRow)]
         limit, count = self._limit, self._earlier + len(self.rows) + len(rows)
-        if limit is not None and count > (limit if isinstance(limit, int) else limit * rows_of_epoch):
+        if limit is not None and count > (
+            limit if isinstance(limit, int) else limit * rows_of_epoch
+        ):
             first = [*self.rows[:_CAUSES_SHOWN], *rows][:_CAUSES_SHOWN]
             shown = "\n".join(f"  {row.path}, row {row.row}: {row.cause}" for row in first)
             more = count - len(first)
             raise BadRowLimitError(
-                f"{count:,} rows of the epoch could not be decoded, and max_rows is {limit}:\n{shown}"
-                + (f"\n  and {more:,} more" if more > 0 else "")
+                f"{count:,} rows of the epoch could not be decoded, and max_rows is {limit}:\n"
+                f"{shown}" + (f"\n  and {more:,} more" if more > 0 else "")
             )
         for row in rows:
             self.rows.append(row)
             text = f"{row.row} {row.path}".encode()
             # A sum, so that the order in which ranks and batches find them does not matter.
-            self._digest = (self._digest + int.from_bytes(hashlib.blake2b(text, digest_size=16).digest())) % 2**128
+            self._digest = (
+                self._digest + int.from_bytes(hashlib.blake2b(text, digest_size=16).digest())
+            ) % 2**128
         for note in notes:
             if isinstance(note, Audit):
                 self.audits[epoch] = self.audits.get(epoch, Audit()) + note
@@ -78,7 +88,8 @@ class Ledger:
         """
         if not self.is_audited:
             raise OptionError(
-                "this loader does not compute an audit\nhint: create it with runtime=sm.Runtime(audit=True)"
+                "this loader does not compute an audit\n"
+                "hint: create it with runtime=sm.Runtime(audit=True)"
             )
         return self.audits.get(max(self.audits, default=0) if epoch is None else epoch, Audit())
 
@@ -95,11 +106,16 @@ class Ledger:
             self.audits[epoch] = audit
 
     def state(self) -> dict[str, Any]:
-        """Return the counters of bad rows for a state, without the rows themselves. Without a policy for them there are none."""
+        """Return the counters of bad rows for a state, without the rows themselves.
+
+        Without a policy for bad rows there are none.
+        """
         if self.policy == "raise":
             return {}
         count = self._earlier + len(self.rows)
-        return {"bad_rows": {"policy": self.policy, "count": count, "digest": f"{self._digest:032x}"}}
+        return {
+            "bad_rows": {"policy": self.policy, "count": count, "digest": f"{self._digest:032x}"}
+        }
 
     @staticmethod
     def is_state(state: Any) -> bool:
@@ -108,7 +124,11 @@ class Ledger:
             return state is None
         count, digest = state.get("count"), state.get("digest")
         is_count = type(count) is int and count >= 0
-        return is_count and isinstance(digest, str) and re.fullmatch("[0-9a-f]{32}", digest) is not None
+        return (
+            is_count
+            and isinstance(digest, str)
+            and re.fullmatch("[0-9a-f]{32}", digest) is not None
+        )
 
     def load(self, state: dict[str, Any] | None) -> None:
         """Continue counting from ``state``, or from zero without one. Audits start anew."""

@@ -47,9 +47,9 @@ from shardmill.storage._paths import PathLike
 class Loader(ArrowRows):
     """Iterator over the batches of one rank, decoded by native threads in this process.
 
-    The sequence of global batches depends only on the data, the filter, ``seed``, ``shuffle``, ``lanes`` and
-    ``batch_size * world_size``. It does not depend on ranks, threads or earlier passes. A state saved on eight ranks therefore continues
-    on four with the same batches.
+    The sequence of global batches depends only on the data, the filter, ``seed``, ``shuffle``,
+    ``lanes`` and ``batch_size * world_size``. It does not depend on ranks, threads or earlier
+    passes. A state saved on eight ranks therefore continues on four with the same batches.
 
     Iterating to the end moves to the next epoch. After ``break``, the next pass repeats the epoch,
     with a warning. To train for a number of steps, iterate over ``loader.steps(n)``, which
@@ -58,33 +58,41 @@ class Loader(ArrowRows):
     single batch, such as ``next(iter(loader))``, is a peek: the next one begins with the same
     batch. Only the newest iterator is valid; continuing an older one raises a ``RuntimeError``.
 
-    A loader without ``transform`` is also an Arrow stream, ``__arrow_c_stream__``, of the rows of the next pass. The stream has a position of
-    its own: it neither moves that of the loader nor ends an iterator. ``output`` does not apply to it.
+    A loader without ``transform`` is also an Arrow stream, ``__arrow_c_stream__``, of the rows of
+    the next pass. The stream has a position of its own: it neither moves that of the loader nor
+    ends an iterator. ``output`` does not apply to it.
 
     Args:
-        data: a ``Dataset`` or a ``Mixture``, or the paths of a data set. Options that describe the files, such as ``format`` and
-            ``schema``, are set on ``Dataset``.
+        data: a ``Dataset`` or a ``Mixture``, or the paths of a data set. Options that describe the
+            files, such as ``format`` and ``schema``, are set on ``Dataset``.
         batch_size: number of rows per batch of this rank.
-        columns: names of the columns to return, in this order; all by default. May be paths into structs, such as ``"meta.lang"``, as for
-            ``Dataset``.
+        columns: names of the columns to return, in this order; all by default. May be paths into
+            structs, such as ``"meta.lang"``, as for ``Dataset``.
         filter: as for ``Dataset``; only if ``data`` is paths.
         storage_options: as for ``Dataset``; only if ``data`` is paths.
-        shuffle: ``True`` or a ``Shuffle`` for a new row order in every epoch. By default, rows come in file order.
+        shuffle: ``True`` or a ``Shuffle`` for a new row order in every epoch. By default, rows come
+            in file order.
         seed: seed of the order; any 64-bit integer.
-        lanes: number of contiguous runs of equal length into which the ordered rows are cut; each global batch takes rows from all of
-            them. By default the world size of the first run, so that each rank reads only its own part of the files. Saved in the state. At most
+        lanes: number of contiguous runs of equal length into which the ordered rows are cut; each
+            global batch takes rows from all of them. By default the world size of the first run, so
+            that each rank reads only its own part of the files. Saved in the state. At most
             1,048,576.
-        tail: what happens to the rows that do not fill a whole global batch. ``"uneven"`` distributes them as evenly as possible, ``"drop"``
-            drops them, ``"pad"`` adds rows from the start of the epoch; batches then have a boolean column ``__padded`` that
-            marks the added rows. The default is ``"uneven"`` on one rank and ``"pad"`` on several.
-        rank: rank of this process. By default it comes from ``torch.distributed``, else from the environment variable ``RANK``.
-        world_size: number of ranks that share the rows. By default it comes from ``torch.distributed``, else from ``WORLD_SIZE``.
-        output: ``"torch"``, ``"numpy"``, ``"arrow"``, ``"dict"`` or ``"rows"``, or an ``Output``, which also sets the policy for nulls.
-        packing: pack rows of tokens into rows of equal length; see ``Packing``. Then ``batch_size`` counts packs, and ``columns``
-            defaults to the columns of the packing.
-        transform: a function that is called with each batch, in order, and returns the batch to deliver; or a ``Transform``, which
-            runs it in worker processes.
-        errors: what happens to rows, files and lines that cannot be read. If ``data`` is a ``Dataset``, files and lines are set there.
+        tail: what happens to the rows that do not fill a whole global batch. ``"uneven"``
+            distributes them as evenly as possible, ``"drop"`` drops them, ``"pad"`` adds rows from
+            the start of the epoch; batches then have a boolean column ``__padded`` that marks the
+            added rows. The default is ``"uneven"`` on one rank and ``"pad"`` on several.
+        rank: rank of this process. By default it comes from ``torch.distributed``, else from the
+            environment variable ``RANK``.
+        world_size: number of ranks that share the rows. By default it comes from
+            ``torch.distributed``, else from ``WORLD_SIZE``.
+        output: ``"torch"``, ``"numpy"``, ``"arrow"``, ``"dict"`` or ``"rows"``, or an ``Output``,
+            which also sets the policy for nulls.
+        packing: pack rows of tokens into rows of equal length; see ``Packing``. Then ``batch_size``
+            counts packs, and ``columns`` defaults to the columns of the packing.
+        transform: a function that is called with each batch, in order, and returns the batch to
+            deliver; or a ``Transform``, which runs it in worker processes.
+        errors: what happens to rows, files and lines that cannot be read. If ``data`` is a
+            ``Dataset``, files and lines are set there.
         runtime: threads, memory, device, warnings and audit; see ``Runtime``.
 
     Raises:
@@ -138,7 +146,11 @@ class Loader(ArrowRows):
         batch_size = at_least("batch_size", batch_size, 1)
         lanes = None if lanes is None else whole("lanes", lanes, 1, MOST_LANES)
         window_bytes, output = window_bytes_of(shuffle), output_of(output)
-        transform, errors, runtime = transform_of(transform), error_policy(errors), runtime_of(runtime)
+        transform, errors, runtime = (
+            transform_of(transform),
+            error_policy(errors),
+            runtime_of(runtime),
+        )
         seed = checked_seed(seed)
         has_share = None not in (rank, world_size)
         rank, world_size = ranks.resolve(rank, world_size)
@@ -157,7 +169,10 @@ class Loader(ArrowRows):
         threads = checked_threads(runtime.threads)
         plan = LoaderPlan(
             dataset=dataset,
-            packed=packing and PackedRows(packing, dataset, nulls_are_empty=output.nulls == "fill", threads=threads),
+            packed=packing
+            and PackedRows(
+                packing, dataset, nulls_are_empty=output.nulls == "fill", threads=threads
+            ),
             window_bytes=window_bytes,
             seed=seed,
             asked_lanes=lanes,
@@ -204,20 +219,26 @@ class Loader(ArrowRows):
         return self._cursor.position.epoch
 
     def __len__(self) -> int:
-        """Number of batches of a whole epoch on this rank; with ``packing`` and ``shuffle``, of the current epoch."""
+        """Number of batches of a whole epoch on this rank.
+
+        With ``packing`` and ``shuffle``, it is that of the current epoch.
+        """
         return self._cursor.plan.of_epoch(self.epoch).batches_left(0, self._cursor.plan.share())
 
     def __iter__(self) -> Iterator[Any]:
         return self._iteration.begin()
 
     def steps(self, n: int) -> Iterator[Any]:
-        """Iterate over the next ``n`` batches, and continue into the following epochs. For a training loop with a fixed number of steps.
+        """Iterate over the next ``n`` batches, and continue into the following epochs.
 
-        The first batch is the one at the position of ``state_dict``: after the last batch that was returned. If the last pass over the
-        loader was left after a single batch, it is that batch. Every batch that ``steps`` returns counts: after a loop that was
-        left early, the next call continues at the next batch, and so does a pass over the loader.
-        ``state_dict`` returns the position after the last batch at any time. The length of the
-        iterator is the number of batches that are left.
+        It is meant for a training loop with a fixed number of steps.
+
+        The first batch is the one at the position of ``state_dict``: after the last batch that was
+        returned. If the last pass over the loader was left after a single batch, it is that batch.
+        Every batch that ``steps`` returns counts: after a loop that was left early, the next call
+        continues at the next batch, and so does a pass over the loader. ``state_dict`` returns the
+        position after the last batch at any time. The length of the iterator is the number of
+        batches that are left.
 
         All ranks take the same steps. With ``tail="uneven"``, a rank may have no batch in the last
         step of an epoch.
@@ -244,10 +265,13 @@ class Loader(ArrowRows):
         return self._iteration.begin(steps=n)
 
     def set_epoch(self, epoch: int) -> None:
-        """Move to the start of ``epoch``. If the loader is already in this epoch, its position is kept.
+        """Move to the start of ``epoch``.
 
-        This is never required: a pass that ends moves to the next epoch by itself. A pass that continues after this call ends in its own epoch,
-        and until then ``state_dict`` refers to that epoch. Call it on all ranks.
+        If the loader is already in this epoch, its position is kept.
+
+        This is never required: a pass that ends moves to the next epoch by itself. A pass that
+        continues after this call ends in its own epoch, and until then ``state_dict`` refers to
+        that epoch. Call it on all ranks.
 
         Args:
             epoch: number of the epoch, from 0.
@@ -266,15 +290,18 @@ class Loader(ArrowRows):
         self._cursor.set_epoch(at_least("epoch", epoch, 0))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position after the last returned batch as plain JSON values, under 4 KiB, the same on every rank.
+        """Return the position after the last returned batch as plain JSON values.
 
-        Before the first batch of a pass, it is the position where the pass begins. Prefetched batches
-        do not count. Calling it has no side effects; call it at the same step on all ranks.
+        The state takes less than 4 KiB, and is the same on every rank. Before the first batch of a
+        pass, it is the position where the pass begins. Prefetched batches do not count. Calling it
+        has no side effects; call it at the same step on all ranks.
         """
         return self._cursor.state(self._cursor.position.epoch, self._cursor.position.consumed)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue the next pass after the last batch recorded in ``state``, on any number of ranks and threads.
+        """Continue the next pass after the last batch recorded in ``state``.
+
+        The pass may run on any number of ranks and threads.
 
         Later passes of this epoch continue, too, after the last batch that was returned. As in any
         epoch, a pass that is left after a single batch, such as ``next(iter(loader))``, moves
@@ -285,22 +312,27 @@ class Loader(ArrowRows):
             state: what ``state_dict`` returned, also after a round trip through JSON.
 
         Raises:
-            shardmill.CheckpointMismatchError: If the state is not valid, or was saved with another data set, filter, seed, shuffle, window,
-                lanes, mixture, packing or version. It is a ``ValueError``.
+            shardmill.CheckpointMismatchError: If the state is not valid, or was saved with another
+                data set, filter, seed, shuffle, window, lanes, mixture, packing or version. It is a
+                ``ValueError``.
             shardmill.StorageError: If rows are packed and their lengths cannot be read.
         """
         self._cursor.load(state)
 
     def skip(self, steps: int) -> None:
-        """Move past ``steps`` steps of all ranks without reading them, for example past a loss spike. The time does not depend on ``steps``.
+        """Move past ``steps`` steps of all ranks without reading them.
 
-        There are two exceptions, both with packing and shuffled or mixed rows. With ``plan="epoch"``, epochs have different numbers of packs,
-        and each epoch in between is planned. With ``plan="ahead"``, the next batch follows from the token counts of each pass in between, except
-        for ``strategy="concat"`` of the shuffled rows of a single lane.
+        This is useful to pass a loss spike, for example. The time does not depend on ``steps``.
+        There are two exceptions, both with packing and shuffled or mixed rows. With
+        ``plan="epoch"``, epochs have different numbers of packs, and each epoch in between is
+        planned. With ``plan="ahead"``, the next batch follows from the token counts of each pass in
+        between, except for ``strategy="concat"`` of the shuffled rows of a single lane.
 
-        As after ``load_state_dict``, the position counts from the last returned batch, the next pass continues there, and older iterators are no
-        longer valid. ``state_dict`` equals that of a loader that has consumed the steps, except for ``bad_rows``: skipped rows are in no
-        audit and no list of bad rows. Call it on all ranks. At the end of an epoch, skipping continues in the next one.
+        As after ``load_state_dict``, the position counts from the last returned batch, the next
+        pass continues there, and older iterators are no longer valid. ``state_dict`` equals that of
+        a loader that has consumed the steps, except for ``bad_rows``: skipped rows are in no audit
+        and no list of bad rows. Call it on all ranks. At the end of an epoch, skipping continues in
+        the next one.
 
         Raises:
             ValueError: If ``steps`` is negative, or an epoch has no steps.
@@ -320,8 +352,9 @@ class Loader(ArrowRows):
         """Return the counters of this loader. It may be called at any time and from any thread.
 
         Args:
-            since_last: count from the last call with ``since_last=True`` instead of from the creation of the loader. Without it, the call has no
-                side effects. The difference of any two results, ``later - earlier``, are the counters of the time between.
+            since_last: count from the last call with ``since_last=True`` instead of from the
+                creation of the loader. Without it, the call has no side effects. The difference of
+                any two results, ``later - earlier``, are the counters of the time between.
 
         Examples:
             >>> import pyarrow as pa, pyarrow.parquet as pq
@@ -338,10 +371,13 @@ class Loader(ArrowRows):
         return self._progress.metrics(since_last=since_last)
 
     def diagnosis(self) -> Diagnosis:
-        """Return how long the trainer waited for data in the current pass, or in the last one, and which stage held it.
+        """Return how long the trainer waited for data, and which stage held it up.
 
-        The time up to the first batch of the loader is not judged; ``startup_seconds`` has it. The first batch of a later epoch is, because the
-        trainer is running then, and so is the time of the trainer since the pass before. At the end of each epoch, the logger ``shardmill.load``
+        The diagnosis is that of the current pass, or of the last one.
+
+        The time up to the first batch of the loader is not judged; ``startup_seconds`` has it. The
+        first batch of a later epoch is, because the trainer is running then, and so is the time of
+        the trainer since the pass before. At the end of each epoch, the logger ``shardmill.load``
         gets the diagnosis as a line of level INFO.
 
         Examples:
@@ -356,15 +392,21 @@ class Loader(ArrowRows):
 
     @property
     def bad_rows(self) -> list[BadRow]:
-        """The rows of this epoch that could not be decoded, in the batches that this rank received."""
+        """The rows of this epoch that could not be decoded.
+
+        They are those in the batches that this rank received.
+        """
         return list(self._cursor.ledger.rows)
 
     def audit(self, epoch: int | None = None) -> Audit:
-        """Return the audit of what this rank received in an epoch, since the loader was created or a state was loaded.
+        """Return the audit of what this rank received in an epoch.
 
-        Audits are additive: those of all ranks and sessions together equal ``expected_audit`` if every row was delivered once, in its place.
-        Bad rows that were skipped or replaced are not counted, nor are the rows that replace them.
-        Places depend on ``batch_size * world_size``; if that changed within the epoch, only ``rows`` and ``set`` are equal.
+        It covers what was received since the loader was created or a state was loaded.
+
+        Audits are additive: those of all ranks and sessions together equal ``expected_audit`` if
+        every row was delivered once, in its place. Bad rows that were skipped or replaced are not
+        counted, nor are the rows that replace them. Places depend on ``batch_size * world_size``;
+        if that changed within the epoch, only ``rows`` and ``set`` are equal.
 
         Args:
             epoch: the epoch; the last one by default.
@@ -374,18 +416,25 @@ class Loader(ArrowRows):
         """
         return self._cursor.ledger.audit(epoch)
 
-    def expected_audit(self, *, start: int = 0, end: int | None = None, epoch: int | None = None) -> Audit:
-        """Return the audit of all ranks together between two positions of an epoch, from the plan. No data is read.
+    def expected_audit(
+        self, *, start: int = 0, end: int | None = None, epoch: int | None = None
+    ) -> Audit:
+        """Return the audit of all ranks together between two positions of an epoch.
+
+        It follows from the plan. No data is read.
 
         Args:
-            start: first row (or pack) of the range in the epoch, as in ``state_dict()["consumed"]``.
+            start: first row (or pack) of the range in the epoch, as in
+                ``state_dict()["consumed"]``.
             end: end of the range; the end of the epoch by default.
             epoch: the epoch; the last one of ``audit`` by default.
         """
         last = max(self._cursor.ledger.audits, default=self.epoch)
         epoch = last if epoch is None else at_least("epoch", epoch, 0)
         plan, share = self._cursor.plan.of_epoch(epoch), self._cursor.plan.share()
-        return Audit(*plan.audit(epoch, start, plan.end(start, share) if end is None else end, share))
+        return Audit(
+            *plan.audit(epoch, start, plan.end(start, share) if end is None else end, share)
+        )
 
     def explain(
         self,
@@ -396,32 +445,40 @@ class Loader(ArrowRows):
         batch_size: int | None = None,
         epoch: int | None = None,
     ) -> dict[str, Any]:
-        """Explain which rows a batch contains and why, for this or another topology, without reading row data.
+        """Explain which rows a batch contains and why, for this or another topology.
 
-        Steps count from the start of the epoch. Lanes are those of this loader, as after a resume on that topology.
+        No row data is read. Steps count from the start of the epoch. Lanes are those of this
+        loader, as after a resume on that topology.
 
         Returns:
-            For the batch: ``rows`` as ``(file, first row, count)`` in batch order, ``None`` past the last step;
-            ``repeats``, the number of rows at the end that pad the last step; ``places``, the positions in the global sequence that its
-            step covers; ``lanes`` as ``(lane, position in plan order, count)``.
+            For the batch: ``rows`` as ``(file, first row, count)`` in batch order, ``None`` past
+            the last step; ``repeats``, the number of rows at the end that pad the last step;
+            ``places``, the positions in the global sequence that its step covers; ``lanes`` as
+            ``(lane, position in plan order, count)``.
 
-            For the epoch: ``steps``, ``rows_of_epoch``, ``blocks``, ``tail``, ``lanes_of_rank`` as a range, and ``ranks``,
-            which has ``batches``, ``blocks``, ``decoded_bytes`` (in memory, selected columns) and ``stored_bytes``
-            (in the files, all columns) of each rank. ``decode_amplification`` is the bytes decoded by all ranks over the bytes of the data.
+            For the epoch: ``steps``, ``rows_of_epoch``, ``blocks``, ``tail``, ``lanes_of_rank`` as
+            a range, and ``ranks``, which has ``batches``, ``blocks``, ``decoded_bytes`` (in memory,
+            selected columns) and ``stored_bytes`` (in the files, all columns) of each rank.
+            ``decode_amplification`` is the bytes decoded by all ranks over the bytes of the data.
 
-            For the shuffle: ``windows``, ``window_bytes`` of the largest window in memory, and ``mixing_distance``, the average number of rows
-            by which the shuffle moves a row within its window. All are 0 without shuffle.
+            For the shuffle: ``windows``, ``window_bytes`` of the largest window in memory, and
+            ``mixing_distance``, the average number of rows by which the shuffle moves a row within
+            its window. All are 0 without shuffle.
 
-            For a mixture, without ``packing``: ``sources``, rows of the batch by source, and ``sources_of_epoch``.
+            For a mixture, without ``packing``: ``sources``, rows of the batch by source, and
+            ``sources_of_epoch``.
 
-            With ``packing``, ``places`` and ``repeats`` count packs, ``lanes`` has packs of each lane, and ``packs`` lists
-            the pieces of each pack of the batch as ``(file, row, first token, tokens)``. For the epoch there are also
-            ``packs_of_epoch``, ``tokens_of_epoch``, ``fill_rate`` (tokens over the capacity of the packs),
-            ``truncated_tokens``, ``dropped_tokens`` and ``dropped_rows``. ``ranks`` has upper bounds.
+            With ``packing``, ``places`` and ``repeats`` count packs, ``lanes`` has packs of each
+            lane, and ``packs`` lists the pieces of each pack of the batch as
+            ``(file, row, first token, tokens)``. For the epoch there are also ``packs_of_epoch``,
+            ``tokens_of_epoch``, ``fill_rate`` (tokens over the capacity of the packs),
+            ``truncated_tokens``, ``dropped_tokens`` and ``dropped_rows``. ``ranks`` has upper
+            bounds.
 
-            With ``plan="ahead"``, packs of a lane are numbered over all epochs, and the tokens up to the step are counted unless their
-            counts are known. ``rows_of_epoch``, ``ranks`` and the figures of the shuffle are those of one pass; totals of tokens are ``None``
-            unless all packs are full.
+            With ``plan="ahead"``, packs of a lane are numbered over all epochs, and the tokens up
+            to the step are counted unless their counts are known. ``rows_of_epoch``, ``ranks`` and
+            the figures of the shuffle are those of one pass; totals of tokens are ``None`` unless
+            all packs are full.
 
         Examples:
             >>> import pyarrow as pa, pyarrow.parquet as pq
@@ -446,7 +503,9 @@ class Loader(ArrowRows):
         batch_size: int | None = None,
         epoch: int | None = None,
     ) -> Any:
-        """Return the source of each row of a batch as a ``pyarrow.Table``, without reading row data. Requires pyarrow.
+        """Return the source of each row of a batch as a ``pyarrow.Table``.
+
+        No row data is read. Requires pyarrow.
 
         Args:
             step: as for ``explain``.
@@ -456,8 +515,9 @@ class Loader(ArrowRows):
             epoch: as for ``explain``.
 
         Returns:
-            A row for each row of the batch, in order: ``row_of_batch``, ``file`` and ``row``, its number in the file. With ``packing``, a row
-            for each piece of a pack: ``pack``, its number in the batch, ``file``, ``row``, ``first_token`` and ``tokens``.
+            A row for each row of the batch, in order: ``row_of_batch``, ``file`` and ``row``, its
+            number in the file. With ``packing``, a row for each piece of a pack: ``pack``, its
+            number in the batch, ``file``, ``row``, ``first_token`` and ``tokens``.
 
         Raises:
             ValueError: If the epoch has no such step on this rank.
@@ -467,14 +527,18 @@ class Loader(ArrowRows):
             >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
             >>> import shardmill as sm
             >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
-            >>> loader.explain_table(step=2).to_pylist()
-            [{'row_of_batch': 0, 'file': 'ten.parquet', 'row': 8}, {'row_of_batch': 1, 'file': 'ten.parquet', 'row': 9}]
+            >>> for row in loader.explain_table(step=2).to_pylist():
+            ...     print(row)
+            {'row_of_batch': 0, 'file': 'ten.parquet', 'row': 8}
+            {'row_of_batch': 1, 'file': 'ten.parquet', 'row': 9}
         """
-        answer = self.explain(step=step, rank=rank, world_size=world_size, batch_size=batch_size, epoch=epoch)
+        answer = self.explain(
+            step=step, rank=rank, world_size=world_size, batch_size=batch_size, epoch=epoch
+        )
         return table_of(answer, step)
 
     def __getitem__(self, index: Any) -> Any:
-        # A DataLoader takes unknown objects for map-style data sets, and its own error would not help.
+        # A DataLoader takes unknown objects for map-style data sets; its own error would not help.
         raise TypeError(
             "a Loader cannot be indexed"
             "\nhint: iterate it directly; if you need a DataLoader, pass it "
@@ -492,9 +556,12 @@ class Loader(ArrowRows):
 
     def __repr__(self) -> str:
         plan = self._cursor.plan
-        return f"Loader({plan.dataset!r}, batch_size={plan.batch_size}, rank={plan.rank} of {plan.world_size})"
+        return (
+            f"Loader({plan.dataset!r}, batch_size={plan.batch_size}, "
+            f"rank={plan.rank} of {plan.world_size})"
+        )
 
 
 def iteration_of(loader: Loader) -> Iteration:
-    """Return what begins the passes of a loader, for callers that do not begin them with ``iter``."""
+    """Return what begins the passes of a loader, for callers that do not use ``iter``."""
     return loader._iteration  # pyright: ignore[reportPrivateUsage]

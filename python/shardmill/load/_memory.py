@@ -11,12 +11,16 @@ __all__ = ["page_locked"]
 
 
 def page_locked(nbytes: int, /) -> torch.Tensor:
-    """Allocate page-locked memory, which a GPU reads without a copy. torch keeps it for later allocations when it is freed.
+    """Allocate page-locked memory, which a GPU reads without a copy.
 
-    An allocator in its place, for ``TensorMemory``, has the same contract. Native threads call it, several at once.
+    When it is freed, torch keeps it for later allocations.
+
+    An allocator in its place, for ``TensorMemory``, has the same contract. Native threads call it,
+    several at once.
 
     Returns:
-        A contiguous uint8 tensor ``[nbytes]`` to which nothing else refers. Its values do not matter.
+        A contiguous uint8 tensor ``[nbytes]`` to which nothing else refers. Its values do not
+        matter.
     """
     import torch
 

@@ -17,7 +17,9 @@ from shardmill.storage._configure import metrics as storage_metrics
 
 @dataclass(frozen=True, kw_only=True)
 class QueueMetrics(Snapshot):
-    """What a running pass has ready for the trainer, now. A superbatch is several consecutive batches in one piece.
+    """What a running pass has ready for the trainer, now.
+
+    A superbatch is several consecutive batches in one piece.
 
     Attributes:
         superbatches_ready: finished superbatches that wait for the trainer.
@@ -46,27 +48,36 @@ class LoaderMetrics(Snapshot):
         transform_workers: worker processes of the transform; 0 means the calling thread.
         batches: batches delivered.
         rows: rows delivered, or packs.
-        bytes_read: bytes of files that were asked for since the data set was opened: footers, columns of the filter and data, for all loaders of
-            this ``Dataset`` or ``Mixture``. Ranges found in the local cache count as well. ``storage.bytes`` counts what stores have sent.
-        elapsed_seconds: startup, waits and time of the trainer. It increases until the newest pass has ended or is closed.
-        startup_seconds: time in ``iter()`` and ``next()`` up to the first batch of the loader. It does not count as a wait.
-        trainer_seconds: time of the trainer between batches, including the current step. The time between two passes is added when the
-            second one begins.
-        wait: time inside ``iter()`` and ``next()`` after the first batch of the loader, including a call that has not returned. The histogram
-            has one wait for each batch.
-        plan_wait_seconds: time in ``iter()`` and ``next()`` for the plan of an epoch. Like the next two, it includes that of the first batch.
+        bytes_read: bytes of files that were asked for since the data set was opened: footers,
+            columns of the filter and data, for all loaders of this ``Dataset`` or ``Mixture``.
+            Ranges found in the local cache count as well. ``storage.bytes`` counts what stores have
+            sent.
+        elapsed_seconds: startup, waits and time of the trainer. It increases until the newest pass
+            has ended or is closed.
+        startup_seconds: time in ``iter()`` and ``next()`` up to the first batch of the loader. It
+            does not count as a wait.
+        trainer_seconds: time of the trainer between batches, including the current step. The time
+            between two passes is added when the second one begins.
+        wait: time inside ``iter()`` and ``next()`` after the first batch of the loader, including a
+            call that has not returned. The histogram has one wait for each batch.
+        plan_wait_seconds: time in ``iter()`` and ``next()`` for the plan of an epoch. Like the next
+            two, it includes that of the first batch.
         superbatch_wait_seconds: time in ``next()`` without a finished superbatch.
-        transform_wait_seconds: time in ``next()`` for the transform: its own time, or the wait for its workers.
-        without_room_seconds: time during which no superbatch was begun because ``prefetch_bytes`` were in use.
+        transform_wait_seconds: time in ``next()`` for the transform: its own time, or the wait for
+            its workers.
+        without_room_seconds: time during which no superbatch was begun because ``prefetch_bytes``
+            were in use.
         stages: seconds of threads by stage.
         queue: what is ready for the trainer now.
         storage: requests of this process to all stores since the loader was created.
         blocks_decoded: blocks decoded; a block that two passes need counts twice.
         superbatches: superbatches finished.
-        tokens: tokens computed in decoded blocks. What ``plan="epoch"`` tokenizes to count it is not included.
+        tokens: tokens computed in decoded blocks. What ``plan="epoch"`` tokenizes to count it is
+            not included.
         text_bytes: bytes of the encoded texts, rendered conversations included; 0 for a function.
         rows_without_labels: rows with tokens but no label.
-        special_in_text: special tokens that are spelled out in texts, whatever becomes of them; for messages those of the template are included.
+        special_in_text: special tokens that are spelled out in texts, whatever becomes of them; for
+            messages those of the template are included.
     """
 
     rank: int = state(0)
@@ -100,7 +111,14 @@ class LoaderMetrics(Snapshot):
 Mark = tuple[LoaderMetrics, int]
 
 _STAGES = [item.name for item in fields(StageSeconds)]
-_COUNTS = ("blocks_decoded", "superbatches", "tokens", "text_bytes", "rows_without_labels", "special_in_text")
+_COUNTS = (
+    "blocks_decoded",
+    "superbatches",
+    "tokens",
+    "text_bytes",
+    "rows_without_labels",
+    "special_in_text",
+)
 
 
 class Counters:
@@ -111,7 +129,7 @@ class Counters:
         self.time = TrainerTime(clock)
         self.rows = 0
         self.batches = 0
-        #: Time of the transform, summed over its workers, and the part for which the trainer waited.
+        #: Time of the transform, summed over its workers, and the part that the trainer waited for.
         self.transform = 0
         self.transform_wait = 0
         #: Time in which the calling thread planned.
@@ -146,7 +164,10 @@ class Counters:
             _add(self._ended, native.metrics())
 
     def report(self, *, prefetch_bytes: int = 0, **given: Any) -> LoaderMetrics:
-        """Return all totals, including those of running passes, with the fields that the loader knows."""
+        """Return all totals, including those of running passes.
+
+        ``given`` has the fields that the loader knows.
+        """
         running: dict[str, float] = {}
         with self._lock():
             sums = dict(self._ended)

@@ -22,25 +22,32 @@ Source = Dataset | PathLike | Sequence[PathLike]
 
 
 class Mixture:
-    """Rows of several data sets, for a ``Loader``. The source of each row depends only on the seed, on any number of ranks.
+    """Rows of several data sets, for a ``Loader``.
 
-    In each window of 1024 rows of a lane, each source has its share, rounded up or down, and an epoch has exact counts. Each
-    source is read in its own order, or shuffled separately, and continues in the next epoch where it stopped: no row of a source
-    is repeated before all of its rows have been drawn.
+    The source of each row depends only on the seed, on any number of ranks.
 
-    The size and contents of an epoch are set by one of ``weights``, ``repeat`` and ``choose``. Without any of them,
-    an epoch has every row of every source once.
+    In each window of 1024 rows of a lane, each source has its share, rounded up or down, and an
+    epoch has exact counts. Each source is read in its own order, or shuffled separately, and
+    continues in the next epoch where it stopped: no row of a source is repeated before all of its
+    rows have been drawn.
+
+    The size and contents of an epoch are set by one of ``weights``, ``repeat`` and ``choose``.
+    Without any of them, an epoch has every row of every source once.
 
     Args:
-        sources: data sets by name, or a list of them, which are named by their indices. A source may be a mixture; its
-            sources are then named ``outer/inner``. Formats may differ; columns are matched by name, as for several files.
-        weights: shares of the rows, by name or in order, on any scale. A list of ``(row, weights)`` changes them during
-            a run: each entry applies from that row of the global sequence on, counted over all epochs. A step has ``batch_size *
-            world_size`` rows.
-        repeat: how often each source is repeated in an epoch, by name or one number for all; fractions are allowed.
+        sources: data sets by name, or a list of them, which are named by their indices. A source
+            may be a mixture; its sources are then named ``outer/inner``. Formats may differ;
+            columns are matched by name, as for several files.
+        weights: shares of the rows, by name or in order, on any scale. A list of ``(row, weights)``
+            changes them during a run: each entry applies from that row of the global sequence on,
+            counted over all epochs. A step has ``batch_size * world_size`` rows.
+        repeat: how often each source is repeated in an epoch, by name or one number for all;
+            fractions are allowed.
         choose: number of rows of each source in an epoch.
-        epoch_rows: number of rows of an epoch; only with ``weights``. The total of all sources by default.
-        interpolate: ``"linear"`` changes weights linearly from one stage to the next; by default they change at once.
+        epoch_rows: number of rows of an epoch; only with ``weights``. The total of all sources by
+            default.
+        interpolate: ``"linear"`` changes weights linearly from one stage to the next; by default
+            they change at once.
         source_column: name of a column to add, with the index of the source of each row.
 
     Raises:
@@ -51,10 +58,12 @@ class Mixture:
         >>> pq.write_table(pa.table({"x": list(range(100))}), "web.parquet")
         >>> pq.write_table(pa.table({"x": list(range(100, 110))}), "code.parquet")
         >>> import shardmill as sm
-        >>> mixture = sm.Mixture({"web": "web.parquet", "code": "code.parquet"}, weights={"web": 0.75, "code": 0.25}, epoch_rows=40)
+        >>> sources = {"web": "web.parquet", "code": "code.parquet"}
+        >>> mixture = sm.Mixture(sources, weights={"web": 0.75, "code": 0.25}, epoch_rows=40)
         >>> mixture.counts()
         {'web': 30, 'code': 10}
-        >>> sum(int((batch["x"] >= 100).sum()) for batch in sm.Loader(mixture, batch_size=8, output="numpy"))
+        >>> loader = sm.Loader(mixture, batch_size=8, output="numpy")
+        >>> sum(int((batch["x"] >= 100).sum()) for batch in loader)
         10
     """
 
@@ -70,8 +79,14 @@ class Mixture:
         source_column: str | None = None,
     ) -> None:
         # Copies: the caller may go on to change its own.
-        self._arguments = {name: _copied(value) for name, value in locals().items() if name not in ("self", "sources")}
-        given = [name for name in ("weights", "repeat", "choose") if self._arguments[name] is not None]
+        self._arguments = {
+            name: _copied(value)
+            for name, value in locals().items()
+            if name not in ("self", "sources")
+        }
+        given = [
+            name for name in ("weights", "repeat", "choose") if self._arguments[name] is not None
+        ]
         if len(given) > 1:
             raise OptionError(f"{' and '.join(given)} are mutually exclusive")
         for name, value in (("epoch_rows", epoch_rows), ("interpolate", interpolate)):
@@ -98,14 +113,19 @@ class Mixture:
         elif choose is not None:
             outer = blend.fixed("choose", blend.chosen(names, choose))
         else:
-            outer = blend.fixed("repeat", blend.repeated(names, 1 if repeat is None else repeat, rows))
+            outer = blend.fixed(
+                "repeat", blend.repeated(names, 1 if repeat is None else repeat, rows)
+            )
         self._blend = blend.nested(
             outer, [part._blend if isinstance(part, Mixture) else None for part in parts.values()]
         )
         self._check_images()
         self._check_tokenizers()
         files = [opened_files(source) for source in self._sources.values()]
-        columns = [part.numbers_of(source.columns) for part, source in zip(files, self._sources.values(), strict=True)]
+        columns = [
+            part.numbers_of(source.columns)
+            for part, source in zip(files, self._sources.values(), strict=True)
+        ]
         native = _native.Dataset.mixed(
             list(zip(self._sources, (part.native for part in files), columns, strict=True)),
             number_column=source_column,
@@ -116,7 +136,9 @@ class Mixture:
             partial(_mixed, native, files, self._blend),
             threads=checked_threads(None),
             # Also rows of a source that is not drawn are not delivered.
-            is_filtered=any(part.is_filtered or not self._blend.is_drawn(at) for at, part in enumerate(files)),
+            is_filtered=any(
+                part.is_filtered or not self._blend.is_drawn(at) for at, part in enumerate(files)
+            ),
             tokenize=[tokenize for part in files for tokenize in part.tokenize],
             images=[images for part in files for images in part.images],
         )
@@ -153,7 +175,9 @@ class Mixture:
 
     def counts(self, epoch: int = 0) -> dict[str, int]:
         """Return the number of rows of each source in an epoch."""
-        return dict(zip(self._sources, self._files.row_plan().counts(whole("epoch", epoch, 0)), strict=True))
+        return dict(
+            zip(self._sources, self._files.row_plan().counts(whole("epoch", epoch, 0)), strict=True)
+        )
 
     def __repr__(self) -> str:
         return f"Mixture({', '.join(self._sources)}: {self.num_rows} rows an epoch)"
@@ -170,12 +194,17 @@ class Mixture:
                 for option, value in _form(images).items():
                     if form[option] != value:
                         raise OptionError(
-                            f"the images of column {images.column!r} have {option}={form[option]!r} in source {other!r}, "
-                            f"and {option}={value!r} in source {name!r}\nhint: give the sources the same {option}"
+                            f"the images of column {images.column!r} have "
+                            f"{option}={form[option]!r} in source {other!r}, "
+                            f"and {option}={value!r} in source {name!r}\n"
+                            f"hint: give the sources the same {option}"
                         )
 
     def _check_tokenizers(self) -> None:
-        """Ids of two vocabularies must not meet in a batch; a source without a tokenizer may have any."""
+        """Ids of two vocabularies must not meet in a batch.
+
+        A source without a tokenizer may have any.
+        """
         known: dict[str, str] = {}
         for name, source in self._sources.items():
             [tokenize] = opened_files(source).tokenize
@@ -184,26 +213,32 @@ class Mixture:
         if len(known) > 1:
             (one, first), (other, second), *_ = known.items()
             raise OptionError(
-                f"sources {first!r} and {second!r} have different tokenizers, with the fingerprints {one} and {other}"
-                "\nhint: tokenize all sources of a mixture with the same tokenizer"
+                f"sources {first!r} and {second!r} have different tokenizers, "
+                f"with the fingerprints {one} and {other}\n"
+                "hint: tokenize all sources of a mixture with the same tokenizer"
             )
 
     def _check_sources(self) -> None:
         for number, (name, source) in enumerate(self._sources.items()):
             if self._blend.is_drawn(number) and source.num_rows == 0:
-                raise OptionError(f"source {name!r} has no rows\nhint: leave it out, or give it the weight 0")
+                raise OptionError(
+                    f"source {name!r} has no rows\nhint: leave it out, or give it the weight 0"
+                )
         if len(self._blend.stages) != 1:
             return
         ((_, parts),) = self._blend.stages
         for number, (name, count) in enumerate(self.counts().items()):
             if self._blend.is_drawn(number) and count == 0:
                 raise OptionError(
-                    f"source {name!r} has a weight of {float(parts[number]):.3g},"
-                    f" which gives it none of the {self.num_rows} rows of an epoch\nhint: raise epoch_rows, or give it the weight 0"
+                    f"source {name!r} has a weight of {float(parts[number]):.3g}, "
+                    f"which gives it none of the {self.num_rows} rows of an epoch\n"
+                    "hint: raise epoch_rows, or give it the weight 0"
                 )
 
 
-def _mixed(native: _native.Dataset, sources: list[OpenedFiles], shares: blend.Blend) -> _native.RowPlan:
+def _mixed(
+    native: _native.Dataset, sources: list[OpenedFiles], shares: blend.Blend
+) -> _native.RowPlan:
     """Return the rows of all sources after their filters, blended."""
     return _native.RowPlan.mixed(
         native,
@@ -216,7 +251,12 @@ def _mixed(native: _native.Dataset, sources: list[OpenedFiles], shares: blend.Bl
 
 def _form(images: Images) -> dict[str, Any]:
     """Return the options that decide what the rows of a batch look like."""
-    form = {"dtype": images.dtype, "layout": images.layout, "channels": images.channels, "on_error": images.on_error}
+    form = {
+        "dtype": images.dtype,
+        "layout": images.layout,
+        "channels": images.channels,
+        "on_error": images.on_error,
+    }
     varies = images.layout == "bytes" or images.fit in ("longest", "keep")
     return form | {"size": None if varies else images.size}
 

@@ -11,7 +11,7 @@ from shardmill.errors import CheckpointMismatchError
 from shardmill.load._differences import difference
 from shardmill.load._mixture import Mixture, blend_of
 
-#: Maximum size of one list, as JSON. Longer lists are replaced by a digest, so that a state stays small.
+#: Maximum size of one list, as JSON. Longer lists become a digest, so that a state stays small.
 _SHOWN_BYTES = 500
 
 _FILES_NAMED = 100
@@ -36,7 +36,7 @@ def identity_of(dataset: Dataset | Mixture) -> dict[str, Any]:
 
 
 def _filter_text(filter: Any) -> str | None:
-    """Return a filter as shown in a state: abbreviated, followed by a digest of the whole filter."""
+    """Return a filter as shown in a state: abbreviated, then a digest of the whole filter."""
     if filter is None:
         return None
     text = repr(filter)
@@ -52,7 +52,9 @@ def _settings_of(mixture: Mixture) -> dict[str, Any]:
     if blend.counts is not None:
         parts: list[Any] = list(blend.counts)
     else:
-        parts = [[row, [round(float(part), 12) for part in of_stage]] for row, of_stage in blend.stages]
+        parts = [
+            [row, [round(float(part), 12) for part in of_stage]] for row, of_stage in blend.stages
+        ]
     mixed = {
         "mode": blend.mode,
         "sources": _shown(list(mixture.sources)),
@@ -61,7 +63,9 @@ def _settings_of(mixture: Mixture) -> dict[str, Any]:
         blend.mode: _shown(parts),
         "interpolate": blend.interpolate,
         "rows": _shown([source.num_rows for source in sources]),
-        "fingerprints": _shown([opened_files(source).native.fingerprint[:16] for source in sources]),
+        "fingerprints": _shown(
+            [opened_files(source).native.fingerprint[:16] for source in sources]
+        ),
         "filters": _shown([_digest(_filter_text(source.row_filter)) for source in sources]),
     }
     return {"filter": None, "file_digests": None, "mixture": mixed}
@@ -76,7 +80,8 @@ def check(saved: Any, current: dict[str, Any] | None) -> None:
     if (saved is None) != (current is None):
         kinds = {True: "one data set", False: "a mixture"}
         raise CheckpointMismatchError(
-            f"the state was saved with {kinds[saved is None]}, this loader has {kinds[current is None]}"
+            f"the state was saved with {kinds[saved is None]}, "
+            f"this loader has {kinds[current is None]}"
         )
     if saved is None or current is None:
         return
@@ -85,12 +90,16 @@ def check(saved: Any, current: dict[str, Any] | None) -> None:
     for name, value in current.items():
         if saved.get(name) != value:
             raise CheckpointMismatchError(
-                difference(name, saved.get(name), value, of="a mixture of ") + _named(name, saved, current)
+                difference(name, saved.get(name), value, of="a mixture of ")
+                + _named(name, saved, current)
             )
 
 
 def with_consumed(state: dict[str, Any], plan: Any) -> dict[str, Any]:
-    """Return the state; for a mixture, add the number of rows of each source that the epoch has delivered."""
+    """Return the state; for a mixture, with ``consumed``.
+
+    This is the number of rows of each source that the epoch has delivered.
+    """
     if "mixture" not in state:
         return state
     return {**state, "mixture": {**state["mixture"], "consumed": _consumed(state, plan)}}
@@ -107,7 +116,8 @@ def check_consumed(state: dict[str, Any], plan: Any) -> None:
     saved, current = state["mixture"].get("consumed"), _consumed(state, plan)
     if saved != current:
         raise CheckpointMismatchError(
-            f"the state is damaged: rows of each source are {saved!r} at a position that has {current!r}"
+            f"the state is damaged: rows of each source are {saved!r} "
+            f"at a position that has {current!r}"
         )
 
 
@@ -135,8 +145,14 @@ def _named(name: str, saved: dict[str, Any], current: dict[str, Any]) -> str:
         return ""
     if not len(old) == len(new) == len(names):
         return ""
-    changed = [source for source, before, after in zip(names, old, new, strict=True) if before != after]
-    return f" (source {', '.join(map(repr, changed))})" if name in ("rows", "fingerprints", "filters") else ""
+    changed = [
+        source for source, before, after in zip(names, old, new, strict=True) if before != after
+    ]
+    return (
+        f" (source {', '.join(map(repr, changed))})"
+        if name in ("rows", "fingerprints", "filters")
+        else ""
+    )
 
 
 def _shown(values: list[Any]) -> Any:

@@ -25,7 +25,8 @@ class Ragged:
     Attributes:
         values: the values of all rows, a tensor or an array ``[items, ...]``, or a ``Ragged``.
         offsets: int64, ``[rows + 1]``; starts at 0 in every batch.
-        valid: with ``nulls="mask"``, one boolean for each value; otherwise, and for floats, whose nulls are NaN, ``None``.
+        valid: with ``nulls="mask"``, one boolean for each value; otherwise, and for floats, whose
+            nulls are NaN, ``None``.
 
     Examples:
         >>> import pyarrow as pa, pyarrow.parquet as pq, shardmill as sm
@@ -89,13 +90,16 @@ class Ragged:
         self._check_tensors("pin_memory")
         return _mapped(self, lambda part: part.pin_memory())
 
-    def to_padded(self, pad_value: float = 0, side: Side = "right", length: int | None = None) -> Any:
+    def to_padded(
+        self, pad_value: float = 0, side: Side = "right", length: int | None = None
+    ) -> Any:
         """Return a tensor or array ``[rows, length, ...]``.
 
         Args:
             pad_value: padding value; it must fit the type of the values.
             side: side on which rows are padded.
-            length: length of the rows; by default, that of the longest one. Inner lists are padded to the longest inner list.
+            length: length of the rows; by default, that of the longest one. Inner lists are padded
+                to the longest inner list.
 
         Raises:
             ValueError: If a row is longer than ``length``, or an option is not valid.
@@ -103,16 +107,24 @@ class Ragged:
         check_choice("side", side, Side)
         if length is not None and length < 1:
             raise OptionError(f"length must be at least 1, not {length!r}")
-        values = self.values.to_padded(pad_value, side) if isinstance(self.values, Ragged) else self.values
+        values = (
+            self.values.to_padded(pad_value, side)
+            if isinstance(self.values, Ragged)
+            else self.values
+        )
         _check_fits(pad_value, values[:0])
         edges = on_host(self.offsets)
         lengths = edges[1:] - edges[:-1]
         longest = int(lengths.max(initial=0))
         if length is not None and longest > length:
-            raise OptionError(f"row {int(lengths.argmax())} has {longest} values, more than length={length}")
+            raise OptionError(
+                f"row {int(lengths.argmax())} has {longest} values, more than length={length}"
+            )
         width = longest if length is None else length
         columns = np.arange(width)
-        is_value = columns < lengths[:, None] if side == "right" else columns >= width - lengths[:, None]
+        is_value = (
+            columns < lengths[:, None] if side == "right" else columns >= width - lengths[:, None]
+        )
         shape = (len(self), width, *values.shape[1:])
         if isinstance(values, np.ndarray):
             padded = np.full(shape, pad_value, values.dtype)
@@ -131,7 +143,8 @@ class Ragged:
         self._check_tensors("to_nested")
         if isinstance(self.values, Ragged):
             raise TypeError(
-                "a nested tensor has one ragged level, but these are lists of lists\nhint: call values.to_nested()"
+                "a nested tensor has one ragged level, but these are lists of lists\n"
+                "hint: call values.to_nested()"
             )
         import torch  # pyright: ignore[reportMissingImports] - an extra
 
@@ -142,7 +155,11 @@ class Ragged:
             return self._taken(np.array(rows, dtype=np.int64))
         offsets = self.offsets[rows.start : rows.start + len(rows) + 1]
         items = slice(int(offsets[0]), int(offsets[-1]))
-        return Ragged(self.values[items], offsets - offsets[0], None if self.valid is None else self.valid[items])
+        return Ragged(
+            self.values[items],
+            offsets - offsets[0],
+            None if self.valid is None else self.valid[items],
+        )
 
     def _taken(self, rows: np.ndarray) -> Ragged:
         edges = on_host(self.offsets)
@@ -157,7 +174,10 @@ class Ragged:
         )
 
     def _beside(self, array: np.ndarray) -> Any:
-        """Return ``array`` as a tensor on the device of ``offsets``, or unchanged if that is a NumPy array."""
+        """Return ``array`` as a tensor on the device of ``offsets``.
+
+        It is unchanged if ``offsets`` is a NumPy array.
+        """
         if isinstance(self.offsets, np.ndarray):
             return array
         import torch  # pyright: ignore[reportMissingImports] - an extra
@@ -166,7 +186,10 @@ class Ragged:
 
     def _check_tensors(self, method: str) -> None:
         if isinstance(self.offsets, np.ndarray):
-            raise TypeError(f"{method}() needs tensors, but this Ragged holds NumPy arrays\nhint: use output='torch'")
+            raise TypeError(
+                f"{method}() needs tensors, but this Ragged holds NumPy arrays\n"
+                "hint: use output='torch'"
+            )
 
 
 class Batch(dict[str, Any]):
@@ -198,7 +221,8 @@ class Struct(dict[str, Any]):
 
     Examples:
         >>> import pyarrow as pa, pyarrow.parquet as pq, shardmill as sm
-        >>> pq.write_table(pa.table({"meta": [{"lang": "en", "score": 0.5}, {"lang": "de", "score": 1.0}]}), "meta.parquet")
+        >>> rows = [{"lang": "en", "score": 0.5}, {"lang": "de", "score": 1.0}]
+        >>> pq.write_table(pa.table({"meta": rows}), "meta.parquet")
         >>> meta = next(iter(sm.Loader("meta.parquet", output="numpy")))["meta"]
         >>> meta["lang"].tolist(), meta["score"].tolist()
         (['en', 'de'], [0.5, 1.0])
@@ -206,7 +230,9 @@ class Struct(dict[str, Any]):
 
     @recursive_repr("Struct(…)")
     def __repr__(self) -> str:
-        return f"Struct({', '.join(f'{name}: {described(column)}' for name, column in self.items())})"
+        return (
+            f"Struct({', '.join(f'{name}: {described(column)}' for name, column in self.items())})"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (dict(self),)
@@ -216,7 +242,9 @@ class Struct(dict[str, Any]):
 
     def to(self, device: Any, *, non_blocking: bool = False) -> Struct:
         """Return a copy with all fields on another device."""
-        return Struct({name: column.to(device, non_blocking=non_blocking) for name, column in self.items()})
+        return Struct(
+            {name: column.to(device, non_blocking=non_blocking) for name, column in self.items()}
+        )
 
     def pin_memory(self) -> Struct:
         """Return a copy with all fields in page-locked memory."""
@@ -224,7 +252,7 @@ class Struct(dict[str, Any]):
 
 
 def map_tensors(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Apply ``change`` to the tensors in ``value``, including those of nested dicts, lists and tuples."""
+    """Apply ``change`` to the tensors in ``value``, also in nested dicts, lists and tuples."""
     if isinstance(value, dict):
         kind = next((kind for kind in (Struct, Batch) if isinstance(value, kind)), dict)
         return kind({name: map_tensors(part, change) for name, part in value.items()})

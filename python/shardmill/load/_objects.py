@@ -50,9 +50,10 @@ class Span(NamedTuple):
 
 
 class ObjectArray:
-    """Rows that no tensor can hold, such as decimals, maps and lists of strings; nulls are ``None``.
+    """Rows that no tensor can hold, such as decimals, maps and lists of strings.
 
-    It compares equal to a list of the same values. ``numpy.asarray`` converts it to an object array.
+    Nulls are ``None``. The array compares equal to a list of the same values. ``numpy.asarray``
+    converts it to an object array.
 
     Args:
         values: the rows.
@@ -145,8 +146,8 @@ class _ArrowArray(ObjectArray):
 class StringArray(_ArrowArray):
     """A column of strings. Each becomes a ``str`` on access; nulls are ``None``.
 
-    It compares equal to a list of the same strings. ``pyarrow.array`` and ``polars.Series`` read it without a copy through
-    ``__arrow_c_array__``.
+    It compares equal to a list of the same strings. ``pyarrow.array`` and ``polars.Series`` read it
+    without a copy through ``__arrow_c_array__``.
 
     Args:
         values: the strings.
@@ -180,9 +181,15 @@ class BinaryArray(_ArrowArray):
 
 
 def _unpickled(kind: type[_ArrowArray], lengths: bytes, content: bytes) -> _ArrowArray:
-    column = Objects.of_packed("string" if issubclass(kind, StringArray) else "binary", lengths, content)
+    column = Objects.of_packed(
+        "string" if issubclass(kind, StringArray) else "binary", lengths, content
+    )
     return kind(Span(column, 0, len(column)))
 
 
 #: Class of a native column, by kind.
-CLASSES: dict[str, type[ObjectArray]] = {"string": StringArray, "binary": BinaryArray, "object": ObjectArray}
+CLASSES: dict[str, type[ObjectArray]] = {
+    "string": StringArray,
+    "binary": BinaryArray,
+    "object": ObjectArray,
+}

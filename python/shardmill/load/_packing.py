@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from shardmill.data._tokenize import Tokenize
     from shardmill.load._options import Output
 
-#: Version of the algorithms: any change to which tokens are packed together needs a new number, so that old states are rejected.
+#: Version of the algorithms: any change to which tokens are packed together needs a new number, so
+#: that old states are rejected.
 PACKING_VERSION = 1
 
 Strategy = Literal["concat", "best_fit", "first_fit"]
@@ -44,44 +45,55 @@ _EPOCHS_KEPT = 2
 class Packing:
     """How a ``Loader`` packs rows of tokens into rows of ``length`` tokens.
 
-    A batch is then a dict with ``[batch_size, length]`` arrays: each packed column; ``segment_ids``, int32, which number the
-    documents of a pack from 1 and are 0 after the last document; ``positions``, int32, which count from 0 in each document (also if
-    it continues from an earlier pack). ``document_lengths``, int32, has the tokens of each document of each pack: a
-    ``shardmill.Ragged``, or lists; ``cu_seqlens`` converts a batch to the input of variable-length attention
-    kernels.
+    A batch is then a dict with ``[batch_size, length]`` arrays: each packed column;
+    ``segment_ids``, int32, which number the documents of a pack from 1 and are 0 after the last
+    document; ``positions``, int32, which count from 0 in each document (also if it continues from
+    an earlier pack). ``document_lengths``, int32, has the tokens of each document of each pack: a
+    ``shardmill.Ragged``, or lists; ``cu_seqlens`` converts a batch to the input of variable-length
+    attention kernels.
 
     The rows of a lane are packed in epoch order, and packs are distributed to steps and ranks like
-    rows: ``batch_size``, ``tail``, ``len()`` and ``consumed`` in a state count packs. The number of packs may
-    differ from epoch to epoch if rows are shuffled. The last packs of a lane are short and padded, with every ``tail``.
+    rows: ``batch_size``, ``tail``, ``len()`` and ``consumed`` in a state count packs. The number of
+    packs may differ from epoch to epoch if rows are shuffled. The last packs of a lane are short
+    and padded, with every ``tail``.
 
-    By default, the token counts of all rows are needed before the first batch. With ``plan="ahead"``, lanes never end, and only the counts of
-    the rows that are read next are needed. After its last row, a lane continues with its rows of the next pass, which are other rows if rows
-    are shuffled. An epoch then consists of ``epoch_packs`` packs, and the next epoch continues where the previous one stopped.
+    By default, the token counts of all rows are needed before the first batch. With
+    ``plan="ahead"``, lanes never end, and only the counts of the rows that are read next are
+    needed. After its last row, a lane continues with its rows of the next pass, which are other
+    rows if rows are shuffled. An epoch then consists of ``epoch_packs`` packs, and the next epoch
+    continues where the previous one stopped.
 
     Args:
-        columns: a list column of tokens, or several columns whose lists have equal lengths in each row, such as tokens and labels.
+        columns: a list column of tokens, or several columns whose lists have equal lengths in each
+            row, such as tokens and labels.
         length: number of tokens of a pack.
         strategy: ``"concat"`` concatenates the tokens of all rows and cuts every ``length`` tokens.
-            ``"best_fit"`` keeps rows whole: each goes into the fullest open pack that has room for it, else a new pack is
-            opened. ``"first_fit"`` uses the pack that was opened first.
-        open_packs: maximum number of open packs. If one more is needed, the fullest is closed. Not for ``"concat"``.
-        long: what happens to a row with more than ``length`` tokens; not for ``"concat"``. ``"split"`` fills whole packs and packs the
-            rest like a row; ``"truncate"`` keeps the first tokens; ``"drop"`` drops the row; ``"raise"`` raises.
-        lengths: an integer column with the number of tokens of each row. Without it, the tokens are read one more time
-            to make the plan. It is compared with each row that is read.
-        plan: ``"epoch"`` packs each row once per epoch, and counts all tokens first. ``"ahead"`` counts tokens while it reads; ``"concat"``
-            then has no padding, and other strategies pack 65,536 rows of a lane at a time.
+            ``"best_fit"`` keeps rows whole: each goes into the fullest open pack that has room for
+            it, else a new pack is opened. ``"first_fit"`` uses the pack that was opened first.
+        open_packs: maximum number of open packs. If one more is needed, the fullest is closed. Not
+            for ``"concat"``.
+        long: what happens to a row with more than ``length`` tokens; not for ``"concat"``.
+            ``"split"`` fills whole packs and packs the rest like a row; ``"truncate"`` keeps the
+            first tokens; ``"drop"`` drops the row; ``"raise"`` raises.
+        lengths: an integer column with the number of tokens of each row. Without it, the tokens are
+            read one more time to make the plan. It is compared with each row that is read.
+        plan: ``"epoch"`` packs each row once per epoch, and counts all tokens first. ``"ahead"``
+            counts tokens while it reads; ``"concat"`` then has no padding, and other strategies
+            pack 65,536 rows of a lane at a time.
         epoch_packs: number of packs in an epoch, over all ranks; only for ``plan="ahead"``.
-        epoch_tokens: length of an epoch in tokens, in place of ``epoch_packs``; rounded up to whole packs.
-        pad_value: value after the last document of a pack, for the first column; or a dict with values for several columns. Labels that are
-            computed by ``tokenize`` are padded with its ``ignore_index``, unless the dict has a value for them.
+        epoch_tokens: length of an epoch in tokens, in place of ``epoch_packs``; rounded up to whole
+            packs.
+        pad_value: value after the last document of a pack, for the first column; or a dict with
+            values for several columns. Labels that are computed by ``tokenize`` are padded with its
+            ``ignore_index``, unless the dict has a value for them.
 
     Raises:
         ValueError: If an option is not valid.
 
     Examples:
         >>> import pyarrow as pa, pyarrow.parquet as pq
-        >>> pq.write_table(pa.table({"tokens": [[1, 2, 3], [4, 5], [6, 7, 8, 9]]}), "documents.parquet")
+        >>> table = pa.table({"tokens": [[1, 2, 3], [4, 5], [6, 7, 8, 9]]})
+        >>> pq.write_table(table, "documents.parquet")
         >>> import shardmill as sm
         >>> packing = sm.Packing("tokens", length=5)
         >>> loader = sm.Loader("documents.parquet", packing=packing, batch_size=2, output="numpy")
@@ -116,17 +128,22 @@ class Packing:
     ) -> None:
         names = (columns,) if isinstance(columns, str) else tuple(columns)
         if not names or not all(isinstance(name, str) for name in names):
-            raise OptionError(f"columns of a Packing must be a name or a list of names, not {columns!r}")
+            raise OptionError(
+                f"columns of a Packing must be a name or a list of names, not {columns!r}"
+            )
         check_fields(Packing, locals())
         if strategy == "concat":
             for name, value in (("open_packs", open_packs), ("long", long)):
                 if value is not None:
                     raise OptionError(
-                        f"{name} is for strategies that keep rows whole, and strategy='concat' cuts them"
-                        "\nhint: use strategy='best_fit'"
+                        f"{name} is for strategies that keep rows whole, "
+                        "and strategy='concat' cuts them\n"
+                        "hint: use strategy='best_fit'"
                     )
         else:
-            open_packs = whole("open_packs", 64 if open_packs is None else open_packs, 1, _MOST_OPEN)
+            open_packs = whole(
+                "open_packs", 64 if open_packs is None else open_packs, 1, _MOST_OPEN
+            )
             long = "split" if long is None else long
         if lengths is not None and not isinstance(lengths, str):
             raise OptionError(f"lengths is the name of a column, not {lengths!r}")
@@ -146,17 +163,21 @@ class Packing:
             object.__setattr__(self, name, value)
 
     def cu_seqlens(self, batch: Mapping[str, Any]) -> Any:
-        """Return the document boundaries in the flattened batch for flash attention: ``cu_seqlens``, int32.
+        """Return the document boundaries in the flattened batch for flash attention.
 
-        The padding after the last document of a pack counts as one more document, so the values go from 0 to
-        ``packs * length``. For batches of ``output="torch"`` or ``"numpy"``.
+        This is ``cu_seqlens``, int32. The padding after the last document of a pack counts as one
+        more document, so the values go from 0 to ``packs * length``. For batches of
+        ``output="torch"`` or ``"numpy"``.
 
         Examples:
             >>> import pyarrow as pa, pyarrow.parquet as pq
-            >>> pq.write_table(pa.table({"tokens": [[1, 2, 3], [4, 5], [6, 7, 8, 9]]}), "documents.parquet")
+            >>> table = pa.table({"tokens": [[1, 2, 3], [4, 5], [6, 7, 8, 9]]})
+            >>> pq.write_table(table, "documents.parquet")
             >>> import shardmill as sm
             >>> packing = sm.Packing("tokens", length=5)
-            >>> loader = sm.Loader("documents.parquet", packing=packing, batch_size=2, output="numpy")
+            >>> loader = sm.Loader(
+            ...     "documents.parquet", packing=packing, batch_size=2, output="numpy"
+            ... )
             >>> packing.cu_seqlens(next(iter(loader))).tolist()
             [0, 3, 5, 9, 10]
         """
@@ -172,7 +193,9 @@ class Packing:
         before = numpy.concatenate(([0], ends))[offsets]
         # Padding in earlier packs shifts the documents of later ones.
         shift = numpy.repeat(starts - before[:-1], offsets[1:] - offsets[:-1])
-        bounds = numpy.unique(numpy.concatenate((starts, ends + shift, [packs * length]))).astype(numpy.int32)
+        bounds = numpy.unique(numpy.concatenate((starts, ends + shift, [packs * length]))).astype(
+            numpy.int32
+        )
         if isinstance(segments, numpy.ndarray):
             return bounds
         import torch  # pyright: ignore[reportMissingImports] - an extra
@@ -181,16 +204,23 @@ class Packing:
 
 
 def _epoch_packs(plan: Any, length: int, packs: int | None, tokens: int | None) -> int | None:
-    given = [name for name, value in (("epoch_packs", packs), ("epoch_tokens", tokens)) if value is not None]
+    given = [
+        name
+        for name, value in (("epoch_packs", packs), ("epoch_tokens", tokens))
+        if value is not None
+    ]
     if plan == "epoch":
         if given:
             raise OptionError(
-                f"{given[0]} requires plan='ahead'; with plan='epoch', an epoch contains each row once"
-                f"\nhint: use plan='ahead', or omit {given[0]}"
+                f"{given[0]} requires plan='ahead'; "
+                "with plan='epoch', an epoch contains each row once\n"
+                f"hint: use plan='ahead', or omit {given[0]}"
             )
         return None
     if len(given) > 1:
-        raise OptionError("epoch_packs and epoch_tokens are mutually exclusive\nhint: omit one of them")
+        raise OptionError(
+            "epoch_packs and epoch_tokens are mutually exclusive\nhint: omit one of them"
+        )
     if packs is not None:
         return whole("epoch_packs", packs, 1, _MOST_PACKS)
     if tokens is not None:
@@ -201,7 +231,9 @@ def _epoch_packs(plan: Any, length: int, packs: int | None, tokens: int | None) 
     )
 
 
-def packed_columns(packing: Any, columns: Sequence[str] | None, output: Output, bad_rows: str) -> list[str]:
+def packed_columns(
+    packing: Any, columns: Sequence[str] | None, output: Output, bad_rows: str
+) -> list[str]:
     """Return the columns that a loader with packing delivers.
 
     Args:
@@ -216,14 +248,20 @@ def packed_columns(packing: Any, columns: Sequence[str] | None, output: Output, 
     if not isinstance(packing, Packing):
         raise OptionError(f"packing must be a shardmill.Packing, not {packing!r}")
     if output.pad is not None:
-        raise OptionError("pad cannot be used with packing: packs are equally long\nhint: set pad_value of the Packing")
+        raise OptionError(
+            "pad cannot be used with packing: packs are equally long\n"
+            "hint: set pad_value of the Packing"
+        )
     if output.fill_values:
-        raise OptionError("fill_values cannot be used with packing\nhint: set pad_value of the Packing")
+        raise OptionError(
+            "fill_values cannot be used with packing\nhint: set pad_value of the Packing"
+        )
     packed = list(packing.columns)
     if columns is not None and set(listed("columns", columns)) != set(packed):
         raise OptionError(
-            f"columns={list(columns)!r} with a packing of {packed!r}: a pack holds tokens of several rows, so it cannot hold "
-            "a value per row\nhint: omit columns; Packing([…]) accepts several columns whose lists are equally long"
+            f"columns={list(columns)!r} with a packing of {packed!r}: "
+            "a pack holds tokens of several rows, so it cannot hold a value per row\n"
+            "hint: omit columns; Packing([…]) accepts several columns whose lists are equally long"
         )
     if bad_rows != "raise":
         raise OptionError(
@@ -232,13 +270,16 @@ def packed_columns(packing: Any, columns: Sequence[str] | None, output: Output, 
         )
     if output.nulls == "mask":
         raise OptionError(
-            f"packing supports nulls='raise', and 'fill' for empty rows in place of nulls, not {output.nulls!r}"
+            "packing supports nulls='raise', and 'fill' for empty rows in place of nulls, "
+            f"not {output.nulls!r}"
         )
     return packed
 
 
 class PackedRows:
-    """The packs of a loader, epoch by epoch. Results that need a pass over the tokens are computed on demand, and once.
+    """The packs of a loader, epoch by epoch.
+
+    Results that need a pass over the tokens are computed on demand, and once.
 
     Args:
         packing: the packing options.
@@ -247,7 +288,9 @@ class PackedRows:
         threads: number of threads that plan the packs of a shuffled epoch.
     """
 
-    def __init__(self, packing: Packing, dataset: Dataset | Mixture, *, nulls_are_empty: bool, threads: int) -> None:
+    def __init__(
+        self, packing: Packing, dataset: Dataset | Mixture, *, nulls_are_empty: bool, threads: int
+    ) -> None:
         files = opened_files(dataset)
         _warn_of_joined(files.tokenize)
         self.packing, self._dataset = packing, dataset
@@ -259,7 +302,9 @@ class PackedRows:
         if not isinstance(dataset, Dataset):
             _check_sources(dataset, packing.columns)
         self.column_numbers = files.numbers_of(packing.columns)
-        self._lengths_number = None if packing.lengths is None else files.numbers_of([packing.lengths])
+        self._lengths_number = (
+            None if packing.lengths is None else files.numbers_of([packing.lengths])
+        )
         self.columns = self._pack_columns()
 
     def converter(self, *, kind: str, is_padded: bool) -> load.OutputConverter:
@@ -285,14 +330,16 @@ class PackedRows:
             if packing.epoch_packs is None:
                 plan = _native.packed(rows, self.columns, self._lengths(), epoch=epoch, **options)
             else:
-                plan = self._packs_ahead(rows, options).of_epoch(rows, epoch=epoch, epoch_packs=packing.epoch_packs)
+                plan = self._packs_ahead(rows, options).of_epoch(
+                    rows, epoch=epoch, epoch_packs=packing.epoch_packs
+                )
             while len(self._plans) >= _EPOCHS_KEPT:
                 del self._plans[next(iter(self._plans))]
             self._plans[epoch] = plan
         return plan
 
     def identity(self) -> dict[str, Any]:
-        """Return what a state must match: everything that decides which tokens are packed together."""
+        """Return what a state must match: all that decides which tokens are packed together."""
         packing = self.packing
         shared = {
             "version": PACKING_VERSION,
@@ -344,7 +391,8 @@ class PackedRows:
         for name in pads:
             if name not in packing.columns:
                 raise MissingColumnError(
-                    f"pad_value names column {name!r}, the packed columns are {', '.join(packing.columns)}"
+                    f"pad_value names column {name!r}, "
+                    f"the packed columns are {', '.join(packing.columns)}"
                 )
         files = opened_files(self._dataset)
         labels = {name: pad for name, pad in files.label_pads.items() if name in packing.columns}
@@ -371,12 +419,17 @@ def _warn_of_joined(sources: Iterable[Tokenize | None]) -> None:
         if tokenize is None or not tokenize.text or tokenize.function is not None:
             continue
         if tokenize.bos is None and tokenize.eos is None and not tokenize.add_special_tokens:
-            warn_caller("packs join documents without a token between them, because Tokenize has neither bos nor eos")
+            warn_caller(
+                "packs join documents without a token between them, "
+                "because Tokenize has neither bos nor eos"
+            )
             return
 
 
 def _check_sources(mixture: Mixture, columns: Sequence[str]) -> None:
-    """Check that every source has the packed columns: nulls in their place are not as long as the tokens of a row.
+    """Check that every source has the packed columns.
+
+    Nulls in their place are not as long as the tokens of a row.
 
     Raises:
         KeyError: If a source lacks one that another source has.
@@ -389,6 +442,8 @@ def _check_sources(mixture: Mixture, columns: Sequence[str]) -> None:
             top = column if column in mixture.columns else column.partition(".")[0]
             if top in mixture.columns and top not in source.columns:
                 raise MissingColumnError(
-                    f"source {name!r} has no column {column!r}, which is packed, and other sources have it"
-                    '\nhint: pack columns that every source has; labels="all" of Tokenize computes labels'
+                    f"source {name!r} has no column {column!r}, which is packed, "
+                    "and other sources have it\n"
+                    "hint: pack columns that every source has; "
+                    'labels="all" of Tokenize computes labels'
                 )

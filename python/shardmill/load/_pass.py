@@ -26,7 +26,8 @@ def _profiler() -> Callable[[], bool] | None:
 class Pass(Iterator[Any]):
     """The batches of one ``iter(loader)``.
 
-    The position of a loader counts the batches of one pass. Invariant: a superseded pass delivers nothing.
+    The position of a loader counts the batches of one pass. Invariant: a superseded pass delivers
+    nothing.
     """
 
     def __init__(self, position: Position, batches: Iterator[Any], counters: Counters) -> None:
@@ -39,7 +40,11 @@ class Pass(Iterator[Any]):
         time = self._counters.time
         time.ask()
         try:
-            batch = next(self._batches) if self._is_profiled is None or not self._is_profiled() else self._marked()
+            batch = (
+                next(self._batches)
+                if self._is_profiled is None or not self._is_profiled()
+                else self._marked()
+            )
         except BaseException as error:
             time.leave()
             # A generator that has raised ends silently when it is continued.
@@ -61,7 +66,9 @@ class Pass(Iterator[Any]):
 class Steps(Pass):
     """The batches of one ``loader.steps(n)``. The length is the number of batches that are left."""
 
-    def __init__(self, position: Position, batches: Iterator[Any], counters: Counters, steps: int) -> None:
+    def __init__(
+        self, position: Position, batches: Iterator[Any], counters: Counters, steps: int
+    ) -> None:
         super().__init__(position, batches, counters)
         self._left = steps
 

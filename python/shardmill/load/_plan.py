@@ -1,4 +1,4 @@
-"""Which rows or packs the epochs of a loader have, in which order, and which of them a rank gets."""
+"""Which rows or packs the epochs of a loader have, in which order, and which a rank gets."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ class LoaderPlan:
         own = rank if rank is not None else self.rank if size == self.world_size else 0
         ranks.resolve(own, size)
         return {
-            "batch_size": self.batch_size if batch_size is None else at_least("batch_size", batch_size, 1),
+            "batch_size": self.batch_size
+            if batch_size is None
+            else at_least("batch_size", batch_size, 1),
             "world_size": size,
             "rank": own,
             "tail": self.asked_tail or ("uneven" if size == 1 else "pad"),
@@ -90,7 +92,10 @@ class LoaderPlan:
     def no_steps(self, epoch: int) -> OptionError:
         """Return the error for an epoch without steps."""
         if self.of_epoch(epoch).num_places == 0:
-            return OptionError(f"epoch {epoch} has no steps: there are no rows\nhint: check the paths and the filter")
+            return OptionError(
+                f"epoch {epoch} has no steps: there are no rows\n"
+                "hint: check the paths and the filter"
+            )
         return OptionError(
             f'epoch {epoch} has no steps: tail="drop" drops its rows, which do not fill a step'
             "\nhint: use a smaller batch_size"
@@ -105,7 +110,9 @@ class LoaderPlan:
                 "hint: use a smaller batch_size or another tail"
             )
 
-    def explain(self, epoch: int, step: int, share: dict[str, Any], columns: list[int]) -> dict[str, Any]:
+    def explain(
+        self, epoch: int, step: int, share: dict[str, Any], columns: list[int]
+    ) -> dict[str, Any]:
         """Return which rows a batch contains and why; see ``Loader.explain``."""
         answer = self.of_epoch(epoch).explain(epoch, at_least("step", step, 0), share, columns)
         return mixture_state.by_name(answer, self.dataset) | {"tail": share["tail"]}
@@ -149,7 +156,7 @@ class LoaderPlan:
         return state if self.packed is not None else mixture_state.with_consumed(state, self.rows)
 
     def check(self, state: dict[str, Any]) -> None:
-        """Reject a state of other data or another order, and one whose position is not in its epoch.
+        """Reject a state of other data or another order, or with a position outside its epoch.
 
         Raises:
             ValueError: If something differs. The message names it and shows both values.
@@ -161,11 +168,14 @@ class LoaderPlan:
             )
         settings = self._settings
         mixture_state.check(state.get("mixture"), settings.mixture)
-        settings.check(state, [relative for _, relative, *_ in opened_files(self.dataset).native.files])
+        settings.check(
+            state, [relative for _, relative, *_ in opened_files(self.dataset).native.files]
+        )
         places = self.of_epoch(state["epoch"]).num_places
         if state["consumed"] > places:
             raise CheckpointMismatchError(
-                f"the state is damaged: place {state['consumed']} of {places} in epoch {state['epoch']}"
+                f"the state is damaged: place {state['consumed']} of {places} "
+                f"in epoch {state['epoch']}"
             )
         if self.packed is None:
             mixture_state.check_consumed(state, self.rows)
@@ -185,7 +195,10 @@ class LoaderPlan:
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
-        """The identity of the data. Hashing all blocks takes time, and a state may be taken after every batch."""
+        """The identity of the data.
+
+        Hashing all blocks takes time, and a state may be taken after every batch.
+        """
         return mixture_state.identity_of(self.dataset)
 
     def __getstate__(self) -> dict[str, Any]:

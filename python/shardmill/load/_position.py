@@ -1,4 +1,4 @@
-"""The position of a loader: where its next pass starts, and what its rank has received up to there."""
+"""The position of a loader: where its next pass starts, and what its rank received before."""
 
 from __future__ import annotations
 
@@ -44,14 +44,20 @@ class Position:
         """
         if self.peeked is not None:
             return replace(self.peeked.begun)
-        return Position(self.epoch, self.consumed if self.is_loaded or is_counted else 0, self.is_loaded)
+        return Position(
+            self.epoch, self.consumed if self.is_loaded or is_counted else 0, self.is_loaded
+        )
 
     def of_epoch(self, epoch: int) -> Position:
         """Return the position in an epoch: this one if it is already there, otherwise the start."""
         peeked = self.peeked
         if peeked is not None and peeked.begun.epoch != self.epoch:
             # The last batch of an epoch was peeked at.
-            return replace(peeked.begun, peeked=peeked) if epoch == peeked.begun.epoch else Position(epoch)
+            return (
+                replace(peeked.begun, peeked=peeked)
+                if epoch == peeked.begun.epoch
+                else Position(epoch)
+            )
         return self if epoch == self.epoch else Position(epoch)
 
     def end_epoch(self) -> None:
@@ -65,8 +71,9 @@ class Position:
         """Return the error of the pass of this position, which a newer pass has superseded."""
         self.is_superseded = True
         return SupersededError(
-            "this iterator was superseded by a newer iterator of the same loader, or by skip() or load_state_dict()"
-            "\nhint: use one iterator at a time; for two concurrent passes, use two loaders"
+            "this iterator was superseded by a newer iterator of the same loader, "
+            "or by skip() or load_state_dict()\n"
+            "hint: use one iterator at a time; for two concurrent passes, use two loaders"
         )
 
 
@@ -90,7 +97,7 @@ class Cursor:
 
     @property
     def start(self) -> tuple[int, int]:
-        """The start of the next pass: its epoch, and the number of rows of that epoch that come before it."""
+        """The start of the next pass: its epoch, and the number of rows of the epoch before it."""
         begun = self.position.following()
         return begun.epoch, begun.consumed
 
@@ -137,7 +144,10 @@ class Cursor:
         self._move(Position(epoch, consumed + steps * plan.step_rows, is_loaded=True))
 
     def set_epoch(self, epoch: int) -> None:
-        """Move to the start of an epoch, unless the position is in it. A pass that has begun continues."""
+        """Move to the start of an epoch, unless the position is in it.
+
+        A pass that has begun continues.
+        """
         self.position, self._asked = self.position.of_epoch(epoch), None
 
     def restart_epoch(self) -> None:
@@ -157,9 +167,10 @@ class Cursor:
         elif position.consumed < before.consumed and not self._has_warned_of_restart:
             self._has_warned_of_restart = True
             warn_caller(
-                f"this pass starts epoch {before.epoch} again and repeats batches, because the last pass "
-                f"was left after {before.consumed:,} {self.plan.noun}\n"
-                "hint: iterate over loader.steps(n) for the next n batches; it continues into the following epochs"
+                f"this pass starts epoch {before.epoch} again and repeats batches, "
+                f"because the last pass was left after {before.consumed:,} {self.plan.noun}\n"
+                "hint: iterate over loader.steps(n) for the next n batches; "
+                "it continues into the following epochs"
             )
         self._move(position)
         if position.consumed == 0:
@@ -174,7 +185,9 @@ class Cursor:
         if self._newest is not position:
             raise position.superseded()
 
-    def advance(self, position: Position, consumed: int, peek: Peek | None, *, end: int, is_counted: bool) -> None:
+    def advance(
+        self, position: Position, consumed: int, peek: Peek | None, *, end: int, is_counted: bool
+    ) -> None:
         """Move the newest pass past a batch.
 
         Args:

@@ -68,4 +68,6 @@ class Progress:
         """Log the diagnosis at the end of an epoch."""
         if _logger.isEnabledFor(logging.INFO):
             plan = self.cursor.plan
-            _logger.info("epoch %d on rank %d of %d: %s", epoch, plan.rank, plan.world_size, self.diagnosis())
+            _logger.info(
+                "epoch %d on rank %d of %d: %s", epoch, plan.rank, plan.world_size, self.diagnosis()
+            )

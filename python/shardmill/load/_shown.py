@@ -1,4 +1,7 @@
-"""Short descriptions of batches and their columns: types and shapes, and only the start of long values."""
+"""Short descriptions of batches and their columns.
+
+They show types and shapes, and only the start of long values.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ class _Short(Repr):
         """Return the first entries, in their order."""
         if level <= 0 and x:
             return "{…}"
-        shown = [f"{self.repr1(name, level - 1)}: {self.repr1(x[name], level - 1)}" for name in islice(x, self.maxdict)]
+        shown = [
+            f"{self.repr1(name, level - 1)}: {self.repr1(x[name], level - 1)}"
+            for name in islice(x, self.maxdict)
+        ]
         return f"{{{', '.join(shown)}{', …' if len(x) > self.maxdict else ''}}}"
 
     def repr_ndarray(self, x: Any, level: int) -> str:
@@ -59,8 +65,13 @@ def described(value: Any) -> str:
     return shortened(value)
 
 
-def lines(columns: Mapping[Any, Any], kind: type[dict[Any, Any]], indent: str = "  ") -> Iterator[str]:
-    """Yield a line for each column, and below a column of type ``kind`` a line for each of its fields."""
+def lines(
+    columns: Mapping[Any, Any], kind: type[dict[Any, Any]], indent: str = "  "
+) -> Iterator[str]:
+    """Yield a line for each column.
+
+    Below a column of type ``kind``, there is a line for each of its fields.
+    """
     width = max((len(str(name)) for name in columns), default=0)
     for name, column in columns.items():
         is_nested = isinstance(column, kind) and column is not columns

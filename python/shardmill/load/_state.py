@@ -37,14 +37,24 @@ class OrderSettings:
     mixture: dict[str, Any] | None = None
     #: Fingerprints of the tokenizations of all sources, if tokens are computed.
     tokenize: str | None = None
-    #: The version of random crops and flips, and the options of ``sm.Images`` or, for a mixture, their digest, if pixels are computed.
+    #: The version of random crops and flips, and the options of ``sm.Images`` or, for a mixture,
+    #: their digest, if pixels are computed.
     images: dict[str, Any] | None = None
 
     def state(self, epoch: int, consumed: int) -> dict[str, Any]:
         """Return the state at a position."""
-        settings = {name: value for name, value in vars(self).items() if value is not None or name not in _OPTIONAL}
+        settings = {
+            name: value
+            for name, value in vars(self).items()
+            if value is not None or name not in _OPTIONAL
+        }
         position = {"epoch": epoch, "consumed": consumed}
-        return {"version": STATE_VERSION, "order_version": self.order_version, **position, **settings}
+        return {
+            "version": STATE_VERSION,
+            "order_version": self.order_version,
+            **position,
+            **settings,
+        }
 
     def check(self, state: dict[str, Any], names: list[str]) -> None:
         """Reject a state of another data set or order.
@@ -67,16 +77,23 @@ class OrderSettings:
                 f"the data set has changed: {state['files']} files in the state, {self.files} now"
             )
         if state["dataset"] != self.dataset:
-            raise CheckpointMismatchError(f"the data set has changed: {self._changed_file(state, names)}")
+            raise CheckpointMismatchError(
+                f"the data set has changed: {self._changed_file(state, names)}"
+            )
         if state["rows"] != self.rows:
             raise CheckpointMismatchError(
                 f"the data set has changed: {state['rows']} rows in the state, {self.rows} now"
             )
         saved = state.get("packing")
-        if saved and self.packing and saved.get("lengths_digest") != self.packing.get("lengths_digest"):
+        if (
+            saved
+            and self.packing
+            and saved.get("lengths_digest") != self.packing.get("lengths_digest")
+        ):
             raise CheckpointMismatchError(
-                f"the lengths of rows have changed since the state was saved: lengths_digest={saved.get('lengths_digest')!r} "
-                f"in the state, {self.packing.get('lengths_digest')!r} now"
+                "the lengths of rows have changed since the state was saved: "
+                f"lengths_digest={saved.get('lengths_digest')!r} in the state, "
+                f"{self.packing.get('lengths_digest')!r} now"
             )
 
     @property
@@ -84,12 +101,18 @@ class OrderSettings:
         """Whether images may be cropped or flipped at random."""
         if self.images is None or "columns" not in self.images:
             return self.images is not None
-        return any(column["fit"] == "random_crop" or column["flip"] > 0 for column in self.images["columns"])
+        return any(
+            column["fit"] == "random_crop" or column["flip"] > 0
+            for column in self.images["columns"]
+        )
 
     def _check_tokenize(self, saved: Any) -> None:
         if saved == self.tokenize:
             return
-        message = f"the state was saved with tokenize={saved!r}, this loader has tokenize={self.tokenize!r}"
+        message = (
+            f"the state was saved with tokenize={saved!r}, "
+            f"this loader has tokenize={self.tokenize!r}"
+        )
         if self.packing is not None:
             raise CheckpointMismatchError(message)
         # The rows are the same.
@@ -100,7 +123,9 @@ class OrderSettings:
             return
         if saved is None or self.images is None:
             sides = (
-                "without images, and this loader has them" if saved is None else "with images, and this loader has none"
+                "without images, and this loader has them"
+                if saved is None
+                else "with images, and this loader has none"
             )
             message = f"the state was saved {sides}: the same rows have other columns"
         else:
@@ -108,24 +133,32 @@ class OrderSettings:
                 f"the state was saved with {_changed_images(saved, self.images)}: "
                 "the same rows may have other pixels, or other images may be bad"
             )
-        hint = "pass the options of sm.Images with which the state was saved, or ignore this if the change is intended"
+        hint = (
+            "pass the options of sm.Images with which the state was saved, "
+            "or ignore this if the change is intended"
+        )
         warn_caller(f"{message}\nhint: {hint}")
 
     def _check_packing(self, saved: Any) -> None:
         if (saved is None) != (self.packing is None):
             sides = ("packing=None", "packing") if saved is None else ("packing", "packing=None")
-            raise CheckpointMismatchError(f"the state was saved with {sides[0]}, this loader has {sides[1]}")
+            raise CheckpointMismatchError(
+                f"the state was saved with {sides[0]}, this loader has {sides[1]}"
+            )
         if self.packing is not None:
             # A state that names no plan has that of an epoch.
             plans = saved.get("plan", "epoch"), self.packing.get("plan", "epoch")
             if plans[0] != plans[1]:
                 raise CheckpointMismatchError(
-                    f"the state was saved with packing plan={plans[0]!r}, but this loader has plan={plans[1]!r}; their packs differ"
+                    f"the state was saved with packing plan={plans[0]!r}, "
+                    f"but this loader has plan={plans[1]!r}; their packs differ"
                 )
         for name, current in (self.packing or {}).items():
             # Lengths are compared only after the data is known to be the same.
             if name != "lengths_digest" and saved.get(name) != current:
-                raise CheckpointMismatchError(difference(name, saved.get(name), current, of="packing "))
+                raise CheckpointMismatchError(
+                    difference(name, saved.get(name), current, of="packing ")
+                )
 
     def _changed_file(self, state: dict[str, Any], names: list[str]) -> str:
         saved, current = state["file_digests"], self.file_digests
@@ -133,9 +166,15 @@ class OrderSettings:
             return "names, sizes, row groups or footers of its files differ from those in the state"
         changed = [name for name, old, new in zip(names, saved, current, strict=True) if old != new]
         if not changed:
-            return f"its fingerprint is {self.dataset!r}, but the state has {state['dataset']!r}, although the files are the same"
+            return (
+                f"its fingerprint is {self.dataset!r}, but the state has {state['dataset']!r}, "
+                "although the files are the same"
+            )
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-        return f"`{changed[0]}`{more} differs from the file in the state (name, size, row groups or footer differ)"
+        return (
+            f"`{changed[0]}`{more} differs from the file in the state "
+            "(name, size, row groups or footer differ)"
+        )
 
 
 def parsed(state: Any) -> dict[str, Any]:
@@ -146,11 +185,14 @@ def parsed(state: Any) -> dict[str, Any]:
     """
     if not isinstance(state, dict) or "version" not in state:
         raise CheckpointMismatchError(
-            "this is not the state of a Loader\nhint: pass the dict that loader.state_dict() returned, not a checkpoint that contains it"
+            "this is not the state of a Loader\n"
+            "hint: pass the dict that loader.state_dict() returned, "
+            "not a checkpoint that contains it"
         )
     if state["version"] != STATE_VERSION:
         raise CheckpointMismatchError(
-            f"the state has version {state['version']}, but this version of shardmill reads version {STATE_VERSION}"
+            f"the state has version {state['version']}, "
+            f"but this version of shardmill reads version {STATE_VERSION}"
         )
     kinds = {
         "epoch": int,
@@ -171,7 +213,8 @@ def parsed(state: Any) -> dict[str, Any]:
     # A state must not exhaust memory.
     if not 1 <= state["lanes"] <= MOST_LANES:
         raise CheckpointMismatchError(
-            f"the state is damaged: it has {state['lanes']} lanes, but a state has 1 to {MOST_LANES:,}\n"
+            f"the state is damaged: it has {state['lanes']} lanes, "
+            f"but a state has 1 to {MOST_LANES:,}\n"
             "hint: load the state exactly as state_dict() returned it"
         )
     if not isinstance(state.get("packing"), dict | None):
@@ -182,7 +225,8 @@ def parsed(state: Any) -> dict[str, Any]:
     most = 2**63 - 1 if state.get("packing") else state["rows"]
     if not 0 <= state["consumed"] <= most or not 0 <= state["epoch"] < 2**63:
         raise CheckpointMismatchError(
-            f"the state is damaged: row {state['consumed']} is not in epoch {state['epoch']}, which has {state['rows']} rows"
+            f"the state is damaged: row {state['consumed']} is not in epoch {state['epoch']}, "
+            f"which has {state['rows']} rows"
         )
     return state
 
@@ -192,9 +236,15 @@ def _changed_images(saved: Any, current: dict[str, Any]) -> str:
     saved = saved if isinstance(saved, dict) else {}
     version = saved.get("augment_version")
     if version != current["augment_version"]:
-        return f"augment_version={version!r}, and this version of shardmill has {current['augment_version']}"
+        return (
+            f"augment_version={version!r}, "
+            f"and this version of shardmill has {current['augment_version']}"
+        )
     for before, now in zip(saved.get("columns", ()), current.get("columns", ()), strict=False):
         for name, value in now.items():
             if before.get(name) != value:
-                return f"sm.Images({before.get('column')!r}, {name}={before.get(name)!r}), and this loader has {name}={value!r}"
+                return (
+                    f"sm.Images({before.get('column')!r}, {name}={before.get(name)!r}), "
+                    f"and this loader has {name}={value!r}"
+                )
     return "other options of sm.Images"

@@ -13,8 +13,9 @@ _STARTUP, _WAIT, _TRAINER, _BETWEEN = range(4)
 class TrainerTime:
     """The time since the first pass of a loader, in nanoseconds of ``clock``.
 
-    Time between two passes is work of the trainer, but it is counted only when the next pass begins: a loader that is no longer used has no
-    trainer. Invariant: the totals add up to the time that has passed, whenever they are read.
+    Time between two passes is work of the trainer, but it is counted only when the next pass
+    begins: a loader that is no longer used has no trainer. Invariant: the totals add up to the time
+    that has passed, whenever they are read.
     """
 
     def __init__(self, clock: Callable[[], int]) -> None:
@@ -27,7 +28,8 @@ class TrainerTime:
         #: The part of the trainer's time that was between passes.
         self.between = 0
         self._planned = 0
-        # One tuple, because another thread may read it at any time: the current part, since when, and the totals of the parts.
+        # One tuple, because another thread may read it at any time: the current part, since when,
+        # and the totals of the parts.
         self._state = (_BETWEEN, clock(), 0, 0, 0)
         self._reported = (0, 0, 0)
 
@@ -43,7 +45,10 @@ class TrainerTime:
         self.has_started, self._planned = True, 0
 
     def planned(self) -> int:
-        """A pass is planned, which the trainer asked for. Return how long that took; it belongs to the wait for the first batch."""
+        """The pass that the trainer asked for is planned. Return how long that took.
+
+        The time belongs to the wait for the first batch.
+        """
         self._planned = self._move(_BETWEEN)
         return self._planned
 

@@ -41,7 +41,10 @@ class Transforming:
     counters: Counters
 
     def over(self, batches: Iterator[Delivery], place: Place) -> Iterator[Delivery]:
-        """Yield the transformed batches in order. An exception is raised at the position of its batch, with a note that names the batch."""
+        """Yield the transformed batches in order.
+
+        An exception is raised at the position of its batch, with a note that names the batch.
+        """
         has_workers = self.transform.workers > 0 and _may_have_workers()
         return self._elsewhere(batches, place) if has_workers else self._here(batches, place)
 
@@ -99,7 +102,9 @@ class Transforming:
             close(batches)
             pool.close(is_done=is_done)
 
-    def _ready(self, pool: WorkerPool, waiting: tuple[Future[_Timed], int, int], place: Place) -> Delivery:
+    def _ready(
+        self, pool: WorkerPool, waiting: tuple[Future[_Timed], int, int], place: Place
+    ) -> Delivery:
         from concurrent.futures.process import BrokenProcessPool
 
         pool.check_process()
@@ -120,7 +125,10 @@ class Transforming:
 
 
 def _may_have_workers() -> bool:
-    """Tell whether this process may start others. Workers of a DataLoader are daemons, which may not."""
+    """Tell whether this process may start others.
+
+    Workers of a DataLoader are daemons, which may not.
+    """
     from multiprocessing import current_process
 
     return not current_process().daemon
@@ -133,11 +141,12 @@ def _died(place: str) -> EngineError:
 
 
 def _note_form(error: Exception, batch: Any) -> None:
-    """Say what to do if the function may have been written for samples, and was called with columns."""
+    """Say what to do if the function may have been written for samples, not for columns."""
     kinds = TypeError | KeyError | IndexError | AttributeError
     if isinstance(batch, Batch) and isinstance(error, kinds):
         error.add_note(
-            "hint: the function gets a dict of columns; if it takes a list of samples, set output='rows' on the Loader"
+            "hint: the function gets a dict of columns; "
+            "if it takes a list of samples, set output='rows' on the Loader"
         )
 
 

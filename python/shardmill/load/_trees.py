@@ -1,4 +1,7 @@
-"""Batches as nodes of the pytrees of torch and JAX, which otherwise treat an unknown class as a leaf."""
+"""Batches as nodes of the pytrees of torch and JAX.
+
+These otherwise treat an unknown class as a leaf.
+"""
 
 from __future__ import annotations
 
@@ -54,10 +57,16 @@ def _of_jax() -> None:
 
 def _parts(node: Any) -> tuple[list[Any], tuple[Any, ...]]:
     """Return the columns of a batch and their names, or its rows and their indices."""
-    return (list(node), tuple(range(len(node)))) if isinstance(node, list) else (list(node.values()), tuple(node))
+    return (
+        (list(node), tuple(range(len(node))))
+        if isinstance(node, list)
+        else (list(node.values()), tuple(node))
+    )
 
 
-def _parts_with_keys(node: Any, *, key: Callable[[Any], Any]) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+def _parts_with_keys(
+    node: Any, *, key: Callable[[Any], Any]
+) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
     parts, names = _parts(node)
     return [(key(name), part) for name, part in zip(names, parts, strict=True)], names
 

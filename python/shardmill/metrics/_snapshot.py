@@ -22,12 +22,18 @@ def is_state(item: Field[Any]) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Counters at one point in time. ``later - earlier`` returns the counters of the time between."""
+    """Counters at one point in time.
+
+    ``later - earlier`` returns the counters of the time between.
+    """
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, with nested dicts for groups of counters."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {name: value.to_dict() if isinstance(value, Snapshot) else value for name, value in values.items()}
+        return {
+            name: value.to_dict() if isinstance(value, Snapshot) else value
+            for name, value in values.items()
+        }
 
     def __sub__(self, earlier: Self) -> Self:
         if type(earlier) is not type(self):
@@ -69,7 +75,9 @@ class StageSeconds(Snapshot):
 
 @dataclass(frozen=True, kw_only=True)
 class StorageMetrics(Snapshot):
-    """Requests of this process to stores over a network. ``one + other`` returns those of two processes.
+    """Requests of this process to stores over a network.
+
+    ``one + other`` returns those of two processes.
 
     Attributes:
         requests: requests to all stores, including retries and hedged requests.
@@ -91,5 +99,8 @@ class StorageMetrics(Snapshot):
         if not isinstance(other, StorageMetrics):
             return NotImplemented
         return StorageMetrics(
-            **{item.name: getattr(self, item.name) + getattr(other, item.name) for item in fields(self)}
+            **{
+                item.name: getattr(self, item.name) + getattr(other, item.name)
+                for item in fields(self)
+            }
         )

@@ -1,6 +1,7 @@
 """Wait times, as a histogram of fixed size.
 
-Each power of two has eight buckets, so a percentile is accurate to 7 %, and histograms of any processes can be added.
+Each power of two has eight buckets, so a percentile is accurate to 7 %, and histograms of any
+processes can be added.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ class WaitTimes(Snapshot):
         return self.percentile(0.99)
 
     def percentile(self, share: float) -> float:
-        """Return the seconds that this share of the waits did not exceed, accurate to 7 %; 0 if there are no waits.
+        """Return the seconds that this share of the waits did not exceed.
+
+        They are accurate to 7 %, and 0 if there are no waits.
 
         Raises:
             ValueError: If ``share`` is not from 0 to 1.
@@ -93,20 +96,30 @@ class WaitTimes(Snapshot):
         return 0.0
 
     def buckets(self) -> Iterator[tuple[float, int]]:
-        """Yield pairs of a bound in seconds, from about a microsecond to a minute, and the number of waits below it."""
+        """Yield pairs of a bound in seconds, and the number of waits below it.
+
+        The bounds go from about a microsecond to a minute.
+        """
         below = list(accumulate(self.histogram))
         for power in range(10, 37):
             yield 2**power / 1e9, below[((power - 3) << 3) + 7]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values: the total, the number and percentiles."""
-        return {"seconds": self.seconds, "count": self.count, "p50": self.p50, "p95": self.p95, "p99": self.p99}
+        return {
+            "seconds": self.seconds,
+            "count": self.count,
+            "p50": self.p50,
+            "p95": self.p95,
+            "p99": self.p99,
+        }
 
     def __add__(self, other: WaitTimes) -> WaitTimes:
         if not isinstance(other, WaitTimes):
             return NotImplemented
         return WaitTimes(
-            seconds=self.seconds + other.seconds, histogram=tuple(map(add, self.histogram, other.histogram))
+            seconds=self.seconds + other.seconds,
+            histogram=tuple(map(add, self.histogram, other.histogram)),
         )
 
 

@@ -17,17 +17,21 @@ from shardmill.storage._paths import PathLike, is_remote, path_of, served_path
 
 
 class IdIndex:
-    """An exact set of ids. It is built once into a file, and memory-mapped by any number of processes.
+    """An exact set of ids.
 
-    Ids are equal if type and bytes are equal: ``7``, ``"7"`` and ``"007"`` are three ids. All Arrow string types are one type, and so are all
-    widths of signed integers. Floats, lists, maps and structs cannot be ids. An index never contains null.
+    It is built once into a file, and memory-mapped by any number of processes.
+
+    Ids are equal if type and bytes are equal: ``7``, ``"7"`` and ``"007"`` are three ids. All Arrow
+    string types are one type, and so are all widths of signed integers. Floats, lists, maps and
+    structs cannot be ids. An index never contains null.
 
     Use ``build`` or ``open``.
 
     Examples:
         >>> import pyarrow as pa
         >>> import shardmill as sm
-        >>> index = sm.resume.IdIndex.build(pa.table({"id": ["7", "a-9", "7"]}), "id", path="done.ids")
+        >>> table = pa.table({"id": ["7", "a-9", "7"]})
+        >>> index = sm.resume.IdIndex.build(table, "id", path="done.ids")
         >>> len(index), index.id_type
         (2, 'string')
         >>> index.contains(pa.array(["7", "007", None])).to_pylist()
@@ -51,11 +55,11 @@ class IdIndex:
         """Read ids and write their index.
 
         Args:
-            paths: files, directories or globs that ``shardmill.Dataset`` opens, or Arrow data: a table, a batch, a stream, or an iterable
-                of these.
+            paths: files, directories or globs that ``shardmill.Dataset`` opens, or Arrow data: a
+                table, a batch, a stream, or an iterable of these.
             column: name of the id column, or of several columns that form an id.
-            path: path of the index, on a local disk. By default, a file in the user's cache directory, which is reused for the same
-                files. Required for Arrow data.
+            path: path of the index, on a local disk. By default, a file in the user's cache
+                directory, which is reused for the same files. Required for Arrow data.
             format: format of the files; inferred from their names by default.
             memory_bytes: memory for ids; more ids are spilled to disk during the build.
             threads: number of threads; the number of cores by default.
@@ -82,10 +86,18 @@ class IdIndex:
 
         def build(target: str) -> _native.IdIndex:
             return read_index(
-                names, columns, path=target, format=format, memory_bytes=memory, threads=count, is_shown=progress
+                names,
+                columns,
+                path=target,
+                format=format,
+                memory_bytes=memory,
+                threads=count,
+                is_shown=progress,
             )
 
-        return IdIndex(build(path) if path is not None else cached(name_of(names, columns, format), build))
+        return IdIndex(
+            build(path) if path is not None else cached(name_of(names, columns, format), build)
+        )
 
     @staticmethod
     def open(path: PathLike) -> IdIndex:
@@ -109,7 +121,8 @@ class IdIndex:
         columns = [ids] if _is_arrow(ids) else list(ids) if isinstance(ids, list | tuple) else []
         if not columns or not all(map(_is_arrow, columns)):
             raise TypeError(
-                "ids must be an Arrow array, or a list of one for each column, such as pyarrow.array([...])"
+                "ids must be an Arrow array, or a list of one for each column, "
+                "such as pyarrow.array([...])"
             )
         return as_pyarrow_array(self._native.contains(columns, available_cores()))
 
@@ -142,7 +155,7 @@ class IdIndex:
         return self._native.id_type
 
     def info(self) -> dict[str, Any]:
-        """Return counts: ids, rows and nulls read, bytes, and the number of ids in each kind of segment."""
+        """Return counts of ids, rows and nulls read, bytes, and ids in each kind of segment."""
         return self._native.info()
 
     def __len__(self) -> int:

@@ -1,13 +1,15 @@
 """Indexes in the user's cache directory. Each is built once, even if several processes ask for it.
 
-The index of one set of files (``cached``) is one file. The ids of a job grow from run to run, so its index consists of several files, the
-*levels* (``levels``). Each level holds the ids of some files of the job, and each file belongs to one level. New files become a new level.
-When there are too many levels, the small ones are merged. So each id is read only a few times over the life of a job, and the number of files
-is bounded.
+The index of one set of files (``cached``) is one file. The ids of a job grow from run to run, so
+its index consists of several files, the *levels* (``levels``). Each level holds the ids of some
+files of the job, and each file belongs to one level. New files become a new level. When there are
+too many levels, the small ones are merged. So each id is read only a few times over the life of a
+job, and the number of files is bounded.
 
-A catalog next to the levels lists the files from which each level was built. The invariant: a level is used only if the catalog lists exactly
-its files, by path, size and time of change, and all of them are requested. A process that dies may leave levels that no catalog names, which
-are removed, or two levels of the same files, of which one is used.
+A catalog next to the levels lists the files from which each level was built. The invariant: a level
+is used only if the catalog lists exactly its files, by path, size and time of change, and all of
+them are requested. A process that dies may leave levels that no catalog names, which are removed,
+or two levels of the same files, of which one is used.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _POLL_S = 0.2
 _KEPT_S = 14 * 24 * 3600
 #: Levels that a set of files may have; each costs a look-up for every row.
 MAX_LEVELS = 6
-# Levels of other sets of the same family, such as those that are done before an earlier part of the plan.
+# Levels of other sets of the same family, such as those done before an earlier part of the plan.
 _MAX_OTHERS = 6
 
 
@@ -57,7 +59,9 @@ def read_index(
     _logger.info("Loading checkpoint %s%s…", paths[0], more)
     counts = _native.BuildProgress()
     is_done = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(counts, is_done), daemon=True) if is_shown else None
+    watcher = (
+        threading.Thread(target=_watch, args=(counts, is_done), daemon=True) if is_shown else None
+    )
     if watcher is not None:
         watcher.start()
     try:
@@ -94,7 +98,9 @@ def _watch(counts: _native.BuildProgress, is_done: threading.Event) -> None:
 
 
 def cached(name: str, build: Callable[[str], _native.IdIndex]) -> _native.IdIndex:
-    """Return the index with this name: mapped if it exists, else built by one of the processes that need it.
+    """Return the index with this name: mapped if it exists, else built.
+
+    One of the processes that need it builds it.
 
     Args:
         name: name of the file, which changes with the content of the index.
@@ -146,7 +152,9 @@ def levels(
     *,
     protected: Collection[str] = (),
 ) -> list[str]:
-    """Return the paths of indexes that together hold the ids of ``sources``, each file in one index.
+    """Return the paths of indexes that together hold the ids of ``sources``.
+
+    Each file is in one index.
 
     Args:
         sources: the files; at least one.
@@ -164,12 +172,20 @@ def levels(
         if new:
             size = sum(source.size for source in new)
             absorbed = _absorbed(used, size, {Path(path).name for path in protected})
-            versions = frozenset(source.version() for source in new).union(*(level.versions for level in absorbed))
+            versions = frozenset(source.version() for source in new).union(
+                *(level.versions for level in absorbed)
+            )
             name = f"{family}-{digest(sorted(versions))}.ids"
             _forget(directory)
-            build([wanted[version] for version in wanted if version in versions], str(directory / name))
+            build(
+                [wanted[version] for version in wanted if version in versions],
+                str(directory / name),
+            )
             size += sum(level.size for level in absorbed)
-            used = [*(level for level in used if level not in absorbed), _Level(name, size, versions)]
+            used = [
+                *(level for level in used if level not in absorbed),
+                _Level(name, size, versions),
+            ]
         if os.access(directory, os.W_OK):
             others = [level for level in catalog if level not in used and level not in absorbed]
             others = [level for level in others if _is_of_use(directory, level, used, protected)]
@@ -181,7 +197,10 @@ def levels(
 
 
 def _family(sources: Collection[Source], columns: Sequence[str]) -> str:
-    """Return the name shared by levels that may replace one another: same columns, files in the same directories."""
+    """Return the name shared by levels that may replace one another.
+
+    Their columns are the same, and their files are in the same directories.
+    """
     directories = sorted({source.path.rpartition("/")[0] for source in sources})
     return digest([_native.INDEX_VERSION, list(columns), directories])
 
@@ -189,11 +208,15 @@ def _family(sources: Collection[Source], columns: Sequence[str]) -> str:
 def _catalog(directory: Path, family: str) -> list[_Level]:
     try:
         entries = json.loads((directory / f"{family}.json").read_bytes())
-        return [_Level(entry["name"], entry["size"], frozenset(entry["versions"])) for entry in entries]
+        return [
+            _Level(entry["name"], entry["size"], frozenset(entry["versions"])) for entry in entries
+        ]
     except OSError:
         return []
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        _logger.warning("`%s` is damaged (%s); its indexes are built again", directory / f"{family}.json", error)
+        _logger.warning(
+            "`%s` is damaged (%s); its indexes are built again", directory / f"{family}.json", error
+        )
         return []
 
 
@@ -202,7 +225,11 @@ def _cover(directory: Path, catalog: list[_Level], wanted: dict[str, Source]) ->
     used: list[_Level] = []
     covered: set[str] = set()
     for level in sorted(catalog, key=lambda level: len(level.versions), reverse=True):
-        if level.versions <= wanted.keys() and covered.isdisjoint(level.versions) and _opened(directory / level.name):
+        if (
+            level.versions <= wanted.keys()
+            and covered.isdisjoint(level.versions)
+            and _opened(directory / level.name)
+        ):
             used.append(level)
             covered |= level.versions
     return used
@@ -218,11 +245,16 @@ def _missing(directory: Path, family: str, wanted: dict[str, Source]) -> list[So
 
 
 def _absorbed(used: list[_Level], size: int, protected: set[str]) -> list[_Level]:
-    """Return the levels to merge into a new level of a given size: small ones, so that ids are seldom read again."""
+    """Return the levels to merge into a new level of a given size.
+
+    They are small ones, so that ids are seldom read again.
+    """
     absorbed: list[_Level] = []
     if len(used) < MAX_LEVELS:
         return absorbed
-    for level in sorted((level for level in used if level.name not in protected), key=lambda level: level.size):
+    for level in sorted(
+        (level for level in used if level.name not in protected), key=lambda level: level.size
+    ):
         if level.size > 2 * size and len(used) - len(absorbed) < MAX_LEVELS:
             break
         absorbed.append(level)
@@ -230,15 +262,28 @@ def _absorbed(used: list[_Level], size: int, protected: set[str]) -> list[_Level
     return absorbed
 
 
-def _is_of_use(directory: Path, level: _Level, used: list[_Level], protected: Collection[str]) -> bool:
-    """Return whether another set of files may use a level; a level contained in a larger one is not needed."""
+def _is_of_use(
+    directory: Path, level: _Level, used: list[_Level], protected: Collection[str]
+) -> bool:
+    """Return whether another set of files may use a level.
+
+    A level contained in a larger one is not needed.
+    """
     path = directory / level.name
-    return path.exists() and (str(path) in protected or not any(level.versions < other.versions for other in used))
+    return path.exists() and (
+        str(path) in protected or not any(level.versions < other.versions for other in used)
+    )
 
 
 def _keep(directory: Path, family: str, kept: list[_Level]) -> None:
-    """Write the catalog, then removes levels of the family that it does not name. Processes that have mapped one keep it."""
-    entries = [{"name": level.name, "size": level.size, "versions": sorted(level.versions)} for level in kept]
+    """Write the catalog, then remove levels of the family that it does not name.
+
+    Processes that have mapped one keep it.
+    """
+    entries = [
+        {"name": level.name, "size": level.size, "versions": sorted(level.versions)}
+        for level in kept
+    ]
     content = json.dumps(entries)
     path = directory / f"{family}.json"
     if not path.exists() or path.read_text() != content:
@@ -253,10 +298,13 @@ def _keep(directory: Path, family: str, kept: list[_Level]) -> None:
 
 
 @contextmanager
-def _locked(name: str, is_enough: Callable[[Path], bool] = lambda _directory: False) -> Iterator[Path]:
+def _locked(
+    name: str, is_enough: Callable[[Path], bool] = lambda _directory: False
+) -> Iterator[Path]:
     """A directory for indexes, locked against other processes that build an index of the same name.
 
-    This is the cache directory. If that cannot be written and does not hold all that is needed, it is a temporary directory of this process.
+    This is the cache directory. If that cannot be written and does not hold all that is needed, it
+    is a temporary directory of this process.
     """
     directory = index_directory()
     try:
@@ -270,13 +318,16 @@ def _locked(name: str, is_enough: Callable[[Path], bool] = lambda _directory: Fa
     try:
         yield directory
     finally:
-        # Removed while it is held: a process that waits for it finds that its file is gone, and creates another.
+        # Removed while it is held: a waiting process finds its file gone, and creates another.
         (directory / f"{name}.lock").unlink(missing_ok=True)
         os.close(lock)
 
 
 def _lock(directory: Path, name: str) -> int:
-    """Take a lock. The system releases it when the process ends, so a killed process does not block others."""
+    """Take a lock.
+
+    The system releases it when the process ends, so a killed process does not block others.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     if not os.access(directory, os.W_OK):
         raise PermissionError(13, "it cannot be written")
@@ -295,7 +346,8 @@ def _lock(directory: Path, name: str) -> int:
 @lru_cache(maxsize=1)
 def _private_directory(cache: str, reason: str) -> Path:
     _logger.warning(
-        "The cache directory `%s` cannot be used (%s); indexes of ids go to a temporary directory and are built again by each process\n"
+        "The cache directory `%s` cannot be used (%s); "
+        "indexes of ids go to a temporary directory and are built again by each process\n"
         "hint: set XDG_CACHE_HOME to a directory that can be written",
         cache,
         reason,
@@ -312,7 +364,10 @@ def _private_directory(cache: str, reason: str) -> Path:
 
 
 def _forget(directory: Path) -> None:
-    """Remove files that were not used for two weeks. Processes that have mapped an index keep it."""
+    """Remove files that were not used for two weeks.
+
+    Processes that have mapped an index keep it.
+    """
     for path in [*directory.glob("*.ids"), *directory.glob("*.json"), *directory.glob("*.lock")]:
         try:
             if time.time() - path.stat().st_mtime > _KEPT_S:
@@ -324,7 +379,8 @@ def _forget(directory: Path) -> None:
 def _opened(target: Path) -> _native.IdIndex | None:
     try:
         index = _native.IdIndex.open(str(target))
-        # Verified before use, because a cache is long-lived and its content decides which rows are done. It takes a moment per gigabyte.
+        # Verified before use, because a cache is long-lived and its content decides which rows are
+        # done. It takes a moment per gigabyte.
         index.verify()
     except StorageError:
         # Usually there is none. One that cannot be read is ignored.
@@ -345,5 +401,9 @@ def index_directory() -> Path:
 
 
 def name_of(paths: list[str], columns: list[str], format: str | None) -> str:
-    """Return a name that changes with the columns, with each file's path, size and time of change, and with the layout of the index."""
-    return f"{digest([_native.INDEX_VERSION, columns, format, sorted(_native.versions_of(paths, format=format))])}.ids"
+    """Return a name that changes with the columns, the files and the layout of the index.
+
+    A file counts by its path, size and time of change.
+    """
+    versions = sorted(_native.versions_of(paths, format=format))
+    return f"{digest([_native.INDEX_VERSION, columns, format, versions])}.ids"

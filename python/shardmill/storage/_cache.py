@@ -35,7 +35,9 @@ def user_directory(name: str) -> Path:
 
 
 def _existing(directory: PathLike | None) -> str | None:
-    """Return ``cache_directory``, and check that an existing directory is a cache; ``None`` if it is empty.
+    """Return ``cache_directory``, and check that an existing directory is a cache.
+
+    It is ``None`` if the directory is empty.
 
     Raises:
         FileNotFoundError: If it is not.
@@ -55,13 +57,17 @@ def cache_entries(directory: PathLike | None = None) -> list[tuple[str, int, int
     """List the objects in a cache directory, most recently used first.
 
     Returns:
-        For each object: its path, its bytes on disk, its full size, and the time of last use, in seconds since 1970.
+        For each object: its path, its bytes on disk, its full size, and the time of last use, in
+            seconds since 1970.
     """
     path = _existing(directory)
     return [] if path is None else _native.cache_entries(path)
 
 
 def clear_cache(directory: PathLike | None = None) -> int:
-    """Clear a cache directory and return the number of bytes removed. Running processes continue, and fetch what they need again."""
+    """Clear a cache directory and return the number of bytes removed.
+
+    Running processes continue, and fetch what they need again.
+    """
     path = _existing(directory)
     return 0 if path is None else _native.clear_cache(path)

@@ -39,24 +39,29 @@ _NAMES = (
 
 
 def configure(path: PathLike, storage_options: Any) -> None:
-    """Set the options for everything opened below the bucket of ``path`` in this process from now on.
+    """Set the options for everything this process opens below the bucket of ``path`` from now on.
 
-    Functions with a ``storage_options`` argument call this themselves. Open files keep their options.
+    Functions with a ``storage_options`` argument call this themselves. Open files keep their
+    options.
 
     Args:
         path: any path in the bucket, such as ``"s3://bucket"``.
-        storage_options: a mapping, a store of obstore, or an fsspec file system.
-            The keys of a mapping are the settings of `object_store <https://docs.rs/object_store>`_, e.g. ``endpoint``, ``region``,
-            ``access_key_id``, ``secret_access_key``, ``session_token``, ``skip_signature`` (public buckets), ``account_name``,
-            ``account_key``, ``service_account``; or the fsspec names (``key``, ``secret``, ``token``, ``endpoint_url``,
-            ``anon``, ``profile``). Additional keys are ``max_requests``, the number of concurrent requests (64), ``request_timeout`` (15 s
-            without a byte), ``retry_timeout`` (180 s for one read with its retries), and ``cache_dir``, a local directory that caches fetched
-            data for all processes of this machine, up to ``cache_bytes`` (64 GiB); the environment variable ``SHARDMILL_CACHE_DIR`` sets it too.
-            For ``hf://``, the keys are ``token`` and ``endpoint``.
-            A store of obstore (``S3Store``, ``GCSStore``, ``AzureStore``, ``HTTPStore``) must have the bucket of the path. Its settings are
-            copied, including its ``credential_provider``, which is called again before its credentials expire.
-            Of an fsspec file system whose scheme is supported natively, the settings are copied. Any other one serves its own scheme in
-            this process, read-only and slowly, because each read calls it.
+        storage_options: a mapping, a store of obstore, or an fsspec file system. The keys of a
+            mapping are the settings of `object_store <https://docs.rs/object_store>`_, e.g.
+            ``endpoint``, ``region``, ``access_key_id``, ``secret_access_key``, ``session_token``,
+            ``skip_signature`` (public buckets), ``account_name``, ``account_key``,
+            ``service_account``; or the fsspec names (``key``, ``secret``, ``token``,
+            ``endpoint_url``, ``anon``, ``profile``). Additional keys are ``max_requests``, the
+            number of concurrent requests (64), ``request_timeout`` (15 s without a byte),
+            ``retry_timeout`` (180 s for one read with its retries), and ``cache_dir``, a local
+            directory that caches fetched data for all processes of this machine, up to
+            ``cache_bytes`` (64 GiB); the environment variable ``SHARDMILL_CACHE_DIR`` sets it too.
+            For ``hf://``, the keys are ``token`` and ``endpoint``. A store of obstore (``S3Store``,
+            ``GCSStore``, ``AzureStore``, ``HTTPStore``) must have the bucket of the path. Its
+            settings are copied, including its ``credential_provider``, which is called again before
+            its credentials expire. Of an fsspec file system whose scheme is supported natively, the
+            settings are copied. Any other one serves its own scheme in this process, read-only and
+            slowly, because each read calls it.
 
     Raises:
         ValueError: If an option is not valid, or a store or file system does not serve the path.
@@ -103,7 +108,8 @@ def storage_options_of(path: str, given: Any) -> StorageOptions:
     if is_file_system(given):
         return options_of_file_system(path, given)
     raise OptionError(
-        f"storage_options must be a mapping, a store of obstore or an fsspec file system, not {type(given).__name__}"
+        "storage_options must be a mapping, a store of obstore or an fsspec file system, "
+        f"not {type(given).__name__}"
     )
 
 
@@ -151,27 +157,46 @@ def refuse_keys(paths: Sequence[str]) -> None:
             raise OptionError(f"{what}: {path}\nhint: {hint}, or download the file")
 
 
-def still_needed(paths: str | Sequence[str], shown_options: dict[str, str] | None) -> dict[str, str] | None:
-    """Return the options that came without secrets and that this process does not have; those it has may include keys."""
-    remote = [path for path in ([paths] if isinstance(paths, str) else paths) if not _native.is_local(path)]
+def still_needed(
+    paths: str | Sequence[str], shown_options: dict[str, str] | None
+) -> dict[str, str] | None:
+    """Return the options that came without secrets and that this process does not have.
+
+    Those it has may include keys.
+    """
+    remote = [
+        path
+        for path in ([paths] if isinstance(paths, str) else paths)
+        if not _native.is_local(path)
+    ]
     if shown_options and all(_native.is_reached_with(path, shown_options) for path in remote):
         return None
     return shown_options
 
 
 def shown(paths: Sequence[str], storage_options: Any) -> dict[str, str] | None:
-    """Return the options that may be stored or sent to another process: neither secrets nor objects that hold secrets."""
+    """Return the options that may be stored or sent to another process.
+
+    These are neither secrets nor objects that hold secrets.
+    """
     if not storage_options:
         return None
     texts = {}
     for path in paths:
-        texts.update({} if _native.is_local(path) else storage_options_of(path, storage_options).texts)
+        texts.update(
+            {} if _native.is_local(path) else storage_options_of(path, storage_options).texts
+        )
     return _native.without_secrets(texts)
 
 
 def pinned(paths: Sequence[str], shown_options: dict[str, str] | None) -> dict[str, str] | None:
-    """Return the options that may be sent, with the commits of Hub data sets, so that another process reads the same ones."""
-    revisions = " ".join(f"{root}={commit}" for root, commit in _native.pinned_revisions(list(paths)))
+    """Return the options that may be sent, with the commits of Hub data sets.
+
+    With the commits, another process reads the same data.
+    """
+    revisions = " ".join(
+        f"{root}={commit}" for root, commit in _native.pinned_revisions(list(paths))
+    )
     return {**(shown_options or {}), "revisions": revisions} if revisions else shown_options
 
 

@@ -1,6 +1,7 @@
-"""fsspec file systems: settings of natively supported schemes are translated; others are read by calling the file system.
+"""Access to fsspec file systems, by their settings or by calling them.
 
-Calling a file system is slow: each read waits for the GIL and usually for one request.
+Settings of natively supported schemes are translated; others are read by calling the file system.
+This is slow: each read waits for the GIL and usually for one request.
 """
 
 from __future__ import annotations
@@ -98,15 +99,16 @@ def is_file_system(given: Any) -> bool:
 def located(paths: list[Any], given: Any) -> tuple[list[Any], Any]:
     """Return the paths with their schemes, and their options.
 
-    A path may be a file system, which means all files in it. Paths without a scheme are in the file system that is given
-    as options.
+    A path may be a file system, which means all files in it. Paths without a scheme are in the file
+    system that is given as options.
     """
     systems = [path for path in paths if is_file_system(path)]
     if systems:
         others = {id(system) for system in systems} | ({id(given)} if given is not None else set())
         if len(others) > 1:
             raise OptionError(
-                "only one file system can be used at a time\nhint: pass it as storage_options, and its files as paths"
+                "only one file system can be used at a time\n"
+                "hint: pass it as storage_options, and its files as paths"
             )
         given = systems[0]
     if not is_file_system(given):
@@ -126,7 +128,9 @@ def options_of_file_system(path: str, system: Any) -> StorageOptions:
     """
     schemes, scheme = _schemes(system), urlsplit(path).scheme
     if scheme not in schemes:
-        raise OptionError(f"{path!r} is not a path of {type(system).__name__}, which serves {schemes[0]}://")
+        raise OptionError(
+            f"{path!r} is not a path of {type(system).__name__}, which serves {schemes[0]}://"
+        )
     settings = dict(system.storage_options)
     # Its exceptions may quote the settings.
     _native.hide([*_texts(settings), *_texts(list(system.storage_args))])
@@ -142,7 +146,10 @@ def options_of_file_system(path: str, system: Any) -> StorageOptions:
 
 
 def _texts(settings: Any) -> Iterator[str]:
-    """Yield all strings of nested settings. Any of them may be a secret; only the file system knows."""
+    """Yield all strings of nested settings.
+
+    Any of them may be a secret; only the file system knows.
+    """
     if isinstance(settings, str):
         yield settings
     elif isinstance(settings, bytes):
@@ -162,7 +169,11 @@ def _schemes(system: Any) -> tuple[str, ...]:
 
 
 def _renamed(settings: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    return {names[name]: value for name, value in settings.items() if name in names and value not in (None, "")}
+    return {
+        names[name]: value
+        for name, value in settings.items()
+        if name in names and value not in (None, "")
+    }
 
 
 def _s3(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,13 +197,18 @@ def _gcs(settings: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(token, dict) and token.get("type") == "service_account":
         return {"service_account_key": json.dumps(token)}
     raise OptionError(
-        "the token of this GCSFileSystem cannot be translated\nhint: pass the path of a key file as service_account"
+        "the token of this GCSFileSystem cannot be translated\n"
+        "hint: pass the path of a key file as service_account"
     )
 
 
 def _hub(settings: Mapping[str, Any]) -> dict[str, Any]:
     token = settings.get("token")
-    named = {"skip_signature": True} if token is False else {"token": token if isinstance(token, str) else None}
+    named = (
+        {"skip_signature": True}
+        if token is False
+        else {"token": token if isinstance(token, str) else None}
+    )
     return {**named, "endpoint": settings.get("endpoint")}
 
 
@@ -206,7 +222,10 @@ _OURS = (
 
 
 class Files:
-    """A file system as called by native code. Names are returned with their scheme, as they were passed."""
+    """A file system as called by native code.
+
+    Names are returned with their scheme, as they were passed.
+    """
 
     def __init__(self, system: Any) -> None:
         self._system = system
@@ -226,7 +245,9 @@ class Files:
         root = self._system._strip_protocol(path).strip("/")
         found = self._system.find(path, detail=True)
         return [
-            _file(_below(path, root, name), entry) for name, entry in found.items() if entry.get("type") != "directory"
+            _file(_below(path, root, name), entry)
+            for name, entry in found.items()
+            if entry.get("type") != "directory"
         ]
 
     def read(self, path: str, start: int, end: int) -> bytes:
@@ -247,4 +268,8 @@ def _file(path: str, entry: Mapping[str, Any]) -> tuple[str, int, str | None]:
     if size is None:
         raise ValueError(f"the file system does not report the size of {path!r}")
     mark = next((entry[name] for name in _MARKS if entry.get(name) is not None), None)
-    return path, int(size), None if mark is None else str(mark.timestamp() if isinstance(mark, datetime) else mark)
+    return (
+        path,
+        int(size),
+        None if mark is None else str(mark.timestamp() if isinstance(mark, datetime) else mark),
+    )

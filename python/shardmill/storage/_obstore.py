@@ -1,6 +1,7 @@
-"""Stores of obstore as storage options: the native client accesses the same bucket with the same credentials.
+"""Stores of obstore as storage options.
 
-Objects of obstore belong to its own build of the client, so their settings are copied instead of the objects themselves.
+The native client accesses the same bucket with the same credentials. Objects of obstore belong to
+its own build of the client, so their settings are copied instead of the objects themselves.
 """
 
 from __future__ import annotations
@@ -27,12 +28,20 @@ _ELSEWHERE = {
 
 
 def _class_name(given: Any) -> str | None:
-    names = (kind.__name__ for kind in type(given).__mro__ if kind.__name__ in _CLASSES or kind.__name__ in _ELSEWHERE)
-    return next(names, None) if hasattr(given, "__getnewargs_ex__") or hasattr(given, "head_async") else None
+    names = (
+        kind.__name__
+        for kind in type(given).__mro__
+        if kind.__name__ in _CLASSES or kind.__name__ in _ELSEWHERE
+    )
+    return (
+        next(names, None)
+        if hasattr(given, "__getnewargs_ex__") or hasattr(given, "head_async")
+        else None
+    )
 
 
 def is_store(given: Any) -> bool:
-    """Return whether it is a store of obstore, or of another package that exports the same classes."""
+    """Return whether it is a store of obstore, or of a package that exports the same classes."""
     return _class_name(given) is not None
 
 
@@ -55,7 +64,9 @@ def options_of_store(path: str, store: Any) -> StorageOptions:
     config = dict(store.config)
     bucket = config.pop(bucket_option, None) or config.pop("bucket", None)
     # abfss://container@account
-    asked = (place.netloc if place.scheme != "abfss" else place.netloc.partition("@")[0]).rpartition("@")[2]
+    asked = (
+        place.netloc if place.scheme != "abfss" else place.netloc.partition("@")[0]
+    ).rpartition("@")[2]
     if bucket is not None and bucket != asked:
         raise OptionError(f"the store has the bucket {bucket!r}, and {path!r} is in {asked!r}")
     if store.prefix:
@@ -72,7 +83,9 @@ def _hint(store: Any) -> str:
 
 def _hold_below(path: str, root: str, store: str) -> None:
     if not f"{path.rstrip('/')}/".startswith(root):
-        raise OptionError(f"{path!r} is outside of {store}\nhint: use full paths, which start with {root!r}")
+        raise OptionError(
+            f"{path!r} is outside of {store}\nhint: use full paths, which start with {root!r}"
+        )
 
 
 def _client(store: Any) -> dict[str, str]:
@@ -101,7 +114,11 @@ class Provider:
             given = asyncio.run(_result(given))
         if not isinstance(given, Mapping):
             raise TypeError(f"it returned {type(given).__name__}, not a dict")
-        keys = {name: value for name, value in given.items() if name != "expires_at" and value is not None}
+        keys = {
+            name: value
+            for name, value in given.items()
+            if name != "expires_at" and value is not None
+        }
         signature = keys.get("sas_token")
         if signature is not None and not isinstance(signature, str):
             keys["sas_token"] = urlencode(signature)

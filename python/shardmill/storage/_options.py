@@ -13,7 +13,10 @@ from shardmill._option_values import whole
 from shardmill._sizes import byte_count
 from shardmill.errors import OptionError
 
-_HINT = "settings of botocore or of an fsspec file system have different names here, see sm.storage.configure"
+_HINT = (
+    "settings of botocore or of an fsspec file system have different names here, "
+    "see sm.storage.configure"
+)
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,8 @@ class StorageOptions:
 
     Args:
         texts: options by name.
-        credentials: an object whose ``fetch()`` returns credentials by name and their expiry, in seconds since 1970.
+        credentials: an object whose ``fetch()`` returns credentials by name and their expiry, in
+            seconds since 1970.
         files: a file system that serves the paths, see ``shardmill.storage._fsspec.Files``.
     """
 
@@ -49,7 +53,9 @@ def texts_of(options: Mapping[str, Any], hint: str = _HINT) -> dict[str, str]:
             texts[name] = f"{round(value.total_seconds() * 1000)}ms"
         elif value is not None:
             raise OptionError(
-                f"the storage option {name!r} must be a string or a number, not {type(value).__name__}\nhint: {hint}"
+                f"the storage option {name!r} must be a string or a number, "
+                f"not {type(value).__name__}\n"
+                f"hint: {hint}"
             )
     return texts
 
@@ -57,7 +63,9 @@ def texts_of(options: Mapping[str, Any], hint: str = _HINT) -> dict[str, str]:
 def _cache_bytes(size: Any) -> int:
     if isinstance(size, str):
         return int(size) if size.isdecimal() else byte_count(size, "cache_bytes")
-    return whole("cache_bytes", int(size) if isinstance(size, float) and size.is_integer() else size, 0)
+    return whole(
+        "cache_bytes", int(size) if isinstance(size, float) and size.is_integer() else size, 0
+    )
 
 
 def cache_path(directory: Any) -> str:
@@ -70,5 +78,7 @@ def cache_path(directory: Any) -> str:
     if isinstance(text, str) and is_local(text):
         text = resolved_path(text)
     if not isinstance(text, str) or not text or not is_local(text):
-        raise OptionError(f"the storage option 'cache_dir' must be a local directory, not {directory!r}")
+        raise OptionError(
+            f"the storage option 'cache_dir' must be a local directory, not {directory!r}"
+        )
     return os.path.expanduser(text)  # noqa: PTH111 - pathlib would normalize the string

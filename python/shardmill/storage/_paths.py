@@ -13,7 +13,9 @@ Paths = PathLike | Sequence[PathLike]
 
 
 def refuse_surrogates(what: str, text: str) -> None:
-    """Check that a text is UTF-8: Python represents other bytes of names and arguments by surrogates.
+    """Check that a text is UTF-8.
+
+    Python represents other bytes of names and arguments by surrogates.
 
     Raises:
         ValueError: If it is not.
@@ -40,7 +42,9 @@ def text_of(path: PathLike) -> str:
 
 
 def path_of(path: PathLike) -> str:
-    """Return a path as a string; a file URL (``file:/abs``, ``file:///abs``, ``file://localhost/abs``) becomes its local path.
+    """Return a path as a string.
+
+    A file URL (``file:/abs``, ``file:///abs``, ``file://localhost/abs``) becomes its local path.
 
     Raises:
         ValueError: If a file URL has another host or no absolute path.
@@ -70,11 +74,15 @@ def path_list(paths: Paths) -> list[str]:
 def absolute(path: PathLike) -> str:
     """Return an absolute local path without resolving links; URLs are unchanged."""
     plain = path_of(path)
-    return plain if not _native.is_local(plain) else os.path.abspath(plain)  # noqa: PTH100 - links are not resolved
+    # Links are not resolved.
+    return plain if not _native.is_local(plain) else os.path.abspath(plain)  # noqa: PTH100
 
 
 def real(path: PathLike) -> str:
-    """Return the canonical local path, with links resolved; a remote path without a trailing slash."""
+    """Return the canonical local path, with links resolved.
+
+    A remote path is returned without a trailing slash.
+    """
     plain = served_path(path)
     return plain.rstrip("/") if is_remote(plain) else os.path.realpath(plain)
 
@@ -82,7 +90,8 @@ def real(path: PathLike) -> str:
 def root_of(path: PathLike) -> str:
     """Return ``real(path)``; with a slash at the end if it exists, but looks like a pattern."""
     root = real(path)
-    is_literal = not is_remote(root) and any(mark in root for mark in "*?[") and os.path.exists(root)  # noqa: PTH110 - a string
+    has_marks = not is_remote(root) and any(mark in root for mark in "*?[")
+    is_literal = has_marks and os.path.exists(root)  # noqa: PTH110 - a string
     return f"{root}/" if is_literal else root
 
 

@@ -1,7 +1,7 @@
 """Converts Arrow values to plain data for the page, truncated if they are long.
 
-Every value becomes a small JSON tree whose leaves are strings. An image becomes a reference: the row and the path within it, by which the
-page requests its bytes.
+Every value becomes a small JSON tree whose leaves are strings. An image becomes a reference: the
+row and the path within it, by which the page requests its bytes.
 """
 
 from __future__ import annotations
@@ -48,12 +48,17 @@ class Cells:
             return {"kind": "note", "text": "… deeper values are not shown"}
         if isinstance(value, pa.StructScalar):
             names = [field.name for field in value.type]
-            fields = [[name, self.cell(value[at], [*path, at])] for at, name in enumerate(names[:_MOST_FIELDS])]
+            fields = [
+                [name, self.cell(value[at], [*path, at])]
+                for at, name in enumerate(names[:_MOST_FIELDS])
+            ]
             return {"kind": "struct", "fields": fields, "length": len(names)}
         if hasattr(value, "values"):
             # All kinds of lists, and maps.
             values = value.values
-            items = [self.cell(values[at], [*path, at]) for at in range(min(len(values), self.items))]
+            items = [
+                self.cell(values[at], [*path, at]) for at in range(min(len(values), self.items))
+            ]
             return {"kind": "list", "items": items, "length": len(values)}
         # Before bytes: pyarrow's string scalars are a subclass of binary scalars.
         if isinstance(value, pa.StringScalar | pa.LargeStringScalar | pa.StringViewScalar):
@@ -67,17 +72,31 @@ class Cells:
         if kind is not None:
             return self._image(bytes(buffer), kind, path)
         text = text_cell(buffer, self.characters)
-        if all(mark.isprintable() or mark in "\t\n\r" for mark in text["text"]) and "�" not in text["text"]:
+        if (
+            all(mark.isprintable() or mark in "\t\n\r" for mark in text["text"])
+            and "�" not in text["text"]
+        ):
             return text
         # After text: some of these formats begin like text.
         unsupported = native.unsupported_name(bytes(buffer))
         if unsupported is not None:
             return self._image(bytes(buffer), unsupported, path)
         first = bytes(buffer[:_HEX_BYTES]).hex(" ")
-        return {"kind": "bytes", "text": first, "length": len(buffer), "cut": len(buffer) > _HEX_BYTES}
+        return {
+            "kind": "bytes",
+            "text": first,
+            "length": len(buffer),
+            "cut": len(buffer) > _HEX_BYTES,
+        }
 
     def _image(self, payload: bytes, kind: str, path: Path) -> dict[str, Any]:
-        facts = {"kind": "image", "row": self.row, "path": list(path), "bytes": len(payload), "format": kind}
+        facts = {
+            "kind": "image",
+            "row": self.row,
+            "path": list(path),
+            "bytes": len(payload),
+            "format": kind,
+        }
         try:
             facts["width"], facts["height"] = native.image_size(payload)
             return facts | ({"pages": native.tiff_pages(payload)} if kind == "tiff" else {})
@@ -125,7 +144,9 @@ def text_cell(buffer: Any, characters: int) -> dict[str, Any]:
         text = text[:-4]
     shown = text[:characters]
     is_cut = len(start) < len(buffer) or len(shown) < len(text)
-    return {"kind": "text", "text": shown} | ({"cut": True, "length": len(buffer)} if is_cut else {})
+    return {"kind": "text", "text": shown} | (
+        {"cut": True, "length": len(buffer)} if is_cut else {}
+    )
 
 
 def scalar_text(value: Any) -> str:

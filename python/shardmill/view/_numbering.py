@@ -1,6 +1,7 @@
 """Maps row n of a filtered data set to the row over all files, and back.
 
-The plan of a data set knows this without reading rows, so a page of kept or dropped rows costs a few look-ups for a data set of any size.
+The plan of a data set knows this without reading rows, so a page of kept or dropped rows costs a
+few look-ups for a data set of any size.
 """
 
 from __future__ import annotations
@@ -29,11 +30,16 @@ class Rows:
     """
 
     def __init__(self, dataset: Dataset, whole: Dataset) -> None:
-        self._files = files = [(name, rows) for _, name, _, rows in opened_files(whole).native.files]
+        self._files = files = [
+            (name, rows) for _, name, _, rows in opened_files(whole).native.files
+        ]
         self._firsts = [0, *accumulate(rows for _, rows in files)]
-        self._by_name = {name: first for (name, rows), first in zip(files, self._firsts, strict=False) if rows}
+        self._by_name = {
+            name: first for (name, rows), first in zip(files, self._firsts, strict=False) if rows
+        }
         self._counts = Counter(name for name, rows in files if rows)
-        # Files are told apart by the rows that they keep: several may have the same name below their roots.
+        # Files are told apart by the rows that they keep: several may have the same name below
+        # their roots.
         plan = opened_files(dataset).row_plan()
         kept = dict(zip(dataset.files, plan.rows_of_files, strict=True))
         self._ends = list(accumulate(kept.get(path, 0) for path in whole.files))
@@ -65,7 +71,10 @@ class Rows:
         return self._files[file][0], number - self._firsts[file]
 
     def position_in(self, file: str, row: int) -> int | None:
-        """Return the position of a row of a file; None for a filtered data set, and if several files have this name."""
+        """Return the position of a row of a file.
+
+        It is None for a filtered data set, and if several files have this name.
+        """
         return self._by_name[file] + row if self._is_whole and self._counts[file] == 1 else None
 
     def _explained(self, step: int) -> list[int]:
@@ -89,13 +98,17 @@ class Division:
 
     def kept(self, start: int, count: int) -> list[int]:
         """Return kept rows, starting with row ``start`` of them."""
-        return [self._position(place) for place in range(start, min(start + count, self.kept_count))]
+        return [
+            self._position(place) for place in range(start, min(start + count, self.kept_count))
+        ]
 
     def dropped(self, start: int, count: int) -> list[int]:
         """Return dropped rows, starting with row ``start`` of them."""
         end = min(start + count, self.dropped_count)
         # Before the kept row at `at` there are `position - at` dropped rows, which never decreases.
-        before = partial(bisect_right, range(self.kept_count), key=lambda at: self._position(at) - at)
+        before = partial(
+            bisect_right, range(self.kept_count), key=lambda at: self._position(at) - at
+        )
         return [place + before(place) for place in range(start, end)]
 
     def is_kept(self, start: int, count: int) -> list[bool]:

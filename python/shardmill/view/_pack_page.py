@@ -16,7 +16,10 @@ _MOST_OF_PAGE = 20_000
 
 
 def packs_page(opened: Opened, query: Query) -> dict[str, Any]:
-    """Return pack ``start``: its documents in order, each with file, row, range of tokens, and cell."""
+    """Return pack ``start``: its documents in order.
+
+    Each has file, row, range of tokens, and cell.
+    """
     packs = _packs(opened)
     epoch, length = packs.epoch(), packs.packing.length
     total = epoch["packs_of_epoch"]
@@ -35,15 +38,29 @@ def packs_page(opened: Opened, query: Query) -> dict[str, Any]:
     pack = packs.pack(number)
     documents: list[dict[str, Any]] = []
     left = _MOST_OF_PAGE
-    for at, ((file, row, first, tokens), start) in enumerate(zip(pack.pieces, _starts(pack), strict=False)):
-        facts = {"document": at, "file": file, "file_row": row, "first_token": first, "start": start, "tokens": tokens}
+    for at, ((file, row, first, tokens), start) in enumerate(
+        zip(pack.pieces, _starts(pack), strict=False)
+    ):
+        facts = {
+            "document": at,
+            "file": file,
+            "file_row": row,
+            "first_token": first,
+            "start": start,
+            "tokens": tokens,
+        }
         if at < _MOST_DOCUMENTS:
             cell = _cell(opened, pack, at, min(left, _MOST_OF_DOCUMENT))
             left -= len(cell["tokens"])
             facts |= {"row": opened.position_of(file, row), "cell": cell}
         documents.append(facts)
     filled = sum(document["tokens"] for document in documents)
-    return answer | {"pack": number, "filled": filled, "padding": length - filled, "documents": documents}
+    return answer | {
+        "pack": number,
+        "filled": filled,
+        "padding": length - filled,
+        "documents": documents,
+    }
 
 
 def whole_document(opened: Opened, pack: int, document: int, most: int) -> dict[str, Any]:
@@ -56,7 +73,9 @@ def whole_document(opened: Opened, pack: int, document: int, most: int) -> dict[
 
 def _packs(opened: Opened) -> Packs:
     if opened.packs is None:
-        raise Refused(404, "this data set is not shown as packs\nhint: pass --pack with a number of tokens")
+        raise Refused(
+            404, "this data set is not shown as packs\nhint: pass --pack with a number of tokens"
+        )
     return opened.packs
 
 
@@ -68,5 +87,7 @@ def _cell(opened: Opened, pack: Pack, document: int, most: int) -> dict[str, Any
     columns, texts = opened.source.token_columns, opened.texts
     assert columns is not None and texts is not None
     start, tokens = _starts(pack)[document], pack.pieces[document][3]
-    ids, *labels = [pack.columns[name].slice(start, tokens) for name in columns.names if name in pack.columns]
+    ids, *labels = [
+        pack.columns[name].slice(start, tokens) for name in columns.names if name in pack.columns
+    ]
     return texts.cell(ids, labels[0] if labels else None, most)

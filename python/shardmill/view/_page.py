@@ -46,7 +46,10 @@ _MOST_DOCUMENTS = 10
 
 
 def view_page(opened: Opened, query: Query) -> tuple[str, bytes]:
-    """Return type and bytes of the page. The arguments are those of the routes of its views, and ``view`` and ``layout``."""
+    """Return type and bytes of the page.
+
+    The arguments are those of the routes of its views, and ``view`` and ``layout``.
+    """
     dataset = overview(opened, query)
     first = next((view for fact, view in _FIRST.items() if dataset[fact]), "samples")
     defaults = _DEFAULTS | {"view": first}
@@ -70,7 +73,9 @@ def view_page(opened: Opened, query: Query) -> tuple[str, bytes]:
     except (Error, Refused, OSError) as error:
         problem = str(error)
     template = templates().get_template("view.html")
-    text = template.render(dataset=dataset, state=state, link=link, content=content, problem=problem)
+    text = template.render(
+        dataset=dataset, state=state, link=link, content=content, problem=problem
+    )
     return "text/html; charset=utf-8", text.encode(errors="replace")
 
 

@@ -1,7 +1,8 @@
 """Rows as the pixels that a loader delivers in an epoch.
 
-The pixels come from a ``Loader`` over the same rows, so the page shows what a training run gets: the decoder, the resize, the random crop
-and the flip of that row in that epoch, and the error of an image that cannot be decoded.
+The pixels come from a ``Loader`` over the same rows, so the page shows what a training run gets:
+the decoder, the resize, the random crop and the flip of that row in that epoch, and the error of an
+image that cannot be decoded.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ def pixels_page(opened: Opened, query: Query) -> dict[str, Any]:
 
 
 def pixels(opened: Opened, query: Query) -> tuple[str, bytes]:
-    """Return the images of ``row`` in ``epoch`` side by side in one PNG. The error of a bad image becomes that of the response."""
+    """Return the images of ``row`` in ``epoch`` side by side in one PNG.
+
+    The error of a bad image becomes that of the response.
+    """
     row, epoch = query.number("row"), query.number("epoch", 0)
     images = opened.images
     if row >= len(opened.dataset):
@@ -73,12 +77,18 @@ def _side_by_side(pictures: list[Any]) -> Any:
     import numpy as np
 
     height = max(picture.shape[0] for picture in pictures)
-    padded = [np.pad(one, ((0, height - one.shape[0]), (0, 0), (0, 0)), constant_values=255) for one in pictures]
+    padded = [
+        np.pad(one, ((0, height - one.shape[0]), (0, 0), (0, 0)), constant_values=255)
+        for one in pictures
+    ]
     return np.concatenate(padded, axis=1)
 
 
 def png_of(pixels: Any, *, longest_side: int | None = None) -> bytes:
-    """Return ``[height, width, channels]`` as PNG, smaller if a side is longer than ``longest_side``."""
+    """Return ``[height, width, channels]`` as PNG.
+
+    It is smaller if a side is longer than ``longest_side``.
+    """
     from PIL import Image
 
     image = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)

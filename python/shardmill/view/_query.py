@@ -33,7 +33,9 @@ class Query:
 
     def __init__(self, text: str) -> None:
         try:
-            self._values = parse_qs(text, keep_blank_values=True, max_num_fields=32, errors="strict")
+            self._values = parse_qs(
+                text, keep_blank_values=True, max_num_fields=32, errors="strict"
+            )
         except ValueError as error:
             raise Refused(400, f"the arguments cannot be read: {error}") from None
 
@@ -46,7 +48,9 @@ class Query:
         text = self.text(name)
         if not text and default is not None:
             return default
-        if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= _LARGEST_NUMBER):
+        if not (
+            text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= _LARGEST_NUMBER
+        ):
             raise Refused(400, f"{name} must be an integer of at least 0, not {text[:40]!r}")
         return int(text)
 
@@ -56,12 +60,19 @@ class Query:
             path = json.loads(self.text("path"))
         except (ValueError, RecursionError):
             path = None
-        if isinstance(path, list) and 0 < len(path) < 32 and [*map(type, path)] == [str] + [int] * (len(path) - 1):
+        if (
+            isinstance(path, list)
+            and 0 < len(path) < 32
+            and [*map(type, path)] == [str] + [int] * (len(path) - 1)
+        ):
             return path
         raise Refused(400, "path must be a list of a column and positions in it")
 
     def condition(self, schema: Any) -> Expression | None:
-        """Return the filter combined with the search for a value in a column; None if neither is given."""
+        """Return the filter combined with the search for a value in a column.
+
+        It is None if neither is given.
+        """
         text, column = self.text("filter"), self.text("column")
         if len(text) > _LONGEST_FILTER:
             raise OptionError(f"a filter has at most {_LONGEST_FILTER:,} characters")
@@ -84,14 +95,18 @@ def _literal(data_type: Any, value: str, column: str) -> Literal:
     try:
         if types.is_timestamp(data_type):
             moment = datetime.datetime.fromisoformat(value.strip())
-            moment = moment.replace(tzinfo=moment.tzinfo or datetime.UTC) if data_type.tz else moment
+            moment = (
+                moment.replace(tzinfo=moment.tzinfo or datetime.UTC) if data_type.tz else moment
+            )
             return _with_nanoseconds(value, moment)
         if types.is_time(data_type):
             return _with_nanoseconds(value, datetime.time.fromisoformat(value.strip()))
         is_exact = any(name in str(data_type) for name in ("string", "binary"))
         return pa.scalar(value if is_exact else value.strip()).cast(data_type).as_py()
     except pa.ArrowNotImplementedError:
-        raise OptionError(f"column {column!r} is {type_name(data_type)}; only plain values can be searched") from None
+        raise OptionError(
+            f"column {column!r} is {type_name(data_type)}; only plain values can be searched"
+        ) from None
     except ValueError:
         raise OptionError(
             f"{value!r} is not a valid value of column {column!r}, which is {type_name(data_type)}"
@@ -99,7 +114,9 @@ def _literal(data_type: Any, value: str, column: str) -> Literal:
 
 
 def _with_nanoseconds(value: str, read: datetime.datetime | datetime.time) -> Literal:
-    """Return a date or time as it was read, or as text if ``value`` has digits that Python does not keep.
+    """Return a date or time as it was read, or as text.
+
+    It is text if ``value`` has digits that Python does not keep.
 
     Raises:
         ValueError: If ``value`` has more digits than nanoseconds.

@@ -41,7 +41,9 @@ def overview(opened: Opened, query: Query) -> dict[str, Any]:
         "filter": None if dataset.row_filter is None else repr(dataset.row_filter),
         "files": dataset.files[:_FILES_LISTED],
         "file_count": len(dataset.files),
-        "bytes": sum({path: size for path, _, size, _ in opened_files(dataset).native.files}.values()),
+        "bytes": sum(
+            {path: size for path, _, size, _ in opened_files(dataset).native.files}.values()
+        ),
         "columns": [
             {"name": field.name, "type": name, "nullable": field.nullable}
             for field, name in zip(dataset.schema, type_names(dataset.schema), strict=True)
@@ -65,18 +67,29 @@ def _rows(opened: Opened, numbers: Sequence[int]) -> list[dict[str, Any]]:
     share = 3_000_000 // max(len(numbers) * len(columns), 1)
     characters, items = min(2_000, max(120, share)), min(24, max(4, share // 40))
     # The images of a long page need not be in memory all at once.
-    at_once = _HEAVY_ROWS if any(holds_bytes(field.type) for field in opened.dataset.schema) else _MOST_ROWS
+    at_once = (
+        _HEAVY_ROWS
+        if any(holds_bytes(field.type) for field in opened.dataset.schema)
+        else _MOST_ROWS
+    )
     rows: list[dict[str, Any]] = []
     recent: list[tuple[Sequence[int], Any]] = []
     for first in range(0, len(numbers), at_once):
         piece = numbers[first : first + at_once]
         batch = opened.dataset.take(piece) if columns else None
         for at, number in enumerate(piece):
-            content = {} if batch is None else {name: batch.column(to)[at] for to, name in enumerate(columns)}
+            content = (
+                {}
+                if batch is None
+                else {name: batch.column(to)[at] for to, name in enumerate(columns)}
+            )
             file, file_row = opened.place_of(number)
             fields = _fields(Cells(number, characters, items), content)
             rows.append({"row": number, "file": file, "file_row": file_row, "fields": fields})
-        if batch is not None and sum(kept.nbytes for _, kept in recent) + batch.nbytes <= _KEPT_BYTES:
+        if (
+            batch is not None
+            and sum(kept.nbytes for _, kept in recent) + batch.nbytes <= _KEPT_BYTES
+        ):
             recent.append((piece, batch))
     opened.recent = recent
     return rows
@@ -84,7 +97,9 @@ def _rows(opened: Opened, numbers: Sequence[int]) -> list[dict[str, Any]]:
 
 def _fields(cells: Cells, content: dict[str, Any]) -> list[list[Any]]:
     """Return names and cells. An image in a document of the row is not shown a second time."""
-    documents = {name: document for name in content if (document := row_document(cells, name, content))}
+    documents = {
+        name: document for name in content if (document := row_document(cells, name, content))
+    }
     shown = {
         path[0]
         for document in documents.values()
@@ -99,7 +114,10 @@ def _fields(cells: Cells, content: dict[str, Any]) -> list[list[Any]]:
 
 
 def image(opened: Opened, query: Query) -> tuple[str, bytes]:
-    """Return type and bytes of one image. The type is always that of its first bytes; a TIFF is converted."""
+    """Return type and bytes of one image.
+
+    The type is always that of its first bytes; a TIFF is converted.
+    """
     page = query.number("page") if query.text("page") else None
     row, path = query.number("row"), query.path()
     payload = bytes(_buffer(opened, row, path) or b"")
@@ -149,8 +167,12 @@ def _buffer(opened: Opened, row: int, path: Path) -> Any | None:
     if name not in opened.dataset.columns or row >= len(opened.dataset):
         raise Refused(404, "there is no such row or column")
     try:
-        recent = (batch.column(name)[rows.index(row)] for rows, batch in opened.recent if row in rows)
-        value = found(next(recent, None) or opened.subset([str(name)]).take([row]).column(0)[0], path[1:])
+        recent = (
+            batch.column(name)[rows.index(row)] for rows, batch in opened.recent if row in rows
+        )
+        value = found(
+            next(recent, None) or opened.subset([str(name)]).take([row]).column(0)[0], path[1:]
+        )
     except (LookupError, TypeError):
         raise Refused(404, "there is no such value") from None
     return buffer_of(value)

@@ -1,7 +1,8 @@
 """HTTP server on the loopback address, for one browser.
 
-The data set is only read. A request is answered if its URL contains the token and its host is the loopback address (another name that
-resolves to it belongs to a foreign page); no other origin may read a response.
+The data set is only read. A request is answered if its URL contains the token and its host is the
+loopback address (another name that resolves to it belongs to a foreign page); no other origin may
+read a response.
 """
 
 from __future__ import annotations
@@ -36,10 +37,12 @@ _ROUTES: dict[str, Callable[[Opened, Query], Any]] = {
     # Each view also as JSON.
     **{f"data/{name}": view for name, view in VIEWS.items()},
 }
-# Only the page's own files run, nothing is loaded from elsewhere, and no script can create markup from text.
+# Only the page's own files run, nothing is loaded from elsewhere, and no script can create markup
+# from text.
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
@@ -97,15 +100,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.headers.get("Content-Length") or self.headers.get("Transfer-Encoding"):
-            # The body is not read, so the connection is closed to keep it from being parsed as another request.
+            # The body is not read, so the connection is closed to keep it from being parsed as
+            # another request.
             self.close_connection = True
         try:
             answer = (200, *self._answer())
         except Refused as refusal:
             answer = _refusal(refusal.status, str(refusal))
         except (Error, OSError) as error:
-            # Caused by an argument, or by a literal that cannot be compared with the column; otherwise by the data.
-            is_request = isinstance(error, Error) and isinstance(error, ValueError | KeyError | TypeError)
+            # Caused by an argument, or by a literal that cannot be compared with the column;
+            # otherwise by the data.
+            is_request = isinstance(error, Error) and isinstance(
+                error, ValueError | KeyError | TypeError
+            )
             answer = _refusal(400 if is_request else 500, str(error))
         except Exception as error:
             traceback.print_exc()
@@ -117,12 +124,17 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> tuple[str, bytes]:
         view = cast(ViewServer, self.server)
         hosts = self.headers.get_all("Host", [])
-        if len(hosts) != 1 or hosts[0].lower() not in (f"{name}:{view.server_port}" for name in _HOSTS):
+        if len(hosts) != 1 or hosts[0].lower() not in (
+            f"{name}:{view.server_port}" for name in _HOSTS
+        ):
             raise Refused(403, "this host is not served")
         target = urlsplit(self.path)
         token, slash, route = target.path.removeprefix("/").partition("/")
         if not secrets.compare_digest(token.encode(), view.token.encode()) or not slash:
-            raise Refused(403, "the address lacks its token\nhint: open the address that `shardmill view` printed")
+            raise Refused(
+                403,
+                "the address lacks its token\nhint: open the address that `shardmill view` printed",
+            )
         name = route or "page.html"
         if name in _ASSETS:
             kind = f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8"
@@ -147,10 +159,17 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(payload)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Respond to what the standard library rejects itself: unknown methods, and malformed requests."""
+        """Respond to what the standard library rejects itself.
+
+        These are unknown methods and malformed requests.
+        """
         self.close_connection = True
         is_method = code == HTTPStatus.NOT_IMPLEMENTED
-        refusal = (405, "the page is read-only: use GET or HEAD") if is_method else (code, message or "not a request")
+        refusal = (
+            (405, "the page is read-only: use GET or HEAD")
+            if is_method
+            else (code, message or "not a request")
+        )
         self._send(*_refusal(*refusal))
 
     def log_message(self, format: str, *args: Any) -> None:

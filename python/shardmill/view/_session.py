@@ -32,7 +32,8 @@ _CONDITIONS_KEPT = 4
 _SUBSETS_KEPT = 16
 _CHANGED = "The files changed after they were opened. Reload the page to see the current files."
 
-#: Size, time and inode of a file by its path; None for a glob, an object of a store, and a missing file.
+#: Size, time and inode of a file by its path; None for a glob, an object of a store,
+#: and a missing file.
 _Facts = dict[str, tuple[int, int, int] | None]
 
 
@@ -118,7 +119,8 @@ class Opened:
         self._shown: Rows | None = None
         self._subset = lru_cache(_SUBSETS_KEPT)(lambda columns: self._again(columns=columns))
         self._division = lru_cache(_CONDITIONS_KEPT)(self._divided)
-        #: Indices and values of the rows of the latest page, so that showing its images does not read files again.
+        #: Indices and values of the rows of the latest page, so that showing
+        #: its images does not read files again.
         self.recent: list[tuple[Sequence[int], Any]] = []
         #: The same rows with their tokens, and labels if there are any.
         self.token_rows: Dataset | None = None
@@ -133,9 +135,12 @@ class Opened:
 
     def _open_tokens(self) -> None:
         source, columns = self.source, self.source.token_columns
-        if source.packing is not None and (columns is None or columns.tokens not in source.packing.columns):
+        if source.packing is not None and (
+            columns is None or columns.tokens not in source.packing.columns
+        ):
             raise OptionError(
-                "packing requires a column of tokens among the packed columns\nhint: pass tokenize= or tokens=, and name that column in Packing"
+                "packing requires a column of tokens among the packed columns\n"
+                "hint: pass tokenize= or tokens=, and name that column in Packing"
             )
         if columns is None:
             return
@@ -146,13 +151,19 @@ class Opened:
         self.packs = None if source.packing is None else Packs(self.token_rows, source.packing)
 
     def is_unchanged(self, *, is_complete: bool = False) -> bool:
-        """Return whether no file has changed; also whether directories gained or lost files, as far as their times show it."""
+        """Return whether no file has changed.
+
+        With ``is_complete``, also whether no directory gained or lost files, as far as its time
+        shows it.
+        """
         is_same = _stated(self.facts) == self.facts
         return is_same and (not is_complete or _stated(self._directories) == self._directories)
 
     def subset(self, columns: Sequence[str]) -> Dataset:
         """Return the same rows with fewer columns."""
-        return self.dataset if list(columns) == self.dataset.columns else self._subset(tuple(columns))
+        return (
+            self.dataset if list(columns) == self.dataset.columns else self._subset(tuple(columns))
+        )
 
     @property
     def images(self) -> Images:
@@ -197,11 +208,17 @@ class Opened:
         return [{"row": position, "file": file, "file_row": row} for position, file, row in places]
 
     def position_of(self, file: str, row: int) -> int | None:
-        """Return the position of a row of a file; None if the file's name or a filter does not tell it."""
+        """Return the position of a row of a file.
+
+        It is None if the file's name or a filter does not tell it.
+        """
         return self._rows_shown().position_in(file, row)
 
     def division(self, condition: Expression) -> Division:
-        """Return the rows that ``condition`` keeps and drops; reads the columns that it uses, once."""
+        """Return the rows that ``condition`` keeps and drops.
+
+        The columns that it uses are read once.
+        """
         return self._division(json.dumps(condition.tree, sort_keys=True), condition.text)
 
     def _divided(self, tree: str, text: str) -> Division:
@@ -227,7 +244,9 @@ class Opened:
 
     def _rows(self, dataset: Dataset) -> Rows:
         # A filter on a partition skips files.
-        whole = self.dataset if self.source.filter is None else replace(self.source, filter=None).open()
+        whole = (
+            self.dataset if self.source.filter is None else replace(self.source, filter=None).open()
+        )
         return Rows(dataset, whole)
 
 

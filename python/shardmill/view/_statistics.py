@@ -1,7 +1,8 @@
 """Column statistics over a bounded sample: nulls, range, a histogram, the most frequent values.
 
-The sample consists of evenly spaced runs of rows, so that only a few blocks of a large data set are decoded. It reports the number of
-rows that it covers. Binary columns, which are large, are read in the first run only.
+The sample consists of evenly spaced runs of rows, so that only a few blocks of a large data set are
+decoded. It reports the number of rows that it covers. Binary columns, which are large, are read in
+the first run only.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ _MOST_FIELDS, _MOST_DEPTH = 100, 4
 
 
 def figures(opened: Opened, query: Query) -> dict[str, Any]:
-    """Return statistics of each column, and the number of sampled rows; cached while the data set is unchanged."""
+    """Return statistics of each column, and the number of sampled rows.
+
+    They are cached while the data set is unchanged.
+    """
     return _figures(opened)
 
 
@@ -51,7 +55,9 @@ def _figures(opened: Opened) -> dict[str, Any]:
         "columns": [
             column
             for field in schema
-            for column in _columns(field.name, field, pa.chunked_array(samples.get(field.name, []), field.type))
+            for column in _columns(
+                field.name, field, pa.chunked_array(samples.get(field.name, []), field.type)
+            )
         ],
     }
 
@@ -63,7 +69,7 @@ def _sampled(opened: Opened, columns: list[str], total: int) -> Iterator[Any]:
         yield light.take(range(total))
         return
     length = SAMPLE_ROWS // _RUNS
-    # Each next run is far from the previous ones: the golden ratio fills an interval evenly at any time.
+    # Each run is far from the previous ones: the golden ratio fills an interval evenly at any time.
     order = sorted(range(_RUNS), key=lambda run: (run * 0.618033988749895) % 1.0)
     started = time.monotonic()
     for run in order:
@@ -81,7 +87,10 @@ def holds_bytes(data_type: Any) -> bool:
 
 
 def _columns(name: str, field: Any, values: Any, depth: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield the figures of a column, and after a struct those of its fields, by their paths and with their types."""
+    """Yield the figures of a column, and after a struct those of its fields.
+
+    Fields have their paths as names, and their types.
+    """
     import pyarrow.compute as pc
     import pyarrow.types as types
 
@@ -109,13 +118,21 @@ def _column(values: Any) -> dict[str, Any]:
         name = str(data_type)
         if types.is_boolean(data_type):
             return found | _top(values)
-        if types.is_integer(data_type) or types.is_floating(data_type) or types.is_decimal(data_type):
-            return found | _spread(values.cast(pa.float64(), safe=False), _number_text) | _few(values)
+        if (
+            types.is_integer(data_type)
+            or types.is_floating(data_type)
+            or types.is_decimal(data_type)
+        ):
+            return (
+                found | _spread(values.cast(pa.float64(), safe=False), _number_text) | _few(values)
+            )
         if types.is_temporal(data_type):
             # Dates, times and durations as integers of their own unit, which a float may not hold.
             whole = pa.int32() if data_type.bit_width == 32 else pa.int64()
             ticks = pa.chunked_array([chunk.view(whole) for chunk in values.chunks], whole)
-            return found | _spread(ticks, lambda tick: scalar_text(pa.array([int(tick)], whole).view(data_type)[0]))
+            return found | _spread(
+                ticks, lambda tick: scalar_text(pa.array([int(tick)], whole).view(data_type)[0])
+            )
         if name.endswith(("string", "string_view")):
             values = values.cast(pa.large_string())
             found |= _top(values)
@@ -165,7 +182,11 @@ def _spread(values: Any, text_of: Any) -> dict[str, Any]:
 def _few(values: Any) -> dict[str, Any]:
     """Return the most frequent values of a numeric column that is used for labels."""
     top = _top(values)
-    return top if top["distinct"] <= 2 * _TOP and values.type.bit_width <= 64 else {"distinct": top["distinct"]}
+    return (
+        top
+        if top["distinct"] <= 2 * _TOP and values.type.bit_width <= 64
+        else {"distinct": top["distinct"]}
+    )
 
 
 def _top(values: Any) -> dict[str, Any]:
@@ -177,5 +198,10 @@ def _top(values: Any) -> dict[str, Any]:
     top = []
     for place in np.argsort(-counts, kind="stable")[:_TOP]:
         text = scalar_text(counted.field("values")[int(place)])
-        top.append([text if len(text) <= _CHARACTERS else text[: _CHARACTERS - 1] + "…", int(counts[place])])
+        top.append(
+            [
+                text if len(text) <= _CHARACTERS else text[: _CHARACTERS - 1] + "…",
+                int(counts[place]),
+            ]
+        )
     return {"distinct": len(counted), "top": top if top and top[0][1] > 1 else []}

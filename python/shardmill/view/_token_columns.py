@@ -70,12 +70,17 @@ class TokenColumns:
         for name in self.names:
             if not _is_list_of_integers(schema.field(name).type):
                 raise OptionError(
-                    f"column {name!r} is {schema.field(name).type}; tokens and labels are lists of integers"
+                    f"column {name!r} is {schema.field(name).type}; "
+                    "tokens and labels are lists of integers"
                 )
 
 
 def _is_list_of_integers(data_type: Any) -> bool:
     import pyarrow.types as types
 
-    is_list = types.is_list(data_type) or types.is_large_list(data_type) or types.is_fixed_size_list(data_type)
+    is_list = (
+        types.is_list(data_type)
+        or types.is_large_list(data_type)
+        or types.is_fixed_size_list(data_type)
+    )
     return is_list and types.is_integer(data_type.value_type)

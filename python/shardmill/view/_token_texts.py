@@ -25,7 +25,9 @@ def _byte_alphabet() -> dict[str, int]:
     """Return the byte of each character in which byte-level models write their tokens."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = (byte for byte in range(256) if byte not in printable)
-    return {chr(byte): byte for byte in printable} | {chr(0x100 + at): byte for at, byte in enumerate(others)}
+    return {chr(byte): byte for byte in printable} | {
+        chr(0x100 + at): byte for at, byte in enumerate(others)
+    }
 
 
 _ALPHABET = _byte_alphabet()
@@ -40,12 +42,16 @@ class TokenTexts:
         self._known: dict[int | None, tuple[bytes, dict[str, Any]]] = {}
 
     def cell(self, ids: Any, labels: Any | None, most: int) -> dict[str, Any]:
-        """Return the first ``most`` tokens of an Arrow array of ids, with what the page shows about all of them.
+        """Return the first ``most`` tokens of an Arrow array of ids.
+
+        The result also has what the page shows about all of them.
 
         Returns:
-            ``length``, the number of tokens; ``labelled``, the number of tokens with a label, if there are labels; and ``tokens``, of which
-            each has ``id``, ``kind``, ``parts`` as pairs of a kind and a text, and ``spelling``, the token as the tokenizer's file writes it.
-            A token of an incomplete character has ``of``, the character that it makes together with its neighbors.
+            ``length``, the number of tokens; ``labelled``, the number of tokens with a label, if
+            there are labels; and ``tokens``, of which each has ``id``, ``kind``, ``parts`` as pairs
+            of a kind and a text, and ``spelling``, the token as the tokenizer's file writes it. A
+            token of an incomplete character has ``of``, the character that it makes together with
+            its neighbors.
         """
         shown = [self._of(number) for number in ids.slice(0, most).to_pylist()]
         tokens = [dict(facts) for _, facts in shown]
@@ -64,7 +70,11 @@ class TokenTexts:
 
         is_labelled = pc.call_function("not_equal", [labels, self._columns.ignore_index])
         facts: dict[str, Any] = {"labelled": pc.call_function("sum", [is_labelled]).as_py() or 0}
-        return facts if len(labels) == length else facts | {"note": f"{len(labels):,} labels of {length:,} tokens"}
+        return (
+            facts
+            if len(labels) == length
+            else facts | {"note": f"{len(labels):,} labels of {length:,} tokens"}
+        )
 
     def _of(self, number: int | None) -> tuple[bytes, dict[str, Any]]:
         found = self._known.get(number)
@@ -91,7 +101,10 @@ class TokenTexts:
 
 
 def spelling_of(tokenizer: Tokenizer, id: int) -> str | None:
-    """Return a token as its tokenizer's file writes it; None for an id that is not in the vocabulary."""
+    """Return a token as its tokenizer's file writes it.
+
+    It is None for an id that is not in the vocabulary.
+    """
     return native_tokenizer(tokenizer).token(id) if 0 <= id < tokenizer.vocab_size else None
 
 
@@ -100,7 +113,11 @@ def _bytes_of(tokenizer: Tokenizer, number: int, spelling: str) -> bytes:
     alone = tokenizer.decode([number])
     if _REPLACEMENT in alone:
         byte = _BYTE.fullmatch(spelling)
-        raw = bytes([int(byte[1], 16)]) if byte else bytes(_ALPHABET.get(mark, 0) for mark in spelling)
+        raw = (
+            bytes([int(byte[1], 16)])
+            if byte
+            else bytes(_ALPHABET.get(mark, 0) for mark in spelling)
+        )
         if raw.decode(errors="replace") == alone:
             return raw
     # Decoders may remove the space at the start of a text.
@@ -110,7 +127,10 @@ def _bytes_of(tokenizer: Tokenizer, number: int, spelling: str) -> bytes:
 
 
 def _parts(raw: bytes) -> list[list[str]]:
-    """Return the text as pairs of a kind and a text; bytes and characters that cannot be seen are written as their numbers."""
+    """Return the text as pairs of a kind and a text.
+
+    Bytes and characters that cannot be seen are written as their numbers.
+    """
     parts: list[list[str]] = []
     for kind, marks in groupby(raw.decode(errors="surrogateescape"), _kind):
         text = "".join(marks)
@@ -131,7 +151,10 @@ def _kind(mark: str) -> str:
 
 
 def _characters(pieces: Sequence[bytes]) -> Iterator[tuple[int, int, str]]:
-    """Yield runs of tokens that make characters only together, as their start, their end and the text."""
+    """Yield runs of tokens that make characters only together.
+
+    Each run is its start, its end and the text.
+    """
     start = 0
     for end, piece in enumerate(pieces, 1):
         if _text(piece) is not None:

@@ -27,7 +27,9 @@ def tokens_page(opened: Opened, query: Query) -> dict[str, Any]:
     def rows_of(numbers: Sequence[int]) -> list[dict[str, Any]]:
         most = min(_MOST_OF_ROW, _MOST_OF_PAGE // max(len(numbers), 1))
         cells = _cells(opened, numbers, most)
-        return [place | shown for place, shown in zip(opened.places_of(numbers), cells, strict=True)]
+        return [
+            place | shown for place, shown in zip(opened.places_of(numbers), cells, strict=True)
+        ]
 
     return row_page(opened, query, rows_of, most=_MOST_ROWS)
 
@@ -65,7 +67,10 @@ def _taken(opened: Opened, numbers: Sequence[int], most: int) -> list[dict[str, 
     batch = opened.token_rows.take(numbers)
     columns = [[_items(value) for value in column] for column in batch.columns]
     labels = columns[1] if len(columns) > 1 else [None] * len(numbers)
-    return [{"cell": opened.texts.cell(ids, of, most)} for ids, of in zip(columns[0], labels, strict=True)]
+    return [
+        {"cell": opened.texts.cell(ids, of, most)}
+        for ids, of in zip(columns[0], labels, strict=True)
+    ]
 
 
 def _items(value: Any) -> Any:

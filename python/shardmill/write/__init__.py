@@ -1,1 +1,1 @@
-"""From rows to files: one file, or numbered shards in a directory, and parts merged into one data set."""
+"""Writes rows to one file or to numbered shards, and merges parts into one data set."""

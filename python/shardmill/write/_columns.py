@@ -44,7 +44,9 @@ class WrittenColumns:
         ValueError: If they are not valid for the format.
     """
 
-    def __init__(self, format: str, columns: Sequence[str] | Mapping[str, str] | None, schema: Any) -> None:
+    def __init__(
+        self, format: str, columns: Sequence[str] | Mapping[str, str] | None, schema: Any
+    ) -> None:
         self._format = format
         types = dict(columns) if isinstance(columns, Mapping) else None
         if isinstance(columns, Mapping) or columns is None:
@@ -52,11 +54,15 @@ class WrittenColumns:
         else:
             self.names = listed("columns", columns)
         if self.names is not None and not self.names:
-            raise OptionError("columns is empty, so nothing would be written\nhint: omit columns to write all of them")
+            raise OptionError(
+                "columns is empty, so nothing would be written\n"
+                "hint: omit columns to write all of them"
+            )
         #: MDS encodings by column; ``None`` if they are inferred from the first rows.
         self.encodings: dict[str, str] | None = None
         self.cells: dict[str, Cell] = {}
-        #: Columns that are alternatives of one another: a file within a row is stored in the column of its extension.
+        #: Columns that are alternatives of one another: a file within a row is stored in the column
+        #: of its extension.
         self.alternatives: frozenset[str] = frozenset()
         #: By media column, the member for each extension.
         self._members: dict[str, dict[str | None, str]] = {}
@@ -67,7 +73,10 @@ class WrittenColumns:
             self._check_record(schema)
         if types is not None:
             if schema is not None:
-                raise OptionError("the types are given twice: by columns and by schema\nhint: pass only one of them")
+                raise OptionError(
+                    "the types are given twice: by columns and by schema\n"
+                    "hint: pass only one of them"
+                )
             self._take_types(types)
 
     @property
@@ -83,7 +92,11 @@ class WrittenColumns:
             # Columns that are selected have their own names.
             others = self.names or ()
         else:
-            others = [name for name, encoding in (self.encodings or {}).items() if encoding not in MEDIA_ENCODINGS]
+            others = [
+                name
+                for name, encoding in (self.encodings or {}).items()
+                if encoding not in MEDIA_ENCODINGS
+            ]
         schema, parts, self.alternatives = stored_stream(schema, parts, self._format, others=others)
         return schema, parts
 
@@ -107,7 +120,10 @@ class WrittenColumns:
                 members, content, path = self._members[name], value["bytes"], value["path"]
                 if content is None and path is not None:
                     raise without_bytes(number, name, path)
-                name, value = members.get(extension_of(content or b"", path), members[None]), content
+                name, value = (
+                    members.get(extension_of(content or b"", path), members[None]),
+                    content,
+                )
             stored[name] = value
         return stored
 
@@ -126,7 +142,9 @@ class WrittenColumns:
             if self._format == "webdataset":
                 cell = webdataset_cell(name)
             else:
-                first = without_torch(next((value for value in values[name] if value is not None), None))
+                first = without_torch(
+                    next((value for value in values[name] if value is not None), None)
+                )
                 encoding = encoding_of(first)
                 cell = None if encoding is None else mds_cell(encoding)
                 if is_media(first):
@@ -138,10 +156,13 @@ class WrittenColumns:
 
     def _check_record(self, schema: Any) -> None:
         if schema is not None:
-            raise OptionError("schema is for formats with columns; ArrayRecord has one column of bytes")
+            raise OptionError(
+                "schema is for formats with columns; ArrayRecord has one column of bytes"
+            )
         if self.names is not None and len(self.names) != 1:
             raise OptionError(
-                f"ArrayRecord has one column, and columns names {len(self.names)}\nhint: pick one, or write Parquet"
+                f"ArrayRecord has one column, and columns names {len(self.names)}\n"
+                "hint: pick one, or write Parquet"
             )
 
     def _take_types(self, types: dict[str, str]) -> None:
@@ -153,10 +174,13 @@ class WrittenColumns:
         elif self._format == "parquet":
             fields = [(name, arrow_type(name, of)) for name, of in types.items()]
             # Arrow has its own lists of numbers.
-            self._take_cells({name: of for name, of in types.items() if not of.startswith("ndarray:")})
+            self._take_cells(
+                {name: of for name, of in types.items() if not of.startswith("ndarray:")}
+            )
         else:
             raise OptionError(
-                f"columns with types are for MDS and Parquet, not for {self._format}\nhint: pass names, or schema="
+                f"columns with types are for MDS and Parquet, not for {self._format}\n"
+                "hint: pass names, or schema="
             )
         self.schema = _native.schema(fields)
         refuse_names(self.schema)

@@ -1,6 +1,7 @@
-"""Existing shards in the directory of a writer that appends: their columns must match, and sample numbers continue.
+"""Existing shards in the directory of a writer that appends.
 
-MDS, and Parquet with an index, compare with their index; other formats inspect the files themselves.
+Their columns must match, and sample numbers continue. MDS, and Parquet with an index, compare with
+their index; other formats inspect the files themselves.
 """
 
 from __future__ import annotations
@@ -33,14 +34,20 @@ class EarlierShards:
     """
 
     def __init__(self, out: str, format: WrittenFormat, mode: Mode, files: list[str]) -> None:
-        if mode == "append" and (other := next((path for path in files if not _is_of(path, format)), None)):
+        if mode == "append" and (
+            other := next((path for path in files if not _is_of(path, format)), None)
+        ):
             raise PlanError(
-                f"cannot append {format} shards to {out!r}, which has files of another format, such as {Path(other).name!r}\n"
-                "hint: a data set has one format; append in the format of the existing files, or write to another directory"
+                f"cannot append {format} shards to {out!r}, which has files of another format, "
+                f"such as {Path(other).name!r}\n"
+                "hint: a data set has one format; append in the format of the existing files, "
+                "or write to another directory"
             )
         self._out = out
         self._format: WrittenFormat = format
-        is_asked = mode == "append" and format in _COMPARED and storage.size(index_path(out)) is None
+        is_asked = (
+            mode == "append" and format in _COMPARED and storage.size(index_path(out)) is None
+        )
         self._files = [path for path in files if is_asked and is_one_file(path, format)]
         self._is_checked = not self._files
 
@@ -72,7 +79,11 @@ class EarlierShards:
             import pyarrow as pa
 
             known = set(self._opened(self._files).columns)
-            fields = [field for field in pa.schema(schema) if field.name in known or field.name not in alternatives]
+            fields = [
+                field
+                for field in pa.schema(schema)
+                if field.name in known or field.name not in alternatives
+            ]
             schema = pa.schema(fields)
         found = self._disagreement(self._last_with_rows(), schema)
         # A column that is null throughout a shard has no member there.
@@ -85,7 +96,10 @@ class EarlierShards:
             )
 
     def _last_with_rows(self) -> list[str]:
-        """Return the last shard with rows, if there is one: a shard without rows may have no columns."""
+        """Return the last shard with rows, if there is one.
+
+        A shard without rows may have no columns.
+        """
         return next(([path] for path in reversed(self._files) if len(self._opened([path]))), [])
 
     def _disagreement(self, files: list[str], schema: Any) -> str | None:
@@ -101,7 +115,8 @@ class EarlierShards:
 
 def _is_of(path: str, format: WrittenFormat) -> bool:
     name = path.rpartition("/")[2].lower()
-    # A file that is only called ``.json`` describes the others. Shards may be numbered, or compressed, after the extension.
+    # A file that is only called ``.json`` describes the others. Shards may be numbered, or
+    # compressed, after the extension.
     if name.endswith(".json"):
         return True
     if format in ("mds", "arrayrecord"):

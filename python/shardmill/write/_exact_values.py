@@ -1,7 +1,8 @@
 """Checks that Arrow data holds the exact values of Python objects.
 
-pyarrow truncates fractions, time zones and unknown fields if the column type requires it. Invariant: a writer stores exactly what it
-was given, except for the rounding of floating-point numbers.
+pyarrow truncates fractions, time zones and unknown fields if the column type requires it.
+Invariant: a writer stores exactly what it was given, except for the rounding of floating-point
+numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ BINARIES = ("binary", "large_binary", "binary_view")
 
 
 def first_changed(values: Sequence[Any], array: Any) -> int | None:
-    """Return the index of the first value that ``array`` does not hold exactly; ``None`` if all are equal."""
+    """Return the index of the first value that ``array`` does not hold exactly.
+
+    It is ``None`` if all are equal.
+    """
     kind = str(array.type)
     if kind in TEXTS:
         return _first_of(values, (bytes, bytearray, memoryview))
@@ -27,11 +31,16 @@ def first_changed(values: Sequence[Any], array: Any) -> int | None:
     if kind in _STRICT or _is_inferred(values, array):
         return None
     pairs = zip(values, array.to_pylist(), strict=True)
-    return next((number for number, (value, held) in enumerate(pairs) if not _is_same(value, held)), None)
+    return next(
+        (number for number, (value, held) in enumerate(pairs) if not _is_same(value, held)), None
+    )
 
 
 def first_of_other_kind(values: Sequence[Any]) -> int | None:
-    """Return the index of the first string after binaries, or binary after strings, which pyarrow takes together as binaries."""
+    """Return the index of the first string after binaries, or binary after strings.
+
+    pyarrow takes them together as binaries.
+    """
     first = next((value for value in values if value is not None), None)
     if isinstance(first, str):
         return _first_of(values, (bytes, bytearray, memoryview))
@@ -45,17 +54,27 @@ def _first_of(values: Sequence[Any], kinds: tuple[type, ...]) -> int | None:
 
 
 def _is_inferred(values: Sequence[Any], array: Any) -> bool:
-    """Return whether the type of ``array`` follows from the values themselves; checked for many values at once, if possible."""
+    """Return whether the type of ``array`` follows from the values themselves.
+
+    Many values are checked at once, if possible.
+    """
     import pyarrow
 
-    # For mixed dates and times, or several time zones, pyarrow infers a type that loses information. It infers binaries for strings among them.
+    # For mixed dates and times, or several time zones, pyarrow infers a type that loses
+    # information. It infers binaries for strings among them.
     if _has(array.type, ("binary", "date", "time", "duration")):
         return False
     try:
         inferred = pyarrow.array(values)
         # Several chunks exceed the offsets of one.
-        is_chunked = isinstance(array, pyarrow.ChunkedArray) or isinstance(inferred, pyarrow.ChunkedArray)
-        return not is_chunked and not _has(inferred.type, ("binary",)) and array.cast(inferred.type).equals(inferred)
+        is_chunked = isinstance(array, pyarrow.ChunkedArray) or isinstance(
+            inferred, pyarrow.ChunkedArray
+        )
+        return (
+            not is_chunked
+            and not _has(inferred.type, ("binary",))
+            and array.cast(inferred.type).equals(inferred)
+        )
     except (pyarrow.ArrowException, TypeError, ValueError, OverflowError):
         return False
 
@@ -69,7 +88,9 @@ def _has(data_type: Any, kinds: tuple[str, ...]) -> bool:
     if isinstance(data_type, pyarrow.BaseExtensionType):
         return _has(data_type.storage_type, kinds)
     if data_type.num_fields:
-        return any(_has(data_type.field(number).type, kinds) for number in range(data_type.num_fields))
+        return any(
+            _has(data_type.field(number).type, kinds) for number in range(data_type.num_fields)
+        )
     # The name of a type without fields has no names of users.
     return any(kind in str(data_type) for kind in kinds)
 
@@ -114,6 +135,10 @@ def _is_rounded(value: float, held: float) -> bool:
 def _is_same_time(value: date, held: date) -> bool:
     if isinstance(value, datetime) != isinstance(held, datetime):
         return False
-    if isinstance(value, datetime) and isinstance(held, datetime) and (value.tzinfo is None) != (held.tzinfo is None):
+    if (
+        isinstance(value, datetime)
+        and isinstance(held, datetime)
+        and (value.tzinfo is None) != (held.tzinfo is None)
+    ):
         return False
     return value == held

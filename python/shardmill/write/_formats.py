@@ -34,7 +34,9 @@ _STREAMING_SHARD_BYTES, MDS_MOST_BYTES = 1 << 26, (1 << 32) - 1
 
 
 def format_of(out: str, format: str | None) -> WrittenFormat:
-    """Return the name of the format: ``format``, else by the extension of ``out``; Parquet for a directory.
+    """Return the name of the format.
+
+    It is ``format``, else that of the extension of ``out``; Parquet for a directory.
 
     Raises:
         ValueError: If the format or the extension is unknown.
@@ -53,19 +55,26 @@ def format_of(out: str, format: str | None) -> WrittenFormat:
     if out.lower().endswith(READ_EXTENSIONS):
         raise OptionError(
             f"{out!r} has an extension that can be read, but not written\n"
-            "hint: use .parquet, .jsonl, .tar or .array_record for one file, or no extension for a directory of shards"
+            "hint: use .parquet, .jsonl, .tar or .array_record for one file, "
+            "or no extension for a directory of shards"
         )
-    raise OptionError(f"the extension of {out!r} does not match a format\nhint: pass format=, one of {_NAMES}")
+    raise OptionError(
+        f"the extension of {out!r} does not match a format\nhint: pass format=, one of {_NAMES}"
+    )
 
 
 def _refuse_extension(out: str, format: WrittenFormat) -> None:
     """Check that a directory of shards does not have the name of a file of another format."""
-    others = (*(extension for extensions in EXTENSIONS.values() for extension in extensions), *READ_EXTENSIONS)
+    others = (
+        *(extension for extensions in EXTENSIONS.values() for extension in extensions),
+        *READ_EXTENSIONS,
+    )
     found = next((extension for extension in others if out.lower().endswith(extension)), None)
     if found is not None and not is_one_file(out, format):
         one = f"; one file ends in {EXTENSIONS[format][0]}" if EXTENSIONS[format] else ""
         raise OptionError(
-            f"{out!r} has the file extension {found}, but as {format} it would be a directory of shards\n"
+            f"{out!r} has the file extension {found}, "
+            f"but as {format} it would be a directory of shards\n"
             f"hint: omit the extension for a directory{one}"
         )
 
@@ -95,7 +104,9 @@ def native_options(
         ValueError: If the format does not support an option.
     """
     if compression is not None and not isinstance(compression, str):
-        raise OptionError(f'compression must be the name of a codec, such as "zstd", not {compression!r}')
+        raise OptionError(
+            f'compression must be the name of a codec, such as "zstd", not {compression!r}'
+        )
     if group_size is not None and format != "arrayrecord":
         raise OptionError("group_size is only for ArrayRecord")
     if modified is not None and format != "webdataset":
@@ -127,7 +138,11 @@ def native_options(
 def _seconds(modified: float | None) -> int:
     if modified is None:
         return int(time.time())
-    if isinstance(modified, bool) or not isinstance(modified, Real) or not 0 <= float(modified) < 8**11:
+    if (
+        isinstance(modified, bool)
+        or not isinstance(modified, Real)
+        or not 0 <= float(modified) < 8**11
+    ):
         raise OptionError(f"modified must be a number of seconds since 1970, not {modified!r}")
     return int(modified)
 
@@ -135,7 +150,10 @@ def _seconds(modified: float | None) -> int:
 def _parquet_codec(compression: str | None) -> str:
     codec = "zstd" if compression is None else compression
     if codec not in _PARQUET_CODECS:
-        raise OptionError(f"compression of Parquet must be one of {', '.join(_PARQUET_CODECS)}, not {compression!r}")
+        raise OptionError(
+            f"compression of Parquet must be one of {', '.join(_PARQUET_CODECS)}, "
+            f"not {compression!r}"
+        )
     return codec
 
 
@@ -144,10 +162,14 @@ def _stream_codec(format: WrittenFormat, out: str, compression: str | None) -> s
     named = "gz" if name.endswith((".gz", ".tgz")) else "zstd" if name.endswith(".zst") else None
     codec = compression or named or "none"
     if codec.partition(":")[0] not in _STREAM_CODECS:
-        raise OptionError(f"compression of {format} must be one of {', '.join(_STREAM_CODECS)}, not {compression!r}")
+        raise OptionError(
+            f"compression of {format} must be one of {', '.join(_STREAM_CODECS)}, "
+            f"not {compression!r}"
+        )
     if is_one_file(out, format) and (named or "none") != codec.partition(":")[0]:
         raise OptionError(
-            f"compression is {codec!r}, but the name {out!r} implies {named or 'none'!r}\nhint: omit compression, or rename the file"
+            f"compression is {codec!r}, but the name {out!r} implies {named or 'none'!r}\n"
+            "hint: omit compression, or rename the file"
         )
     return codec
 

@@ -58,7 +58,9 @@ class WrittenIndex:
         size_limit: int,
     ) -> None:
         if index not in (None, "chinidataset") or (index is not None and format != "parquet"):
-            raise OptionError(f"index must be None, or 'chinidataset' for Parquet, not {index!r} for {format}")
+            raise OptionError(
+                f"index must be None, or 'chinidataset' for Parquet, not {index!r} for {format}"
+            )
         if index is not None:
             pyarrow_for(f"index={index!r}")
         self._format = format
@@ -67,7 +69,8 @@ class WrittenIndex:
         self.hashes = [hashes] if isinstance(hashes, str) else listed("hashes", hashes)
         if self.hashes and not self._is_written:
             raise OptionError(
-                "hashes are stored in an index, and these files have none\nhint: write MDS, or Parquet with index='chinidataset'"
+                "hashes are stored in an index, and these files have none\n"
+                "hint: write MDS, or Parquet with index='chinidataset'"
             )
         self._out, self._mode = out, mode
         self._options = {
@@ -78,8 +81,12 @@ class WrittenIndex:
         #: Size of the written index; 0 without one.
         self.bytes = 0
 
-    def begin(self, shards: Shards, batches: RowBatches, *, is_appended: bool) -> list[dict[str, Any]]:
-        """Return the shards that stay in the index. If files will be replaced, the index is removed first, because it would be wrong.
+    def begin(
+        self, shards: Shards, batches: RowBatches, *, is_appended: bool
+    ) -> list[dict[str, Any]]:
+        """Return the shards that stay in the index.
+
+        If files will be replaced, the index is removed first, because it would be wrong.
 
         Raises:
             ValueError: If shards are appended to shards with other columns, or without an index.
@@ -88,11 +95,15 @@ class WrittenIndex:
         if not self._is_written:
             if self._mode == "append" and storage.size(path) is not None:
                 raise OptionError(
-                    f"the directory {self._out!r} has an index, which would not list the new {self._format} shards\nhint: "
+                    f"the directory {self._out!r} has an index, "
+                    f"which would not list the new {self._format} shards\n"
+                    "hint: "
                     + (
-                        "pass index='chinidataset' if the index lists Parquet shards, or write to another directory"
+                        "pass index='chinidataset' if the index lists Parquet shards, "
+                        "or write to another directory"
                         if self._format == "parquet"
-                        else "append in the format of the existing shards, or write to another directory"
+                        else "append in the format of the existing shards, "
+                        "or write to another directory"
                     )
                 )
             return []
@@ -100,18 +111,24 @@ class WrittenIndex:
             known = known_shards(self._out, has_data=is_appended)
             if known and shards:
                 text = shards[0][2]
-                new = columns_entry(batches.schema) if text is None else json.loads(text)["shards"][0]
+                new = (
+                    columns_entry(batches.schema) if text is None else json.loads(text)["shards"][0]
+                )
                 check_same_columns([*known, new], "the new shards do not fit those that are there")
             return known
         if self._mode == "overwrite":
             storage.remove(path)
         return []
 
-    def end(self, known: list[dict[str, Any]], shards: Shards, files: Sequence[str], batches: RowBatches) -> None:
+    def end(
+        self, known: list[dict[str, Any]], shards: Shards, files: Sequence[str], batches: RowBatches
+    ) -> None:
         """Write the index."""
         if not self._is_written:
             return
-        entries = [self._entry(path, shard, batches) for path, shard in zip(files, shards, strict=True)]
+        entries = [
+            self._entry(path, shard, batches) for path, shard in zip(files, shards, strict=True)
+        ]
         is_indented = not self._is_mds
         if self._mode == "append" and storage.is_remote(self._out):
             self.bytes = add_to_index(self._out, entries, is_indented=is_indented)
@@ -130,8 +147,12 @@ class WrittenIndex:
             return True
         return any(Path(file).name in listed for file in files)
 
-    def _entry(self, path: str, shard: tuple[int, int, str | None], batches: RowBatches) -> dict[str, Any]:
+    def _entry(
+        self, path: str, shard: tuple[int, int, str | None], batches: RowBatches
+    ) -> dict[str, Any]:
         rows, _, text = shard
         if text is not None:
             return mds_entry(text, path)
-        return columns_entry(batches.schema) | parquet_entry(path, rows=rows, hashes=self.hashes, options=self._options)
+        return columns_entry(batches.schema) | parquet_entry(
+            path, rows=rows, hashes=self.hashes, options=self._options
+        )

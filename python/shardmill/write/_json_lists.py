@@ -27,6 +27,9 @@ class JsonLists:
         import pyarrow as pa
 
         data_type = pa.schema(self._schema).field(0).type
-        if value is not None and first_changed([value], pa.array([value], type=data_type)) is not None:
+        if (
+            value is not None
+            and first_changed([value], pa.array([value], type=data_type)) is not None
+        ):
             raise ValueError(f"{data_type} cannot hold it exactly")
         return mds_json(value)

@@ -1,4 +1,7 @@
-"""Columns of files within rows, ``{bytes, path}`` as in Hugging Face data sets, for formats that store the bytes of a file."""
+"""Columns of files within rows, ``{bytes, path}`` as in Hugging Face data sets.
+
+They are for formats that store the bytes of a file.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,23 @@ from shardmill.errors import FormatError
 
 #: Extensions of members, from the path of a file or from its first bytes.
 _EXTENSIONS = (
-    *("jpg", "jpeg", "png", "webp", "gif", "bmp", "tiff", "tif", "ppm", "pgm", "pbm", "pnm", "jp2", "avif", "heic"),
+    *(
+        "jpg",
+        "jpeg",
+        "png",
+        "webp",
+        "gif",
+        "bmp",
+        "tiff",
+        "tif",
+        "ppm",
+        "pgm",
+        "pbm",
+        "pnm",
+        "jp2",
+        "avif",
+        "heic",
+    ),
     *("wav", "flac", "mp3", "ogg", "opus", "m4a", "mp4", "webm", "pdf"),
 )
 _BY_START = {
@@ -39,7 +58,7 @@ _PICTURES = {"jpg": "jpeg", "jpeg": "jpeg", "png": "png"}
 
 
 def extension_of(head: bytes, path: str | None) -> str | None:
-    """Return the extension of a file: that of its path, otherwise the one that its first bytes imply."""
+    """Return the extension of a file: that of its path, else the one its first bytes imply."""
     named = PurePosixPath(path or "").suffix.lower().removeprefix(".")
     if named in _EXTENSIONS:
         return named
@@ -51,14 +70,19 @@ def extension_of(head: bytes, path: str | None) -> str | None:
 
 
 def mds_encoding_of(head: bytes, path: str | None) -> str:
-    """Return the MDS encoding of a file. MosaicML opens pictures of all formats with both encodings of images."""
+    """Return the MDS encoding of a file.
+
+    MosaicML opens pictures of all formats with both encodings of images.
+    """
     extension = extension_of(head, path)
     is_picture = _native.image_format(head) is not None or extension in _PICTURES
     return _PICTURES.get(extension or "", "png") if is_picture else "bytes"
 
 
 def members_of(column: str, names: Iterable[str], *, is_alone: bool) -> dict[str | None, str]:
-    """Return the extension of a member for each extension of a file; that of ``None`` is for other files.
+    """Return the extension of a member for each extension of a file.
+
+    That of ``None`` is for other files.
 
     Args:
         column: the media column.
@@ -94,7 +118,9 @@ class Media:
         others: columns that are stored as they are.
     """
 
-    def __init__(self, schema: Any, format: str, first: Any = None, *, others: Iterable[str] = ()) -> None:
+    def __init__(
+        self, schema: Any, format: str, first: Any = None, *, others: Iterable[str] = ()
+    ) -> None:
         import pyarrow as pa
 
         self._pa, self._given, self._format = pa, schema, format
@@ -151,20 +177,29 @@ class Media:
             missing, nothing = pa.scalar(None, content.type), pa.nulls(len(content), content.type)
             for name in dict.fromkeys(names.values()):
                 is_here = pa.compute.equal(of_row, name)
-                arrays.append(pa.compute.if_else(is_here, content, missing) if name in present else nothing)
+                arrays.append(
+                    pa.compute.if_else(is_here, content, missing) if name in present else nothing
+                )
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _holds_files(self, field: Any) -> bool:
         types = self._pa.types
         if types.is_struct(field.type):
             parts = {part.name: str(part.type) for part in field.type}
-            is_text = parts.get("path", "").removeprefix("large_").removesuffix("_view") in ("string", "null")
+            is_text = parts.get("path", "").removeprefix("large_").removesuffix("_view") in (
+                "string",
+                "null",
+            )
             return parts.keys() == {"bytes", "path"} and "binary" in parts["bytes"] and is_text
         # The bytes of such a file that were selected alone, and a picture of MDS, have no path.
         if field.name.endswith(_CONTENT) and "binary" in str(field.type):
             return True
         encoding = (field.metadata or {}).get(b"mds.encoding", b"").decode()
-        return self._format == "webdataset" and encoding in _PICTURES.values() and "binary" in str(field.type)
+        return (
+            self._format == "webdataset"
+            and encoding in _PICTURES.values()
+            and "binary" in str(field.type)
+        )
 
     def _targets(self, column: str, *, is_alone: bool) -> dict[str | None, str]:
         if self._format != "webdataset":
@@ -196,7 +231,10 @@ class Media:
 def stored_stream(
     schema: Any, parts: Iterable[Any], format: str, *, others: Iterable[str] = ()
 ) -> tuple[Any, Iterable[Any], frozenset[str]]:
-    """Return the schema and the record batches of a stream as they are stored, and the columns that are alternatives of one another."""
+    """Return the schema and the record batches of a stream as they are stored.
+
+    The third value is the columns that are alternatives of one another.
+    """
     if not Media(schema, format, others=others).columns:
         return schema, parts, frozenset()
     batches, empty = map(as_pyarrow, parts), []
@@ -205,7 +243,9 @@ def stored_stream(
         empty.append(first)
         first = next(batches, None)
     media = Media(schema, format, first, others=others)
-    alternatives = {name for names in media.columns.values() if len(names) > 1 for name in names.values()}
+    alternatives = {
+        name for names in media.columns.values() if len(names) > 1 for name in names.values()
+    }
     batches = chain(empty, [] if first is None else [first], batches)
     return media.schema, _stored(media, batches), frozenset(alternatives)
 

@@ -10,29 +10,43 @@ from typing import Any, NamedTuple
 
 from shardmill._native import storage
 from shardmill._native.formats import type_names
-from shardmill.data._shard_index import INDEX_NAME, basename_of, check_same_columns, index_path, read_index, write_index
+from shardmill.data._shard_index import (
+    INDEX_NAME,
+    basename_of,
+    check_same_columns,
+    index_path,
+    read_index,
+    write_index,
+)
 from shardmill.errors import FormatError, NotFoundError, OptionError, PlanError
 from shardmill.storage._configure import configure_all
 from shardmill.storage._paths import PathLike, real, served_path
 from shardmill.write._output import output_of
 
-_SHARD_HINT = "copy the shard again, write the part again, or rebuild its index with `shardmill repair-index`"
+_SHARD_HINT = (
+    "copy the shard again, write the part again, or rebuild its index with `shardmill repair-index`"
+)
 
 
 def merge(
-    out: PathLike, parts: Iterable[PathLike] | None = None, *, storage_options: Mapping[str, Any] | None = None
+    out: PathLike,
+    parts: Iterable[PathLike] | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Merge parts below ``out`` into one data set without changing data files.
 
-    Parts with an ``index.json`` (MDS, and Parquet with ``index="chinidataset"``) get a merged index with the shards of all parts, with paths
-    relative to ``out``. It is written atomically after every part was checked. Shards that lie directly in ``out`` and are listed in its index
-    come first. Parts without an index (Parquet, ArrayRecord, JSONL, WebDataset) do not need one: a data set reads the directory. Their schemas
-    are compared, and nothing is written.
+    Parts with an ``index.json`` (MDS, and Parquet with ``index="chinidataset"``) get a merged index
+    with the shards of all parts, with paths relative to ``out``. It is written atomically after
+    every part was checked. Shards that lie directly in ``out`` and are listed in its index come
+    first. Parts without an index (Parquet, ArrayRecord, JSONL, WebDataset) do not need one: a data
+    set reads the directory. Their schemas are compared, and nothing is written.
 
     Args:
         out: the directory that contains the parts, at any depth; may be in an object store.
-        parts: directories or index files of the parts, in row order; by default, all parts below ``out`` in path order. Like ``out``, their
-            paths are relative to the working directory. A part that is listed twice counts once.
+        parts: directories or index files of the parts, in row order; by default, all parts below
+            ``out`` in path order. Like ``out``, their paths are relative to the working directory.
+            A part that is listed twice counts once.
         storage_options: see ``shardmill.storage.configure``.
 
     Returns:
@@ -61,18 +75,23 @@ def merge(
     else:
         given = [served_path(part) for part in _listed(parts)]
         indexes = _named(root, given)
-        directories = [part for part in given if _is_directory(part) and not _exists(index_path(part))]
+        directories = [
+            part for part in given if _is_directory(part) and not _exists(index_path(part))
+        ]
         if indexes and directories:
             raise PlanError(
                 f"the part {directories[0]!r} has no {INDEX_NAME}, but other parts do\n"
-                "hint: `shardmill repair-index` creates one for MDS shards; or remove the part from parts="
+                "hint: `shardmill repair-index` creates one for MDS shards; "
+                "or remove the part from parts="
             )
     return _merged(root, indexes) if indexes else _compared(directories)
 
 
 def _listed(parts: Iterable[PathLike]) -> list[PathLike]:
     if isinstance(parts, str | bytes | os.PathLike):
-        raise OptionError(f"parts must be a list of paths, not {parts!r}\nhint: write parts=[{parts!r}]")
+        raise OptionError(
+            f"parts must be a list of paths, not {parts!r}\nhint: write parts=[{parts!r}]"
+        )
     listed = list(parts)
     if not listed:
         raise OptionError("parts is empty\nhint: omit parts to merge all parts below the directory")
@@ -82,11 +101,17 @@ def _listed(parts: Iterable[PathLike]) -> list[PathLike]:
 def _found(root: str) -> list[str]:
     """Return all indexes below the root except its own, in path order."""
     if storage.is_remote(root):
-        found = {path: _parts_below(path, root) for path in storage.files(root) if path.endswith(f"/{INDEX_NAME}")}
+        found = {
+            path: _parts_below(path, root)
+            for path in storage.files(root)
+            if path.endswith(f"/{INDEX_NAME}")
+        }
     else:
         found = {str(path): path.relative_to(root).parts for path in Path(root).rglob(INDEX_NAME)}
     visible = [
-        path for path, names in found.items() if len(names) > 1 and not any(name.startswith(".") for name in names)
+        path
+        for path, names in found.items()
+        if len(names) > 1 and not any(name.startswith(".") for name in names)
     ]
     return sorted(visible, key=found.__getitem__)
 
@@ -94,7 +119,11 @@ def _found(root: str) -> list[str]:
 def _parts_below(path: str, root: str) -> tuple[str, ...]:
     """Return the path components from the root to ``path``; none if it is not below the root."""
     inner, outer = real(path), real(root)
-    return tuple(inner[len(outer) + 1 :].split("/")) if inner.startswith(f"{outer.rstrip('/')}/") else ()
+    return (
+        tuple(inner[len(outer) + 1 :].split("/"))
+        if inner.startswith(f"{outer.rstrip('/')}/")
+        else ()
+    )
 
 
 def _exists(path: str) -> bool:
@@ -116,7 +145,8 @@ def _named(root: str, parts: list[str]) -> list[str]:
         names = _parts_below(path, root)
         if not names:
             raise PlanError(
-                f"the part {part!r} is not below {root!r}\nhint: an index names files below its directory only"
+                f"the part {part!r} is not below {root!r}\n"
+                "hint: an index names files below its directory only"
             )
         if len(names) == 1:
             raise PlanError(f"{part!r} is the index to be written")
@@ -128,7 +158,9 @@ def _part_hint(root: str, part: str) -> str:
     """Return what to do about a part that does not exist."""
     below = f"{root.rstrip('/')}/{part}"
     if _is_directory(below) or _exists(below):
-        return f"paths of parts are relative to the working directory, not to {root!r}: pass {below!r}"
+        return (
+            f"paths of parts are relative to the working directory, not to {root!r}: pass {below!r}"
+        )
     return "pass directories or index files, relative to the working directory"
 
 
@@ -143,7 +175,9 @@ def _merged(root: str, indexes: list[str]) -> list[str]:
         shards = [*_own_shards(root), *parts.values()]
         if shards:
             check_same_columns(shards, "the parts differ")
-        write_index(root, shards, is_indented=any(shard.get("format") == "parquet" for shard in shards))
+        write_index(
+            root, shards, is_indented=any(shard.get("format") == "parquet" for shard in shards)
+        )
     return [_file_of(root, shard) for shard in shards]
 
 
@@ -159,20 +193,28 @@ def _own_shards(root: str) -> list[dict[str, Any]]:
 def _shards_of(path: str, root: str) -> list[dict[str, Any]]:
     """Return the shards of a part, with paths relative to the root."""
     directory = "/".join(_parts_below(path, root)[:-1])
-    return [_checked(_below(directory, shard, path), path, root) for shard in read_index(path)["shards"]]
+    return [
+        _checked(_below(directory, shard, path), path, root) for shard in read_index(path)["shards"]
+    ]
 
 
 def _checked(shard: dict[str, Any], index: str, root: str) -> dict[str, Any]:
-    """Return the entry of a shard, with a path relative to the root, if its file exists and has the listed size."""
+    """Return the entry of a shard, with a path relative to the root.
+
+    Its file must exist and have the listed size.
+    """
     name = _file_of(root, shard)
     size = storage.size(name)
     if size is None:
-        raise NotFoundError(f"{index!r} lists {Path(name).name!r}, which does not exist\nhint: {_SHARD_HINT}")
+        raise NotFoundError(
+            f"{index!r} lists {Path(name).name!r}, which does not exist\nhint: {_SHARD_HINT}"
+        )
     expected = (shard.get("zip_data") or shard.get("raw_data") or {}).get("bytes")
     if expected != size:
         shown = f"{expected:,}" if isinstance(expected, int) else repr(expected)
         raise FormatError(
-            f"{index!r} lists {Path(name).name!r} with {shown} bytes, but it has {size:,}\nhint: {_SHARD_HINT}"
+            f"{index!r} lists {Path(name).name!r} with {shown} bytes, but it has {size:,}\n"
+            f"hint: {_SHARD_HINT}"
         )
     return shard
 
@@ -189,7 +231,9 @@ def _below(directory: str, shard: dict[str, Any], index: str) -> dict[str, Any]:
         if (data := shard.get(key)) is not None:
             name = data.get("basename") if isinstance(data, dict) else None
             if not isinstance(name, str) or name.startswith("/") or ".." in name.split("/"):
-                raise FormatError(f"{index!r} lists {name!r}, which is not a file below its directory")
+                raise FormatError(
+                    f"{index!r} lists {name!r}, which is not a file below its directory"
+                )
             moved[key] = data | {"basename": f"{directory}/{name}"}
     if moved.get("raw_data") is None:
         raise FormatError(f"{index!r} has a shard without raw_data")
@@ -211,7 +255,8 @@ def _compared(directories: list[str]) -> list[str]:
         dataset = _part(directory)
         if first is not None and dataset.format not in (None, first.format):
             raise PlanError(
-                f"the parts differ: {directory!r} has {dataset.format} files, and {first.path!r} is {first.format}\n"
+                f"the parts differ: {directory!r} has {dataset.format} files, "
+                f"and {first.path!r} is {first.format}\n"
                 "hint: a data set has one format; `shardmill convert` writes another"
             )
         for path in dataset.files:
@@ -220,13 +265,15 @@ def _compared(directories: list[str]) -> list[str]:
                 first = _ReadFile(path, schema, dataset.format)
             elif not schema.equals(first.schema):
                 raise PlanError(
-                    f"the parts differ: {path!r} has the columns {_shown(schema)}, {first.path!r} {_shown(first.schema)}"
+                    f"the parts differ: {path!r} has the columns {_shown(schema)}, "
+                    f"{first.path!r} {_shown(first.schema)}"
                 )
             files[path] = None
     if not files:
         raise NotFoundError(
             f"there are no parts to merge in {', '.join(map(repr, directories))}\n"
-            f"hint: parts are directories that sm.Writer or MosaicML wrote: with an {INDEX_NAME}, or with files that sm.Dataset reads"
+            f"hint: parts are directories that sm.Writer or MosaicML wrote: with an {INDEX_NAME}, "
+            "or with files that sm.Dataset reads"
         )
     return list(files)
 
@@ -241,4 +288,6 @@ def _part(directory: str) -> Any:
 
 
 def _shown(schema: Any) -> str:
-    return ", ".join(f"{name}: {of}" for name, of in zip(schema.names, type_names(schema), strict=True))
+    return ", ".join(
+        f"{name}: {of}" for name, of in zip(schema.names, type_names(schema), strict=True)
+    )

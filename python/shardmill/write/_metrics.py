@@ -13,7 +13,8 @@ class WriterMetrics(Snapshot):
 
     Attributes:
         rows: rows written so far.
-        bytes_written: bytes of the published files and of their index; 0 before ``close``, and if nothing is published.
+        bytes_written: bytes of the published files and of their index; 0 before ``close``, and if
+            nothing is published.
         files: published files, without the index; 0 before ``close``, and if nothing is published.
         elapsed_seconds: time from the creation of the writer until now, or until its end.
         publish_seconds: time of ``close``: encoding of the last rows, sync and renaming.

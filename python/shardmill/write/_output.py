@@ -18,9 +18,12 @@ Mode = Literal["error", "overwrite", "append"]
 
 _READ_ONLY = ("hf", "http", "https")
 
-#: Shards and tables, and the index. Other JSON files describe the data, such as ``config.json`` or ``tokenizer.json``.
+#: Shards and tables, and the index. Other JSON files, such as ``config.json`` or
+#: ``tokenizer.json``, describe the data.
 _DATA_FILE = re.compile(
-    r"^index\.json$|\.(parquet|pq|orc|csv|(jsonl|ndjson|tar)(\.\w+)?|tgz|mds(\.\w+)?|(array_record|arrayrecord|arecord)(-\d+-of-\d+)?)$",
+    r"^index\.json$"
+    r"|\.(parquet|pq|orc|csv|(jsonl|ndjson|tar)(\.\w+)?|tgz|mds(\.\w+)?"
+    r"|(array_record|arrayrecord|arecord)(-\d+-of-\d+)?)$",
     re.IGNORECASE,
 )
 
@@ -47,7 +50,9 @@ class OutputDirectory:
             if path.is_dir():
                 raise OutputExistsError(f"{out!r} is a directory, but its name is that of a file")
             if mode == "error" and exists:
-                raise OutputExistsError(f'{out!r} already exists\nhint: mode="overwrite" replaces it')
+                raise OutputExistsError(
+                    f'{out!r} already exists\nhint: mode="overwrite" replaces it'
+                )
         elif exists and not path.is_dir():
             raise OutputExistsError(f"{out!r} is a file, but shards are written to a directory")
         #: Directories that the first file of the writer creates, the innermost first.
@@ -60,8 +65,8 @@ class OutputDirectory:
     def locked(self) -> Iterator[None]:
         """Lock the directory against other writers while files are renamed.
 
-        File systems without locks do not block other writers. No file of another writer is replaced there either, but a conflict may be found
-        late.
+        File systems without locks do not block other writers. No file of another writer is replaced
+        there either, but a conflict may be found late.
         """
         directory = Path(self._out).parent if self._is_file else self._out
         descriptor: int | None = None
@@ -94,7 +99,11 @@ class OutputDirectory:
             return 0
         now = self.data_files()
         if self._mode == "append":
-            numbers = [int(match[1]) + 1 for path in now if (match := self._shard.fullmatch(Path(path).name))]
+            numbers = [
+                int(match[1]) + 1
+                for path in now
+                if (match := self._shard.fullmatch(Path(path).name))
+            ]
             return max(numbers, default=0)
         if now != self._seen:
             self._refuse("since another writer wrote them in the meantime")
@@ -120,7 +129,10 @@ class OutputDirectory:
                     storage.remove(path)
 
     def remove_if_made(self) -> None:
-        """Remove directories that were created for files which then were not published, if they are still empty."""
+        """Remove directories that were created for files which then were not published.
+
+        Those that are no longer empty stay.
+        """
         for directory in self._made:
             try:
                 directory.rmdir()
@@ -132,22 +144,32 @@ class OutputDirectory:
         if self._is_file or not Path(self._out).is_dir():
             return {}
         entries = sorted(
-            (entry for entry in os.scandir(self._out) if _is_data(entry.name) and not entry.is_dir()),
+            (
+                entry
+                for entry in os.scandir(self._out)
+                if _is_data(entry.name) and not entry.is_dir()
+            ),
             key=lambda entry: entry.name,
         )
-        return {entry.path: (entry.inode(), entry.stat(follow_symlinks=False).st_mtime_ns) for entry in entries}
+        return {
+            entry.path: (entry.inode(), entry.stat(follow_symlinks=False).st_mtime_ns)
+            for entry in entries
+        }
 
     def _refuse(self, when: str) -> None:
         found = self.data_files() or self._seen
         first = Path(min(found, default="")).name
         raise OutputExistsError(
-            f"the directory {self._out!r} has {counted(len(found), 'data file')} {when}, such as {first!r}\n"
+            f"the directory {self._out!r} has {counted(len(found), 'data file')} {when}, "
+            f"such as {first!r}\n"
             'hint: mode="overwrite" replaces them, mode="append" adds shards'
         )
 
 
 class OutputBucket(OutputDirectory):
-    """See ``OutputDirectory``, for a path in an object store, which has no locks: of two writers, the store rejects one.
+    """See ``OutputDirectory``, for a path in an object store.
+
+    A store has no locks: of two writers, it rejects one.
 
     Raises:
         FileExistsError: If objects exist and must not be replaced.
@@ -184,7 +206,8 @@ class OutputBucket(OutputDirectory):
                 raise
             what = str(error).partition("\n")[0]
             raise OutputExistsError(
-                f"{what}: another writer added shards in the meantime, and nothing of this writer was kept\n"
+                f"{what}: another writer added shards in the meantime, "
+                "and nothing of this writer was kept\n"
                 "hint: write again, or use a separate path for each writer and call sm.merge"
             ) from error
 
@@ -193,11 +216,15 @@ class OutputBucket(OutputDirectory):
         if self._is_file:
             return {}
         return {
-            f"{self._out}/{name}": (size, mark) for name, size, mark in storage.versions(self._out) if _is_data(name)
+            f"{self._out}/{name}": (size, mark)
+            for name, size, mark in storage.versions(self._out)
+            if _is_data(name)
         }
 
 
-def check_target(out: str, *, is_file: bool, mode: Mode, shard_bytes: object, index: object) -> None:
+def check_target(
+    out: str, *, is_file: bool, mode: Mode, shard_bytes: object, index: object
+) -> None:
     """Check the mode, and that options of a directory are not given for a file.
 
     Raises:
@@ -211,7 +238,9 @@ def check_target(out: str, *, is_file: bool, mode: Mode, shard_bytes: object, in
         ("index", index is not None),
     ):
         if is_file and is_given:
-            raise OptionError(f"{option} requires a directory, but {out!r} is a file\nhint: pass a directory")
+            raise OptionError(
+                f"{option} requires a directory, but {out!r} is a file\nhint: pass a directory"
+            )
 
 
 def output_of(out: str, *, is_file: bool, mode: Mode, prefix: str) -> OutputDirectory:
@@ -223,7 +252,8 @@ def output_of(out: str, *, is_file: bool, mode: Mode, prefix: str) -> OutputDire
     scheme = out.partition("://")[0].lower()
     if scheme in _READ_ONLY and storage.is_remote(out):
         raise StorageError(
-            f"cannot write to {out!r}: {scheme} is read only\nhint: write to a local directory or a bucket"
+            f"cannot write to {out!r}: {scheme} is read only\n"
+            "hint: write to a local directory or a bucket"
         )
     kind = OutputBucket if storage.is_remote(out) else OutputDirectory
     return kind(out, is_file=is_file, mode=mode, prefix=prefix)

@@ -30,7 +30,8 @@ class Records:
             return self._columns[0]
         if len(row) != 1:
             raise OptionError(
-                f"a row of ArrayRecord has one value, but this one has {len(row)} ({', '.join(map(str, row))})\n"
+                "a row of ArrayRecord has one value, "
+                f"but this one has {len(row)} ({', '.join(map(str, row))})\n"
                 'hint: columns=["name"] selects the column to write'
             )
         return next(iter(row))
@@ -43,7 +44,8 @@ class Records:
         """
         if name not in row:
             raise MissingColumnError(
-                f"row {self._written.rows} has no column {name!r}; it has {', '.join(map(str, row))}"
+                f"row {self._written.rows} has no column {name!r}; "
+                f"it has {', '.join(map(str, row))}"
             )
         return row[name]
 
@@ -58,7 +60,9 @@ class Records:
             row = self.value(row, name)
             if row is None:
                 raise FormatError(
-                    f"row {self._written.rows} has a null in column {name!r}, and ArrayRecord has no nulls\nhint: filter out such rows"
+                    f"row {self._written.rows} has a null in column {name!r}, "
+                    "and ArrayRecord has no nulls\n"
+                    "hint: filter out such rows"
                 )
         if isinstance(row, bytes | bytearray | memoryview):
             return bytes(row)
@@ -67,9 +71,11 @@ class Records:
                 return row.encode()
             except UnicodeEncodeError as error:
                 raise FormatError(
-                    f"row {self._written.rows} has the value {row[:60]!r}, which is not valid Unicode: {error}\n"
+                    f"row {self._written.rows} has the value {row[:60]!r}, "
+                    f"which is not valid Unicode: {error}\n"
                     "hint: replace the surrogates, or encode the string to bytes"
                 ) from error
         raise TypeError(
-            f"a record must be bytes or a string, not {type(row).__name__}\nhint: serialize it, for example with json.dumps"
+            f"a record must be bytes or a string, not {type(row).__name__}\n"
+            "hint: serialize it, for example with json.dumps"
         )

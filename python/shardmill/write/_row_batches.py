@@ -27,7 +27,8 @@ class RowBatches:
         columns: the columns that are taken from each row; all by default.
         schema: Arrow schema of the columns.
         cells: by column, the converter of values without an Arrow type to bytes or strings.
-        is_mds: take what MosaicML's writer takes: bools as 0 and 1 in columns of numbers, and ``None`` in columns of JSON.
+        is_mds: take what MosaicML's writer takes: bools as 0 and 1 in columns of numbers, and
+            ``None`` in columns of JSON.
         is_exact: whether rows must not have other columns.
         has_types: whether the format takes ``columns=`` with types.
         takes_bytes: whether strings may be given as their bytes.
@@ -65,7 +66,10 @@ class RowBatches:
 
     @property
     def schema(self) -> Any:
-        """Schema of all batches with its ``names``, as far as it is known; its columns are ``columns``, in this order."""
+        """Schema of all batches with its ``names``, as far as it is known.
+
+        Its columns are ``columns``, in this order.
+        """
         if self._schema is None and self._given is not None:
             has_names = isinstance(getattr(self._given, "names", None), list)
             self._schema = self._given if has_names else _pyarrow().schema(self._given)
@@ -92,7 +96,9 @@ class RowBatches:
             self._schema = known if self._columns is None else _selected(known, self._columns)
 
     def learn_rows(self, rows: list[dict[str, Any]], *, first_row: int) -> None:
-        """Find the schema of the first rows; that of plain values is found without importing pyarrow.
+        """Find the schema of the first rows.
+
+        That of plain values is found without importing pyarrow.
 
         Raises:
             ValueError: If a column has values of several types, or one without a type.
@@ -102,7 +108,10 @@ class RowBatches:
         names = self._names(rows)
         known = _native.plain_schema(rows, names, self.metadata, self.binaries)
         if known is None:
-            arrays = {name: self._converted(name, [row.get(name) for row in rows], first_row) for name in names}
+            arrays = {
+                name: self._converted(name, [row.get(name) for row in rows], first_row)
+                for name in names
+            }
             known = self._schema_of(arrays)
         refuse_names(known)
         self._schema = known
@@ -119,10 +128,14 @@ class RowBatches:
             self._check_selected(columns, self._columns, "the batch")
             columns = {name: columns[name] for name in self._columns}
         columns = {
-            name: [self.cell(name, value, first_row + number) for number, value in enumerate(values)]
+            name: [
+                self.cell(name, value, first_row + number) for number, value in enumerate(values)
+            ]
             if name in self.cells
             else values
-            for name, values in ((name, column_values(name, values)) for name, values in columns.items())
+            for name, values in (
+                (name, column_values(name, values)) for name, values in columns.items()
+            )
         }
         return self._batch(columns, first_row)
 
@@ -140,13 +153,17 @@ class RowBatches:
         other = next((name for name in row if name not in names), None)
         if other is not None:
             raise FormatError(
-                f"row {number} has a column {other!r} that is not among those of the file: {', '.join(names) or 'none'}\n"
+                f"row {number} has a column {other!r} "
+                f"that is not among those of the file: {', '.join(names) or 'none'}\n"
                 "hint: pass schema=, or columns="
             )
 
     def _check_selected(self, row: Mapping[str, Any], names: Sequence[str], what: str) -> None:
         _check_columns(row, names, what)
-        if self.most_columns and (other := next((name for name in row if name not in names), None)) is not None:
+        if (
+            self.most_columns
+            and (other := next((name for name in row if name not in names), None)) is not None
+        ):
             raise FormatError(
                 f"{what} has a column {other!r} that is not among columns=: {', '.join(names)}\n"
                 "hint: add its type to columns, or remove it from the rows"
@@ -163,7 +180,8 @@ class RowBatches:
         for name in columns:
             if not isinstance(name, str):
                 raise FormatError(
-                    f"the name of column {name!r} has the Python type {type(name).__name__}, but names of columns must be strings\n"
+                    f"the name of column {name!r} has the Python type {type(name).__name__}, "
+                    "but names of columns must be strings\n"
                     f"hint: write {str(name)!r}"
                 )
 
@@ -173,23 +191,31 @@ class RowBatches:
         Args:
             name: the column.
             value: the value.
-            row: the number of its row, or a function that returns it, which is called for an error only.
+            row: the number of its row, or a function that returns it, which is called for an error
+                only.
 
         Raises:
             ValueError: If the value cannot be encoded.
         """
         cell = self.cells[name]
-        is_null = value is None and not (self._is_mds and (cell is mds_json or isinstance(cell, JsonLists)))
+        is_null = value is None and not (
+            self._is_mds and (cell is mds_json or isinstance(cell, JsonLists))
+        )
         if is_null or isinstance(value, bytes | bytearray | memoryview):
             return value
         try:
             return cell(without_torch(value))
         except (TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
             number = row if isinstance(row, int) else row()
-            raise FormatError(_misfit(number, name, value, f"cannot be encoded: {error}", _CELL_HINT)) from error
+            raise FormatError(
+                _misfit(number, name, value, f"cannot be encoded: {error}", _CELL_HINT)
+            ) from error
 
     def with_cells(self, row: Mapping[str, Any], number: Callable[[], int]) -> dict[str, Any]:
-        """Return the row with the stored forms of its values; ``number`` returns its number, and is called for an error only."""
+        """Return the row with the stored forms of its values.
+
+        ``number`` returns its number, and is called for an error only.
+        """
         cells = {name: self.cell(name, row[name], number) for name in self.cells if name in row}
         return {**row, **cells}
 
@@ -197,7 +223,8 @@ class RowBatches:
         """Return the values of a few rows as one array of the type of the column.
 
         Raises:
-            ValueError: If a value does not fit, or they exceed what one array can hold. The message names row and column.
+            ValueError: If a value does not fit, or they exceed what one array can hold. The message
+                names row and column.
         """
         array = self._converted(name, values, first_row)
         arrow = _pyarrow()
@@ -207,8 +234,10 @@ class RowBatches:
             return array.combine_chunks()
         except arrow.ArrowInvalid as error:
             raise FormatError(
-                f"the values of column {name!r} in {len(values):,} rows from row {first_row} on exceed 2 GiB: {error}\n"
-                "hint: pass schema= with the type large_string or large_binary for the column, or split the values"
+                f"the values of column {name!r} in {len(values):,} rows "
+                f"from row {first_row} on exceed 2 GiB: {error}\n"
+                "hint: pass schema= with the type large_string or large_binary for the column, "
+                "or split the values"
             ) from error
 
     def _converted(self, name: str, values: Sequence[Any], first_row: int) -> Any:
@@ -231,7 +260,9 @@ class RowBatches:
             is_other = str(array.type) in (*TEXTS, *BINARIES)
             name_of = type_name(array.type)
             reason = f"is not of type {name_of}" if is_other else f"{name_of} cannot hold exactly"
-            raise FormatError(_misfit(first_row + changed, name, values[changed], reason, self._hint))
+            raise FormatError(
+                _misfit(first_row + changed, name, values[changed], reason, self._hint)
+            )
         return array
 
     def _takes_as_bytes(self, name: str, data_type: Any) -> bool:
@@ -242,32 +273,50 @@ class RowBatches:
     def _refuse_other_kind(self, name: str, values: Sequence[Any], first_row: int) -> None:
         place = first_of_other_kind(values)
         if place is not None:
-            reason = "is of another type than the values before it: a column holds either strings or binaries"
+            reason = (
+                "is of another type than the values before it: "
+                "a column holds either strings or binaries"
+            )
             hint = "encode the strings to bytes, or decode the binaries"
             raise FormatError(_misfit(first_row + place, name, values[place], reason, hint))
 
-    def _plain_array(self, name: str, values: Sequence[Any], first_row: int) -> tuple[Sequence[Any], Any]:
-        """Return values that pyarrow does not take as they are, such as tensors, in a form that it takes; and their array."""
+    def _plain_array(
+        self, name: str, values: Sequence[Any], first_row: int
+    ) -> tuple[Sequence[Any], Any]:
+        """Convert values that pyarrow does not take as they are, such as tensors.
+
+        Return them in a form that it takes, and their array.
+        """
         arrow = _pyarrow()
         data_type = self._type(name)
-        is_number = data_type is not None and (arrow.types.is_integer(data_type) or arrow.types.is_floating(data_type))
+        is_number = data_type is not None and (
+            arrow.types.is_integer(data_type) or arrow.types.is_floating(data_type)
+        )
         plain = list(values)
         try:
             plain = list(map(without_torch, values))
             data_type = data_type or _type_of_arrays(arrow, plain)
-            plain = [_number(value, has_bools=self._is_mds) if is_number else _nested(value) for value in plain]
+            plain = [
+                _number(value, has_bools=self._is_mds) if is_number else _nested(value)
+                for value in plain
+            ]
             return plain, arrow.array(plain, type=data_type)
         except _misfits(arrow) as error:
             place = _first_misfit(arrow, plain, data_type)
             reason, hint = _diagnosis(plain, place, values[place], data_type, error)
-            text = _misfit(first_row + place, name, values[place], f"{reason}: {error}", hint or self._hint)
+            text = _misfit(
+                first_row + place, name, values[place], f"{reason}: {error}", hint or self._hint
+            )
             raise FormatError(text) from error
 
     @property
     def _hint(self) -> str:
         if self._given is None:
             return self._types_hint
-        return "convert the values to the type of the column, or change the type; check whether two columns are swapped"
+        return (
+            "convert the values to the type of the column, or change the type; "
+            "check whether two columns are swapped"
+        )
 
     def _names(self, rows: Sequence[Mapping[str, Any]]) -> Sequence[str]:
         if self._columns is not None:
@@ -275,7 +324,9 @@ class RowBatches:
         schema = self.schema
         if schema is not None:
             return schema.names
-        names = list(dict.fromkeys(chain((name for row in rows for name in row), sorted(self.binaries))))
+        names = list(
+            dict.fromkeys(chain((name for row in rows for name in row), sorted(self.binaries)))
+        )
         if rows and not names:
             raise FormatError(f"the first rows have no columns\nhint: {self._types_hint}")
         return names
@@ -285,7 +336,8 @@ class RowBatches:
         schema = self._known
         if schema is not None and set(schema.names) != set(columns):
             raise FormatError(
-                f"the columns are {', '.join(columns)}, but those of the file are {', '.join(schema.names)}\n"
+                f"the columns are {', '.join(columns)}, "
+                f"but those of the file are {', '.join(schema.names)}\n"
                 "hint: select some of them with columns="
             )
         names = list(columns) if schema is None else schema.names
@@ -303,7 +355,10 @@ class RowBatches:
     def _schema_of(self, arrays: Mapping[str, Any]) -> Any:
         arrow = _pyarrow()
         return arrow.schema(
-            [arrow.field(name, array.type, metadata=self.metadata.get(name)) for name, array in arrays.items()]
+            [
+                arrow.field(name, array.type, metadata=self.metadata.get(name))
+                for name, array in arrays.items()
+            ]
         )
 
     def _column(self, name: str, values: Any, first_row: int) -> Any:
@@ -348,7 +403,11 @@ def refuse_names(schema: Any) -> None:
         raise FormatError(f"two columns have the name {twice!r}\nhint: rename one of them")
     # Native schemas have no other names that contain it.
     is_native = not hasattr(schema, "to_string")
-    told = "\n".join(names) if is_native else schema.to_string(show_field_metadata=False, show_schema_metadata=False)
+    told = (
+        "\n".join(names)
+        if is_native
+        else schema.to_string(show_field_metadata=False, show_schema_metadata=False)
+    )
     if "\0" in told:
         line = next(line for line in told.splitlines() if "\0" in line)
         raise FormatError(f"the name of a column contains a NUL character: {line.strip()!r}")
@@ -360,7 +419,10 @@ def _misfits(arrow: Any) -> tuple[type[Exception], ...]:
 
 
 def _nested(value: Any) -> Any:
-    """Return what pyarrow takes: lists of arrays of rank 1 for those of a higher rank, and scalars for those of rank 0."""
+    """Return what pyarrow takes.
+
+    Arrays of a higher rank become lists of arrays of rank 1, and those of rank 0 become scalars.
+    """
     value = without_torch(value)
     if isinstance(value, dict):
         return {name: _nested(part) for name, part in value.items()}
@@ -378,8 +440,15 @@ def _nested(value: Any) -> Any:
 
 
 def _type_of_arrays(arrow: Any, values: Sequence[Any]) -> Any:
-    """Return the type of numeric arrays of one type and rank, which they also imply if they are empty; ``None`` for others."""
-    kinds = {(getattr(value, "dtype", None), getattr(value, "ndim", 0)) for value in values if value is not None}
+    """Return the type of numeric arrays of one type and rank; ``None`` for others.
+
+    Empty arrays imply it too.
+    """
+    kinds = {
+        (getattr(value, "dtype", None), getattr(value, "ndim", 0))
+        for value in values
+        if value is not None
+    }
     dtype, rank = kinds.pop() if len(kinds) == 1 else (None, 0)
     if dtype is None or rank == 0 or dtype.kind not in "biuf":
         return None
@@ -397,7 +466,10 @@ def _number(value: Any, *, has_bools: bool) -> Any:
 
 
 def _with_passed_bytes(values: Sequence[Any], data_type: Any) -> Sequence[Any]:
-    """Return the numbers whose bytes are given: MosaicML's writer passes bytes of the right length through."""
+    """Return the numbers whose bytes are given.
+
+    MosaicML's writer passes bytes of the right length through.
+    """
     types = _pyarrow().types
     is_number = types.is_integer(data_type) or types.is_floating(data_type)
     if not is_number or bytes not in set(map(type, values)):
@@ -406,7 +478,9 @@ def _with_passed_bytes(values: Sequence[Any], data_type: Any) -> Sequence[Any]:
 
     dtype = numpy.dtype(data_type.to_pandas_dtype()).newbyteorder("<")
     return [
-        numpy.frombuffer(value, dtype)[0].item() if type(value) is bytes and len(value) == dtype.itemsize else value
+        numpy.frombuffer(value, dtype)[0].item()
+        if type(value) is bytes and len(value) == dtype.itemsize
+        else value
         for value in values
     ]
 
@@ -427,7 +501,11 @@ def _first_misfit(arrow: Any, values: Sequence[Any], data_type: Any) -> int:
 def _diagnosis(
     values: Sequence[Any], place: int, given: Any, data_type: Any, error: Exception
 ) -> tuple[str, str | None]:
-    """Return why a value, ``given`` as it was passed, is incompatible with those before it; and a hint for such values, if there is one."""
+    """Return why a value is incompatible with those before it.
+
+    ``given`` is the value as it was passed. The second result is a hint for such values, if there
+    is one.
+    """
     arrow, value = _pyarrow(), values[place]
     if isinstance(error, UnicodeEncodeError):
         return "is not valid Unicode", "replace the surrogates, or encode the strings to bytes"
@@ -446,8 +524,16 @@ def _diagnosis(
             kind += f" of {given.dtype}"
             if str(given.dtype) == "object" and given.size:
                 kind += f", of which one is of type {type(given.flat[0]).__name__}"
-        return f"has the Python type {kind}, which has no column type (convert it to a number, string or bytes)", None
-    return f"has another type than the values before it ({type_name(arrow.array(values[:place]).type)})", None
+        return (
+            f"has the Python type {kind}, "
+            "which has no column type (convert it to a number, string or bytes)",
+            None,
+        )
+    return (
+        "has another type than the values before it "
+        f"({type_name(arrow.array(values[:place]).type)})",
+        None,
+    )
 
 
 def _misfit(row: int, name: str, value: Any, reason: str, hint: str) -> str:
@@ -465,7 +551,9 @@ def _selected(schema: Any, columns: Sequence[str]) -> Any:
 def _check_columns(row: Mapping[str, Any], names: Sequence[str], what: str) -> None:
     for name in names:
         if name not in row:
-            raise MissingColumnError(f"{what} has no column {name!r}; it has {', '.join(map(str, row)) or 'none'}")
+            raise MissingColumnError(
+                f"{what} has no column {name!r}; it has {', '.join(map(str, row)) or 'none'}"
+            )
 
 
 def _pyarrow() -> Any:
@@ -474,6 +562,7 @@ def _pyarrow() -> Any:
     except ImportError as error:
         raise ImportError(
             "rows of Python objects require pyarrow\n"
-            "hint: pip install 'shardmill[arrow]', or pass Arrow data of another library to write_batch()"
+            "hint: pip install 'shardmill[arrow]', "
+            "or pass Arrow data of another library to write_batch()"
         ) from error
     return pyarrow

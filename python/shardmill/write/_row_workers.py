@@ -1,6 +1,7 @@
 """Runs the user's function on each row, in worker processes, in order.
 
-Rows are sent in chunks, whose size adapts to the duration of the function and the size of rows and results. Results are returned in row order.
+Rows are sent in chunks, whose size adapts to the duration of the function and the size of rows and
+results. Results are returned in row order.
 """
 
 from __future__ import annotations
@@ -19,14 +20,18 @@ from shardmill._workers import WorkerPool, packed_failure, unpacked_failure, wor
 #: Target duration of a chunk, so that the cost of sending it is small.
 _CHUNK_S = 0.05
 _MOST_ROWS = 4096
-#: Target size of the rows of a chunk, and of its results: twice as many chunks as workers are in memory.
+#: Target size of the rows of a chunk, and of its results: twice as many chunks
+#: as workers are in memory.
 _CHUNK_BYTES = 4 << 20
 
 
-def transformed(rows: Iterable[Any], function: Callable[[Any], Any], workers: int) -> Generator[Any, None, None]:
+def transformed(
+    rows: Iterable[Any], function: Callable[[Any], Any], workers: int
+) -> Generator[Any, None, None]:
     """Yield the results in row order; with no workers, the function runs in the calling process.
 
-    An exception of ``function`` is raised at the position of its row, with a note that names the row.
+    An exception of ``function`` is raised at the position of its row, with a note that names the
+    row.
 
     Raises:
         ValueError: If the function cannot be sent to other processes.
@@ -97,8 +102,13 @@ def _next_size(size: int, count: int, seconds: float, result_bytes: int) -> int:
     return max(1, min(fitting, 4 * size, _MOST_ROWS))
 
 
-def _results(function: Callable[[Any], Any], rows: list[Any]) -> tuple[list[Any], float, bytes | None]:
-    """Run in a worker: return the results up to the first exception, the elapsed time, and the exception, packed."""
+def _results(
+    function: Callable[[Any], Any], rows: list[Any]
+) -> tuple[list[Any], float, bytes | None]:
+    """Return the results up to the first exception, the elapsed time, and the exception, packed.
+
+    Runs in a worker.
+    """
     start, results = time.perf_counter(), []
     for row in rows:
         try:

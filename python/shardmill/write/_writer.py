@@ -18,14 +18,22 @@ from shardmill.storage._paths import served_path
 from shardmill.write._arrow_stream import arrow_stream
 from shardmill.write._columns import WrittenColumns
 from shardmill.write._earlier_shards import EarlierShards
-from shardmill.write._formats import MDS_MOST_BYTES, WrittenFormat, format_of, is_one_file, native_options, shard_limit
+from shardmill.write._formats import (
+    MDS_MOST_BYTES,
+    WrittenFormat,
+    format_of,
+    is_one_file,
+    native_options,
+    shard_limit,
+)
 from shardmill.write._index import WrittenIndex
 from shardmill.write._metrics import WriterMetrics
 from shardmill.write._output import Mode, check_target, output_of
 from shardmill.write._records import Records
 from shardmill.write._row_batches import RowBatches, column_values, refuse_names
 
-#: Number of single rows from which column types are inferred, and their approximate size: enough that a value that is usually missing is found.
+#: Number of single rows from which column types are inferred, and their approximate size: enough
+#: that a value that is usually missing is found.
 _FIRST_ROWS = 1024
 _FIRST_BYTES = 64 << 20
 _OTHER_COLUMNS = 2
@@ -34,65 +42,80 @@ _OTHER_COLUMNS = 2
 class Writer:
     """Write rows as Parquet, MDS, WebDataset, JSONL or ArrayRecord.
 
-    Files have hidden names until ``close``; after an exception in the with-block, they are removed. If ``out`` has the extension of its
-    format, one file is written. Otherwise ``out`` is a directory of shards: ``part-00000.parquet`` and so on; for MDS, ``shard.00000.mds`` and
-    so on, with an ``index.json`` that is written last. The output does not depend on the number of threads. If a method that takes rows
-    raises, the writer is closed and nothing is published.
+    Files have hidden names until ``close``; after an exception in the with-block, they are removed.
+    If ``out`` has the extension of its format, one file is written. Otherwise ``out`` is a
+    directory of shards: ``part-00000.parquet`` and so on; for MDS, ``shard.00000.mds`` and so on,
+    with an ``index.json`` that is written last. The output does not depend on the number of
+    threads. If a method that takes rows raises, the writer is closed and nothing is published.
 
-    No value is changed. One that its column cannot hold raises an error that names the column; for Python objects, also the row and the
-    value. By format:
+    No value is changed. One that its column cannot hold raises an error that names the column; for
+    Python objects, also the row and the value. By format:
 
-    * Parquet supports all Arrow types except unions, intervals of months, days and nanoseconds, and structs without fields. Parquet has
-      no seconds: ``timestamp[s]`` and ``time32[s]`` are stored in milliseconds, and ``date64`` as ``date32``. List views are stored as
-      lists, and dictionaries of values other than strings, binaries, integers and floats as plain values.
-    * MDS files are byte-identical to those of MosaicML's writer; ``columns`` sets the encodings, which are inferred from the first rows by
-      default. As in MosaicML's writer, numeric columns accept bools and NumPy scalars, JSON columns accept ``None``, and columns of a row that
-      have no encoding are ignored. Values that MosaicML's writer would change, such as a fraction in an integer column, raise an error.
-    * WebDataset has one member per column, with the column name as its extension: binaries and strings unchanged, integers as decimal digits,
-      other values as JSON if the column is named ``json`` or ``….json``. A null has no member. The column ``__key__`` names samples; without
-      it, samples are numbered. The columns ``__url__`` and ``__local_path__``, which readers add, are not written. A file
-                  ``{"bytes": …, "path": …}`` has the extension of its path, otherwise the one that its bytes imply.
+    * Parquet supports all Arrow types except unions, intervals of months, days and nanoseconds, and
+      structs without fields. Parquet has no seconds: ``timestamp[s]`` and ``time32[s]`` are stored
+      in milliseconds, and ``date64`` as ``date32``. List views are stored as lists, and
+      dictionaries of values other than strings, binaries, integers and floats as plain values.
+    * MDS files are byte-identical to those of MosaicML's writer; ``columns`` sets the encodings,
+      which are inferred from the first rows by default. As in MosaicML's writer, numeric columns
+      accept bools and NumPy scalars, JSON columns accept ``None``, and columns of a row that have
+      no encoding are ignored. Values that MosaicML's writer would change, such as a fraction in an
+      integer column, raise an error.
+    * WebDataset has one member per column, with the column name as its extension: binaries and
+      strings unchanged, integers as decimal digits, other values as JSON if the column is named
+      ``json`` or ``….json``. A null has no member. The column ``__key__`` names samples; without
+      it, samples are numbered. The columns ``__url__`` and ``__local_path__``, which readers add,
+      are not written. A file ``{"bytes": …, "path": …}`` has the extension of its path, otherwise
+      the one that its bytes imply.
     * JSONL has one object per row. Binaries and non-finite numbers are rejected.
     * ArrayRecord has one column of strings or binaries without nulls.
 
     Args:
         out: the file or directory.
-        columns: names of the columns to write, in this order; all by default. For MDS and Parquet also a mapping of name to type: an MDS
-            encoding (``"str"``, ``"int"``, ``"ndarray:uint16"``, ``"json"``, ``"jpeg"``) or a ChiniDataset type (``"int32"``,
+        columns: names of the columns to write, in this order; all by default. For MDS and Parquet
+            also a mapping of name to type: an MDS encoding (``"str"``, ``"int"``,
+            ``"ndarray:uint16"``, ``"json"``, ``"jpeg"``) or a ChiniDataset type (``"int32"``,
             ``"uint32[]"``). With types, rows of Parquet must not have other columns.
-        schema: Arrow schema of the rows; inferred from the first rows by default. Not for ArrayRecord.
-        format: ``"arrayrecord"``, ``"parquet"``, ``"jsonl"``, ``"webdataset"`` or ``"mds"``; by default, inferred from the extension of
-            ``out``, and Parquet for a directory.
-        compression: for ArrayRecord ``"zstd:3"``, ``"brotli:6"`` (both also without a level), ``"snappy"`` or ``"none"``; for Parquet
-            ``"zstd"``, ``"snappy"``, ``"gzip"``, ``"brotli"``, ``"lz4"`` or ``"none"``; for JSONL and WebDataset ``"gz:6"``,
-            ``"zstd:3"`` (both also without a level) or ``"none"``; for MDS ``"zstd:7"``, ``"gz"``, ``"br"``, ``"bz2"``, ``"snappy"`` or
-            ``"none"``. The default is zstd for ArrayRecord and Parquet. Other formats are not compressed by default, unless the name
-            ``out`` implies it.
-        group_size: number of records per ArrayRecord chunk; 1 by default, which is best for random access.
-        shard_bytes: size of a shard before compression, such as ``"64MiB"``. The default is 256 MiB, and 64 MiB for MDS and with an
-            index. MDS shards end exactly where MosaicML's do, and 0 means no limit. JSONL and WebDataset shards do not exceed it, unless a
-            single row does. For Parquet and ArrayRecord, the size of the values in memory counts. Each shard is an open file until
-            ``close``, so keep their number below ``ulimit -n``.
-        mode: what happens if ``out`` exists. ``"error"`` rejects a file, or a directory with data files; ``"overwrite"`` replaces them one
-            after the other once the new ones are complete, and an error in between leaves some of both, and no index; ``"append"`` adds
-            shards to a directory and its index. Appended rows must have the columns of the existing shards, and numbered samples continue
-            after the last one.
+        schema: Arrow schema of the rows; inferred from the first rows by default. Not for
+            ArrayRecord.
+        format: ``"arrayrecord"``, ``"parquet"``, ``"jsonl"``, ``"webdataset"`` or ``"mds"``; by
+            default, inferred from the extension of ``out``, and Parquet for a directory.
+        compression: for ArrayRecord ``"zstd:3"``, ``"brotli:6"`` (both also without a level),
+            ``"snappy"`` or ``"none"``; for Parquet ``"zstd"``, ``"snappy"``, ``"gzip"``,
+            ``"brotli"``, ``"lz4"`` or ``"none"``; for JSONL and WebDataset ``"gz:6"``, ``"zstd:3"``
+            (both also without a level) or ``"none"``; for MDS ``"zstd:7"``, ``"gz"``, ``"br"``,
+            ``"bz2"``, ``"snappy"`` or ``"none"``. The default is zstd for ArrayRecord and Parquet.
+            Other formats are not compressed by default, unless the name ``out`` implies it.
+        group_size: number of records per ArrayRecord chunk; 1 by default, which is best for random
+            access.
+        shard_bytes: size of a shard before compression, such as ``"64MiB"``. The default is 256
+            MiB, and 64 MiB for MDS and with an index. MDS shards end exactly where MosaicML's do,
+            and 0 means no limit. JSONL and WebDataset shards do not exceed it, unless a single row
+            does. For Parquet and ArrayRecord, the size of the values in memory counts. Each shard
+            is an open file until ``close``, so keep their number below ``ulimit -n``.
+        mode: what happens if ``out`` exists. ``"error"`` rejects a file, or a directory with data
+            files; ``"overwrite"`` replaces them one after the other once the new ones are complete,
+            and an error in between leaves some of both, and no index; ``"append"`` adds shards to a
+            directory and its index. Appended rows must have the columns of the existing shards, and
+            numbered samples continue after the last one.
         threads: number of threads that encode and compress; the number of cores by default.
-        hashes: algorithms such as ``"sha1"`` and ``"xxh3_64"`` whose digests are stored in the index.
-        index: ``"chinidataset"`` writes the ``index.json`` of that library for a directory of Parquet shards. MDS always has its own index.
+        hashes: algorithms such as ``"sha1"`` and ``"xxh3_64"`` whose digests are stored in the
+            index.
+        index: ``"chinidataset"`` writes the ``index.json`` of that library for a directory of
+            Parquet shards. MDS always has its own index.
         storage_options: options for object stores, see ``shardmill.storage.configure``.
-        modified: modification time of the members of WebDataset shards, in seconds since 1970; now by default. With a fixed time, equal rows
-            produce equal bytes.
-        page_checksums: whether each Parquet page has a CRC-32. ``Dataset``, ``Loader`` and ``verify`` always check it;
-            pyarrow checks it if ``page_checksum_verification=True``.
+        modified: modification time of the members of WebDataset shards, in seconds since 1970; now
+            by default. With a fixed time, equal rows produce equal bytes.
+        page_checksums: whether each Parquet page has a CRC-32. ``Dataset``, ``Loader`` and
+            ``verify`` always check it; pyarrow checks it if ``page_checksum_verification=True``.
 
     Raises:
         FileExistsError: If ``mode`` is ``"error"`` and the output exists.
         ValueError: If an option is not valid.
 
-    Two writers may share one directory: with ``mode="append"`` both write complete shards; otherwise the one that closes last fails.
-    In an object store, which has no locks, a writer that appends may fail too, and leaves nothing. If two writers overwrite and close at
-    the same moment, both may succeed, and shards of both may remain.
+    Two writers may share one directory: with ``mode="append"`` both write complete shards;
+    otherwise the one that closes last fails. In an object store, which has no locks, a writer that
+    appends may fail too, and leaves nothing. If two writers overwrite and close at the same moment,
+    both may succeed, and shards of both may remain.
 
     Examples:
         >>> import shardmill as sm
@@ -101,7 +124,8 @@ class Writer:
         ...     writer.write({"word": "two"})
         >>> [row["record"] for row in sm.Dataset("words.array_record")]
         [b'one', b'two']
-        >>> with sm.Writer("samples", format="mds", columns={"text": "str", "label": "int"}, hashes=["sha1"]) as writer:
+        >>> columns = {"text": "str", "label": "int"}
+        >>> with sm.Writer("samples", format="mds", columns=columns, hashes=["sha1"]) as writer:
         ...     writer.write({"text": "hello", "label": 1})
         >>> sorted(os.listdir("samples"))
         ['index.json', 'shard.00000.mds']
@@ -126,7 +150,10 @@ class Writer:
         storage_options: Any = None,
     ) -> None:
         if isinstance(out, str) and (not out or out.endswith("://")):
-            raise OptionError(f"out {out!r} names no file or directory\nhint: pass a path, or scheme://bucket/path")
+            raise OptionError(
+                f"out {out!r} names no file or directory\n"
+                "hint: pass a path, or scheme://bucket/path"
+            )
         (out,), storage_options = located([out], storage_options)
         self._out = os.fspath(out)
         if not isinstance(self._out, str):
@@ -140,7 +167,13 @@ class Writer:
         prefix = "shard." if self._format == "mds" or index is not None else "part-"
         limit = shard_limit(shard_bytes, self._format, is_streaming=prefix == "shard.")
         self._index = WrittenIndex(
-            self._out, self._format, index, hashes=hashes, mode=mode, compression=compression, size_limit=limit
+            self._out,
+            self._format,
+            index,
+            hashes=hashes,
+            mode=mode,
+            compression=compression,
+            size_limit=limit,
         )
         self._directory = output_of(self._out, is_file=is_file, mode=mode, prefix=prefix)
         earlier = list(self._directory.data_files())
@@ -178,7 +211,11 @@ class Writer:
             is_exact=isinstance(columns, Mapping) and self._format != "mds",
         )
         self._native = _native.Writer(
-            self._out, options=options, columns=self._columns.names, schema=self._columns.file_schema, **self._arguments
+            self._out,
+            options=options,
+            columns=self._columns.names,
+            schema=self._columns.file_schema,
+            **self._arguments,
         )
         self._records = Records(self._columns.names, self._native)
         #: Rows from which the schema is inferred; later rows go to the buffer.
@@ -208,7 +245,11 @@ class Writer:
         """Number of rows written so far."""
         if self._ended is not None:
             return self._ended.rows
-        return self._native.rows + len(self._first) + (0 if self._buffer is None else len(self._buffer))
+        return (
+            self._native.rows
+            + len(self._first)
+            + (0 if self._buffer is None else len(self._buffer))
+        )
 
     def metrics(self) -> WriterMetrics:
         """Return the counters of this writer.
@@ -233,11 +274,14 @@ class Writer:
         )
 
     def write(self, row: bytes | bytearray | memoryview | str | Mapping[str, Any]) -> None:
-        """Write a row: bytes, a string or a mapping with one column for ArrayRecord; a mapping for other formats.
+        """Write a row.
 
-        Values may be arrays and tensors of any rank: they keep the type of their elements, or float32 for those that NumPy lacks, such as
-        bfloat16. Strings, binaries, numbers, bools, and lists and dicts of them are written without pyarrow, if each column has values of one
-        type, or integers and floats; other values are converted with pyarrow.
+        ArrayRecord takes bytes, a string or a mapping with one column; others take a mapping.
+
+        Values may be arrays and tensors of any rank: they keep the type of their elements, or
+        float32 for those that NumPy lacks, such as bfloat16. Strings, binaries, numbers, bools, and
+        lists and dicts of them are written without pyarrow, if each column has values of one type,
+        or integers and floats; other values are converted with pyarrow.
 
         Raises:
             TypeError, ValueError: If the format cannot hold the row.
@@ -264,7 +308,9 @@ class Writer:
                 row = self._columns.with_members(row, self._batches, self.num_rows)
             if 0 < self._batches.most_columns < len(row):
                 self._batches.check(row, self.num_rows)
-            if self._batches.cells and (self._buffer is not None or self._batches.schema is not None):
+            if self._batches.cells and (
+                self._buffer is not None or self._batches.schema is not None
+            ):
                 # Rows that wait for the column types are converted where they are kept.
                 row = self._batches.with_cells(row, lambda: self.num_rows)
             buffer = self._buffer
@@ -277,11 +323,13 @@ class Writer:
             raise
 
     def write_batch(self, batch: Any) -> None:
-        """Write rows: Arrow data from any library, an Arrow array of records, or a mapping of column to values.
+        """Write rows: Arrow data, an Arrow array of records, or a mapping of column to values.
 
-        Arrow data is an object with ``__arrow_c_stream__`` or ``__arrow_c_array__``, such as a pyarrow table or reader, a polars or pandas
-        frame, a DuckDB relation, or a ``Dataset``. Streams are written batch by batch. If a data set or a pyarrow reader fails, its exception
-        keeps its type; for other streams, the Arrow C interface passes on only the message.
+        Arrow data of any library is an object with ``__arrow_c_stream__`` or
+        ``__arrow_c_array__``, such as a pyarrow table or reader, a polars or pandas frame, a
+        DuckDB relation, or a ``Dataset``. Streams are written batch by batch. If a data set or a
+        pyarrow reader fails, its exception keeps its type; for other streams, the Arrow C
+        interface passes on only the message.
 
         Raises:
             TypeError, ValueError: If the format cannot hold the rows.
@@ -301,32 +349,45 @@ class Writer:
         self._guarded(lambda: self._write_batch(batch))
 
     def write_rows(
-        self, rows: Iterable[Any], *, workers: int = 0, transform: Callable[[Any], Any] | None = None
+        self,
+        rows: Iterable[Any],
+        *,
+        workers: int = 0,
+        transform: Callable[[Any], Any] | None = None,
     ) -> None:
-        """Write single rows, optionally transformed. They keep their order for any number of worker processes.
+        """Write single rows, optionally transformed.
+
+        They keep their order for any number of worker processes.
 
         Args:
-            rows: input of ``write``, or of ``transform``. If ``transform`` returns ``None``, the row is skipped.
-            workers: number of processes that call ``transform``, some rows ahead; with 0, the calling process does. With workers, it must be a
-                module-level function, and rows and results must be picklable.
+            rows: input of ``write``, or of ``transform``. If ``transform`` returns ``None``, the
+                row is skipped.
+            workers: number of processes that call ``transform``, some rows ahead; with 0, the
+                calling process does. With workers, it must be a module-level function, and rows and
+                results must be picklable.
             transform: called with each item.
 
         Raises:
-            Exception: The exception of ``transform`` itself, with a note that names the row. A worker adds its traceback as a note, and
-                replaces an exception that cannot be pickled by a ``RuntimeError``.
+            Exception: The exception of ``transform`` itself, with a note that names the row. A
+                worker adds its traceback as a note, and replaces an exception that cannot be
+                pickled by a ``RuntimeError``.
             RuntimeError: If a worker dies.
 
         Examples:
             >>> import shardmill as sm
+            >>> def lengths(text):
+            ...     return {"length": len(text)} if text else None
             >>> with sm.Writer("lengths.jsonl") as writer:
-            ...     writer.write_rows(["a", "", "bcd"], transform=lambda text: {"length": len(text)} if text else None)
+            ...     writer.write_rows(["a", "", "bcd"], transform=lengths)
             >>> list(sm.Dataset("lengths.jsonl"))
             [{'length': 1}, {'length': 3}]
         """
         self._check_open()
         self._guarded(lambda: self._write_rows(rows, whole("workers", workers, 0), transform))
 
-    def _write_rows(self, rows: Iterable[Any], workers: int, transform: Callable[[Any], Any] | None) -> None:
+    def _write_rows(
+        self, rows: Iterable[Any], workers: int, transform: Callable[[Any], Any] | None
+    ) -> None:
         if transform is None:
             for row in rows:
                 self.write(row)
@@ -345,7 +406,8 @@ class Writer:
     def close(self) -> None:
         """Write remaining data and rename the files. Closing twice is allowed.
 
-        If it raises, nothing is published, unless ``mode="overwrite"`` has replaced some files already, or only the sync of the index failed.
+        If it raises, nothing is published, unless ``mode="overwrite"`` has replaced some files
+        already, or only the sync of the index failed.
 
         Raises:
             FileExistsError: If a file was created under one of the names in the meantime.
@@ -378,7 +440,10 @@ class Writer:
         self._ended = self.metrics()
 
     def _withdraw(self) -> None:
-        """Remove published files whose index cannot be written, unless they replaced others, or it is visible but not synced."""
+        """Remove published files whose index cannot be written.
+
+        They stay if they replaced others, or if the index is visible but not synced.
+        """
         if self._directory.replaces or self._index.may_list(self._files):
             return
         self._directory.remove(self._files)
@@ -395,7 +460,9 @@ class Writer:
 
     def __del__(self) -> None:
         if getattr(self, "_is_open", False):
-            warnings.warn(f"{self!r} was never closed, so nothing was written", ResourceWarning, stacklevel=2)
+            warnings.warn(
+                f"{self!r} was never closed, so nothing was written", ResourceWarning, stacklevel=2
+            )
 
     def __repr__(self) -> str:
         return f"Writer({self._out!r}: {self._format}, {'open' if self._is_open else 'closed'})"
@@ -428,7 +495,10 @@ class Writer:
             self._native.write_batch(part)
 
     def _started(self, row: dict[str, Any]) -> _native.RowBuffer | None:
-        """Return the buffer for a row, or ``None`` if the row has to wait because the column types are not known yet."""
+        """Return the buffer for a row.
+
+        It is ``None`` if the row has to wait because the column types are not known yet.
+        """
         if not self._first and self._batches.schema is not None:
             self._buffer = self._new_buffer()
             return self._buffer
@@ -447,7 +517,8 @@ class Writer:
     def _mapping(self, row: Any) -> dict[str, Any]:
         if not isinstance(row, Mapping):
             raise TypeError(
-                f"a row of {self._format} must be a mapping of column to value, not {type(row).__name__}\n"
+                f"a row of {self._format} must be a mapping of column to value, "
+                f"not {type(row).__name__}\n"
                 "hint: write takes one row, write_rows a list of rows, and write_batch columns"
             )
         return dict(row)
@@ -473,11 +544,13 @@ class Writer:
             raise ClosedError(f"the writer of {self._out!r} is closed")
 
     def _take(self, buffer: _native.RowBuffer, taken: int, row: Mapping[str, Any]) -> None:
-        """Write the rows of a buffer that is full, or name what is wrong with a row that it refuses."""
+        """Write the rows of a full buffer, or name what is wrong with a row that it refuses."""
         if taken == _OTHER_COLUMNS:
             self._batches.check(row, self.num_rows)
             # If it finds nothing, the row must not be lost silently.
-            raise FormatError(f"row {self.num_rows} lacks columns of the file: it has {', '.join(map(str, row))}")
+            raise FormatError(
+                f"row {self.num_rows} lacks columns of the file: it has {', '.join(map(str, row))}"
+            )
         self._native.write_buffer(buffer)
         self._earlier.check(self._native, self._columns.alternatives)
 

@@ -12,7 +12,13 @@ pub(super) fn record_numbers(numbers: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     }
     if numbers.cast::<PyUntypedArray>().is_ok() {
         if let Ok(array) = numbers.extract::<PyReadonlyArray1<'_, i64>>() {
-            return array.as_array().iter().map(|number| u64::try_from(*number).map_err(|_negative| refused(&number.to_string()))).collect();
+            return array
+                .as_array()
+                .iter()
+                .map(|number| {
+                    u64::try_from(*number).map_err(|_negative| refused(&number.to_string()))
+                })
+                .collect();
         }
         if let Ok(array) = numbers.extract::<PyReadonlyArray1<'_, u64>>() {
             return Ok(array.as_array().to_vec());
@@ -21,7 +27,10 @@ pub(super) fn record_numbers(numbers: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     }
     let is_text = numbers.is_instance_of::<PyString>() || numbers.is_instance_of::<PyBytes>();
     if is_text || numbers.cast::<PySequence>().is_err() {
-        return Err(PyTypeError::new_err(format!("records are named by a sequence of whole numbers, not by {}", numbers.get_type().name()?)));
+        return Err(PyTypeError::new_err(format!(
+            "records are named by a sequence of whole numbers, not by {}",
+            numbers.get_type().name()?
+        )));
     }
     numbers.try_iter()?.map(|number| record_number(&number?)).collect()
 }

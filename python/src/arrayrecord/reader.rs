@@ -31,10 +31,17 @@ impl PyReader {
             "full" => Verify::Full,
             "header" => Verify::Header,
             "none" => Verify::None,
-            other => return Err(PyShardmillError::option(&format!("verify is 'full', 'header' or 'none', not {other:?}")).into()),
+            other => {
+                return Err(PyShardmillError::option(&format!(
+                    "verify is 'full', 'header' or 'none', not {other:?}"
+                ))
+                .into());
+            }
         };
-        let tail = ReaderOptions::parse(options).map_err(|error| refused(&error))?.footer_prefetch_bytes;
-        let reader = listening(py, || Reader::open(path, verify, tail))?.map_err(PyShardmillError::from)?;
+        let tail =
+            ReaderOptions::parse(options).map_err(|error| refused(&error))?.footer_prefetch_bytes;
+        let reader =
+            listening(py, || Reader::open(path, verify, tail))?.map_err(PyShardmillError::from)?;
         Ok(Self(Arc::new(reader)))
     }
 
@@ -53,26 +60,45 @@ impl PyReader {
     }
 
     /// The records with these numbers, in this order.
-    fn records<'py>(&self, py: Python<'py>, numbers: &Bound<'py, PyAny>, threads: usize) -> PyResult<Bound<'py, PyList>> {
+    fn records<'py>(
+        &self,
+        py: Python<'py>,
+        numbers: &Bound<'py, PyAny>,
+        threads: usize,
+    ) -> PyResult<Bound<'py, PyList>> {
         records(py, &self.0, record_numbers(numbers)?.into_iter(), threads)
     }
 
     /// The records from `start` up to `stop`, which the caller has validated.
-    fn range<'py>(&self, py: Python<'py>, start: u64, stop: u64, threads: usize) -> PyResult<Bound<'py, PyList>> {
+    fn range<'py>(
+        &self,
+        py: Python<'py>,
+        start: u64,
+        stop: u64,
+        threads: usize,
+    ) -> PyResult<Bound<'py, PyList>> {
         records(py, &self.0, start..stop, threads)
     }
 
     /// As an Arrow array of large binaries; all records if no numbers are passed.
     #[pyo3(signature = (numbers, threads))]
-    fn arrow(&self, py: Python<'_>, numbers: Option<&Bound<'_, PyAny>>, threads: usize) -> PyResult<PyArray> {
+    fn arrow(
+        &self,
+        py: Python<'_>,
+        numbers: Option<&Bound<'_, PyAny>>,
+        threads: usize,
+    ) -> PyResult<PyArray> {
         let numbers = match numbers {
             Some(numbers) => record_numbers(numbers)?,
             None => (0..self.0.file().num_records()).collect(),
         };
         let reader = Arc::clone(&self.0);
-        let array = interruptible(py, move |cancel| gather(&reader, &numbers, threads, cancel).map_err(PyShardmillError::from));
+        let array = interruptible(py, move |cancel| {
+            gather(&reader, &numbers, threads, cancel).map_err(PyShardmillError::from)
+        });
         let (offsets, values) = array?;
-        let array = LargeBinaryArray::try_new(offsets, values, None).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        let array = LargeBinaryArray::try_new(offsets, values, None)
+            .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         Ok(PyArray::from_array_ref(Arc::new(array)))
     }
 
@@ -88,12 +114,19 @@ impl PyReader {
     }
 }
 
-pub(super) fn record<'py>(py: Python<'py>, reader: &Arc<Reader>, index: u64) -> PyResult<Bound<'py, PyBytes>> {
+pub(super) fn record<'py>(
+    py: Python<'py>,
+    reader: &Arc<Reader>,
+    index: u64,
+) -> PyResult<Bound<'py, PyBytes>> {
     let found = reader.find(index).map_err(PyShardmillError::from)?;
     if found.read_bytes() <= HELD_BYTES && !reader.is_remote() {
-        return Ok(reader.read(&found, |record| PyBytes::new(py, record)).map_err(PyShardmillError::from)?);
+        return Ok(reader
+            .read(&found, |record| PyBytes::new(py, record))
+            .map_err(PyShardmillError::from)?);
     }
-    let record = listening(py, || reader.read(&found, <[u8]>::to_vec))?.map_err(PyShardmillError::from)?;
+    let record =
+        listening(py, || reader.read(&found, <[u8]>::to_vec))?.map_err(PyShardmillError::from)?;
     Ok(PyBytes::new(py, &record))
 }
 
@@ -103,7 +136,8 @@ pub(super) fn records<'py>(
     numbers: impl Iterator<Item = u64> + Send,
     threads: usize,
 ) -> PyResult<Bound<'py, PyList>> {
-    let batch = py.detach(|| Batch::new(reader, numbers, threads)).map_err(PyShardmillError::from)?;
+    let batch =
+        py.detach(|| Batch::new(reader, numbers, threads)).map_err(PyShardmillError::from)?;
     let mut records: Vec<Option<Bound<'py, PyBytes>>> = vec![None; batch.len()];
     let mut place = |job: usize, segment: &Gathered| {
         for (slot, record) in batch.slots(job).zip(segment.records().iter()) {
@@ -114,17 +148,25 @@ pub(super) fn records<'py>(
     };
     if batch.is_small() || threads <= 1 {
         for job in 0..batch.jobs() {
-            let segment = listening(py, || batch.decode(reader, job))?.map_err(PyShardmillError::from)?;
+            let segment =
+                listening(py, || batch.decode(reader, job))?.map_err(PyShardmillError::from)?;
             place(job, &segment);
             py.check_signals()?;
         }
     } else {
-        let mut run = batch.run(reader, threads, &Cancel::default()).map_err(PyShardmillError::from)?;
+        let mut run =
+            batch.run(reader, threads, &Cancel::default()).map_err(PyShardmillError::from)?;
         let mut job = 0;
         loop {
             match py.detach(|| run.poll(SIGNAL_POLL)) {
                 Poll::Ready(segment) => {
-                    place(job, &segment.map_err(Error::from).and_then(|segment| segment).map_err(PyShardmillError::from)?);
+                    place(
+                        job,
+                        &segment
+                            .map_err(Error::from)
+                            .and_then(|segment| segment)
+                            .map_err(PyShardmillError::from)?,
+                    );
                     job += 1;
                 }
                 Poll::Finished => break,
@@ -134,5 +176,8 @@ pub(super) fn records<'py>(
         }
     }
     let lost = || PyRuntimeError::new_err("a record was not delivered");
-    PyList::new(py, records.into_iter().map(|record| record.ok_or_else(lost)).collect::<PyResult<Vec<_>>>()?)
+    PyList::new(
+        py,
+        records.into_iter().map(|record| record.ok_or_else(lost)).collect::<PyResult<Vec<_>>>()?,
+    )
 }

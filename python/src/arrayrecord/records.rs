@@ -28,7 +28,13 @@ struct State {
 
 impl PyRecords {
     pub(super) fn new(reader: Arc<Reader>, start: u64, threads: usize) -> Self {
-        let state = State { next: start, sequence: None, process: std::process::id(), segment: Gathered::default(), place: 0 };
+        let state = State {
+            next: start,
+            sequence: None,
+            process: std::process::id(),
+            segment: Gathered::default(),
+            place: 0,
+        };
         Self { reader, threads, state: Mutex::new(state) }
     }
 }
@@ -70,12 +76,18 @@ impl PyRecords {
             state.process = std::process::id();
         }
         if state.sequence.is_none() {
-            state.sequence = Some(Sequence::new(&self.reader, state.next, self.threads).map_err(PyShardmillError::from)?);
+            state.sequence = Some(
+                Sequence::new(&self.reader, state.next, self.threads)
+                    .map_err(PyShardmillError::from)?,
+            );
         }
         let Some(sequence) = &mut state.sequence else { return Ok(false) };
         match sequence.poll(SIGNAL_POLL) {
             Poll::Ready(result) => {
-                let (segment, before) = result.map_err(Error::from).and_then(|result| result).map_err(PyShardmillError::from)?;
+                let (segment, before) = result
+                    .map_err(Error::from)
+                    .and_then(|result| result)
+                    .map_err(PyShardmillError::from)?;
                 state.segment = segment;
                 state.place = before;
                 Ok(true)

@@ -38,7 +38,8 @@ impl PySource {
         Self(Mutex::default())
     }
 
-    /// Resets the source, with no file open. `ranges` are the first record and the number of records of each part.
+    /// Resets the source, with no file open. `ranges` are the first record and the number of
+    /// records of each part.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn _reset(&self, ranges: Vec<(u64, u64)>) {
         let ends = ranges.iter().scan(0u64, |end, (_, records)| {
@@ -46,7 +47,8 @@ impl PySource {
             Some(*end)
         });
         let parts = ranges.iter().map(|(start, _)| Part { start: *start, reader: OnceLock::new() });
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(Parts { ends: ends.collect(), parts: parts.collect() });
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            Arc::new(Parts { ends: ends.collect(), parts: parts.collect() });
     }
 
     /// Makes the records of a part readable.
@@ -61,7 +63,10 @@ impl PySource {
         Ok(key_of(key)?.and_then(|key| self.parts().place_of(key)))
     }
 
-    fn __getitem__<'py>(slf: &Bound<'py, Self>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn __getitem__<'py>(
+        slf: &Bound<'py, Self>,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         match slf.get()._record(slf.py(), key)? {
             Some(record) => Ok(record.into_any()),
             None => slf.call_method1("_open_and_read", (key,)),
@@ -69,17 +74,29 @@ impl PySource {
     }
 
     /// The record, or `None` if it does not exist or its file is not open.
-    fn _record<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    fn _record<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let parts = self.parts();
-        let Some((part, place)) = key_of(key)?.and_then(|key| parts.place_of(key)) else { return Ok(None) };
+        let Some((part, place)) = key_of(key)?.and_then(|key| parts.place_of(key)) else {
+            return Ok(None);
+        };
         match parts.parts.get(part).and_then(|part| part.reader.get()) {
             Some(reader) => record(py, reader, place).map(Some),
             None => Ok(None),
         }
     }
 
-    /// The records, or the numbers of the parts that must be opened first. `None` if one of the records does not exist.
-    fn _records<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>, threads: usize) -> PyResult<Option<Found<'py>>> {
+    /// The records, or the numbers of the parts that must be opened first. `None` if one of the
+    /// records does not exist.
+    fn _records<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        threads: usize,
+    ) -> PyResult<Option<Found<'py>>> {
         let parts = self.parts();
         let keys = record_numbers(keys)?;
         let mut by_part: Vec<Vec<(usize, u64)>> = vec![Vec::new(); parts.parts.len()];
@@ -89,8 +106,18 @@ impl PySource {
                 of_part.push((slot, place));
             }
         }
-        let wanted = || parts.parts.iter().zip(&by_part).enumerate().filter(|(_, (_, of_part))| !of_part.is_empty());
-        let closed: Vec<usize> = wanted().filter(|(_, (part, _))| part.reader.get().is_none()).map(|(number, _)| number).collect();
+        let wanted = || {
+            parts
+                .parts
+                .iter()
+                .zip(&by_part)
+                .enumerate()
+                .filter(|(_, (_, of_part))| !of_part.is_empty())
+        };
+        let closed: Vec<usize> = wanted()
+            .filter(|(_, (part, _))| part.reader.get().is_none())
+            .map(|(number, _)| number)
+            .collect();
         if !closed.is_empty() {
             return Ok(Some((None, closed)));
         }
@@ -122,7 +149,8 @@ impl PySource {
 impl Parts {
     fn place_of(&self, key: u64) -> Option<Place> {
         let part = self.ends.partition_point(|end| *end <= key);
-        let before = part.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        let before =
+            part.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
         Some((part, self.parts.get(part)?.start.checked_add(key - before)?))
     }
 }
@@ -132,6 +160,9 @@ fn key_of(key: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     match key.extract::<u64>() {
         Ok(key) => Ok(Some(key)),
         Err(error) if error.is_instance_of::<PyOverflowError>(key.py()) => Ok(None),
-        Err(_no_number) => Err(PyTypeError::new_err(format!("a record key is a whole number, not {}", key.repr()?))),
+        Err(_no_number) => Err(PyTypeError::new_err(format!(
+            "a record key is a whole number, not {}",
+            key.repr()?
+        ))),
     }
 }

@@ -19,20 +19,25 @@ impl PyWriter {
     #[new]
     fn new(py: Python<'_>, path: &str, options: &str, threads: usize) -> PyResult<Self> {
         let options = WriterOptions::parse(options).map_err(|error| refused(&error))?;
-        let writer = listening(py, || ArrayRecordWriter::create(path, options, threads))?.map_err(PyShardmillError::from)?;
+        let writer = listening(py, || ArrayRecordWriter::create(path, options, threads))?
+            .map_err(PyShardmillError::from)?;
         Ok(Self(Mutex::new(writer)))
     }
 
     fn write(&self, py: Python<'_>, record: &Bound<'_, PyAny>) -> PyResult<()> {
         let Ok(record) = record.cast::<PyBytes>() else {
-            return Err(PyTypeError::new_err(format!("a record is bytes, not {}", record.get_type().name()?)));
+            return Err(PyTypeError::new_err(format!(
+                "a record is bytes, not {}",
+                record.get_type().name()?
+            )));
         };
         write_record(py, &self.0, record.as_bytes())
     }
 
     /// Publishes the file.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        Ok(listening(py, || self.0.lock().unwrap_or_else(PoisonError::into_inner).close())?.map_err(PyShardmillError::from)?)
+        Ok(listening(py, || self.0.lock().unwrap_or_else(PoisonError::into_inner).close())?
+            .map_err(PyShardmillError::from)?)
     }
 
     /// Removes everything written so far.

@@ -43,7 +43,12 @@ impl PadForm<'_> {
     fn pad(self) -> PyResult<Pad> {
         let side = if self.is_left { Side::Left } else { Side::Right };
         let value = value_of("pad_value", &self.value)?;
-        Ok(Pad { length: self.length, value, values: values_by_column("pad_value", &self.values)?, side })
+        Ok(Pad {
+            length: self.length,
+            value,
+            values: values_by_column("pad_value", &self.values)?,
+            side,
+        })
     }
 }
 
@@ -52,7 +57,9 @@ pub(crate) fn kind(name: &str) -> PyShardmillResult<Kind> {
         "torch" => Ok(Kind::Torch),
         "numpy" => Ok(Kind::Numpy),
         "dict" => Ok(Kind::Dict),
-        _ => Err(PyShardmillError::option(&format!("`output` is \"torch\", \"numpy\", \"arrow\" or \"dict\", not {name:?}"))),
+        _ => Err(PyShardmillError::option(&format!(
+            "`output` is \"torch\", \"numpy\", \"arrow\" or \"dict\", not {name:?}"
+        ))),
     }
 }
 
@@ -61,7 +68,9 @@ fn nulls(name: &str) -> PyShardmillResult<Nulls> {
         "raise" => Ok(Nulls::Error),
         "fill" => Ok(Nulls::Fill),
         "mask" => Ok(Nulls::Mask),
-        _ => Err(PyShardmillError::option(&format!("`nulls` is \"raise\", \"fill\" or \"mask\", not {name:?}"))),
+        _ => Err(PyShardmillError::option(&format!(
+            "`nulls` is \"raise\", \"fill\" or \"mask\", not {name:?}"
+        ))),
     }
 }
 
@@ -70,7 +79,10 @@ pub(crate) fn fill_values(values: &Bound<'_, PyDict>) -> PyResult<BTreeMap<Strin
     values_by_column("fill_values", values)
 }
 
-fn values_by_column(option: &str, values: &Bound<'_, PyDict>) -> PyResult<BTreeMap<String, FillValue>> {
+fn values_by_column(
+    option: &str,
+    values: &Bound<'_, PyDict>,
+) -> PyResult<BTreeMap<String, FillValue>> {
     let mut by_column = BTreeMap::new();
     for (name, value) in values {
         let name: String = name.extract()?;
@@ -91,7 +103,10 @@ fn value_of(option: &str, value: &Bound<'_, PyAny>) -> PyResult<FillValue> {
     } else if let Ok(value) = value.cast::<PyString>() {
         Ok(FillValue::Text(value.extract()?))
     } else {
-        let message = format!("`{option}` is a {}; it takes numbers, booleans, dates and times", value.get_type().name()?);
+        let message = format!(
+            "`{option}` is a {}; it takes numbers, booleans, dates and times",
+            value.get_type().name()?
+        );
         Err(PyShardmillError::option(&message).into())
     }
 }

@@ -1,4 +1,5 @@
-//! Memory of torch for pixels: a Python function allocates it, native threads write it, and batches are views of it.
+//! Memory of torch for pixels: a Python function allocates it, native threads write it, and batches
+//! are views of it.
 
 use crate::calls::Calls;
 use crate::interrupt::reason_of;
@@ -13,7 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Numbers of no type need more.
 const ALIGNMENT: usize = 16;
 
-/// Calls `allocate` with a number of bytes. It returns a tensor of as many bytes, to which nothing else has access.
+/// Calls `allocate` with a number of bytes. It returns a tensor of as many bytes, to which nothing
+/// else has access.
 #[pyclass(name = "TensorMemory", module = "shardmill._native.load", frozen)]
 pub(crate) struct PyTensorMemory(pub(crate) Arc<TensorMemory>);
 
@@ -43,9 +45,20 @@ impl PyTensorMemory {
 
 impl TensorMemory {
     /// Values that were written, as a tensor, which is theirs from now on.
-    pub(crate) fn tensor<'py>(&self, py: Python<'py>, values: &Buffer, element: &DataType) -> PyResult<Bound<'py, PyAny>> {
-        let lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner).remove(&values.as_ptr().addr());
-        let lent = lent.ok_or_else(|| PyRuntimeError::new_err("the memory of these values was not lent"))?.into_bound(py);
+    pub(crate) fn tensor<'py>(
+        &self,
+        py: Python<'py>,
+        values: &Buffer,
+        element: &DataType,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let lent = self
+            .lent
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&values.as_ptr().addr());
+        let lent = lent
+            .ok_or_else(|| PyRuntimeError::new_err("the memory of these values was not lent"))?
+            .into_bound(py);
         let dtype = match element {
             DataType::UInt16 => "uint16",
             DataType::Float32 => "float32",
@@ -59,8 +72,12 @@ impl TensorMemory {
         let _call = self.calls.enter(py)?;
         let tensor = self.allocate.bind(py).call1((bytes,))?;
         let address: usize = tensor.call_method0("data_ptr")?.extract()?;
-        if tensor.getattr("nbytes")?.extract::<usize>()? != bytes || !address.is_multiple_of(ALIGNMENT) {
-            return Err(PyValueError::new_err(format!("the allocator returned other memory than {bytes} aligned bytes")));
+        if tensor.getattr("nbytes")?.extract::<usize>()? != bytes
+            || !address.is_multiple_of(ALIGNMENT)
+        {
+            return Err(PyValueError::new_err(format!(
+                "the allocator returned other memory than {bytes} aligned bytes"
+            )));
         }
         self.lent.lock().unwrap_or_else(PoisonError::into_inner).insert(address, tensor.unbind());
         Ok(LentTensor { address, bytes, lent: Arc::clone(&self.lent) })
@@ -70,7 +87,9 @@ impl TensorMemory {
 impl HostMemory for TensorMemory {
     fn lend(&self, bytes: usize) -> Result<Box<dyn LentMemory>, String> {
         // An empty tensor has no address of its own.
-        let lent = Python::try_attach(|py| self.allocated(py, bytes.max(1)).map_err(|error| reason_of(py, error)));
+        let lent = Python::try_attach(|py| {
+            self.allocated(py, bytes.max(1)).map_err(|error| reason_of(py, error))
+        });
         Ok(Box::new(lent.ok_or("the interpreter exits")??))
     }
 }
@@ -80,9 +99,12 @@ impl LentMemory for LentTensor {}
 #[expect(unsafe_code, reason = "memory of torch is known by its address")]
 impl AsRef<[u8]> for LentTensor {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the tensor has `bytes` bytes at `address`. It is in `lent`, or was delivered and this is not used any more. Until it is delivered,
-        // only the owner of `self` has access to them.
-        unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(self.address), self.bytes) }
+        // SAFETY: the tensor has `bytes` bytes at `address`. It is in `lent`, or was delivered
+        // and this is not used any more. Until it is delivered, only the owner of `self`
+        // has access to them.
+        unsafe {
+            std::slice::from_raw_parts(std::ptr::with_exposed_provenance(self.address), self.bytes)
+        }
     }
 }
 
@@ -90,7 +112,12 @@ impl AsRef<[u8]> for LentTensor {
 impl AsMut<[u8]> for LentTensor {
     fn as_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and `self` is borrowed for as long as the slice.
-        unsafe { std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(self.address), self.bytes) }
+        unsafe {
+            std::slice::from_raw_parts_mut(
+                std::ptr::with_exposed_provenance_mut(self.address),
+                self.bytes,
+            )
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! `shardmill._native.columns`: moves superbatches of plain buffers to NumPy arrays; objects are created when a batch needs them.
+//! `shardmill._native.columns`: moves superbatches of plain buffers to NumPy arrays; objects are
+//! created when a batch needs them.
 
 mod form;
 mod memory;
@@ -21,11 +22,15 @@ use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 use pyo3_arrow::PySchema;
-use shardmill_load::columns::{Column, ColumnOptions, Converter, Form, Kind, Nulls, Numbers, Output, Superbatch};
+use shardmill_load::columns::{
+    Column, ColumnOptions, Converter, Form, Kind, Nulls, Numbers, Output, Superbatch,
+};
 
-/// Converts a superbatch for `shardmill.load._columns.split`, in the order of [`Converter::outputs`]. Nothing is copied. A part is an array,
-/// [`PyObjects`], or a tuple that begins with what it is: `("padded", values, shapes)`, `("ragged", values, offsets, mask or None)` or
-/// `("struct", names, parts)`. Columns in `memory` are tensors.
+/// Converts a superbatch for `shardmill.load._columns.split`, in the order
+/// of [`Converter::outputs`]. Nothing is copied. A part is an array, [`PyObjects`],
+/// or a tuple that begins with what it is: `("padded", values, shapes)`,
+/// `("ragged", values, offsets, mask or None)` or `("struct", names, parts)`.
+/// Columns in `memory` are tensors.
 pub(crate) fn superbatch_to_python<'py>(
     py: Python<'py>,
     converter: &Converter,
@@ -43,7 +48,13 @@ struct Target<'a> {
     memory: Option<&'a TensorMemory>,
 }
 
-fn parts_of<'py>(py: Python<'py>, outputs: &[Output], columns: Vec<Column>, rows: usize, target: Target<'_>) -> PyResult<Bound<'py, PyList>> {
+fn parts_of<'py>(
+    py: Python<'py>,
+    outputs: &[Output],
+    columns: Vec<Column>,
+    rows: usize,
+    target: Target<'_>,
+) -> PyResult<Bound<'py, PyList>> {
     let parts = PyList::empty(py);
     for (output, column) in outputs.iter().zip(columns) {
         parts.append(part_of(py, output, &output.form, column, (rows, target))?)?;
@@ -51,11 +62,19 @@ fn parts_of<'py>(py: Python<'py>, outputs: &[Output], columns: Vec<Column>, rows
     Ok(parts)
 }
 
-fn part_of<'py>(py: Python<'py>, output: &Output, form: &Form, column: Column, (rows, target): (usize, Target<'_>)) -> PyResult<Bound<'py, PyAny>> {
+fn part_of<'py>(
+    py: Python<'py>,
+    output: &Output,
+    form: &Form,
+    column: Column,
+    (rows, target): (usize, Target<'_>),
+) -> PyResult<Bound<'py, PyAny>> {
     let dtype = |element: &DataType| target.is_numpy.then(|| numpy_dtype(element)).flatten();
     match (column, form) {
         (Column::Lent(values), Form::Values { element, shape }) => {
-            let memory = target.memory.ok_or_else(|| PyTypeError::new_err("columns in memory that was not lent"))?;
+            let memory = target
+                .memory
+                .ok_or_else(|| PyTypeError::new_err("columns in memory that was not lent"))?;
             let shape: Vec<usize> = std::iter::once(rows).chain(shape.iter().copied()).collect();
             memory.tensor(py, &values, element)?.call_method1("reshape", (shape,))
         }
@@ -71,7 +90,8 @@ fn part_of<'py>(py: Python<'py>, output: &Output, form: &Form, column: Column, (
             ("padded", to_array(py, values, dtype(element))?, shapes).into_bound_py_any(py)
         }
         (Column::Ragged { values, offsets, valid }, Form::Ragged { values: form, .. }) => {
-            let items = offsets.last().and_then(|last| usize::try_from(*last).ok()).unwrap_or_default();
+            let items =
+                offsets.last().and_then(|last| usize::try_from(*last).ok()).unwrap_or_default();
             let values = part_of(py, output, form, *values, (items, target))?;
             let valid = valid.map(|valid| PyArray1::from_vec(py, valid));
             ("ragged", values, PyArray1::from_vec(py, offsets), valid).into_bound_py_any(py)
@@ -80,12 +100,21 @@ fn part_of<'py>(py: Python<'py>, output: &Output, form: &Form, column: Column, (
             let names: Vec<&str> = outputs.iter().map(|output| output.name.as_str()).collect();
             ("struct", names, parts_of(py, outputs, columns, rows, target)?).into_bound_py_any(py)
         }
-        (Column::Objects(array), form) => Bound::new(py, PyObjects::new(&output.name, array, form)).map(Bound::into_any),
-        _ => Err(PyTypeError::new_err(format!("Column `{}` does not have the form of its batches", output.name))),
+        (Column::Objects(array), form) => {
+            Bound::new(py, PyObjects::new(&output.name, array, form)).map(Bound::into_any)
+        }
+        _ => Err(PyTypeError::new_err(format!(
+            "Column `{}` does not have the form of its batches",
+            output.name
+        ))),
     }
 }
 
-fn to_array<'py>(py: Python<'py>, numbers: Numbers, dtype: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
+fn to_array<'py>(
+    py: Python<'py>,
+    numbers: Numbers,
+    dtype: Option<&str>,
+) -> PyResult<Bound<'py, PyAny>> {
     let array = match numbers {
         Numbers::Bool(values) => PyArray1::from_vec(py, values).into_any(),
         Numbers::Int8(values) => PyArray1::from_vec(py, values).into_any(),
@@ -96,7 +125,9 @@ fn to_array<'py>(py: Python<'py>, numbers: Numbers, dtype: Option<&str>) -> PyRe
         Numbers::UInt16(values) => PyArray1::from_vec(py, values).into_any(),
         Numbers::UInt32(values) => PyArray1::from_vec(py, values).into_any(),
         Numbers::UInt64(values) => PyArray1::from_vec(py, values).into_any(),
-        Numbers::Float16(values) => PyArray1::from_vec(py, values.reinterpret_into()).call_method1("view", ("float16",))?,
+        Numbers::Float16(values) => {
+            PyArray1::from_vec(py, values.reinterpret_into()).call_method1("view", ("float16",))?
+        }
         Numbers::Float32(values) => PyArray1::from_vec(py, values).into_any(),
         Numbers::Float64(values) => PyArray1::from_vec(py, values).into_any(),
     };
@@ -117,12 +148,14 @@ fn numpy_dtype(element: &DataType) -> Option<&'static str> {
             TimeUnit::Microsecond => "datetime64[us]",
             TimeUnit::Nanosecond => "datetime64[ns]",
         }),
-        DataType::Time32(unit) | DataType::Time64(unit) | DataType::Duration(unit) => Some(match unit {
-            TimeUnit::Second => "timedelta64[s]",
-            TimeUnit::Millisecond => "timedelta64[ms]",
-            TimeUnit::Microsecond => "timedelta64[us]",
-            TimeUnit::Nanosecond => "timedelta64[ns]",
-        }),
+        DataType::Time32(unit) | DataType::Time64(unit) | DataType::Duration(unit) => {
+            Some(match unit {
+                TimeUnit::Second => "timedelta64[s]",
+                TimeUnit::Millisecond => "timedelta64[ms]",
+                TimeUnit::Microsecond => "timedelta64[us]",
+                TimeUnit::Nanosecond => "timedelta64[ns]",
+            })
+        }
         _ => None,
     }
 }
@@ -160,7 +193,12 @@ fn rows_of<'py>(
 }
 
 /// One value of a column.
-pub(crate) fn value_at<'py>(py: Python<'py>, name: &str, array: &ArrayRef, row: usize) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn value_at<'py>(
+    py: Python<'py>,
+    name: &str,
+    array: &ArrayRef,
+    row: usize,
+) -> PyResult<Bound<'py, PyAny>> {
     let values = objects::objects(py, name, &array.slice(row, 1))?;
     values.into_iter().next().ok_or_else(|| PyIndexError::new_err("no such row"))
 }
@@ -189,9 +227,15 @@ impl PyConverter {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn convert<'py>(&self, py: Python<'py>, batch: ArrowBatch, sizes: Vec<usize>) -> PyResult<Bound<'py, PyList>> {
+    fn convert<'py>(
+        &self,
+        py: Python<'py>,
+        batch: ArrowBatch,
+        sizes: Vec<usize>,
+    ) -> PyResult<Bound<'py, PyList>> {
         let ArrowBatch(batch) = batch;
-        let superbatch: PyShardmillResult<Superbatch> = py.detach(|| Ok(self.0.convert(batch, &sizes)?));
+        let superbatch: PyShardmillResult<Superbatch> =
+            py.detach(|| Ok(self.0.convert(batch, &sizes)?));
         superbatch_to_python(py, &self.0, superbatch?, None)
     }
 }
@@ -202,7 +246,8 @@ fn to_pylist<'py>(py: Python<'py>, array: ArrowArray) -> PyResult<Bound<'py, PyL
     let ArrowArray { array, field } = array;
     let schema = Schema::new(vec![field]);
     // Runs its checks.
-    Converter::new(&schema, &ColumnOptions::new(Kind::Dict, Nulls::Error)).map_err(PyShardmillError::from)?;
+    Converter::new(&schema, &ColumnOptions::new(Kind::Dict, Nulls::Error))
+        .map_err(PyShardmillError::from)?;
     PyList::new(py, objects::objects(py, schema.field(0).name(), &array)?)
 }
 

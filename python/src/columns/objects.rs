@@ -1,16 +1,20 @@
 //! Converts an Arrow array to Python objects, as pyarrow's `to_pylist` does.
 //!
-//! Works column by column, also inside of lists and structs: the type is matched once per array, not per value.
+//! Works column by column, also inside of lists and structs: the type is matched once per array,
+//! not per value.
 
 use super::temporal::{ObjectError, Place, zone};
 use crate::error::PyShardmillError;
 use arrow_array::cast::AsArray;
 use arrow_array::iterator::ArrayIter;
 use arrow_array::types::{
-    Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, DecimalType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, DecimalType, Float16Type,
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayAccessor, ArrayRef, ArrowPrimitiveType, GenericListArray, OffsetSizeTrait};
+use arrow_array::{
+    Array, ArrayAccessor, ArrayRef, ArrowPrimitiveType, GenericListArray, OffsetSizeTrait,
+};
 use arrow_buffer::NullBuffer;
 use arrow_cast::cast;
 use arrow_schema::DataType;
@@ -22,7 +26,11 @@ use std::fmt::Display;
 type Objects<'py> = Vec<Bound<'py, PyAny>>;
 
 /// One object per row; None for a null.
-pub(super) fn objects<'py>(py: Python<'py>, column: &str, array: &ArrayRef) -> PyResult<Objects<'py>> {
+pub(super) fn objects<'py>(
+    py: Python<'py>,
+    column: &str,
+    array: &ArrayRef,
+) -> PyResult<Objects<'py>> {
     match array.data_type() {
         DataType::Null => Ok(vec![py.None().into_bound(py); array.len()]),
         DataType::Boolean => each(py, array.as_boolean(), |value| value.into_bound_py_any(py)),
@@ -34,35 +42,61 @@ pub(super) fn objects<'py>(py: Python<'py>, column: &str, array: &ArrayRef) -> P
         DataType::UInt16 => numbers::<UInt16Type>(py, array),
         DataType::UInt32 => numbers::<UInt32Type>(py, array),
         DataType::UInt64 => numbers::<UInt64Type>(py, array),
-        DataType::Float16 => each(py, array.as_primitive::<Float16Type>(), |value| value.to_f64().into_bound_py_any(py)),
+        DataType::Float16 => each(py, array.as_primitive::<Float16Type>(), |value| {
+            value.to_f64().into_bound_py_any(py)
+        }),
         DataType::Float32 => numbers::<Float32Type>(py, array),
         DataType::Float64 => numbers::<Float64Type>(py, array),
         DataType::Decimal32(_, scale) => decimals::<Decimal32Type>(py, array, *scale),
         DataType::Decimal64(_, scale) => decimals::<Decimal64Type>(py, array, *scale),
         DataType::Decimal128(_, scale) => decimals::<Decimal128Type>(py, array, *scale),
         DataType::Decimal256(_, scale) => decimals::<Decimal256Type>(py, array, *scale),
-        DataType::Utf8 => each(py, array.as_string::<i32>(), |text| Ok(PyString::new(py, text).into_any())),
-        DataType::LargeUtf8 => each(py, array.as_string::<i64>(), |text| Ok(PyString::new(py, text).into_any())),
-        DataType::Utf8View => each(py, array.as_string_view(), |text| Ok(PyString::new(py, text).into_any())),
-        DataType::Binary => each(py, array.as_binary::<i32>(), |bytes| Ok(PyBytes::new(py, bytes).into_any())),
-        DataType::LargeBinary => each(py, array.as_binary::<i64>(), |bytes| Ok(PyBytes::new(py, bytes).into_any())),
-        DataType::BinaryView => each(py, array.as_binary_view(), |bytes| Ok(PyBytes::new(py, bytes).into_any())),
-        DataType::FixedSizeBinary(_) => each(py, array.as_fixed_size_binary(), |bytes| Ok(PyBytes::new(py, bytes).into_any())),
-        DataType::Date32 | DataType::Date64 | DataType::Time32(_) | DataType::Time64(_) | DataType::Timestamp(..) | DataType::Duration(_) => {
-            temporals(py, column, array)
+        DataType::Utf8 => {
+            each(py, array.as_string::<i32>(), |text| Ok(PyString::new(py, text).into_any()))
         }
+        DataType::LargeUtf8 => {
+            each(py, array.as_string::<i64>(), |text| Ok(PyString::new(py, text).into_any()))
+        }
+        DataType::Utf8View => {
+            each(py, array.as_string_view(), |text| Ok(PyString::new(py, text).into_any()))
+        }
+        DataType::Binary => {
+            each(py, array.as_binary::<i32>(), |bytes| Ok(PyBytes::new(py, bytes).into_any()))
+        }
+        DataType::LargeBinary => {
+            each(py, array.as_binary::<i64>(), |bytes| Ok(PyBytes::new(py, bytes).into_any()))
+        }
+        DataType::BinaryView => {
+            each(py, array.as_binary_view(), |bytes| Ok(PyBytes::new(py, bytes).into_any()))
+        }
+        DataType::FixedSizeBinary(_) => {
+            each(py, array.as_fixed_size_binary(), |bytes| Ok(PyBytes::new(py, bytes).into_any()))
+        }
+        DataType::Date32
+        | DataType::Date64
+        | DataType::Time32(_)
+        | DataType::Time64(_)
+        | DataType::Timestamp(..)
+        | DataType::Duration(_) => temporals(py, column, array),
         DataType::List(_) => lists(py, column, array.as_list::<i32>()),
         DataType::LargeList(_) => lists(py, column, array.as_list::<i64>()),
         DataType::FixedSizeList(_, width) => {
             let list = array.as_fixed_size_list();
             let width = usize::try_from(*width).unwrap_or_default();
             let items = objects(py, column, list.values())?;
-            rows(py, list.nulls(), list.len(), |row| list_of(py, &items, row * width, row * width + width))
+            rows(py, list.nulls(), list.len(), |row| {
+                list_of(py, &items, row * width, row * width + width)
+            })
         }
         DataType::Struct(fields) => {
             let list = array.as_struct();
-            let names: Vec<_> = fields.iter().map(|field| PyString::new(py, field.name())).collect();
-            let columns = list.columns().iter().map(|child| objects(py, column, child)).collect::<PyResult<Vec<_>>>()?;
+            let names: Vec<_> =
+                fields.iter().map(|field| PyString::new(py, field.name())).collect();
+            let columns = list
+                .columns()
+                .iter()
+                .map(|child| objects(py, column, child))
+                .collect::<PyResult<Vec<_>>>()?;
             rows(py, list.nulls(), list.len(), |row| {
                 let dict = PyDict::new(py);
                 for (name, values) in names.iter().zip(&columns) {
@@ -76,15 +110,27 @@ pub(super) fn objects<'py>(py: Python<'py>, column: &str, array: &ArrayRef) -> P
             let (start, stop) = bounds(map.value_offsets());
             let keys = objects(py, column, &map.keys().slice(start, stop - start))?;
             let values = objects(py, column, &map.values().slice(start, stop - start))?;
-            let pairs = keys.into_iter().zip(values).map(|pair| pair.into_bound_py_any(py)).collect::<PyResult<Objects<'py>>>()?;
+            let pairs = keys
+                .into_iter()
+                .zip(values)
+                .map(|pair| pair.into_bound_py_any(py))
+                .collect::<PyResult<Objects<'py>>>()?;
             spans(py, map.nulls(), map.value_offsets(), &pairs)
         }
         DataType::Dictionary(_, value) => dictionary(py, column, array, value),
-        other => Err(PyShardmillError::from(ObjectError::Unsupported { column: column.to_owned(), data_type: other.clone() }).into()),
+        other => Err(PyShardmillError::from(ObjectError::Unsupported {
+            column: column.to_owned(),
+            data_type: other.clone(),
+        })
+        .into()),
     }
 }
 
-fn each<'py, A: ArrayAccessor>(py: Python<'py>, array: A, object: impl Fn(A::Item) -> PyResult<Bound<'py, PyAny>>) -> PyResult<Objects<'py>> {
+fn each<'py, A: ArrayAccessor>(
+    py: Python<'py>,
+    array: A,
+    object: impl Fn(A::Item) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Objects<'py>> {
     let mut objects = Vec::with_capacity(array.len());
     for item in ArrayIter::new(array) {
         objects.push(item.map_or_else(|| Ok(py.None().into_bound(py)), &object)?);
@@ -99,7 +145,9 @@ fn rows<'py>(
     object: impl Fn(usize) -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Objects<'py>> {
     let is_null = |row: usize| nulls.is_some_and(|nulls| nulls.is_null(row));
-    (0..count).map(|row| if is_null(row) { Ok(py.None().into_bound(py)) } else { object(row) }).collect()
+    (0..count)
+        .map(|row| if is_null(row) { Ok(py.None().into_bound(py)) } else { object(row) })
+        .collect()
 }
 
 fn numbers<'py, T>(py: Python<'py>, array: &ArrayRef) -> PyResult<Objects<'py>>
@@ -144,17 +192,29 @@ fn temporals<'py>(py: Python<'py>, column: &str, array: &ArrayRef) -> PyResult<O
     Ok(objects)
 }
 
-fn lists<'py, O: OffsetSizeTrait>(py: Python<'py>, column: &str, list: &GenericListArray<O>) -> PyResult<Objects<'py>> {
+fn lists<'py, O: OffsetSizeTrait>(
+    py: Python<'py>,
+    column: &str,
+    list: &GenericListArray<O>,
+) -> PyResult<Objects<'py>> {
     let (start, stop) = bounds(list.value_offsets());
     let items = objects(py, column, &list.values().slice(start, stop - start))?;
     spans(py, list.nulls(), list.value_offsets(), &items)
 }
 
-/// One list per row with the items between its offsets; the first of `items` is the one at the first offset.
-fn spans<'py, O: OffsetSizeTrait>(py: Python<'py>, nulls: Option<&NullBuffer>, offsets: &[O], items: &Objects<'py>) -> PyResult<Objects<'py>> {
+/// One list per row with the items between its offsets; the first of `items` is the one at the
+/// first offset.
+fn spans<'py, O: OffsetSizeTrait>(
+    py: Python<'py>,
+    nulls: Option<&NullBuffer>,
+    offsets: &[O],
+    items: &Objects<'py>,
+) -> PyResult<Objects<'py>> {
     let (first, _) = bounds(offsets);
     let bound = |row: usize| offsets.get(row).map_or(0, |offset| offset.as_usize() - first);
-    rows(py, nulls, offsets.len().saturating_sub(1), |row| list_of(py, items, bound(row), bound(row + 1)))
+    rows(py, nulls, offsets.len().saturating_sub(1), |row| {
+        list_of(py, items, bound(row), bound(row + 1))
+    })
 }
 
 fn bounds<O: OffsetSizeTrait>(offsets: &[O]) -> (usize, usize) {
@@ -162,21 +222,35 @@ fn bounds<O: OffsetSizeTrait>(offsets: &[O]) -> (usize, usize) {
     (start, offsets.last().map_or(start, |offset| offset.as_usize()))
 }
 
-fn list_of<'py>(py: Python<'py>, items: &Objects<'py>, start: usize, stop: usize) -> PyResult<Bound<'py, PyAny>> {
+fn list_of<'py>(
+    py: Python<'py>,
+    items: &Objects<'py>,
+    start: usize,
+    stop: usize,
+) -> PyResult<Bound<'py, PyAny>> {
     Ok(PyList::new(py, items.get(start..stop).unwrap_or_default())?.into_any())
 }
 
-/// Each value becomes one object shared by its rows, unless the dictionary is mainly used by other rows.
-fn dictionary<'py>(py: Python<'py>, column: &str, array: &ArrayRef, value: &DataType) -> PyResult<Objects<'py>> {
+/// Each value becomes one object shared by its rows, unless the dictionary
+/// is mainly used by other rows.
+fn dictionary<'py>(
+    py: Python<'py>,
+    column: &str,
+    array: &ArrayRef,
+    value: &DataType,
+) -> PyResult<Objects<'py>> {
     let dictionary = array.as_any_dictionary();
     if dictionary.values().len() > array.len() {
         let decoded = cast(array, value).map_err(|source| arrow_error(column, source))?;
         return objects(py, column, &decoded);
     }
     let values = objects(py, column, dictionary.values())?;
-    let keys = cast(dictionary.keys(), &DataType::UInt64).map_err(|source| arrow_error(column, source))?;
+    let keys =
+        cast(dictionary.keys(), &DataType::UInt64).map_err(|source| arrow_error(column, source))?;
     let none = py.None().into_bound(py);
-    each(py, keys.as_primitive::<UInt64Type>(), |key| Ok(usize::try_from(key).ok().and_then(|key| values.get(key)).unwrap_or(&none).clone()))
+    each(py, keys.as_primitive::<UInt64Type>(), |key| {
+        Ok(usize::try_from(key).ok().and_then(|key| values.get(key)).unwrap_or(&none).clone())
+    })
 }
 
 pub(super) fn arrow_error(column: &str, source: arrow_schema::ArrowError) -> PyErr {

@@ -1,6 +1,7 @@
 //! Converts dates and times to Python's `datetime`.
 //!
-//! Python supports the years 1 to 9999 and microseconds: a value that it cannot represent exactly is an error, never rounded.
+//! Python supports the years 1 to 9999 and microseconds: a value that it cannot represent exactly
+//! is an error, never rounded.
 
 use crate::error::PyShardmillError;
 use arrow_schema::TimeUnit;
@@ -14,13 +15,21 @@ const DAY_US: i128 = 86_400_000_000;
 /// A value that Python cannot represent. The row is counted within the batch.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ObjectError {
-    #[error("Column `{column}`: {count} in row {row} is outside of what Python's datetime can hold")]
+    #[error(
+        "Column `{column}`: {count} in row {row} is outside of what Python's datetime can hold"
+    )]
     Range { column: String, row: usize, count: i64 },
-    #[error("Column `{column}`: {count} ns in row {row} is not a whole number of microseconds, the smallest unit of Python's datetime")]
+    #[error(
+        "Column `{column}`: {count} ns in row {row} is not a whole number of microseconds, the \
+         smallest unit of Python's datetime"
+    )]
     Nanoseconds { column: String, row: usize, count: i64 },
     #[error("Column `{column}` has the time zone `{zone}`, which is unknown to Python")]
     Zone { column: String, zone: String },
-    #[error("Column `{column}` holds {}, which has no equivalent outside of Arrow", type_name(.data_type))]
+    #[error(
+        "Column `{column}` holds {}, which has no equivalent outside of Arrow",
+        type_name(.data_type)
+    )]
     Unsupported { column: String, data_type: arrow_schema::DataType },
     #[error("Failed to read column `{column}`")]
     Arrow { column: String, source: arrow_schema::ArrowError },
@@ -29,7 +38,9 @@ pub(crate) enum ObjectError {
 impl ObjectError {
     fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Range { .. } | Self::Nanoseconds { .. } => Some("output=\"arrow\", \"numpy\" and \"torch\" keep such values"),
+            Self::Range { .. } | Self::Nanoseconds { .. } => {
+                Some("output=\"arrow\", \"numpy\" and \"torch\" keep such values")
+            }
             Self::Zone { .. } => Some("`pip install tzdata` adds the usual zones"),
             Self::Unsupported { .. } => Some("leave it out by `columns`, or use output=\"arrow\""),
             Self::Arrow { .. } => None,
@@ -53,7 +64,8 @@ pub(super) struct Place<'a> {
 
 impl Place<'_> {
     fn range(self) -> PyShardmillError {
-        ObjectError::Range { column: self.column.to_owned(), row: self.row, count: self.count }.into()
+        ObjectError::Range { column: self.column.to_owned(), row: self.row, count: self.count }
+            .into()
     }
 
     fn microseconds(self, unit: TimeUnit) -> PyResult<i128> {
@@ -64,7 +76,11 @@ impl Place<'_> {
             TimeUnit::Microsecond => count,
             TimeUnit::Nanosecond if count % 1000 == 0 => count / 1000,
             TimeUnit::Nanosecond => {
-                let error = ObjectError::Nanoseconds { column: self.column.to_owned(), row: self.row, count: self.count };
+                let error = ObjectError::Nanoseconds {
+                    column: self.column.to_owned(),
+                    row: self.row,
+                    count: self.count,
+                };
                 return Err(PyShardmillError::from(error).into());
             }
         })
@@ -77,16 +93,24 @@ impl Place<'_> {
     }
 
     pub(super) fn time(self, py: Python<'_>, unit: TimeUnit) -> PyResult<Bound<'_, PyAny>> {
-        let (hour, minute, second, microsecond) = self.microseconds(unit).map(clock)?.ok_or_else(|| self.range())?;
+        let (hour, minute, second, microsecond) =
+            self.microseconds(unit).map(clock)?.ok_or_else(|| self.range())?;
         Ok(PyTime::new(py, hour, minute, second, microsecond, None)?.into_any())
     }
 
-    pub(super) fn timestamp<'py>(self, py: Python<'py>, unit: TimeUnit, zone: Option<&Bound<'py, PyTzInfo>>) -> PyResult<Bound<'py, PyAny>> {
+    pub(super) fn timestamp<'py>(
+        self,
+        py: Python<'py>,
+        unit: TimeUnit,
+        zone: Option<&Bound<'py, PyTzInfo>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let microseconds = self.microseconds(unit)?;
         let days = i64::try_from(microseconds.div_euclid(DAY_US)).ok().and_then(civil);
         let (year, month, day) = days.ok_or_else(|| self.range())?;
-        let (hour, minute, second, microsecond) = clock(microseconds.rem_euclid(DAY_US)).ok_or_else(|| self.range())?;
-        let utc = PyDateTime::new(py, year, month, day, hour, minute, second, microsecond, zone)?.into_any();
+        let (hour, minute, second, microsecond) =
+            clock(microseconds.rem_euclid(DAY_US)).ok_or_else(|| self.range())?;
+        let utc = PyDateTime::new(py, year, month, day, hour, minute, second, microsecond, zone)?
+            .into_any();
         match zone {
             // Near the years 1 and 9999 the local time may not exist.
             Some(zone) => zone.call_method1("fromutc", (utc,)).map_err(|_| self.range().into()),
@@ -96,9 +120,13 @@ impl Place<'_> {
 
     pub(super) fn duration(self, py: Python<'_>, unit: TimeUnit) -> PyResult<Bound<'_, PyAny>> {
         let microseconds = self.microseconds(unit)?;
-        let days = i32::try_from(microseconds.div_euclid(DAY_US)).ok().filter(|days| days.unsigned_abs() <= 999_999_999);
+        let days = i32::try_from(microseconds.div_euclid(DAY_US))
+            .ok()
+            .filter(|days| days.unsigned_abs() <= 999_999_999);
         let rest = microseconds.rem_euclid(DAY_US);
-        let (Some(days), Ok(seconds), Ok(micros)) = (days, i32::try_from(rest / 1_000_000), i32::try_from(rest % 1_000_000)) else {
+        let (Some(days), Ok(seconds), Ok(micros)) =
+            (days, i32::try_from(rest / 1_000_000), i32::try_from(rest % 1_000_000))
+        else {
             return Err(self.range().into());
         };
         Ok(PyDelta::new(py, days, seconds, micros, false)?.into_any())
@@ -106,12 +134,22 @@ impl Place<'_> {
 }
 
 /// `None` for names unknown to Python: an offset such as `+02:30`, or a name of the IANA data base.
-pub(super) fn zone<'py>(py: Python<'py>, column: &str, name: &str) -> PyResult<Bound<'py, PyTzInfo>> {
+pub(super) fn zone<'py>(
+    py: Python<'py>,
+    column: &str,
+    name: &str,
+) -> PyResult<Bound<'py, PyTzInfo>> {
     let zone = match offset_seconds(name) {
         Some(seconds) => PyTzInfo::fixed_offset(py, PyDelta::new(py, 0, seconds, 0, true)?),
         None => PyTzInfo::timezone(py, name),
     };
-    zone.map_err(|_| PyShardmillError::from(ObjectError::Zone { column: column.to_owned(), zone: name.to_owned() }).into())
+    zone.map_err(|_| {
+        PyShardmillError::from(ObjectError::Zone {
+            column: column.to_owned(),
+            zone: name.to_owned(),
+        })
+        .into()
+    })
 }
 
 fn offset_seconds(name: &str) -> Option<i32> {
@@ -123,12 +161,14 @@ fn offset_seconds(name: &str) -> Option<i32> {
     Some(sign * (i32::from(hours) * 3600 + i32::from(minutes) * 60))
 }
 
-/// Year, month and day from a count of days since 1970, within Python's range of years. After Howard Hinnant's `civil_from_days`.
+/// Year, month and day from a count of days since 1970, within Python's range of years. After
+/// Howard Hinnant's `civil_from_days`.
 fn civil(days: i64) -> Option<(i32, u8, u8)> {
     let days = days.checked_add(719_468)?;
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
@@ -140,8 +180,14 @@ fn civil(days: i64) -> Option<(i32, u8, u8)> {
 
 /// Hour, minute, second and microsecond of a time of day.
 fn clock(microseconds: i128) -> Option<(u8, u8, u8, u32)> {
-    let microseconds = u64::try_from(microseconds).ok().filter(|count| i128::from(*count) < DAY_US)?;
+    let microseconds =
+        u64::try_from(microseconds).ok().filter(|count| i128::from(*count) < DAY_US)?;
     let seconds = microseconds / 1_000_000;
     let part = |count: u64| u8::try_from(count).ok();
-    Some((part(seconds / 3600)?, part(seconds / 60 % 60)?, part(seconds % 60)?, u32::try_from(microseconds % 1_000_000).ok()?))
+    Some((
+        part(seconds / 3600)?,
+        part(seconds / 60 % 60)?,
+        part(seconds % 60)?,
+        u32::try_from(microseconds % 1_000_000).ok()?,
+    ))
 }

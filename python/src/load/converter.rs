@@ -32,7 +32,8 @@ impl PyOutputConverter {
         {
             options.lent = dataset.0.lent_columns(&columns);
         }
-        let converter = OutputConverter::new(&dataset.0, columns, kind, is_padded, is_filtered).map_err(PyShardmillError::from)?;
+        let converter = OutputConverter::new(&dataset.0, columns, kind, is_padded, is_filtered)
+            .map_err(PyShardmillError::from)?;
         Ok(Self(Arc::new(converter)))
     }
 
@@ -46,14 +47,19 @@ impl PyOutputConverter {
             "stream" => OutputKind::ArrowStream,
             name => OutputKind::Columns(ColumnOptions::new(self::kind(name)?, Nulls::Error)),
         };
-        Ok(Self(Arc::new(OutputConverter::of_packs(&columns.0, kind, is_padded).map_err(PyShardmillError::from)?)))
+        Ok(Self(Arc::new(
+            OutputConverter::of_packs(&columns.0, kind, is_padded)
+                .map_err(PyShardmillError::from)?,
+        )))
     }
 
     /// Names of the entries of a batch.
     #[getter]
     fn names(&self) -> Vec<String> {
         match self.0.converter() {
-            Some(converter) => converter.outputs().iter().map(|output| output.name.clone()).collect(),
+            Some(converter) => {
+                converter.outputs().iter().map(|output| output.name.clone()).collect()
+            }
             None => self.0.schema().fields().iter().map(|field| field.name().clone()).collect(),
         }
     }

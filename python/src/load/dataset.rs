@@ -15,8 +15,8 @@ use serde::de::value::Error as ValueError;
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::records::{BadLines, Encoding};
 use shardmill_load::{
-    Dataset, DatasetOptions, Format, HiveKeys, MixedSource, Nan, TableColumn, TableDataFile, TableOptions, TextForm, TextOptions, disagreement,
-    fingerprint,
+    Dataset, DatasetOptions, Format, HiveKeys, MixedSource, Nan, TableColumn, TableDataFile,
+    TableOptions, TextForm, TextOptions, disagreement, fingerprint,
 };
 use shardmill_plan::Expression;
 use std::collections::{BTreeMap, HashMap};
@@ -37,7 +37,12 @@ struct PyTableColumn {
 impl From<PyTableColumn> for TableColumn {
     fn from(column: PyTableColumn) -> Self {
         let parts = column.parts.into_iter().map(Self::from).collect();
-        Self { id: column.id, names: column.names, default: column.default.map(|value| value.array), parts }
+        Self {
+            id: column.id,
+            names: column.names,
+            default: column.default.map(|value| value.array),
+            parts,
+        }
     }
 }
 
@@ -54,11 +59,14 @@ impl TryFrom<PyTextOptions> for TextForm {
     type Error = PyErr;
 
     fn try_from(options: PyTextOptions) -> PyResult<Self> {
-        let refused = |error: ValueError| PyErr::from(PyShardmillError::option(&format!("TextOptions: {error}")));
+        let refused = |error: ValueError| {
+            PyErr::from(PyShardmillError::option(&format!("TextOptions: {error}")))
+        };
         Ok(Self {
             delimiter: options.delimiter,
             quote: options.quote,
-            encoding: Encoding::deserialize(options.encoding.into_deserializer()).map_err(refused)?,
+            encoding: Encoding::deserialize(options.encoding.into_deserializer())
+                .map_err(refused)?,
             nan: Nan::deserialize(options.nan.into_deserializer()).map_err(refused)?,
         })
     }
@@ -70,7 +78,12 @@ pub(crate) struct PyDataset(pub(crate) Arc<Dataset>);
 #[pymethods]
 impl PyDataset {
     #[new]
-    #[pyo3(signature = (paths, *, format=None, hive=None, filter=None, schema=None, text=None, bad_lines="raise", skip_bad_files=false, has_pickle_bytes=false, ignores_zeros=false, max_decoded_bytes=None, threads=1))]
+    #[pyo3(signature = (
+        paths, *,
+        format=None, hive=None, filter=None, schema=None, text=None,
+        bad_lines="raise", skip_bad_files=false, has_pickle_bytes=false, ignores_zeros=false,
+        max_decoded_bytes=None, threads=1,
+    ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     fn new(
         py: Python<'_>,
@@ -91,13 +104,23 @@ impl PyDataset {
             "raise" => BadLines::Error,
             "skip" => BadLines::Skip,
             "null" => BadLines::Null,
-            other => return Err(PyShardmillError::option(&format!("ErrorPolicy.lines is 'raise', 'skip' or 'null', not {other:?}")).into()),
+            other => {
+                return Err(PyShardmillError::option(&format!(
+                    "ErrorPolicy.lines is 'raise', 'skip' or 'null', not {other:?}"
+                ))
+                .into());
+            }
         };
         let hive = match hive {
             None => None,
             Some("below") => Some(HiveKeys::Below),
             Some("path") => Some(HiveKeys::Path),
-            Some(other) => return Err(PyShardmillError::option(&format!("hive keys must be 'below' or 'path', not {other:?}")).into()),
+            Some(other) => {
+                return Err(PyShardmillError::option(&format!(
+                    "hive keys must be 'below' or 'path', not {other:?}"
+                ))
+                .into());
+            }
         };
         let format = format.map(Format::parse).transpose().map_err(PyShardmillError::from)?;
         let options = DatasetOptions {
@@ -117,12 +140,14 @@ impl PyDataset {
             limit: max_decoded_bytes.map(DecodeLimit::new).unwrap_or_default(),
             threads: threads.max(1),
         };
-        let dataset = interruptible(py, move |cancel| Dataset::open(&options, cancel).map_err(PyShardmillError::from))?;
+        let dataset = interruptible(py, move |cancel| {
+            Dataset::open(&options, cancel).map_err(PyShardmillError::from)
+        })?;
         Ok(Self(Arc::new(dataset)))
     }
 
-    /// The files of a table, with the table's schema: `columns` have an id, names, a default and parts, `files` are (path, name in states, constants
-    /// by column, deleted rows).
+    /// The files of a table, with the table's schema: `columns` have an id, names, a default and
+    /// parts, `files` are (path, name in states, constants by column, deleted rows).
     #[staticmethod]
     #[pyo3(signature = (schema, columns, files, *, filter=None, threads=1))]
     fn of_table(
@@ -135,11 +160,15 @@ impl PyDataset {
     ) -> PyResult<Self> {
         let columns = columns.into_iter().map(TableColumn::from).collect();
         let files = files.into_iter().map(|(path, relative, constants, deleted)| {
-            let constants = constants.into_iter().map(|(column, value)| (column, value.array)).collect();
+            let constants =
+                constants.into_iter().map(|(column, value)| (column, value.array)).collect();
             TableDataFile { path, relative, constants, deleted }
         });
-        let options = TableOptions { schema: schema.into_inner(), columns, files: files.collect(), threads };
-        let dataset = interruptible(py, move |cancel| Dataset::open_table(&options, cancel).map_err(PyShardmillError::from))?;
+        let options =
+            TableOptions { schema: schema.into_inner(), columns, files: files.collect(), threads };
+        let dataset = interruptible(py, move |cancel| {
+            Dataset::open_table(&options, cancel).map_err(PyShardmillError::from)
+        })?;
         if let Some(Plain(filter)) = filter {
             dataset.check_filter(&filter).map_err(PyShardmillError::from)?;
         }
@@ -150,19 +179,27 @@ impl PyDataset {
     #[staticmethod]
     #[pyo3(signature = (sources, *, number_column=None))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn mixed(sources: Vec<(String, PyRef<'_, Self>, Vec<usize>)>, number_column: Option<&str>) -> PyShardmillResult<Self> {
-        let source = |(name, dataset, columns): &(String, PyRef<'_, Self>, Vec<usize>)| MixedSource {
-            name: name.clone(),
-            dataset: Arc::clone(&dataset.0),
-            columns: columns.clone(),
-        };
+    fn mixed(
+        sources: Vec<(String, PyRef<'_, Self>, Vec<usize>)>,
+        number_column: Option<&str>,
+    ) -> PyShardmillResult<Self> {
+        let source =
+            |(name, dataset, columns): &(String, PyRef<'_, Self>, Vec<usize>)| MixedSource {
+                name: name.clone(),
+                dataset: Arc::clone(&dataset.0),
+                columns: columns.clone(),
+            };
         let sources: Vec<MixedSource> = sources.iter().map(source).collect();
         Ok(Self(Arc::new(Dataset::mixed(&sources, number_column)?)))
     }
 
     /// The data set with columns of tokens of the columns `sources`.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn with_tokens(&self, tokens: PyRef<'_, PyTokens>, sources: Vec<usize>) -> PyShardmillResult<Self> {
+    fn with_tokens(
+        &self,
+        tokens: PyRef<'_, PyTokens>,
+        sources: Vec<usize>,
+    ) -> PyShardmillResult<Self> {
         tokens.added_to(self, &sources)
     }
 
@@ -180,7 +217,11 @@ impl PyDataset {
     /// The schema of these columns.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn schema(&self, columns: Vec<usize>) -> PyResult<PySchema> {
-        let schema = self.0.schema().project(&columns).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        let schema = self
+            .0
+            .schema()
+            .project(&columns)
+            .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         Ok(PySchema::new(Arc::new(schema)))
     }
 
@@ -208,10 +249,17 @@ impl PyDataset {
         Ok(self.0.columns(&names)?)
     }
 
-    /// The length of the rows of list columns whose rows are all equally long. It may read two blocks.
-    fn list_lengths(&self, py: Python<'_>, columns: Vec<usize>) -> PyResult<BTreeMap<String, usize>> {
+    /// The length of the rows of list columns whose rows are all equally long.
+    /// It may read two blocks.
+    fn list_lengths(
+        &self,
+        py: Python<'_>,
+        columns: Vec<usize>,
+    ) -> PyResult<BTreeMap<String, usize>> {
         let dataset = Arc::clone(&self.0);
-        interruptible(py, move |_cancel| dataset.list_lengths(&columns).map_err(PyShardmillError::from))
+        interruptible(py, move |_cancel| {
+            dataset.list_lengths(&columns).map_err(PyShardmillError::from)
+        })
     }
 
     #[getter]
@@ -232,20 +280,37 @@ impl PyDataset {
     /// (path, path below the root, bytes, rows) of each file.
     #[getter]
     fn files(&self) -> Vec<(String, String, u64, u64)> {
-        self.0.files().iter().map(|file| (file.path.clone(), file.relative.clone(), file.size, file.num_rows())).collect()
+        self.0
+            .files()
+            .iter()
+            .map(|file| (file.path.clone(), file.relative.clone(), file.size, file.num_rows()))
+            .collect()
     }
 
     /// (path, reason) of each skipped file; those that could not be opened come last.
     #[getter]
     fn skipped(&self) -> Vec<(String, String)> {
-        let left_out = self.0.left_out().iter().map(|file| (file.path.clone(), file.reason.clone()));
-        left_out.chain(self.0.skipped().iter().map(|(path, error)| (path.clone(), shardmill_curate::reason(error)))).collect()
+        let left_out =
+            self.0.left_out().iter().map(|file| (file.path.clone(), file.reason.clone()));
+        left_out
+            .chain(
+                self.0
+                    .skipped()
+                    .iter()
+                    .map(|(path, error)| (path.clone(), shardmill_curate::reason(error))),
+            )
+            .collect()
     }
 
     /// Paths of skipped files whose names do not mark them as side cars.
     #[getter]
     fn left_out(&self) -> Vec<String> {
-        self.0.left_out().iter().filter(|file| !file.is_side_car).map(|file| file.path.clone()).collect()
+        self.0
+            .left_out()
+            .iter()
+            .filter(|file| !file.is_side_car)
+            .map(|file| file.path.clone())
+            .collect()
     }
 
     #[getter]

@@ -14,28 +14,49 @@ pub(super) fn to_python(py: Python<'_>, explained: Explanation) -> PyResult<Boun
     answer.set_item("rows", is_there.then_some(files))?;
     answer.set_item("repeats", batch.repeats)?;
     answer.set_item("places", is_there.then_some((batch.places.start, batch.places.end)))?;
-    answer.set_item("lanes", batch.lanes.iter().map(|run| (run.lane, run.position, run.rows)).collect::<Vec<_>>())?;
+    answer.set_item(
+        "lanes",
+        batch.lanes.iter().map(|run| (run.lane, run.position, run.rows)).collect::<Vec<_>>(),
+    )?;
     answer.set_item("steps", explained.steps)?;
     answer.set_item("rows_of_epoch", explained.rows_of_epoch)?;
     if let Some(fill) = explained.fill {
-        let pieces = |pack: Vec<FilePiece>| pack.into_iter().map(|piece| (piece.file, piece.row, piece.first_token, piece.tokens)).collect();
-        answer.set_item("packs", explained.packs.map(|packs| packs.into_iter().map(pieces).collect::<Vec<Vec<_>>>()))?;
+        let pieces = |pack: Vec<FilePiece>| {
+            pack.into_iter()
+                .map(|piece| (piece.file, piece.row, piece.first_token, piece.tokens))
+                .collect()
+        };
+        answer.set_item(
+            "packs",
+            explained.packs.map(|packs| packs.into_iter().map(pieces).collect::<Vec<Vec<_>>>()),
+        )?;
         set_fill(&answer, fill)?;
     } else if let Some(sources_of_epoch) = explained.sources_of_epoch {
         answer.set_item("sources", batch.sources)?;
         answer.set_item("sources_of_epoch", sources_of_epoch)?;
     }
     answer.set_item("blocks", explained.blocks)?;
-    answer.set_item("lanes_of_rank", (explained.lanes_of_rank.start, explained.lanes_of_rank.end))?;
+    answer
+        .set_item("lanes_of_rank", (explained.lanes_of_rank.start, explained.lanes_of_rank.end))?;
     answer.set_item("windows", explained.windows)?;
     answer.set_item("window_bytes", explained.mixing.window_bytes)?;
     answer.set_item("mixing_distance", explained.mixing.distance)?;
     answer.set_item("decode_amplification", explained.decode_amplification)?;
-    answer.set_item("ranks", explained.ranks.into_iter().map(|cost| rank_cost(py, cost)).collect::<PyResult<Vec<_>>>()?)?;
+    answer.set_item(
+        "ranks",
+        explained
+            .ranks
+            .into_iter()
+            .map(|cost| rank_cost(py, cost))
+            .collect::<PyResult<Vec<_>>>()?,
+    )?;
     Ok(answer)
 }
 
-fn set_fill(answer: &Bound<'_, PyDict>, PackFill { packs, totals, rate }: PackFill) -> PyResult<()> {
+fn set_fill(
+    answer: &Bound<'_, PyDict>,
+    PackFill { packs, totals, rate }: PackFill,
+) -> PyResult<()> {
     answer.set_item("packs_of_epoch", packs)?;
     answer.set_item("tokens_of_epoch", totals.map(|totals| totals.tokens))?;
     answer.set_item("truncated_tokens", totals.map(|totals| totals.truncated_tokens))?;
@@ -46,5 +67,11 @@ fn set_fill(answer: &Bound<'_, PyDict>, PackFill { packs, totals, rate }: PackFi
 
 fn rank_cost(py: Python<'_>, cost: RankCost) -> PyResult<Bound<'_, PyDict>> {
     let RankCost { batches, blocks, decoded_bytes, stored_bytes } = cost;
-    [("batches", batches), ("blocks", blocks), ("decoded_bytes", decoded_bytes), ("stored_bytes", stored_bytes)].into_py_dict(py)
+    [
+        ("batches", batches),
+        ("blocks", blocks),
+        ("decoded_bytes", decoded_bytes),
+        ("stored_bytes", stored_bytes),
+    ]
+    .into_py_dict(py)
 }

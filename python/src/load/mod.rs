@@ -23,7 +23,9 @@ use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader};
 use shardmill_engine::Cancel;
 use shardmill_load::columns::Converter;
 use shardmill_load::images::HostMemory;
-use shardmill_load::{BadRowPolicy, OnBadRows, Pass, PassOptions, RowPlan, Share, rebuild_index, take};
+use shardmill_load::{
+    BadRowPolicy, OnBadRows, Pass, PassOptions, RowPlan, Share, rebuild_index, take,
+};
 use shardmill_plan::Expression;
 use shardmill_plan::order::{Blend, ORDER_VERSION, Tail};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -59,20 +61,39 @@ impl PyRowPlan {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     #[pyo3(signature = (dataset, *, filter=None, threads=1))]
-    fn new(py: Python<'_>, dataset: PyRef<'_, PyDataset>, filter: Option<Plain<Expression>>, threads: usize) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        dataset: PyRef<'_, PyDataset>,
+        filter: Option<Plain<Expression>>,
+        threads: usize,
+    ) -> PyResult<Self> {
         let (dataset, filter) = (Arc::clone(&dataset.0), filter.map(|Plain(filter)| filter));
-        let plan = interruptible(py, move |cancel| RowPlan::build(&dataset, filter.as_ref(), threads, cancel).map_err(PyShardmillError::from))?;
+        let plan = interruptible(py, move |cancel| {
+            RowPlan::build(&dataset, filter.as_ref(), threads, cancel)
+                .map_err(PyShardmillError::from)
+        })?;
         Ok(Self(Arc::new(plan)))
     }
 
-    /// Blends the rows of several plans: `dataset` has the files of all of them in this order. `stages` are (row of the run, weights); a single stage
-    /// whose weights are row counts that add up to `rows` fixes the counts of every epoch.
+    /// Blends the rows of several plans: `dataset` has the files of all of them in this order.
+    /// `stages` are (row of the run, weights); a single stage whose weights are row counts that add
+    /// up to `rows` fixes the counts of every epoch.
     #[staticmethod]
     #[pyo3(signature = (dataset, plans, *, rows, stages, is_linear=false))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn mixed(dataset: PyRef<'_, PyDataset>, plans: Vec<PyRef<'_, Self>>, rows: u64, stages: Vec<(u64, Vec<u64>)>, is_linear: bool) -> Self {
+    fn mixed(
+        dataset: PyRef<'_, PyDataset>,
+        plans: Vec<PyRef<'_, Self>>,
+        rows: u64,
+        stages: Vec<(u64, Vec<u64>)>,
+        is_linear: bool,
+    ) -> Self {
         let plans: Vec<&RowPlan> = plans.iter().map(|plan| &*plan.0).collect();
-        Self(Arc::new(RowPlan::mixed(&dataset.0, &plans, Blend::of_stages(rows, &stages, is_linear))))
+        Self(Arc::new(RowPlan::mixed(
+            &dataset.0,
+            &plans,
+            Blend::of_stages(rows, &stages, is_linear),
+        )))
     }
 
     /// Number of rows of one epoch.
@@ -115,7 +136,8 @@ impl PyRowPlan {
         Self(Arc::new(self.0.ordered(window_bytes, seed, lanes)))
     }
 
-    /// The remaining steps after `consumed` positions of the epoch were delivered, the same on every rank.
+    /// The remaining steps after `consumed` positions of the epoch were delivered, the same on
+    /// every rank.
     fn steps_left(&self, consumed: u64, share: PyShare) -> u64 {
         self.0.steps(share.into()).remaining(consumed)
     }
@@ -134,7 +156,11 @@ impl PyRowPlan {
     /// Starts the threads of one pass.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
-    #[pyo3(signature = (converter, share, *, epoch, consumed, threads, prefetch_bytes, stride=1, on_bad_rows="raise", is_audited=false, memory=None))]
+    #[pyo3(signature = (
+        converter, share, *,
+        epoch, consumed, threads, prefetch_bytes,
+        stride=1, on_bad_rows="raise", is_audited=false, memory=None,
+    ))]
     fn start(
         &self,
         py: Python<'_>,
@@ -152,7 +178,8 @@ impl PyRowPlan {
         let (plan, share, on_bad_rows) = (&self.0, Share::from(share), policy(on_bad_rows)?);
         let converter = Arc::clone(&converter.0);
         let memory = memory.map(|memory| Arc::clone(&memory.0));
-        let (rows, order) = py.detach(|| plan.read_order(epoch, on_bad_rows)).map_err(PyShardmillError::from)?;
+        let (rows, order) =
+            py.detach(|| plan.read_order(epoch, on_bad_rows)).map_err(PyShardmillError::from)?;
         let options = PassOptions {
             order,
             steps: plan.steps(share),
@@ -172,31 +199,66 @@ impl PyRowPlan {
             let converter = Arc::clone(&converter);
             move |rows, batches: &[_]| converter.finish(rows, batches)
         };
-        let started = py.detach(|| Pass::start(plan.dataset(), &rows, options, &Cancel::default(), finish));
+        let started =
+            py.detach(|| Pass::start(plan.dataset(), &rows, options, &Cancel::default(), finish));
         let pass = started.map_err(PyShardmillError::from)?;
-        Ok(PyPass { progress: pass.progress(), pass: Mutex::new(pass), converter, memory, process: std::process::id() })
+        Ok(PyPass {
+            progress: pass.progress(),
+            pass: Mutex::new(pass),
+            converter,
+            memory,
+            process: std::process::id(),
+        })
     }
 
     /// (rows, set, sequence) of all ranks between two positions of an epoch, without reading.
-    fn audit(&self, py: Python<'_>, epoch: u64, start: u64, end: u64, share: PyShare) -> PyResult<PyAudit> {
+    fn audit(
+        &self,
+        py: Python<'_>,
+        epoch: u64,
+        start: u64,
+        end: u64,
+        share: PyShare,
+    ) -> PyResult<PyAudit> {
         let share = share.into();
-        let audit = py.detach(|| self.0.audit(epoch, start..end, share)).map_err(PyShardmillError::from)?;
+        let audit =
+            py.detach(|| self.0.audit(epoch, start..end, share)).map_err(PyShardmillError::from)?;
         Ok(sums(&audit))
     }
 
     /// The rows or tokens of a batch, and the cost of an epoch.
-    fn explain<'py>(&self, py: Python<'py>, epoch: u64, step: u64, share: PyShare, columns: Vec<usize>) -> PyResult<Bound<'py, PyDict>> {
+    fn explain<'py>(
+        &self,
+        py: Python<'py>,
+        epoch: u64,
+        step: u64,
+        share: PyShare,
+        columns: Vec<usize>,
+    ) -> PyResult<Bound<'py, PyDict>> {
         let (plan, share) = (Arc::clone(&self.0), share.into());
-        let explained = interruptible(py, move |cancel| plan.explain(epoch, step, share, &columns, cancel).map_err(PyShardmillError::from))?;
+        let explained = interruptible(py, move |cancel| {
+            plan.explain(epoch, step, share, &columns, cancel).map_err(PyShardmillError::from)
+        })?;
         explain::to_python(py, explained)
     }
 
     /// One row, with a value for each column.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn row<'py>(&self, py: Python<'py>, id: u64, columns: Vec<usize>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let taken = listening(py, || take(self.0.dataset(), self.0.rows(), &[id], &columns))?.map_err(PyShardmillError::from)?;
+    fn row<'py>(
+        &self,
+        py: Python<'py>,
+        id: u64,
+        columns: Vec<usize>,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let taken = listening(py, || take(self.0.dataset(), self.0.rows(), &[id], &columns))?
+            .map_err(PyShardmillError::from)?;
         let schema = taken.schema();
-        taken.columns().iter().zip(schema.fields()).map(|(array, field)| value_at(py, field.name(), array, 0)).collect()
+        taken
+            .columns()
+            .iter()
+            .zip(schema.fields())
+            .map(|(array, field)| value_at(py, field.name(), array, 0))
+            .collect()
     }
 
     /// Rows by number.
@@ -205,7 +267,11 @@ impl PyRowPlan {
         let taking = AssertUnwindSafe(|| take(self.0.dataset(), self.0.rows(), &ids, &columns));
         // Arrow's kernels panic if a column of binaries exceeds its offsets.
         let taken = listening(py, || catch_unwind(taking))?;
-        let taken = taken.map_err(|_panic| PyRuntimeError::new_err("the rows together are too large for one Arrow array; take fewer"))?;
+        let taken = taken.map_err(|_panic| {
+            PyRuntimeError::new_err(
+                "the rows together are too large for one Arrow array; take fewer",
+            )
+        })?;
         Ok(PyRecordBatch::new(taken.map_err(PyShardmillError::from)?))
     }
 }
@@ -215,7 +281,10 @@ fn policy(name: &str) -> PyResult<OnBadRows> {
         "raise" => Ok(OnBadRows::Raise),
         "skip" => Ok(OnBadRows::Skip),
         "replace" => Ok(OnBadRows::Replace),
-        other => Err(PyShardmillError::option(&format!("on_bad_rows is 'raise', 'skip' or 'replace', not {other:?}")).into()),
+        other => Err(PyShardmillError::option(&format!(
+            "on_bad_rows is 'raise', 'skip' or 'replace', not {other:?}"
+        ))
+        .into()),
     }
 }
 
@@ -223,7 +292,9 @@ fn policy(name: &str) -> PyResult<OnBadRows> {
 #[pyfunction]
 #[pyo3(signature = (path, *, threads=1))]
 fn rebuild_mds_index(py: Python<'_>, path: String, threads: usize) -> PyResult<(u64, u64)> {
-    interruptible(py, move |cancel| rebuild_index(&path, threads, cancel).map_err(PyShardmillError::from))
+    interruptible(py, move |cancel| {
+        rebuild_index(&path, threads, cancel).map_err(PyShardmillError::from)
+    })
 }
 
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -18,8 +18,20 @@ impl PyPackColumns {
     #[new]
     #[pyo3(signature = (dataset, *, columns, length, pad_values, nulls_are_empty))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn new(dataset: PyRef<'_, PyDataset>, columns: Vec<usize>, length: u32, pad_values: &Bound<'_, PyDict>, nulls_are_empty: bool) -> PyResult<Self> {
-        let columns = PackColumns::new(&dataset.0, columns, length, &fill_values(pad_values)?, nulls_are_empty);
+    fn new(
+        dataset: PyRef<'_, PyDataset>,
+        columns: Vec<usize>,
+        length: u32,
+        pad_values: &Bound<'_, PyDict>,
+        nulls_are_empty: bool,
+    ) -> PyResult<Self> {
+        let columns = PackColumns::new(
+            &dataset.0,
+            columns,
+            length,
+            &fill_values(pad_values)?,
+            nulls_are_empty,
+        );
         Ok(Self(Arc::new(columns.map_err(Error::from).map_err(PyShardmillError::from)?)))
     }
 }

@@ -24,8 +24,8 @@ pub(crate) struct PyPass {
     pub(super) process: u32,
 }
 
-/// Content, and for each batch: rows, rows of the epoch that are delivered with it. Then the bad rows: number of the batch, path, row, cause. Then
-/// the audit of each batch.
+/// Content, and for each batch: rows, rows of the epoch that are delivered with it. Then the bad
+/// rows: number of the batch, path, row, cause. Then the audit of each batch.
 type PySlab = (Py<PyAny>, Vec<usize>, Vec<u64>, Vec<(usize, String, u64, String)>, Vec<PyAudit>);
 
 /// Rows, set, sequence.
@@ -37,24 +37,36 @@ pub(crate) fn sums(audit: &Audit) -> PyAudit {
 
 #[pymethods]
 impl PyPass {
-    /// The next superbatch, or `None` at the end. While waiting, `on_stall` is called after `stall_seconds`, and again each time the waiting time has
-    /// doubled.
-    fn next_superbatch(&self, py: Python<'_>, stall_seconds: f64, on_stall: &Bound<'_, PyAny>) -> PyResult<Option<PySlab>> {
+    /// The next superbatch, or `None` at the end. While waiting, `on_stall` is called after
+    /// `stall_seconds`, and again each time the waiting time has doubled.
+    fn next_superbatch(
+        &self,
+        py: Python<'_>,
+        stall_seconds: f64,
+        on_stall: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<PySlab>> {
         let (begun, mut stall) = (Instant::now(), stall_seconds);
         if self.process != std::process::id() {
             return Err(PyRuntimeError::new_err(
-                "this iteration was begun before a fork; its threads are not in this process: start a new iteration",
+                "this iteration was begun before a fork; its threads are not in this process: \
+                 start a new iteration",
             ));
         }
         loop {
             // Without threads, rows are read in this call.
-            let polled = listening(py, || self.pass.lock().unwrap_or_else(PoisonError::into_inner).poll(SIGNAL_POLL))?;
-            // Before the result is converted: making arrays runs Python code, which a pending signal would interrupt.
+            let polled = listening(py, || {
+                self.pass.lock().unwrap_or_else(PoisonError::into_inner).poll(SIGNAL_POLL)
+            })?;
+            // Before the result is converted: making arrays runs Python code, which a pending
+            // signal would interrupt.
             py.check_signals()?;
             match polled {
                 Poll::Finished => return Ok(None),
                 Poll::Ready(result) => {
-                    let superbatch = result.map_err(Error::from).and_then(|superbatch| superbatch).map_err(PyShardmillError::from)?;
+                    let superbatch = result
+                        .map_err(Error::from)
+                        .and_then(|superbatch| superbatch)
+                        .map_err(PyShardmillError::from)?;
                     return self.to_python(py, superbatch).map(Some);
                 }
                 Poll::Pending => {}
@@ -69,7 +81,9 @@ impl PyPass {
     /// Stops the threads. Undelivered rows are dropped.
     fn stop(&self, py: Python<'_>) {
         if self.process == std::process::id() {
-            py.detach(|| self.pass.lock().unwrap_or_else(PoisonError::into_inner).stop(STOP_PATIENCE));
+            py.detach(|| {
+                self.pass.lock().unwrap_or_else(PoisonError::into_inner).stop(STOP_PATIENCE)
+            });
         }
     }
 
@@ -90,7 +104,9 @@ impl PyPass {
             special_in_text,
         } = py.detach(|| self.progress.report());
         let report = PyDict::new(py);
-        stages.into_iter().try_for_each(|(stage, seconds)| report.set_item(stage.name(), seconds))?;
+        stages
+            .into_iter()
+            .try_for_each(|(stage, seconds)| report.set_item(stage.name(), seconds))?;
         report.set_item("wait_seconds", wait_seconds)?;
         report.set_item("without_room_seconds", without_room_seconds)?;
         let counts = [
@@ -113,19 +129,36 @@ impl PyPass {
 impl PyPass {
     fn to_python(&self, py: Python<'_>, superbatch: Superbatch<Delivery>) -> PyResult<PySlab> {
         let content = match (superbatch.content, self.converter.converter()) {
-            (Delivery::Rows(pieces), _) => PyList::new(py, pieces.into_iter().map(PyRecordBatch::new))?.into_any().unbind(),
-            (Delivery::Columns(columns), Some(converter)) => {
-                superbatch_to_python(py, converter, columns, self.memory.as_deref())?.into_any().unbind()
+            (Delivery::Rows(pieces), _) => {
+                PyList::new(py, pieces.into_iter().map(PyRecordBatch::new))?.into_any().unbind()
             }
-            (Delivery::Columns(_), None) => return Err(PyRuntimeError::new_err("columns without a converter")),
+            (Delivery::Columns(columns), Some(converter)) => {
+                superbatch_to_python(py, converter, columns, self.memory.as_deref())?
+                    .into_any()
+                    .unbind()
+            }
+            (Delivery::Columns(_), None) => {
+                return Err(PyRuntimeError::new_err("columns without a converter"));
+            }
         };
         let rows = superbatch.batches.iter().map(|batch| batch.rows).collect();
-        let bad_rows = superbatch.bad_rows.into_iter().map(|(batch, bad)| (batch, bad.path, bad.row, bad.cause.to_string())).collect();
+        let bad_rows = superbatch
+            .bad_rows
+            .into_iter()
+            .map(|(batch, bad)| (batch, bad.path, bad.row, bad.cause.to_string()))
+            .collect();
         let audits = superbatch.audits.iter().map(sums).collect();
-        Ok((content, rows, superbatch.batches.iter().map(|batch| batch.consumed).collect(), bad_rows, audits))
+        Ok((
+            content,
+            rows,
+            superbatch.batches.iter().map(|batch| batch.consumed).collect(),
+            bad_rows,
+            audits,
+        ))
     }
 
-    /// (stage, seconds, path, block) of current activities of the threads; path and block only while one is decoded.
+    /// (stage, seconds, path, block) of current activities of the threads; path and block only
+    /// while one is decoded.
     fn activities<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
         let activities = py.detach(|| self.progress.activities());
         let each = activities.into_iter().map(|activity| {

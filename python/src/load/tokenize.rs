@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatch;
 use shardmill_load::Derive;
 use shardmill_load::tokenize::{
-    AssistantSpans, Chat, CountsDirectory, FunctionTokens, InvalidBytes, Labels, ListFunction, NullTexts, TokenColumns, TokenInput, TokenOptions,
-    Tokens,
+    AssistantSpans, Chat, CountsDirectory, FunctionTokens, InvalidBytes, Labels, ListFunction,
+    NullTexts, TokenColumns, TokenInput, TokenOptions, Tokens,
 };
 use shardmill_tokens::ChatTemplate;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,9 +39,13 @@ impl PyTokenInput {
         Self::new(TokenInput::Texts { separator })
     }
 
-    /// `templates` are the template, and another one for conversations with tools; `template_kwargs` is a JSON object.
+    /// `templates` are the template, and another one for conversations with tools;
+    /// `template_kwargs` is a JSON object.
     #[staticmethod]
-    #[pyo3(signature = (tokenizer, templates, *, now, by_prefix, template_kwargs, has_tools, has_documents))]
+    #[pyo3(signature = (
+        tokenizer, templates, *,
+        now, by_prefix, template_kwargs, has_tools, has_documents,
+    ))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn chat(
         tokenizer: PyRef<'_, PyTokenizer>,
@@ -52,7 +56,9 @@ impl PyTokenInput {
         has_tools: bool,
         has_documents: bool,
     ) -> PyShardmillResult<Self> {
-        let invalid = |error: serde_json::Error| PyShardmillError::option(&format!("template_kwargs is not valid JSON: {error}"));
+        let invalid = |error: serde_json::Error| {
+            PyShardmillError::option(&format!("template_kwargs is not valid JSON: {error}"))
+        };
         let template = |text: &str| ChatTemplate::new(text, tokenizer.tokenizer.roles(), now);
         Ok(Self::new(TokenInput::Chat(Chat {
             template: template(&templates.0)?,
@@ -64,7 +70,8 @@ impl PyTokenInput {
         })))
     }
 
-    /// A prompt and its completion; `chat` is for those that are messages, and `reason` tells why there is none.
+    /// A prompt and its completion; `chat` is for those that are messages, and `reason` tells why
+    /// there is none.
     #[staticmethod]
     #[pyo3(signature = (chat, reason))]
     fn completion(chat: Option<PyRef<'_, Self>>, reason: String) -> PyShardmillResult<Self> {
@@ -89,9 +96,14 @@ enum Source {
 
 #[pymethods]
 impl PyTokens {
-    /// `labels` are the ignored label, whether only answers have labels, and whether each row needs one.
+    /// `labels` are the ignored label, whether only answers have labels,
+    /// and whether each row needs one.
     #[new]
-    #[pyo3(signature = (tokenizer, source, *, bos, eos, add_special_tokens, special_in_text, has_empty_nulls, is_lossy, max_document_bytes, labels, columns, counts))]
+    #[pyo3(signature = (
+        tokenizer, source, *,
+        bos, eos, add_special_tokens, special_in_text, has_empty_nulls, is_lossy,
+        max_document_bytes, labels, columns, counts,
+    ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn new(
@@ -108,7 +120,11 @@ impl PyTokens {
         columns: Columns,
         counts: Option<String>,
     ) -> PyShardmillResult<Self> {
-        let labels = labels.map(|(ignore_index, answers_only, required)| Labels { ignore_index, answers_only, required });
+        let labels = labels.map(|(ignore_index, answers_only, required)| Labels {
+            ignore_index,
+            answers_only,
+            required,
+        });
         let options = TokenOptions {
             bos,
             eos,
@@ -120,7 +136,13 @@ impl PyTokens {
             labels,
         };
         let counts = CountsDirectory::new(counts);
-        let tokens = Tokens::new(Arc::clone(&tokenizer.tokenizer), source.take()?, options, &named(columns), counts)?;
+        let tokens = Tokens::new(
+            Arc::clone(&tokenizer.tokenizer),
+            source.take()?,
+            options,
+            &named(columns),
+            counts,
+        )?;
         Ok(Self(Source::Text(Arc::new(tokens))))
     }
 
@@ -137,13 +159,24 @@ fn named((tokens, is_wide, labels): Columns) -> TokenColumns {
 }
 
 impl PyTokens {
-    pub(super) fn added_to(&self, dataset: &PyDataset, sources: &[usize]) -> PyShardmillResult<PyDataset> {
+    pub(super) fn added_to(
+        &self,
+        dataset: &PyDataset,
+        sources: &[usize],
+    ) -> PyShardmillResult<PyDataset> {
         let derive: Arc<dyn Derive> = match &self.0 {
             Source::Text(derive) => Arc::clone(derive),
             Source::Function { function, columns, counts } => {
-                let function = Arc::new(Function { function: Arc::clone(function), calls: Calls::new() });
-                let fields = sources.iter().filter_map(|source| dataset.0.schema().fields().get(*source));
-                Arc::new(FunctionTokens::new(function, fields.cloned().collect(), columns, CountsDirectory::new(counts.clone())))
+                let function =
+                    Arc::new(Function { function: Arc::clone(function), calls: Calls::new() });
+                let fields =
+                    sources.iter().filter_map(|source| dataset.0.schema().fields().get(*source));
+                Arc::new(FunctionTokens::new(
+                    function,
+                    fields.cloned().collect(),
+                    columns,
+                    CountsDirectory::new(counts.clone()),
+                ))
             }
         };
         Ok(PyDataset(Arc::new(dataset.0.with_derived(&derive, sources)?)))
@@ -164,7 +197,9 @@ impl ListFunction for Function {
             let lists = self.function.bind(py).call1((PyRecordBatch::new(rows),))?;
             lists.try_iter()?.map(|list| Ok(list?.extract::<ArrowArray>()?.array)).collect()
         };
-        let called = |py: Python<'_>| call(py).map_err(|error| format!("the function raised {}", reason_of(py, error)));
+        let called = |py: Python<'_>| {
+            call(py).map_err(|error| format!("the function raised {}", reason_of(py, error)))
+        };
         Python::try_attach(called).unwrap_or_else(|| Err("the interpreter exits".to_owned()))
     }
 }

@@ -3,8 +3,9 @@
 use crate::arrow_data::ArrowArray;
 use arrow_array::builder::{BooleanBuilder, GenericByteBuilder, NullBuilder, PrimitiveBuilder};
 use arrow_array::types::{
-    ArrowPrimitiveType, BinaryType, ByteArrayType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, LargeBinaryType,
-    LargeUtf8Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type, Utf8Type,
+    ArrowPrimitiveType, BinaryType, ByteArrayType, Float32Type, Float64Type, Int8Type, Int16Type,
+    Int32Type, Int64Type, LargeBinaryType, LargeUtf8Type, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type, Utf8Type,
 };
 use arrow_array::{Array, ArrayRef, ListArray, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
@@ -30,13 +31,14 @@ pub(super) struct Column {
 
 /// Values of one type that are copied without conversion.
 trait Plain: Send {
-    /// Appends the value and returns its approximate size. `None` if it is not plain: parts of it may have been appended, so only `finish` may
-    /// follow.
+    /// Appends the value and returns its approximate size. `None` if it is not plain: parts of it
+    /// may have been appended, so only `finish` may follow.
     fn append(&mut self, value: &Bound<'_, PyAny>) -> Option<usize>;
 
     fn append_null(&mut self);
 
-    /// The values that were appended as a whole. There may be more if the last one was part of a list or a struct.
+    /// The values that were appended as a whole. There may be more if the last one was part of a
+    /// list or a struct.
     fn finish(&mut self) -> Result<ArrayRef, ArrowError>;
 
     /// Appends a value or `None`.
@@ -60,8 +62,14 @@ impl Column {
         Self { objects: plain.is_none().then(Vec::new), plain }
     }
 
-    /// Appends a value; returns its approximate size. A value that is kept as an object is added to `objects` instead, to be weighed.
-    pub(super) fn append<'py>(&mut self, py: Python<'py>, value: Option<Bound<'py, PyAny>>, objects: &mut Vec<Bound<'py, PyAny>>) -> usize {
+    /// Appends a value; returns its approximate size. A value that is kept as an object is added to
+    /// `objects` instead, to be weighed.
+    pub(super) fn append<'py>(
+        &mut self,
+        py: Python<'py>,
+        value: Option<Bound<'py, PyAny>>,
+        objects: &mut Vec<Bound<'py, PyAny>>,
+    ) -> usize {
         let value = value.unwrap_or_else(|| py.None().into_bound(py));
         if self.objects.is_none()
             && let Some(plain) = &mut self.plain
@@ -75,12 +83,22 @@ impl Column {
     }
 
     /// All values as one array.
-    pub(super) fn finish(self, field: &Field, first_row: u64, convert: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+    pub(super) fn finish(
+        self,
+        field: &Field,
+        first_row: u64,
+        convert: &Bound<'_, PyAny>,
+    ) -> PyResult<ArrayRef> {
         let plain = self.plain.map(|mut plain| plain.finish()).transpose().map_err(invalid)?;
-        let Some(objects) = self.objects else { return plain.ok_or_else(|| invalid("a column has no values")) };
+        let Some(objects) = self.objects else {
+            return plain.ok_or_else(|| invalid("a column has no values"));
+        };
         let before = plain.as_ref().map_or(0, Array::len);
         let values = PyList::new(convert.py(), objects)?;
-        let converted = convert.call1((field.name(), values, first_row + before as u64))?.extract::<ArrowArray>()?.array;
+        let converted = convert
+            .call1((field.name(), values, first_row + before as u64))?
+            .extract::<ArrowArray>()?
+            .array;
         match plain.filter(|plain| !plain.is_empty()) {
             Some(plain) => concat(&[plain.as_ref(), converted.as_ref()]).map_err(invalid),
             None => Ok(converted),
@@ -106,12 +124,20 @@ fn plain_of(data_type: &DataType) -> Option<Box<dyn Plain>> {
         DataType::LargeUtf8 => Box::new(Texts::<LargeUtf8Type>::default()),
         DataType::Binary => Box::new(Binaries::<BinaryType>::default()),
         DataType::LargeBinary => Box::new(Binaries::<LargeBinaryType>::default()),
-        DataType::List(item) if item.is_nullable() => {
-            Box::new(Lists { items: plain_of(item.data_type())?, item: Arc::clone(item), offsets: vec![0], valid: NullBufferBuilder::new(0) })
-        }
+        DataType::List(item) if item.is_nullable() => Box::new(Lists {
+            items: plain_of(item.data_type())?,
+            item: Arc::clone(item),
+            offsets: vec![0],
+            valid: NullBufferBuilder::new(0),
+        }),
         DataType::Struct(fields) if are_plain(fields) => Box::new(Structs {
-            names: Python::attach(|py| fields.iter().map(|field| PyString::intern(py, field.name()).unbind()).collect()),
-            columns: fields.iter().map(|field| plain_of(field.data_type())).collect::<Option<_>>()?,
+            names: Python::attach(|py| {
+                fields.iter().map(|field| PyString::intern(py, field.name()).unbind()).collect()
+            }),
+            columns: fields
+                .iter()
+                .map(|field| plain_of(field.data_type()))
+                .collect::<Option<_>>()?,
             fields: fields.clone(),
             valid: NullBufferBuilder::new(0),
         }),
@@ -121,7 +147,9 @@ fn plain_of(data_type: &DataType) -> Option<Box<dyn Plain>> {
 
 /// Whether the fields may be null, as those of a row that lacks them, and have names of their own.
 fn are_plain(fields: &Fields) -> bool {
-    fields.iter().enumerate().all(|(index, field)| field.is_nullable() && fields.find(field.name()).is_some_and(|(first, _)| first == index))
+    fields.iter().enumerate().all(|(index, field)| {
+        field.is_nullable() && fields.find(field.name()).is_some_and(|(first, _)| first == index)
+    })
 }
 
 struct Nulls(NullBuilder);
@@ -133,7 +161,8 @@ struct Doubles(PrimitiveBuilder<Float64Type>);
 struct Texts<T: ByteArrayType> {
     builder: GenericByteBuilder<T>,
     bytes: usize,
-    /// Whether a text was not ASCII. Python caches the UTF-8 of such a text in the text itself, which takes as much memory again.
+    /// Whether a text was not ASCII. Python caches the UTF-8 of such a text in the text itself,
+    /// which takes as much memory again.
     is_encoded: bool,
 }
 struct Binaries<T: ByteArrayType>(GenericByteBuilder<T>, usize);
@@ -211,7 +240,10 @@ impl<T: ArrowPrimitiveType<Native: TryFrom<i64>>> Plain for Integers<T> {
 }
 
 impl Plain for Singles {
-    #[expect(clippy::cast_possible_truncation, reason = "a column of single precision rounds, as it does everywhere")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a column of single precision rounds, as it does everywhere"
+    )]
     fn append(&mut self, value: &Bound<'_, PyAny>) -> Option<usize> {
         let value = value.cast_exact::<PyFloat>().ok()?.value();
         let single = value as f32;
@@ -289,7 +321,12 @@ impl Plain for Lists {
     fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
         let items = self.items.finish()?.slice(0, usize::try_from(self.end()).unwrap_or_default());
         let offsets = OffsetBuffer::new(std::mem::take(&mut self.offsets).into());
-        Ok(Arc::new(ListArray::try_new(Arc::clone(&self.item), offsets, items, self.valid.finish())?))
+        Ok(Arc::new(ListArray::try_new(
+            Arc::clone(&self.item),
+            offsets,
+            items,
+            self.valid.finish(),
+        )?))
     }
 }
 
@@ -326,8 +363,17 @@ impl Plain for Structs {
 
     fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
         let len = self.valid.len();
-        let columns = self.columns.iter_mut().map(|column| Ok(column.finish()?.slice(0, len))).collect::<Result<_, ArrowError>>()?;
-        Ok(Arc::new(StructArray::try_new_with_length(self.fields.clone(), columns, self.valid.finish(), len)?))
+        let columns = self
+            .columns
+            .iter_mut()
+            .map(|column| Ok(column.finish()?.slice(0, len)))
+            .collect::<Result<_, ArrowError>>()?;
+        Ok(Arc::new(StructArray::try_new_with_length(
+            self.fields.clone(),
+            columns,
+            self.valid.finish(),
+            len,
+        )?))
     }
 }
 

@@ -35,11 +35,27 @@ const COLUMN: &str = "record";
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum FormatOptions {
-    ArrayRecord { options: String },
-    Parquet { compression: String, page_checksums: bool },
-    Jsonl { compression: String },
-    WebDataset { compression: String, modified: u64, first_key: u64 },
-    Mds { columns: Option<Vec<(String, String)>>, size_limit: Option<u32>, compression: Option<String>, hashes: Vec<String> },
+    ArrayRecord {
+        options: String,
+    },
+    Parquet {
+        compression: String,
+        page_checksums: bool,
+    },
+    Jsonl {
+        compression: String,
+    },
+    WebDataset {
+        compression: String,
+        modified: u64,
+        first_key: u64,
+    },
+    Mds {
+        columns: Option<Vec<(String, String)>>,
+        size_limit: Option<u32>,
+        compression: Option<String>,
+        hashes: Vec<String>,
+    },
 }
 
 #[pyclass(name = "Writer", module = "shardmill._native.write", frozen)]
@@ -50,7 +66,10 @@ impl PyWriter {
     /// Shards of a directory are named after `prefix`; for a single file it is `None`.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are those of the Python class")]
-    #[pyo3(signature = (path, *, options, columns, schema, prefix, size_limit, replaces, threads, first_number=0))]
+    #[pyo3(signature = (
+        path, *,
+        options, columns, schema, prefix, size_limit, replaces, threads, first_number=0,
+    ))]
     fn new(
         path: String,
         options: Plain<FormatOptions>,
@@ -68,7 +87,11 @@ impl PyWriter {
             None => (Target::File(path), String::new()),
         };
         let replace = if replaces { Replace::Atomically } else { Replace::Never };
-        Ok(Self(Mutex::new(Shards::new(target, format, ShardsOptions { name_prefix, columns, replace, first_number, threads }))))
+        Ok(Self(Mutex::new(Shards::new(
+            target,
+            format,
+            ShardsOptions { name_prefix, columns, replace, first_number, threads },
+        ))))
     }
 
     #[getter]
@@ -86,7 +109,8 @@ impl PyWriter {
         write_record(py, &self.0, record.as_bytes())
     }
 
-    /// Accepts anything with the Arrow PyCapsule methods: a batch, a table, a reader; an array is one column without a name.
+    /// Accepts anything with the Arrow PyCapsule methods: a batch, a table, a reader; an array is
+    /// one column without a name.
     fn write_batch(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<()> {
         for batch in batches(rows)? {
             let batch = batch.map_err(invalid)?;
@@ -122,21 +146,36 @@ impl PyWriter {
 
 fn format_of(options: FormatOptions, schema: Option<PySchema>) -> PyResult<Format> {
     Ok(match options {
-        FormatOptions::ArrayRecord { options } => Format::ArrayRecord(WriterOptions::parse(&options).map_err(refused)?),
+        FormatOptions::ArrayRecord { options } => {
+            Format::ArrayRecord(WriterOptions::parse(&options).map_err(refused)?)
+        }
         FormatOptions::Parquet { compression, page_checksums } => {
             let compression = compression.parse().map_err(refused)?;
-            Format::Parquet { compression, omits_checksums: !page_checksums, schema: schema.map(PySchema::into_inner) }
+            Format::Parquet {
+                compression,
+                omits_checksums: !page_checksums,
+                schema: schema.map(PySchema::into_inner),
+            }
         }
-        FormatOptions::Jsonl { compression } => Format::Jsonl { compression: compression.parse().map_err(refused)? },
-        FormatOptions::WebDataset { compression, modified, first_key } => {
-            Format::WebDataset { compression: compression.parse().map_err(refused)?, first_key, stamp: MemberStamp::of_webdataset(modified) }
+        FormatOptions::Jsonl { compression } => {
+            Format::Jsonl { compression: compression.parse().map_err(refused)? }
         }
+        FormatOptions::WebDataset { compression, modified, first_key } => Format::WebDataset {
+            compression: compression.parse().map_err(refused)?,
+            first_key,
+            stamp: MemberStamp::of_webdataset(modified),
+        },
         FormatOptions::Mds { columns, size_limit, compression, hashes } => {
             let hashes: Vec<&str> = hashes.iter().map(String::as_str).collect();
-            let columns = columns.map(|columns| Columns::new(columns.iter().map(|(name, encoding)| (name.as_str(), encoding.as_str()))));
+            let columns = columns.map(|columns| {
+                Columns::new(
+                    columns.iter().map(|(name, encoding)| (name.as_str(), encoding.as_str())),
+                )
+            });
             Format::Mds {
                 columns: columns.transpose().map_err(|error| explained(&error))?,
-                options: ShardOptions::parse(size_limit, compression.as_deref(), &hashes).map_err(|error| explained(&error))?,
+                options: ShardOptions::parse(size_limit, compression.as_deref(), &hashes)
+                    .map_err(|error| explained(&error))?,
             }
         }
     })
@@ -161,11 +200,16 @@ fn mds_encodings(schema: PySchema) -> PyResult<Vec<(String, String)>> {
 /// The schema of columns by the names that Arrow gives their types, such as `List(Int8)`.
 #[pyfunction]
 fn schema(columns: Vec<(String, String)>) -> PyResult<PySchema> {
-    let field = |(name, data_type): (String, String)| Ok(Field::new(name, data_type.parse().map_err(invalid)?, true));
-    Ok(PySchema::new(Arc::new(Schema::new(columns.into_iter().map(field).collect::<PyResult<Vec<_>>>()?))))
+    let field = |(name, data_type): (String, String)| {
+        Ok(Field::new(name, data_type.parse().map_err(invalid)?, true))
+    };
+    Ok(PySchema::new(Arc::new(Schema::new(
+        columns.into_iter().map(field).collect::<PyResult<Vec<_>>>()?,
+    ))))
 }
 
-/// The schema that pyarrow would find for rows; `None` if they have values that are not plain. Columns in `binaries` may have no values.
+/// The schema that pyarrow would find for rows; `None` if they have values that are not plain.
+/// Columns in `binaries` may have no values.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
 fn plain_schema(
@@ -182,7 +226,9 @@ fn plain_schema(
         let metadata = metadata.remove(&name).unwrap_or_default();
         Some(Field::new(name, data_type, true).with_metadata(metadata))
     };
-    Some(PySchema::new(Arc::new(Schema::new(names.into_iter().map(field).collect::<Option<Vec<_>>>()?))))
+    Some(PySchema::new(Arc::new(Schema::new(
+        names.into_iter().map(field).collect::<Option<Vec<_>>>()?,
+    ))))
 }
 
 /// Why JSON does not support a column of this schema: its name and type.
@@ -199,9 +245,13 @@ fn column_without_json(schema: PySchema) -> Option<(String, String)> {
 fn file_hashes(py: Python<'_>, path: &str, algorithms: Vec<String>) -> PyResult<Vec<String>> {
     let algorithms = algorithms
         .iter()
-        .map(|name| HashAlgorithm::parse(name).ok_or_else(|| refused(format!("hashes names {name:?}, which does not exist"))))
+        .map(|name| {
+            HashAlgorithm::parse(name)
+                .ok_or_else(|| refused(format!("hashes names {name:?}, which does not exist")))
+        })
         .collect::<PyResult<Vec<_>>>()?;
-    Ok(listening(py, || shardmill_write::file_hashes(path, &algorithms))?.map_err(PyShardmillError::from)?)
+    Ok(listening(py, || shardmill_write::file_hashes(path, &algorithms))?
+        .map_err(PyShardmillError::from)?)
 }
 
 /// Approximate size of a Python object in memory.
@@ -214,7 +264,8 @@ fn approximate_size(value: &Bound<'_, PyAny>) -> usize {
 #[pyfunction]
 fn publish_bytes(py: Python<'_>, path: &str, content: &[u8], replaces: bool) -> PyResult<()> {
     let replace = if replaces { Replace::Atomically } else { Replace::Never };
-    Ok(listening(py, || store_of(path)?.publish(path, content, replace))?.map_err(PyShardmillError::from)?)
+    Ok(listening(py, || store_of(path)?.publish(path, content, replace))?
+        .map_err(PyShardmillError::from)?)
 }
 
 /// Removes leftovers of killed writers in a directory.
@@ -225,9 +276,11 @@ fn remove_leftovers(py: Python<'_>, directory: &str) -> usize {
 
 impl Drop for PyWriter {
     fn drop(&mut self) {
-        // No thread of this process has it. One of a parent may have held the lock at a fork, so the lock is not taken.
+        // No thread of this process has it. One of a parent may have held the lock at a fork, so
+        // the lock is not taken.
         let shards = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // Threads that release Arrow data of Python need the interpreter, so a thread that waits for them must not hold it.
+        // Threads that release Arrow data of Python need the interpreter, so a thread that waits
+        // for them must not hold it.
         Python::attach(|py| py.detach(|| shards.abandon()));
     }
 }
@@ -239,14 +292,21 @@ impl PyWriter {
 }
 
 /// Adds a record to a writer, and flushes it when enough are collected.
-pub(crate) fn write_record(py: Python<'_>, writer: &Mutex<impl Gather + Send>, record: &[u8]) -> PyResult<()> {
+pub(crate) fn write_record(
+    py: Python<'_>,
+    writer: &Mutex<impl Gather + Send>,
+    record: &[u8],
+) -> PyResult<()> {
     // The holder of the lock may be waiting for the interpreter.
     let is_due = match writer.try_lock() {
         Ok(mut writer) => writer.gather(record),
-        Err(_busy) => py.detach(|| writer.lock().unwrap_or_else(PoisonError::into_inner).gather(record)),
+        Err(_busy) => {
+            py.detach(|| writer.lock().unwrap_or_else(PoisonError::into_inner).gather(record))
+        }
     };
     if is_due.map_err(PyShardmillError::from)? {
-        listening(py, || writer.lock().unwrap_or_else(PoisonError::into_inner).flush())?.map_err(PyShardmillError::from)?;
+        listening(py, || writer.lock().unwrap_or_else(PoisonError::into_inner).flush())?
+            .map_err(PyShardmillError::from)?;
     }
     Ok(())
 }
@@ -277,7 +337,8 @@ impl PyRowDigest {
     fn update(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<()> {
         for batch in batches(rows)? {
             let batch = batch.map_err(invalid)?;
-            py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).update(&batch)).map_err(PyShardmillError::from)?;
+            py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).update(&batch))
+                .map_err(PyShardmillError::from)?;
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! Collects rows of Python objects as Arrow columns.
 //!
-//! Rows are mappings of column to value. Plain values of the column's type are copied directly; all others are kept as objects and converted by
-//! pyarrow, so that the meaning of an object is defined in one place. The invariant: a row is appended completely or not at all.
+//! Rows are mappings of column to value. Plain values of the column's type are copied directly; all
+//! others are kept as objects and converted by pyarrow, so that the meaning of an object is defined
+//! in one place. The invariant: a row is appended completely or not at all.
 
 use super::columns::Column;
 use super::weight::weight;
@@ -28,7 +29,8 @@ struct RowBuffer {
     schema: SchemaRef,
     names: Vec<Py<PyString>>,
     columns: Vec<Column>,
-    /// Whether a row has all columns and possibly more; otherwise it may lack some and has no others.
+    /// Whether a row has all columns and possibly more; otherwise it may lack some
+    /// and has no others.
     selects: bool,
     /// Called with name, values and the row of the first value; returns an Arrow array.
     convert: Py<PyAny>,
@@ -42,7 +44,11 @@ impl PyRowBuffer {
     #[pyo3(signature = (schema, *, selects, convert))]
     fn new(py: Python<'_>, schema: PySchema, selects: bool, convert: Py<PyAny>) -> Self {
         let schema = schema.into_inner();
-        let names = schema.fields().iter().map(|field| PyString::intern(py, field.name()).unbind()).collect();
+        let names = schema
+            .fields()
+            .iter()
+            .map(|field| PyString::intern(py, field.name()).unbind())
+            .collect();
         let columns = schema.fields().iter().map(|field| Column::new(field.data_type())).collect();
         Self(Mutex::new(RowBuffer { schema, names, columns, selects, convert, rows: 0, bytes: 0 }))
     }
@@ -51,7 +57,8 @@ impl PyRowBuffer {
         self.lock().rows
     }
 
-    /// Appends a row: returns 0, or 1 if there are enough rows to write. Returns 2, without appending, if its columns are not those of the buffer.
+    /// Appends a row: returns 0, or 1 if there are enough rows to write. Returns 2, without
+    /// appending, if its columns are not those of the buffer.
     fn append(&self, row: &Bound<'_, PyDict>) -> PyResult<u8> {
         let mut objects = Vec::new();
         {
@@ -74,13 +81,20 @@ impl PyRowBuffer {
 impl PyRowBuffer {
     /// Takes the rows; `first_row` is the number of the first one.
     pub(super) fn take(&self, py: Python<'_>, first_row: u64) -> PyResult<RecordBatch> {
-        // Conversion runs Python code, which may call this buffer again, so its content is taken out first.
+        // Conversion runs Python code, which may call this buffer again, so its content is taken
+        // out first.
         let (schema, columns, rows, convert) = {
             let mut buffer = self.lock();
-            let fresh = buffer.schema.fields().iter().map(|field| Column::new(field.data_type())).collect();
+            let fresh =
+                buffer.schema.fields().iter().map(|field| Column::new(field.data_type())).collect();
             let columns = std::mem::replace(&mut buffer.columns, fresh);
             buffer.bytes = 0;
-            (Arc::clone(&buffer.schema), columns, std::mem::take(&mut buffer.rows), buffer.convert.clone_ref(py))
+            (
+                Arc::clone(&buffer.schema),
+                columns,
+                std::mem::take(&mut buffer.rows),
+                buffer.convert.clone_ref(py),
+            )
         };
         let arrays = schema
             .fields()
@@ -98,8 +112,13 @@ impl PyRowBuffer {
 }
 
 impl RowBuffer {
-    /// Appends a row, and adds its values that are not weighed yet to `objects`. Returns false, without appending, if it has other columns.
-    fn append<'py>(&mut self, row: &Bound<'py, PyDict>, objects: &mut Vec<Bound<'py, PyAny>>) -> PyResult<bool> {
+    /// Appends a row, and adds its values that are not weighed yet to `objects`. Returns false,
+    /// without appending, if it has other columns.
+    fn append<'py>(
+        &mut self,
+        row: &Bound<'py, PyDict>,
+        objects: &mut Vec<Bound<'py, PyAny>>,
+    ) -> PyResult<bool> {
         let py = row.py();
         let mut values = Vec::with_capacity(self.names.len());
         let mut found = 0;

@@ -1,4 +1,5 @@
-//! Finds the types of plain Python values. They are those of pyarrow, whose import takes longer than writing thousands of rows.
+//! Finds the types of plain Python values. They are those of pyarrow, whose import takes longer
+//! than writing thousands of rows.
 
 use super::columns::whole;
 use arrow_schema::{DataType, Field};
@@ -16,7 +17,12 @@ pub(super) fn with_value(known: &DataType, value: &Bound<'_, PyAny>) -> Option<D
 
 /// The name of a column or a field; `None` if Arrow cannot pass it on.
 pub(super) fn name_of(name: &Bound<'_, PyAny>) -> Option<String> {
-    name.cast_exact::<PyString>().ok()?.to_str().ok().filter(|name| !name.contains('\0')).map(str::to_owned)
+    name.cast_exact::<PyString>()
+        .ok()?
+        .to_str()
+        .ok()
+        .filter(|name| !name.contains('\0'))
+        .map(str::to_owned)
 }
 
 fn of_value(value: &Bound<'_, PyAny>, depth: usize) -> Option<DataType> {
@@ -34,12 +40,15 @@ fn of_value(value: &Bound<'_, PyAny>, depth: usize) -> Option<DataType> {
         DataType::Int64
     } else if let Ok(list) = value.cast_exact::<PyList>() {
         let depth = depth.checked_sub(1)?;
-        let item = list.iter().try_fold(DataType::Null, |known, item| widened(&known, &of_value(&item, depth)?))?;
+        let item = list
+            .iter()
+            .try_fold(DataType::Null, |known, item| widened(&known, &of_value(&item, depth)?))?;
         DataType::new_list(item, true)
     } else {
         let depth = depth.checked_sub(1)?;
         let fields = value.cast_exact::<PyDict>().ok()?.iter();
-        let field = |(name, value)| Some(Field::new(name_of(&name)?, of_value(&value, depth)?, true));
+        let field =
+            |(name, value)| Some(Field::new(name_of(&name)?, of_value(&value, depth)?, true));
         DataType::Struct(fields.map(field).collect::<Option<_>>()?)
     })
 }

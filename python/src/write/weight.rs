@@ -1,12 +1,15 @@
 //! The approximate size of Python objects in memory.
 //!
-//! What waits to be converted or sent is bounded by bytes, so the weight of a value costs much less than its conversion: of a long list, some items
-//! are weighed.
+//! What waits to be converted or sent is bounded by bytes, so the weight of a value costs much less
+//! than its conversion: of a long list, some items are weighed.
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyByteArray, PyBytes, PyDate, PyDelta, PyDict, PyFloat, PyInt, PyList, PyString, PyTime, PyTuple};
+use pyo3::types::{
+    PyByteArray, PyBytes, PyDate, PyDelta, PyDict, PyFloat, PyInt, PyList, PyString, PyTime,
+    PyTuple,
+};
 
 /// An object itself, without its content.
 const OBJECT_BYTES: usize = 64;
@@ -40,26 +43,38 @@ fn content(value: &Bound<'_, PyAny>, depth: usize) -> usize {
         return items(list, depth);
     }
     if let Ok(tuple) = value.cast::<PyTuple>() {
-        return estimated(tuple.len(), |index| tuple.get_item(index).map_or(0, |item| weight_at(&item, depth)));
+        return estimated(tuple.len(), |index| {
+            tuple.get_item(index).map_or(0, |item| weight_at(&item, depth))
+        });
     }
     if let Ok(dict) = value.cast::<PyDict>() {
         // Keys are mostly the names of fields, which rows share.
         return items(&dict.values(), depth).saturating_add(dict.len() * NUMBER_BYTES);
     }
     // The common scalars: the look-ups below would take longer than their conversion.
-    if value.is_instance_of::<PyDate>() || value.is_instance_of::<PyTime>() || value.is_instance_of::<PyDelta>() {
+    if value.is_instance_of::<PyDate>()
+        || value.is_instance_of::<PyTime>()
+        || value.is_instance_of::<PyDelta>()
+    {
         return 0;
     }
     // NumPy, torch, pandas and Arrow; views of memory.
-    if let Some(bytes) = attribute(value, intern!(value.py(), "nbytes")).and_then(|bytes| bytes.extract().ok()) {
+    if let Some(bytes) =
+        attribute(value, intern!(value.py(), "nbytes")).and_then(|bytes| bytes.extract().ok())
+    {
         return bytes;
     }
-    let len = attribute(value, intern!(value.py(), "__len__")).and_then(|_has_len| value.len().ok());
+    let len =
+        attribute(value, intern!(value.py(), "__len__")).and_then(|_has_len| value.len().ok());
     len.map_or(0, |len| len.saturating_mul(NUMBER_BYTES))
 }
 
-/// An attribute, by the function of Python: the stable ABI of 3.11 has no look-up without the cost of an exception if it is missing.
-fn attribute<'py>(value: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
+/// An attribute, by the function of Python: the stable ABI of 3.11 has no look-up without the cost
+/// of an exception if it is missing.
+fn attribute<'py>(
+    value: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyString>,
+) -> Option<Bound<'py, PyAny>> {
     static GETATTR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = value.py();
     let getattr = GETATTR.import(py, "builtins", "getattr").ok()?;

@@ -1,6 +1,7 @@
-"""ArrayRecord files from the description of the format alone: an oracle for what is written, and a source of files that lie.
+"""ArrayRecord files from the description of the format alone.
 
-Every hash is right, also in a file that lies: so a reader has to judge the numbers themselves.
+An oracle for what is written, and a source of files that lie. Every hash is right, also in a file
+that lies: so a reader has to judge the numbers themselves.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from highway_hash import highway_hash
 BLOCK = 65536
 USABLE = BLOCK - 24
 MAGIC = 0x71930E704FDAE05E
-OPTIONS = "group_size:{},transpose:false,pad_to_block_boundary:{},uncompressed,max_parallelism:1"  # As array_record writes it.
+# As array_record writes it.
+OPTIONS = "group_size:{},transpose:false,pad_to_block_boundary:{},uncompressed,max_parallelism:1"
 
 
 def varint(value: int) -> bytes:
@@ -42,7 +44,11 @@ class Chunk:
 
     def header(self) -> bytes:
         body = struct.pack(
-            "<QQQQ", len(self.data), highway_hash(self.data), self.kind[0] | self.num_records << 8, self.decoded_size
+            "<QQQQ",
+            len(self.data),
+            highway_hash(self.data),
+            self.kind[0] | self.num_records << 8,
+            self.decoded_size,
         )
         return struct.pack("<Q", highway_hash(body)) + body
 
@@ -54,7 +60,9 @@ def simple_chunk(records: Sequence[bytes], **told: int) -> Chunk:
 
 
 def raw_chunk(kind: bytes, data: bytes, records: Sequence[bytes], **told: int) -> Chunk:
-    return Chunk(kind, data, **({"num_records": len(records), "decoded_size": sum(map(len, records))} | told))
+    return Chunk(
+        kind, data, **({"num_records": len(records), "decoded_size": sum(map(len, records))} | told)
+    )
 
 
 class IndexRecord(NamedTuple):
@@ -116,7 +124,10 @@ def build(
     padded: bool = False,
     **told: int,
 ) -> bytes:
-    """A whole file. ``index`` may change the index; ``told`` replaces num_chunks and num_records of the metadata."""
+    """A whole file.
+
+    ``index`` may change the index; ``told`` replaces num_chunks and num_records of the metadata.
+    """
     stream = ChunkStream()
     true_index = []
     for chunk in chunks:
@@ -124,12 +135,17 @@ def build(
         if padded:
             stream.pad()
     if metadata is None:
-        numbers = {"num_chunks": len(true_index), "num_records": sum(entry.num_records for entry in true_index)} | told
+        numbers = {
+            "num_chunks": len(true_index),
+            "num_records": sum(entry.num_records for entry in true_index),
+        } | told
         body = b"" if version is None else field(1, version)
         body += field(2, numbers["num_chunks"]) + field(3, numbers["num_records"])
         body += b"" if writer_options is None else field(4, writer_options.encode())
         metadata = field(1, body)
-    entries = [entry if isinstance(entry, bytes) else entry.encoded() for entry in index(true_index)]
+    entries = [
+        entry if isinstance(entry, bytes) else entry.encoded() for entry in index(true_index)
+    ]
     begin = stream.add(footer([metadata, *entries] if metadata else entries))
     stream.pad()
     stream.add(simple_chunk([postscript(begin)] * copies))
@@ -158,7 +174,9 @@ def walk(file: bytes) -> list[Found]:
     while begin < len(file):
         header = without_block_headers(file, begin, 40)
         size, _, kind, decoded_size = struct.unpack("<QQQQ", header[8:])
-        assert struct.unpack("<Q", header[:8])[0] == highway_hash(header[8:]), f"no chunk at {begin}"
+        assert struct.unpack("<Q", header[:8])[0] == highway_hash(header[8:]), (
+            f"no chunk at {begin}"
+        )
         overhead = (40 + size + (begin + USABLE - 1) % BLOCK) // USABLE * 24
         end = max(begin + 40 + size + overhead, legal_boundary(begin + (kind >> 8)))
         found.append(Found(bytes([kind & 255]), begin, end, kind >> 8, decoded_size))

@@ -1,8 +1,10 @@
-"""Grain over ArrayRecord files: what it reads, and states from which another process goes on. A script, as Grain's users have one.
+"""Grain over ArrayRecord files: what it reads, and states from which another process goes on.
 
-Its first argument says what reads: ``original`` and ``installed`` are Grain's own class, over array_record and over ours under that
-name; ``direct`` is our class; ``installed+direct`` is the one and then the other. Grain's workers import this file anew, so ours is
-installed there as well.
+A script, as Grain's users have one.
+
+Its first argument says what reads: ``original`` and ``installed`` are Grain's own class, over
+array_record and over ours under that name; ``direct`` is our class; ``installed+direct`` is the one
+and then the other. Grain's workers import this file anew, so ours is installed there as well.
 """
 
 from __future__ import annotations
@@ -46,9 +48,13 @@ def iterator_of(pipeline: str, source: Any) -> Iterator[Any]:
     name, workers = pipeline.split("-")
     if name == "loader":
         shards = grain.sharding.NoSharding()
-        sampler = grain.samplers.IndexSampler(len(source), shuffle=True, seed=5, num_epochs=1, shard_options=shards)
+        sampler = grain.samplers.IndexSampler(
+            len(source), shuffle=True, seed=5, num_epochs=1, shard_options=shards
+        )
         operations = [Decode(), grain.transforms.Batch(4)]
-        loader = grain.DataLoader(data_source=source, sampler=sampler, operations=operations, worker_count=int(workers))
+        loader = grain.DataLoader(
+            data_source=source, sampler=sampler, operations=operations, worker_count=int(workers)
+        )
         return iter(loader)
     dataset = grain.MapDataset.source(source).shuffle(seed=3).map(decode).batch(4)
     if name == "map":
@@ -56,7 +62,9 @@ def iterator_of(pipeline: str, source: Any) -> Iterator[Any]:
     threads = int(workers) if name == "threads" else 2
     read = dataset.to_iter_dataset(grain.ReadOptions(num_threads=threads, prefetch_buffer_size=20))
     if name == "processes":
-        read = read.mp_prefetch(grain.multiprocessing.MultiprocessingOptions(num_workers=int(workers)))
+        read = read.mp_prefetch(
+            grain.multiprocessing.MultiprocessingOptions(num_workers=int(workers))
+        )
     return iter(read)
 
 
@@ -64,8 +72,13 @@ def batches_of(iterator: Iterator[Any]) -> list[list[int]]:
     return [[int(each) for each in batch] for batch in iterator]
 
 
-def results_of(kind: str, paths: list[str], pipelines: list[str], states: Path, restored: list[str]) -> dict[str, Any]:
-    """The batches of each pipeline. Leaves its state after five of them, and goes on from those of ``restored``."""
+def results_of(
+    kind: str, paths: list[str], pipelines: list[str], states: Path, restored: list[str]
+) -> dict[str, Any]:
+    """The batches of each pipeline.
+
+    Leaves its state after five of them, and goes on from those of ``restored``.
+    """
     source = source_of(kind, paths)
     found: dict[str, Any] = {"repr": repr(source)}
     for pipeline in pipelines:

@@ -1,6 +1,7 @@
 """HighwayHash-64 in plain Python: the hash of ArrayRecord files, from its definition.
 
-Slow, and shares no code with what it judges. States after runs of zeros are cached, for the paddings.
+Slow, and shares no code with what it judges. States after runs of zeros are cached,
+for the paddings.
 """
 
 from __future__ import annotations

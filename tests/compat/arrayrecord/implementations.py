@@ -1,4 +1,4 @@
-"""The original and ours, under one set of names: what holds for the one has to hold for the other."""
+"""The original and ours, under one set of names: what holds for one has to hold for the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Python code in a process of its own, where a crash is an exit code and a hang has an end, that of its children too."""
+"""Python code in a process of its own.
+
+A crash is an exit code and a hang has an end, that of its children too.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,11 @@ class ProcessError(AssertionError):
 
 
 def run_python(
-    code: str | Path, *arguments: object, timeout: float = 180, cwd: Path | None = None, **environment: str
+    code: str | Path,
+    *arguments: object,
+    timeout: float = 180,
+    cwd: Path | None = None,
+    **environment: str,
 ) -> str:
     """What the code, or the script, printed. Its imports find what ours find."""
     path = [str(Path(__file__).parent), *filter(None, sys.path)]

@@ -1,4 +1,7 @@
-"""The data source: forms of paths, mapping of keys to files, batches, pickles and names, on the original and on ours."""
+"""The data source on the original and on ours.
+
+Forms of paths, mapping of keys to files, batches, pickles and names.
+"""
 
 import copy
 import dataclasses
@@ -26,8 +29,15 @@ class FileInstruction:
 @pytest.fixture
 def files(tmp_path) -> list[str]:
     """Ten digits in two files, and three letters."""
-    contents = {"a": [b"0", b"1", b"2", b"3", b"4"], "b": [b"5", b"6", b"7", b"8", b"9"], "c": [b"x", b"y", b"z"]}
-    return [str(ORIGINAL.write(tmp_path / name, records, "group_size:1")) for name, records in contents.items()]
+    contents = {
+        "a": [b"0", b"1", b"2", b"3", b"4"],
+        "b": [b"5", b"6", b"7", b"8", b"9"],
+        "c": [b"x", b"y", b"z"],
+    }
+    return [
+        str(ORIGINAL.write(tmp_path / name, records, "group_size:1"))
+        for name, records in contents.items()
+    ]
 
 
 FORMS = {
@@ -46,7 +56,10 @@ FORMS = {
     "zeros in brackets": (lambda a, b, c: f"{a}[01:0003]", b"12"),
     "list": (lambda a, b, c: [a, b], b"0123456789"),
     "tuple": (lambda a, b, c: (b, a), b"5678901234"),
-    "mixed": (lambda a, b, c: [pathlib.Path(b), f"{a}[3:5]", FileInstruction(c, 2, 1), c], b"5678934zxyz"),
+    "mixed": (
+        lambda a, b, c: [pathlib.Path(b), f"{a}[3:5]", FileInstruction(c, 2, 1), c],
+        b"5678934zxyz",
+    ),
     "one file twice": (lambda a, b, c: [a, a], b"0123401234"),
     "parts of one file": (lambda a, b, c: [f"{a}[3:5]", f"{a}[0:2]", a], b"340101234"),
 }
@@ -68,7 +81,10 @@ def test_every_form_of_paths_gives_its_records(form, any_mode: Implementation, f
 
 @pytest.mark.parametrize(
     "paths",
-    [[], (), "", None, 1, 1.5, b"file", {"file"}, iter(["file"]), {"file": 1}, [1], ["file[0:1]", None], [b"file"], [["file"]], object()],
+    [
+        [], (), "", None, 1, 1.5, b"file", {"file"}, iter(["file"]), {"file": 1}, [1],
+        ["file[0:1]", None], [b"file"], [["file"]], object(),
+    ],
     ids=lambda value: f"{type(value).__name__} {value!r}".split(" at 0x")[0][:30],
 )  # fmt: skip
 def test_what_is_no_path_is_a_value_error(paths, any_mode: Implementation) -> None:
@@ -105,9 +121,15 @@ def test_damaged_file_is_a_runtime_error_at_once(any_mode: Implementation, tmp_p
 
 
 @pytest.mark.parametrize("kind", ["brackets", "instruction"])
-def test_selection_is_not_checked_before_it_is_read(kind, implementation: Implementation, files, tmp_path) -> None:
+def test_selection_is_not_checked_before_it_is_read(
+    kind, implementation: Implementation, files, tmp_path
+) -> None:
     def part(path, start, end):
-        return f"{path}[{start}:{end}]" if kind == "brackets" else FileInstruction(path, start, end - start)
+        return (
+            f"{path}[{start}:{end}]"
+            if kind == "brackets"
+            else FileInstruction(path, start, end - start)
+        )
 
     source = implementation.data_source([part(files[0], 3, 8), part(tmp_path / "missing", 0, 2)])
     assert len(source) == 7
@@ -133,7 +155,9 @@ def test_selection_beyond_the_file_is_an_error_of_the_strict_mode_at_the_first_r
 
 
 def test_keys_map_to_files_and_positions(any_mode: Implementation) -> None:
-    source = any_mode.data_source([FileInstruction("1", 0, 2), FileInstruction("2", 2, 3), FileInstruction("3", 10, 1)])
+    source = any_mode.data_source(
+        [FileInstruction("1", 0, 2), FileInstruction("2", 2, 3), FileInstruction("3", 10, 1)]
+    )
     found = [source._reader_idx_and_position(key) for key in range(len(source))]
     assert found == [(0, 0), (0, 1), (1, 2), (1, 3), (1, 4), (2, 10)]
     assert source._reader_idx_and_position(np.int64(5)) == (2, 10)
@@ -170,7 +194,9 @@ def test_anything_with_an_index_is_a_key(any_mode: Implementation, files) -> Non
 
 
 @pytest.mark.parametrize(
-    "kind", [list, tuple, np.array, lambda keys: range(9, 4, -1)], ids=["list", "tuple", "array", "range"]
+    "kind",
+    [list, tuple, np.array, lambda keys: range(9, 4, -1)],
+    ids=["list", "tuple", "array", "range"],
 )
 def test_batch_keeps_the_order_of_its_keys(kind, any_mode: Implementation, files) -> None:
     source = any_mode.data_source(files[:2])
@@ -211,7 +237,9 @@ def test_readers_open_when_needed_and_close_with_the_block(any_mode: Implementat
 @pytest.mark.parametrize(
     "options", [{"readahead_buffer_size": "16M"}, {"blah": "1"}, {"max_parallelism": "x"}], ids=str
 )
-def test_wrong_reader_options_are_found_at_the_first_read(options, any_mode: Implementation, files) -> None:
+def test_wrong_reader_options_are_found_at_the_first_read(
+    options, any_mode: Implementation, files
+) -> None:
     source = any_mode.data_source(files[0], options)
     assert len(source) == 5
     for _ in range(2):
@@ -223,15 +251,26 @@ def test_wrong_reader_options_are_found_at_the_first_read(options, any_mode: Imp
 
 @pytest.mark.parametrize(
     "options",
-    [None, {}, {"max_parallelism": "0"}, {"index_storage_option": "offloaded", "footer_prefetch_bytes": 0}],
+    [
+        None,
+        {},
+        {"max_parallelism": "0"},
+        {"index_storage_option": "offloaded", "footer_prefetch_bytes": 0},
+    ],
     ids=str,
 )
 def test_reader_options_change_no_record(options, any_mode: Implementation, files) -> None:
-    assert list(any_mode.data_source(files[:2], reader_options=options)) == [b"%d" % key for key in range(10)]
+    assert list(any_mode.data_source(files[:2], reader_options=options)) == [
+        b"%d" % key for key in range(10)
+    ]
 
 
-@pytest.mark.parametrize("pickling", [pickle, cloudpickle, copy], ids=["pickle", "cloudpickle", "deepcopy"])
-def test_copy_reads_the_same_records_and_leaves_the_readers(pickling, any_mode: Implementation, files) -> None:
+@pytest.mark.parametrize(
+    "pickling", [pickle, cloudpickle, copy], ids=["pickle", "cloudpickle", "deepcopy"]
+)
+def test_copy_reads_the_same_records_and_leaves_the_readers(
+    pickling, any_mode: Implementation, files
+) -> None:
     source = any_mode.data_source([f"{files[0]}[1:4]", files[1]], {"max_parallelism": "0"})
     assert source[0] == b"1"
     twin = copy.deepcopy(source) if pickling is copy else pickling.loads(pickling.dumps(source))
@@ -260,12 +299,16 @@ def test_name_of_a_path_beyond_ascii(any_mode: Implementation, tmp_path) -> None
     assert list(source) == [b"a"]
 
 
-def test_file_of_larger_groups_logs_one_error_and_reads_right(any_mode: Implementation, tmp_path, caplog) -> None:
+def test_file_of_larger_groups_logs_one_error_and_reads_right(
+    any_mode: Implementation, tmp_path, caplog
+) -> None:
     records = numbered(1000)
     path = ORIGINAL.write(tmp_path / "grouped", records, "group_size:256")
     source = any_mode.data_source([path, path])
     with caplog.at_level(logging.ERROR):
-        assert [source[key] for key in (0, 999, 3, 500)] == [records[key] for key in (0, 999, 3, 500)]
+        assert [source[key] for key in (0, 999, 3, 500)] == [
+            records[key] for key in (0, 999, 3, 500)
+        ]
         assert source.__getitems__([5, 900]) == [records[5], records[900]]
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert str(path) in caplog.text

@@ -1,14 +1,34 @@
-"""Files that no writer writes and that every reader takes, or refuses: built by the tests, read by the original and by ours."""
+"""Files that no writer writes and that every reader takes, or refuses.
+
+They are built by the tests, and read by the original and by ours.
+"""
 
 import pytest
 from breadth import in_one
-from file_builder import MAGIC, Chunk, IndexRecord, build, field, raw_chunk, simple_chunk, varint, written
+from file_builder import (
+    MAGIC,
+    Chunk,
+    IndexRecord,
+    build,
+    field,
+    raw_chunk,
+    simple_chunk,
+    varint,
+    written,
+)
 from implementations import Implementation
 from transposed_builder import opaque_chunk
 
 RECORDS = [b"first", b"", b"third " * 20_000, b"fourth"]
 CHUNKS = [simple_chunk([record]) for record in RECORDS]
-UNKNOWN = field(9, 7) + field(10, b"unknown") + varint(11 << 3 | 5) + b"1234" + varint(12 << 3 | 1) + b"12345678"
+UNKNOWN = (
+    field(9, 7)
+    + field(10, b"unknown")
+    + varint(11 << 3 | 5)
+    + b"1234"
+    + varint(12 << 3 | 1)
+    + b"12345678"
+)
 
 
 def entry(record: IndexRecord) -> bytes:
@@ -25,7 +45,11 @@ def metadata(*, version: bytes = field(1, 1), more: bytes = b"") -> bytes:
 
 def zstd_raw(payload: bytes) -> bytes:
     """A frame of one raw block, after the varint of its length."""
-    head = bytes.fromhex("28b52ffd20") + bytes([len(payload)]) + (len(payload) << 3 | 1).to_bytes(3, "little")
+    head = (
+        bytes.fromhex("28b52ffd20")
+        + bytes([len(payload)])
+        + (len(payload) << 3 | 1).to_bytes(3, "little")
+    )
     return varint(len(payload)) + head + payload
 
 
@@ -49,32 +73,70 @@ READABLE = {
     "as written": lambda: written(RECORDS),
     "one postscript": lambda: build(CHUNKS, copies=1),
     "nine postscripts": lambda: build(CHUNKS, copies=9),
-    "unknown field in the postscript": lambda: build(CHUNKS, postscript=lambda at: UNKNOWN + postscript(at) + UNKNOWN),
-    "fields of the postscript turned": lambda: build(CHUNKS, postscript=lambda at: field(2, MAGIC) + field(1, at)),
-    "field of the postscript twice": lambda: build(CHUNKS, postscript=lambda at: field(1, 5) + postscript(at)),
-    "unknown field in the metadata": lambda: build(CHUNKS, metadata=UNKNOWN + metadata(more=UNKNOWN) + UNKNOWN),
-    "unknown field in the index": lambda: build(CHUNKS, index=lambda all: [UNKNOWN + entry(each) + UNKNOWN for each in all]),
+    "unknown field in the postscript": lambda: build(
+        CHUNKS, postscript=lambda at: UNKNOWN + postscript(at) + UNKNOWN
+    ),
+    "fields of the postscript turned": lambda: build(
+        CHUNKS, postscript=lambda at: field(2, MAGIC) + field(1, at)
+    ),
+    "field of the postscript twice": lambda: build(
+        CHUNKS, postscript=lambda at: field(1, 5) + postscript(at)
+    ),
+    "unknown field in the metadata": lambda: build(
+        CHUNKS, metadata=UNKNOWN + metadata(more=UNKNOWN) + UNKNOWN
+    ),
+    "unknown field in the index": lambda: build(
+        CHUNKS, index=lambda all: [UNKNOWN + entry(each) + UNKNOWN for each in all]
+    ),
     "fields of the index turned": lambda: build(
-        CHUNKS, index=lambda all: [field(3, each.num_records) + field(2, each.decoded_size) + field(1, each.offset) for each in all]
+        CHUNKS,
+        index=lambda all: [
+            field(3, each.num_records) + field(2, each.decoded_size) + field(1, each.offset)
+            for each in all
+        ],
     ),
     "long varints in the index": lambda: build(
-        CHUNKS, index=lambda all: [b"\x08" + long_varint(e.offset) + b"\x10" + long_varint(e.decoded_size) + b"\x18\x81\x00" for e in all]
+        CHUNKS,
+        index=lambda all: [
+            b"\x08"
+            + long_varint(e.offset)
+            + b"\x10"
+            + long_varint(e.decoded_size)
+            + b"\x18\x81\x00"
+            for e in all
+        ],
     ),
-    "metadata in two parts": lambda: build(CHUNKS, metadata=field(1, field(1, 1) + field(2, 4)) + field(1, field(3, 4))),
-    "compressed by hand, zstd": lambda: build([zstd_chunk([record]) for record in RECORDS[:2]] + CHUNKS[2:]),
-    "compressed by hand, snappy": lambda: build([snappy_chunk([record]) for record in RECORDS[:2]] + CHUNKS[2:]),
-    "codecs mixed": lambda: build([snappy_chunk(RECORDS[:1]), zstd_chunk(RECORDS[1:2]), *CHUNKS[2:]]),
-    "simple and transposed mixed": lambda: build([CHUNKS[0], opaque_chunk(RECORDS[1:2]), *CHUNKS[2:]]),
+    "metadata in two parts": lambda: build(
+        CHUNKS, metadata=field(1, field(1, 1) + field(2, 4)) + field(1, field(3, 4))
+    ),
+    "compressed by hand, zstd": lambda: build(
+        [zstd_chunk([record]) for record in RECORDS[:2]] + CHUNKS[2:]
+    ),
+    "compressed by hand, snappy": lambda: build(
+        [snappy_chunk([record]) for record in RECORDS[:2]] + CHUNKS[2:]
+    ),
+    "codecs mixed": lambda: build(
+        [snappy_chunk(RECORDS[:1]), zstd_chunk(RECORDS[1:2]), *CHUNKS[2:]]
+    ),
+    "simple and transposed mixed": lambda: build(
+        [CHUNKS[0], opaque_chunk(RECORDS[1:2]), *CHUNKS[2:]]
+    ),
     "padded": lambda: build(CHUNKS, padded=True),
     "chunk that the index does not name": lambda: build(
-        [CHUNKS[0], simple_chunk([b"hidden"]), *CHUNKS[1:]], index=lambda all: [all[0], *all[2:]], num_chunks=4, num_records=4
+        [CHUNKS[0], simple_chunk([b"hidden"]), *CHUNKS[1:]],
+        index=lambda all: [all[0], *all[2:]],
+        num_chunks=4,
+        num_records=4,
     ),
     "unknown chunk without records": lambda: build(
-        [CHUNKS[0], Chunk(b"?", b"unknown"), *CHUNKS[1:]], index=lambda all: [all[0], *all[2:]], num_chunks=4, num_records=4
+        [CHUNKS[0], Chunk(b"?", b"unknown"), *CHUNKS[1:]],
+        index=lambda all: [all[0], *all[2:]],
+        num_chunks=4,
+        num_records=4,
     ),
     "transposed footer": lambda: build(CHUNKS, footer=opaque_chunk),
     "compressed footer": lambda: build(CHUNKS, footer=lambda records: zstd_chunk(list(records))),
-}  # fmt: skip
+}
 
 
 def long_varint(value: int) -> bytes:
@@ -97,7 +159,9 @@ def test_unusual_file_is_read(case, any_mode: Implementation, tmp_path) -> None:
 REFUSED = {
     "wrong magic": lambda: build(CHUNKS, postscript=lambda at: postscript(at, magic=MAGIC + 1)),
     "no magic": lambda: build(CHUNKS, postscript=lambda at: field(1, at)),
-    "magic in two halves": lambda: build(CHUNKS, postscript=lambda at: postscript(at, magic=MAGIC & 0xFFFFFFFF)),
+    "magic in two halves": lambda: build(
+        CHUNKS, postscript=lambda at: postscript(at, magic=MAGIC & 0xFFFFFFFF)
+    ),
     "version 0": lambda: build(CHUNKS, version=0),
     "version 2": lambda: build(CHUNKS, version=2),
     "no version": lambda: build(CHUNKS, version=None),
@@ -107,16 +171,22 @@ REFUSED = {
     "metadata without its message": lambda: build(CHUNKS, metadata=field(2, 1)),
     "metadata that is not a message": lambda: build(CHUNKS, metadata=b"\xff\xff\xff"),
     "no metadata": lambda: build(CHUNKS, metadata=b""),
-    "footer offset at the padding": lambda: build(CHUNKS[:1], postscript=lambda at: postscript(at + 30)),
+    "footer offset at the padding": lambda: build(
+        CHUNKS[:1], postscript=lambda at: postscript(at + 30)
+    ),
     "footer offset within a chunk": lambda: build(CHUNKS, postscript=lambda at: postscript(at + 1)),
     "footer offset beyond the file": lambda: build(CHUNKS, postscript=lambda at: postscript(2**40)),
     "footer offset of 2^64 - 1": lambda: build(CHUNKS, postscript=lambda at: postscript(2**64 - 1)),
-    "footer offset at the first record": lambda: build(CHUNKS, postscript=lambda at: postscript(64)),
+    "footer offset at the first record": lambda: build(
+        CHUNKS, postscript=lambda at: postscript(64)
+    ),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_file_that_is_none_is_a_stored_error(case, implementation: Implementation, tmp_path) -> None:
+def test_file_that_is_none_is_a_stored_error(
+    case, implementation: Implementation, tmp_path
+) -> None:
     (tmp_path / "file").write_bytes(REFUSED[case]())
     reader = implementation.reader(str(tmp_path / "file"))
     assert (reader.ok(), reader.is_open(), reader.num_records()) == (False, True, 0)
@@ -137,7 +207,9 @@ def test_file_without_writer_options_opens(any_mode: Implementation, tmp_path, c
 
 
 @pytest.mark.parametrize("options", ["", "zstd:3", "group_size:1", "group_size:x,zstd"])
-def test_source_refuses_writer_options_without_a_group_size(options, any_mode: Implementation, tmp_path) -> None:
+def test_source_refuses_writer_options_without_a_group_size(
+    options, any_mode: Implementation, tmp_path
+) -> None:
     """The pattern wants a comma. No options at all are as good as absent ones."""
     (tmp_path / "file").write_bytes(build(CHUNKS, writer_options=options))
     assert any_mode.reader(str(tmp_path / "file")).read([3]) == [b"fourth"]

@@ -1,4 +1,4 @@
-"""Whole files by their SHA-256: the same from the original, from ours and from the builder of the tests."""
+"""Whole files by their SHA-256: the same from the original, from ours and from the test builder."""
 
 import hashlib
 from functools import cache
@@ -14,10 +14,34 @@ FIRST_BYTES = bytes.fromhex(
     "0000000000000000 e19f13c0e9b1c372 7300000000000000 0000000000000000"
 )
 GOLDEN = {
-    "no records": ([], 1, False, 131072, "bb7d9c8ed25aa0ec5f40ee07e444096b2b58697cb675400fdadaedfab1ce2c40"),
-    "ten digits": (DIGITS, 1, False, 131072, "77d6a4c6f142fefb8ac3a71181129513d02addad5915d3c59f5fdcc75cfa0be1"),
-    "groups of three": (DIGITS, 3, False, 131072, "ecad8396a2d43a03b0646cf850ecc07d70998e5f6a3d1fb383004a9ae6f46004"),
-    "padded": (DIGITS, 1, True, 786432, "e672aede04d7c3c2a444b93d063628b32d4ecf40fe267033adcb048eb66903d8"),
+    "no records": (
+        [],
+        1,
+        False,
+        131072,
+        "bb7d9c8ed25aa0ec5f40ee07e444096b2b58697cb675400fdadaedfab1ce2c40",
+    ),
+    "ten digits": (
+        DIGITS,
+        1,
+        False,
+        131072,
+        "77d6a4c6f142fefb8ac3a71181129513d02addad5915d3c59f5fdcc75cfa0be1",
+    ),
+    "groups of three": (
+        DIGITS,
+        3,
+        False,
+        131072,
+        "ecad8396a2d43a03b0646cf850ecc07d70998e5f6a3d1fb383004a9ae6f46004",
+    ),
+    "padded": (
+        DIGITS,
+        1,
+        True,
+        786432,
+        "e672aede04d7c3c2a444b93d063628b32d4ecf40fe267033adcb048eb66903d8",
+    ),
     "70,000 empty records in one chunk": (
         [b""] * 70000,
         70000,
@@ -49,13 +73,19 @@ HASHES = [
 ]
 
 
-def file_of(records: list[bytes], group_size: int, padded: bool, any_mode: Implementation, path) -> bytes:
-    options = f"group_size:{group_size},uncompressed" + (",pad_to_block_boundary:true" if padded else "")
+def file_of(
+    records: list[bytes], group_size: int, padded: bool, any_mode: Implementation, path
+) -> bytes:
+    options = f"group_size:{group_size},uncompressed" + (
+        ",pad_to_block_boundary:true" if padded else ""
+    )
     return any_mode.write(path, records, options).read_bytes()
 
 
 @pytest.mark.parametrize("case", GOLDEN)
-def test_uncompressed_file_has_the_known_hash(case: str, any_mode: Implementation, tmp_path) -> None:
+def test_uncompressed_file_has_the_known_hash(
+    case: str, any_mode: Implementation, tmp_path
+) -> None:
     records, group_size, padded, size, sha256 = GOLDEN[case]
     file = file_of(records, group_size, padded, any_mode, tmp_path / "file")
     assert len(file) == size
@@ -69,12 +99,16 @@ def test_builder_of_the_tests_writes_the_known_file(case: str) -> None:
     assert hashlib.sha256(written(records, group_size, padded=padded)).hexdigest() == sha256
 
 
-@pytest.mark.parametrize(("data", "expected"), HASHES, ids=["empty", "16 zeros", "signature", "word", "100 bytes"])
+@pytest.mark.parametrize(
+    ("data", "expected"), HASHES, ids=["empty", "16 zeros", "signature", "word", "100 bytes"]
+)
 def test_hash_of_the_tests_has_the_known_values(data: bytes, expected: int) -> None:
     assert highway_hash(data) == expected
 
 
-def test_padded_file_has_every_chunk_but_the_first_on_a_block_border(any_mode: Implementation, tmp_path) -> None:
+def test_padded_file_has_every_chunk_but_the_first_on_a_block_border(
+    any_mode: Implementation, tmp_path
+) -> None:
     records = [b"a", b"b" * 70000, b"", b"c" * 65495, b"d" * 65460]
     chunks = walk(file_of(records, 1, True, any_mode, tmp_path / "file"))
     users = [chunk.begin for chunk in chunks if chunk.kind == b"r"][: len(records)]

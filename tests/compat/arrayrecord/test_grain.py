@@ -1,4 +1,4 @@
-"""Grain reads the same through ours as through the original, and each goes on from the states of the other."""
+"""Grain reads the same through ours as through the original; each continues the other's states."""
 
 import io
 import json
@@ -23,23 +23,37 @@ def paths(tmp_path) -> list[str]:
     """51 records in three files, one of them written by shardmill."""
     records = [b"%d is the number of this record" % number for number in range(COUNT)]
     return [
-        str((STRICT if part == 1 else ORIGINAL).write(tmp_path / f"{part}", records[part * 17 : part * 17 + 17]))
+        str(
+            (STRICT if part == 1 else ORIGINAL).write(
+                tmp_path / f"{part}", records[part * 17 : part * 17 + 17]
+            )
+        )
         for part in range(3)
     ]
 
 
-def job(kind: str, paths: list[str], pipelines: list[str], states: Path, restored: list[str]) -> list[dict]:
+def job(
+    kind: str, paths: list[str], pipelines: list[str], states: Path, restored: list[str]
+) -> list[dict]:
     arguments = (kind, json.dumps(paths), json.dumps(pipelines), states, json.dumps(restored))
     return json.loads(run_python(JOB, *arguments, timeout=120).splitlines()[-1])
 
 
-def assert_same_everywhere(paths: list[str], pipelines: list[str], states: Path, processes: list[str]) -> None:
+def assert_same_everywhere(
+    paths: list[str], pipelines: list[str], states: Path, processes: list[str]
+) -> None:
     """The original, then the others, then the original from the states of the others."""
     [expected] = job("original", paths, pipelines, states, ["itself"])
     for pipeline in pipelines:
-        assert sorted(number for batch in expected[pipeline] for number in batch) == list(range(COUNT))
+        assert sorted(number for batch in expected[pipeline] for number in batch) == list(
+            range(COUNT)
+        )
     kinds = [kind for process in processes for kind in process.split("+")]
-    found = [each for process in processes for each in job(process, paths, pipelines, states, ["itself", "original"])]
+    found = [
+        each
+        for process in processes
+        for each in job(process, paths, pipelines, states, ["itself", "original"])
+    ]
     assert found == [expected] * len(kinds)
     assert job("original", paths, pipelines, states, kinds) == [expected]
 
@@ -57,9 +71,10 @@ def test_pipelines_of_several_processes(pipeline, paths, tmp_path) -> None:
 
 def test_loader_of_two_workers_reads_what_one_process_reads(paths, tmp_path) -> None:
     [found] = job("installed", paths, ["loader-2", "loader-0"], tmp_path, [])
-    assert [sorted(number for batch in found[name] for number in batch) for name in ("loader-0", "loader-2")] == [
-        list(range(COUNT))
-    ] * 2
+    assert [
+        sorted(number for batch in found[name] for number in batch)
+        for name in ("loader-0", "loader-2")
+    ] == [list(range(COUNT))] * 2
 
 
 def test_indices_wrap_around_the_source(paths) -> None:
@@ -70,13 +85,17 @@ def test_indices_wrap_around_the_source(paths) -> None:
     assert len(dataset) == COUNT
     assert dataset[COUNT] == dataset[0] == b"0 is the number of this record"
     repeated = dataset.repeat(2)
-    assert [repeated[index] for index in range(2 * COUNT)] == [dataset[index] for index in range(COUNT)] * 2
+    assert [repeated[index] for index in range(2 * COUNT)] == [
+        dataset[index] for index in range(COUNT)
+    ] * 2
 
 
 def test_slices_and_shards_of_the_source(paths) -> None:
     import grain
 
-    dataset = grain.MapDataset.source(ArrayRecordDataSource(paths)).map(lambda record: int(record.split()[0]))
+    dataset = grain.MapDataset.source(ArrayRecordDataSource(paths)).map(
+        lambda record: int(record.split()[0])
+    )
     assert list(dataset[1::2]) == list(range(1, COUNT, 2))
     assert list(dataset[-5:]) == list(range(46, 51))
     assert sorted(dataset.shuffle(seed=1)[0::4]) != list(range(13))

@@ -1,4 +1,7 @@
-"""Every codec, group size and number of records: we read theirs, they read ours, uncompressed files are the same bytes."""
+"""Every codec, group size and number of records.
+
+We read theirs, they read ours, uncompressed files are the same bytes.
+"""
 
 from functools import cache
 from pathlib import Path
@@ -19,12 +22,18 @@ READER_OPTIONS = [
 
 
 def counts(group_size: int) -> list[int]:
-    return sorted({0, 1, group_size - 1, group_size, group_size + 1, 5000} if group_size > 1 else {0, 1, 2, 5000})
+    return sorted(
+        {0, 1, group_size - 1, group_size, group_size + 1, 5000}
+        if group_size > 1
+        else {0, 1, 2, 5000}
+    )
 
 
 #: Not slow: each number of records in groups of each size, each codec with groups of each size.
 MATRIX = [
-    pytest.param(codec, group, count, marks=() if (row + column) % len(CODECS) == place else pytest.mark.slow)
+    pytest.param(
+        codec, group, count, marks=() if (row + column) % len(CODECS) == place else pytest.mark.slow
+    )
     for place, codec in enumerate(CODECS)
     for row, group in enumerate(GROUPS)
     for column, count in enumerate(counts(group))
@@ -81,7 +90,9 @@ def test_the_original_reads_our_files(codec, group, count, tmp_path: Path) -> No
         check(ORIGINAL.reader(str(path), option), records)
 
 
-@pytest.mark.parametrize(("group", "count"), [(group, count) for group in GROUPS for count in counts(group)])
+@pytest.mark.parametrize(
+    ("group", "count"), [(group, count) for group in GROUPS for count in counts(group)]
+)
 def test_uncompressed_files_are_the_same_bytes(group, count, tmp_path: Path) -> None:
     options = f"group_size:{group},uncompressed"
     theirs = ORIGINAL.write(tmp_path / "theirs", numbered(count), options)
@@ -91,7 +102,9 @@ def test_uncompressed_files_are_the_same_bytes(group, count, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("options", READER_OPTIONS)
 @pytest.mark.parametrize("codec", CODECS)
-def test_files_read_the_same_under_every_reader_option(codec, options, any_mode: Implementation, tmp_path) -> None:
+def test_files_read_the_same_under_every_reader_option(
+    codec, options, any_mode: Implementation, tmp_path
+) -> None:
     records = numbered(600)
     path = ORIGINAL.write(tmp_path / "file", records, f"group_size:7,{codec}")
     check(any_mode.reader(str(path), options), records)
@@ -105,10 +118,14 @@ def test_files_read_the_same_under_every_reader_option(codec, options, any_mode:
     [(ORIGINAL, STRICT), (STRICT, ORIGINAL), (STRICT, STRICT)],
     ids=["theirs", "by the original", "ours"],
 )
-def test_records_around_the_size_of_a_block(writing, reading, codec, group, padded, tmp_path: Path) -> None:
+def test_records_around_the_size_of_a_block(
+    writing, reading, codec, group, padded, tmp_path: Path
+) -> None:
     """Records that compress to nothing and records that do not."""
     records = around_the_size_of_a_block()
-    path = writing.write(tmp_path / "file", records, f"group_size:{group},{codec},pad_to_block_boundary:{padded}")
+    path = writing.write(
+        tmp_path / "file", records, f"group_size:{group},{codec},pad_to_block_boundary:{padded}"
+    )
     check(reading.reader(str(path)), records)
 
 
@@ -128,10 +145,13 @@ def noise(length: int) -> bytes:
 
 @pytest.mark.parametrize("group", [1, 3])
 @pytest.mark.parametrize("codec", CODECS)
-def test_padded_chunks_begin_on_block_borders(codec, group, any_mode: Implementation, tmp_path: Path) -> None:
+def test_padded_chunks_begin_on_block_borders(
+    codec, group, any_mode: Implementation, tmp_path: Path
+) -> None:
     options = f"group_size:{group},{codec},pad_to_block_boundary:true"
     path = any_mode.write(tmp_path / "file", numbered(8), options)
-    users = [chunk.begin for chunk in walk(path.read_bytes()) if chunk.kind == b"r"][: -(-8 // group)]
+    chunks = [chunk.begin for chunk in walk(path.read_bytes()) if chunk.kind == b"r"]
+    users = chunks[: -(-8 // group)]
     assert users == [64] + [65536 * number for number in range(1, len(users))]
     check(any_mode.reader(str(path)), numbered(8))
 
@@ -139,7 +159,9 @@ def test_padded_chunks_begin_on_block_borders(codec, group, any_mode: Implementa
 @pytest.mark.parametrize(
     ("codec", "count"),
     [
-        pytest.param(codec, count, marks=pytest.mark.slow if count == 5000 and codec != "zstd" else ())
+        pytest.param(
+            codec, count, marks=pytest.mark.slow if count == 5000 and codec != "zstd" else ()
+        )
         for codec in CODECS
         for count in (0, 1, 5000)
     ],
@@ -147,16 +169,25 @@ def test_padded_chunks_begin_on_block_borders(codec, group, any_mode: Implementa
 def test_our_file_begins_and_ends_as_the_format_says(codec, count, tmp_path: Path) -> None:
     file = STRICT.write(tmp_path / "file", numbered(count), codec).read_bytes()
     chunks = walk(file)
-    assert file[:64].hex().startswith("83af70d10d884a3f0000000000000000400000000000000091bac23c9287e1a9")
+    assert (
+        file[:64]
+        .hex()
+        .startswith("83af70d10d884a3f0000000000000000400000000000000091bac23c9287e1a9")
+    )
     assert len(file) % 65536 == 0
     assert len(file) >= 131072
     assert [chunk.begin for chunk in chunks[:1]] == [0]
     assert chunks[-2][:2] == (b"r", len(file) - 65536)
     assert [chunk.kind for chunk in chunks] == [b"s"] + [b"r"] * (count + 1) + [b"p", b"r", b"p"]
-    assert [chunk.num_records for chunk in chunks if chunk.kind == b"r"] == [1] * count + [count + 1, 3]
+    assert [chunk.num_records for chunk in chunks if chunk.kind == b"r"] == [1] * count + [
+        count + 1,
+        3,
+    ]
 
 
-def test_many_empty_records_in_a_compressed_chunk_take_one_byte_each(any_mode: Implementation, tmp_path: Path) -> None:
+def test_many_empty_records_in_a_compressed_chunk_take_one_byte_each(
+    any_mode: Implementation, tmp_path: Path
+) -> None:
     path = any_mode.write(tmp_path / "file", [b""] * 600, "group_size:256,zstd")
     begins = [(chunk.begin, chunk.end) for chunk in walk(path.read_bytes())[1:4]]
     assert begins == [(64, 320), (320, 576), (576, 664)]

@@ -15,7 +15,9 @@ np = pytest.importorskip("numpy")
 def test_sixteen_threads_read_what_one_reads(group, tmp_path) -> None:
     records = numbered(3000)
     paths = [
-        STRICT.write(tmp_path / f"{part}", records[part * 1000 : part * 1000 + 1000], f"group_size:{group}")
+        STRICT.write(
+            tmp_path / f"{part}", records[part * 1000 : part * 1000 + 1000], f"group_size:{group}"
+        )
         for part in range(3)
     ]
     source = ArrayRecordDataSource(paths)

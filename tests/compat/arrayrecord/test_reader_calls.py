@@ -10,7 +10,10 @@ from implementations import ORIGINAL, OURS, STRICT, Implementation, numbered
 np = pytest.importorskip("numpy")
 
 TEN = [b"%d" % number for number in range(10)]
-DEFAULT_OPTIONS = "group_size:1,transpose:false,pad_to_block_boundary:false,zstd:3,window_log:20,max_parallelism:1"
+DEFAULT_OPTIONS = (
+    "group_size:1,transpose:false,pad_to_block_boundary:false,zstd:3,window_log:20,"
+    "max_parallelism:1"
+)
 
 
 @pytest.fixture
@@ -117,7 +120,19 @@ def test_range_is_half_open_and_counts_from_the_end(ten, start, stop, expected) 
 
 @pytest.mark.parametrize(
     ("start", "stop"),
-    [(0, 0), (5, 2), (0, 11), (10, 10), (10, 11), (-11, 2), (-1, 0), (-1, -1), (3, -8), (0, 2**31 - 1), (-(2**31), 3)],
+    [
+        (0, 0),
+        (5, 2),
+        (0, 11),
+        (10, 10),
+        (10, 11),
+        (-11, 2),
+        (-1, 0),
+        (-1, -1),
+        (3, -8),
+        (0, 2**31 - 1),
+        (-(2**31), 3),
+    ],
 )
 def test_range_that_is_empty_or_outside_is_an_index_error(ten, start, stop) -> None:
     with pytest.raises(IndexError):
@@ -125,13 +140,17 @@ def test_range_that_is_empty_or_outside_is_an_index_error(ten, start, stop) -> N
     assert ten.ok()
 
 
-@pytest.mark.parametrize("arguments", [(0, 1.0), (0, None), (0, "1"), (0, 1, 2), ([0], 1)], ids=repr)
+@pytest.mark.parametrize(
+    "arguments", [(0, 1.0), (0, None), (0, "1"), (0, 1, 2), ([0], 1)], ids=repr
+)
 def test_arguments_that_read_does_not_know_are_type_errors(ten, arguments) -> None:
     with pytest.raises(TypeError):
         ten.read(*arguments)
 
 
-@pytest.mark.parametrize("named", [{"indices": [1]}, {"start": 0, "stop": 1}, {"arg0": [1]}], ids=repr)
+@pytest.mark.parametrize(
+    "named", [{"indices": [1]}, {"start": 0, "stop": 1}, {"arg0": [1]}], ids=repr
+)
 def test_arguments_of_read_have_no_names(ten, named) -> None:
     with pytest.raises(TypeError):
         ten.read(**named)
@@ -166,7 +185,8 @@ def test_other_reads_leave_the_cursor(ten) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "cursor"), [(0, 0), (5, 5), (9, 9), (10, 10), (11, 10), (2**63 - 1, 10), (True, 1), (np.int64(2), 2)]
+    ("place", "cursor"),
+    [(0, 0), (5, 5), (9, 9), (10, 10), (11, 10), (2**63 - 1, 10), (True, 1), (np.int64(2), 2)],
 )
 def test_seek_goes_no_further_than_the_end(ten, place, cursor) -> None:
     ten.read()
@@ -183,7 +203,9 @@ def test_seek_to_what_is_no_64_bit_integer_is_a_type_error(ten, place) -> None:
 
 
 @pytest.mark.parametrize("place", [-1, -10, -11, -(2**63)])
-def test_negative_seek_goes_to_the_end_without_an_error(implementation: Implementation, file_of, place) -> None:
+def test_negative_seek_goes_to_the_end_without_an_error(
+    implementation: Implementation, file_of, place
+) -> None:
     reader = implementation.reader(str(file_of(TEN)))
     reader.seek(place)
     assert reader.record_index() == 10
@@ -198,7 +220,13 @@ def test_closed_reader_refuses_reads(ten) -> None:
     ten.close()
     assert (ten.ok(), ten.is_open(), ten.num_records(), ten.record_index()) == (False, False, 0, 0)
     assert ten.writer_options_string() == DEFAULT_OPTIONS
-    for read in (ten.read, lambda: ten.read([0]), lambda: ten.read([]), ten.read_all, lambda: ten.seek(0)):
+    for read in (
+        ten.read,
+        lambda: ten.read([0]),
+        lambda: ten.read([]),
+        ten.read_all,
+        lambda: ten.seek(0),
+    ):
         with pytest.raises(RuntimeError):
             read()
     for bounds in ((0, 1), (0, 0), (-1, 5)):
@@ -221,7 +249,12 @@ def test_file_without_records_reads_as_nothing(any_mode: Implementation, file_of
     reader = any_mode.reader(str(file_of([])))
     assert (reader.ok(), reader.num_records(), reader.record_index()) == (True, 0, 0)
     assert reader.read_all() == reader.read([]) == []
-    for read in (reader.read, lambda: reader.read(0, 0), lambda: reader.read(0, 1), lambda: reader.read(-1, 0)):
+    for read in (
+        reader.read,
+        lambda: reader.read(0, 0),
+        lambda: reader.read(0, 1),
+        lambda: reader.read(-1, 0),
+    ):
         with pytest.raises(IndexError):
             read()
     reader.seek(0)
@@ -242,7 +275,12 @@ def test_index_into_an_empty_file_is_an_error_of_ours(file_of, indices) -> None:
 
 def test_missing_file_is_a_stored_error(implementation: Implementation, tmp_path) -> None:
     reader = implementation.reader(str(tmp_path / "missing"))
-    assert (reader.ok(), reader.is_open(), reader.num_records(), reader.record_index()) == (False, True, 0, 0)
+    assert (reader.ok(), reader.is_open(), reader.num_records(), reader.record_index()) == (
+        False,
+        True,
+        0,
+        0,
+    )
     assert reader.writer_options_string() is None
     for read in (
         reader.read,
@@ -263,7 +301,9 @@ def test_missing_file_is_a_stored_error(implementation: Implementation, tmp_path
 
 
 @pytest.mark.parametrize("what", ["directory", "no name"])
-def test_path_that_is_no_file_is_a_stored_error(implementation: Implementation, tmp_path, what) -> None:
+def test_path_that_is_no_file_is_a_stored_error(
+    implementation: Implementation, tmp_path, what
+) -> None:
     reader = implementation.reader(str(tmp_path) if what == "directory" else "")
     assert (reader.ok(), reader.num_records()) == (False, 0)
     with pytest.raises(RuntimeError):
@@ -287,7 +327,9 @@ def test_arguments_of_the_constructor(any_mode: Implementation, file_of) -> None
         any_mode.reader(path, "", 1)
 
 
-def test_file_reader_buffer_size_must_be_an_integer(implementation: Implementation, file_of) -> None:
+def test_file_reader_buffer_size_must_be_an_integer(
+    implementation: Implementation, file_of
+) -> None:
     with pytest.raises(RuntimeError):
         implementation.reader(str(file_of(TEN)), file_reader_buffer_size="1")
 

@@ -12,7 +12,13 @@ TEN = [b"record %d " % number * 9 for number in range(10)]
 
 
 @pytest.fixture(
-    params=[(codec, kind, group) for codec in CODECS for kind in ("simple", "transpose") for group in (1, 3)], ids=str
+    params=[
+        (codec, kind, group)
+        for codec in CODECS
+        for kind in ("simple", "transpose")
+        for group in (1, 3)
+    ],
+    ids=str,
 )
 def layout(request) -> tuple[str, int]:
     codec, kind, group = request.param
@@ -32,7 +38,13 @@ def flipped(file: bytes, place: int, path) -> str:
 
 
 def failing_calls(reader) -> list:
-    return [reader.read, reader.read_all, lambda: reader.read([0]), lambda: reader.read([]), lambda: reader.seek(0)]
+    return [
+        reader.read,
+        reader.read_all,
+        lambda: reader.read([0]),
+        lambda: reader.read([]),
+        lambda: reader.seek(0),
+    ]
 
 
 def assert_unreadable(reader) -> None:
@@ -64,7 +76,9 @@ LENGTHS = {
 
 
 @pytest.mark.parametrize("change", LENGTHS)
-def test_file_of_another_length_cannot_be_opened(change, implementation: Implementation, file_of) -> None:
+def test_file_of_another_length_cannot_be_opened(
+    change, implementation: Implementation, file_of
+) -> None:
     path = file_of(TEN)
     path.write_bytes(LENGTHS[change](path.read_bytes()))
     reader = implementation.reader(str(path))
@@ -102,7 +116,11 @@ def test_bit_of_a_chunk_fails_the_calls_that_touch_it(
                     reader.read(number, number + 1)
             else:
                 assert reader.read([number]) == [TEN[number]]
-        for call in (reader.read_all, lambda: reader.read([0, group]), lambda: reader.read(0, 10)):  # noqa: B023
+        for call in (
+            reader.read_all,
+            lambda: reader.read([0, group]),  # noqa: B023
+            lambda: reader.read(0, 10),  # noqa: B023
+        ):
             with pytest.raises(RuntimeError):
                 call()
         assert reader.ok()
@@ -122,7 +140,12 @@ def test_sequential_read_of_a_damaged_chunk_fails_the_reader_for_good(
     reader.seek(group)
     with pytest.raises(RuntimeError):
         reader.read()
-    assert (reader.ok(), reader.is_open(), reader.num_records(), reader.record_index()) == (False, True, 0, 0)
+    assert (reader.ok(), reader.is_open(), reader.num_records(), reader.record_index()) == (
+        False,
+        True,
+        0,
+        0,
+    )
     for call in failing_calls(reader):
         with pytest.raises(RuntimeError):
             call()
@@ -144,7 +167,9 @@ def test_bit_of_the_footer_or_the_postscript_fails_every_call(
 
 
 @pytest.mark.parametrize("padded", ["false", "true"])
-def test_bit_of_the_signature_or_a_padding_changes_nothing(padded, any_mode: Implementation, file_of, tmp_path) -> None:
+def test_bit_of_the_signature_or_a_padding_changes_nothing(
+    padded, any_mode: Implementation, file_of, tmp_path
+) -> None:
     file = file_of(TEN[:3], f"pad_to_block_boundary:{padded}").read_bytes()
     places = list(range(0, 64, 5))
     for chunk in parts(file)[3]:
@@ -157,7 +182,9 @@ def test_bit_of_the_signature_or_a_padding_changes_nothing(padded, any_mode: Imp
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_block_header_within_a_record_is_checked(codec, any_mode: Implementation, file_of, tmp_path) -> None:
+def test_block_header_within_a_record_is_checked(
+    codec, any_mode: Implementation, file_of, tmp_path
+) -> None:
     noise = bytes(value * 7919 % 251 ^ value >> 5 & 255 for value in range(140_000))
     records = [noise, b"after"]
     file = file_of(records, codec).read_bytes()

@@ -110,7 +110,12 @@ def test_view_shows_the_record(reader) -> None:
     for number, record in enumerate(RECORDS):
         view = reader.view(number)
         assert isinstance(view, memoryview)
-        assert (view.readonly, view.nbytes, view.format, view.contiguous) == (True, len(record), "B", True)
+        assert (view.readonly, view.nbytes, view.format, view.contiguous) == (
+            True,
+            len(record),
+            "B",
+            True,
+        )
         assert view == record
     assert reader.view(-1) == RECORDS[-1]
 

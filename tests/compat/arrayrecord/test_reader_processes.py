@@ -51,12 +51,16 @@ def test_reader_of_a_file_that_vanished_cannot_be_unpickled(path) -> None:
         pickle.loads(pickled).read_all()
 
 
-@pytest.mark.parametrize("make", [ArrayRecordReader, ArrayRecordDataSource], ids=["reader", "source"])
+@pytest.mark.parametrize(
+    "make", [ArrayRecordReader, ArrayRecordDataSource], ids=["reader", "source"]
+)
 def test_spawned_worker_reads(make, path) -> None:
     opened = make(path)
     assert opened[3] == RECORDS[3]
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        found = pool.map(functools.partial(operator.getitem, opened), range(0, 500, 7), chunksize=40)
+        found = pool.map(
+            functools.partial(operator.getitem, opened), range(0, 500, 7), chunksize=40
+        )
         assert list(found) == RECORDS[::7]
 
 

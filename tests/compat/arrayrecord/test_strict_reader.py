@@ -64,7 +64,9 @@ def test_index_beyond_the_end_is_an_index_error_as_well(ten) -> None:
     assert ten.ok()
 
 
-@pytest.mark.parametrize("kind", [str, pathlib.Path, lambda path: str(path).encode()], ids=["str", "Path", "bytes"])
+@pytest.mark.parametrize(
+    "kind", [str, pathlib.Path, lambda path: str(path).encode()], ids=["str", "Path", "bytes"]
+)
 def test_every_kind_of_path_is_taken(kind, tmp_path) -> None:
     path = tmp_path / "ünicode"
     with ArrayRecordWriter(kind(path)) as writer:
@@ -117,7 +119,12 @@ def test_iteration_goes_over_the_whole_file_beside_the_cursor(group_size, file_o
     assert list(reader) == records
     assert reader.record_index() == 500
     first, second = iter(reader), iter(reader)
-    assert [next(first), next(first), next(second), next(first)] == [records[0], records[1], records[0], records[2]]
+    assert [next(first), next(first), next(second), next(first)] == [
+        records[0],
+        records[1],
+        records[0],
+        records[2],
+    ]
     assert reader.read() == records[500]
     assert list(first) == records[3:]
     with pytest.raises(StopIteration):
@@ -178,7 +185,12 @@ def test_verify_says_which_hashes_are_checked(tmp_path) -> None:
         path.write_bytes(file[:place] + bytes([file[place] ^ 1]) + file[place + 1 :])
         for verify in levels:
             reader = ArrayRecordReader(path, verify=verify)
-            for call in (lambda: reader.read([1]), lambda: reader[1], reader.read_all, lambda: reader.view(1)):  # noqa: B023
+            for call in (
+                lambda: reader.read([1]),  # noqa: B023
+                lambda: reader[1],  # noqa: B023
+                reader.read_all,
+                lambda: reader.view(1),  # noqa: B023
+            ):
                 with pytest.raises(RecordError):
                     call()
             assert reader[2] == b"third"

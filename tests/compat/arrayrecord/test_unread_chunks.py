@@ -1,4 +1,4 @@
-"""Chunks that the index does not name, and sizes of single records: accepted and refused as by the original."""
+"""Chunks that the index does not name, and sizes of single records, held against the original."""
 
 from pathlib import Path
 
@@ -42,7 +42,10 @@ def block(codec: bytes, content: bytes, stated: int | None = None) -> bytes:
     if not codec.strip(b"\0"):
         return content
     frame = (
-        bytes.fromhex("28b52ffd20") + bytes([len(content)]) + (len(content) << 3 | 1).to_bytes(3, "little") + content
+        bytes.fromhex("28b52ffd20")
+        + bytes([len(content)])
+        + (len(content) << 3 | 1).to_bytes(3, "little")
+        + content
     )
     return varint(len(content) if stated is None else stated) + frame
 
@@ -92,7 +95,10 @@ def read_by_the_original(tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         (directory / f"{number}.array_record").write_bytes(content)
     run_python(ORIGINAL, directory)
     found = [directory / f"{number}.found" for number in range(len(FILES))]
-    return {name: path.read_text() if path.exists() else None for name, path in zip(FILES, found, strict=True)}
+    return {
+        name: path.read_text() if path.exists() else None
+        for name, path in zip(FILES, found, strict=True)
+    }
 
 
 @pytest.mark.parametrize("name", FILES)

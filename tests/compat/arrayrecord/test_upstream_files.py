@@ -1,4 +1,7 @@
-"""The test files that array_record brings along, as they are, over our modules under the names that they import."""
+"""The test files that array_record brings along, as they are, over our modules.
+
+Our modules have the names that the files import.
+"""
 
 import importlib.util
 import shutil
@@ -22,7 +25,9 @@ if which == "ours":
 stub = types.ModuleType("python")
 stub.__path__ = []
 stub.array_record_data_source, stub.array_record_module = data_source, module
-sys.modules.update({"python": stub, "python.array_record_data_source": data_source, "python.array_record_module": module})
+sys.modules["python"] = stub
+sys.modules["python.array_record_data_source"] = data_source
+sys.modules["python.array_record_module"] = module
 sys.path.insert(0, ".")
 from absl.testing import absltest
 absltest.main(module=name)
@@ -52,5 +57,7 @@ def directory(tmp_path: Path) -> Path:
 )
 def test_test_file_of_array_record_passes(name, count, which, directory) -> None:
     report = directory / "report.xml"
-    run_python(RUN, which, name, f"--test_tmpdir={directory}", f"--xml_output_file={report}", cwd=directory)
+    run_python(
+        RUN, which, name, f"--test_tmpdir={directory}", f"--xml_output_file={report}", cwd=directory
+    )
     assert report.read_text().count("<testcase ") == count

@@ -26,7 +26,9 @@ def test_new_writer_is_open_and_closed_after_close(any_mode: Implementation, tmp
     ["text", bytearray(b"a"), memoryview(b"a"), None, 1, [b"a"], np.array([1])],
     ids=lambda value: repr(value).split(" at 0x")[0],
 )
-def test_what_is_not_bytes_is_a_type_error_and_writes_nothing(any_mode: Implementation, tmp_path, record) -> None:
+def test_what_is_not_bytes_is_a_type_error_and_writes_nothing(
+    any_mode: Implementation, tmp_path, record
+) -> None:
     writer = any_mode.writer(str(tmp_path / "file"))
     writer.write(b"first")
     with pytest.raises(TypeError):
@@ -67,7 +69,9 @@ def test_closed_writer_refuses_records(any_mode: Implementation, tmp_path) -> No
     assert path.read_bytes() == before
 
 
-def test_directory_that_is_missing_is_a_stored_error(implementation: Implementation, tmp_path) -> None:
+def test_directory_that_is_missing_is_a_stored_error(
+    implementation: Implementation, tmp_path
+) -> None:
     writer = implementation.writer(str(tmp_path / "missing" / "file"))
     assert (writer.ok(), writer.is_open()) == (False, True)
     with pytest.raises(RuntimeError):
@@ -112,13 +116,20 @@ def test_new_file_replaces_the_old(any_mode: Implementation, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_same_records_give_the_same_bytes_each_time(any_mode: Implementation, codec, tmp_path) -> None:
+def test_same_records_give_the_same_bytes_each_time(
+    any_mode: Implementation, codec, tmp_path
+) -> None:
     records = [b"%d" % number * (number % 50) for number in range(500)]
-    files = [any_mode.write(tmp_path / f"{n}", records, f"group_size:9,{codec}").read_bytes() for n in range(2)]
+    files = [
+        any_mode.write(tmp_path / f"{n}", records, f"group_size:9,{codec}").read_bytes()
+        for n in range(2)
+    ]
     assert files[0] == files[1]
 
 
-def test_writer_that_is_dropped_without_close_leaves_no_readable_file(any_mode: Implementation, tmp_path) -> None:
+def test_writer_that_is_dropped_without_close_leaves_no_readable_file(
+    any_mode: Implementation, tmp_path
+) -> None:
     writer = any_mode.writer(str(tmp_path / "file"))
     writer.write(b"a")
     del writer

@@ -120,7 +120,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_killed_writer_leaves_no_visible_file_and_the_next_one_writes(tmp_path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
     path = tmp_path / "file"
-    done = subprocess.run([sys.executable, "-c", KILLED, str(path)], env=environment, timeout=30, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(path)], env=environment, timeout=30, check=False
+    )
     assert done.returncode == -signal.SIGKILL
     assert visible(tmp_path) == []
     with ArrayRecordWriter(path, "uncompressed") as writer:
@@ -181,7 +183,9 @@ def test_output_does_not_depend_on_threads(codec, group, kind, tmp_path) -> None
     records = [b"".join(rng.choices(words, k=rng.randrange(60))) for _ in range(3000)]
     files = set()
     for threads in (1, 8, 8, None):
-        with ArrayRecordWriter(tmp_path / "file", f"{codec},group_size:{group}{kind}", threads=threads) as writer:
+        with ArrayRecordWriter(
+            tmp_path / "file", f"{codec},group_size:{group}{kind}", threads=threads
+        ) as writer:
             if threads == 8:
                 writer.write_all(records)
             else:
@@ -195,7 +199,9 @@ def test_output_does_not_depend_on_threads(codec, group, kind, tmp_path) -> None
 def test_large_records_come_out_in_order_from_many_threads(tmp_path) -> None:
     """Chunks of very unequal work overtake one another."""
     step = examples(700_000, 100_000)
-    records = [random.Random(number).randbytes(number % 3 * step + 1) for number in range(24)] + numbered(100)
+    records = [
+        random.Random(number).randbytes(number % 3 * step + 1) for number in range(24)
+    ] + numbered(100)
     with ArrayRecordWriter(tmp_path / "file", "brotli:9", threads=8) as writer:
         writer.write_all(records)
     assert ArrayRecordReader(tmp_path / "file").read_all() == records

@@ -1,6 +1,7 @@
 """Transposed chunks by hand, uncompressed: legal ones, and ones that lie.
 
-A chunk is a machine that runs backwards, from the last byte of the last record to the first of the first.
+A chunk is a machine that runs backwards, from the last byte of the last record to the first
+of the first.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ def transposed_data(
     per_bucket: Sequence[int] | None = None,
     **told: int,
 ) -> bytes:
-    """``per_bucket`` says how many buffers each bucket holds; one each by default. ``told`` replaces counts of the header."""
+    """``per_bucket`` says how many buffers each bucket holds, one each by default.
+
+    ``told`` replaces counts of the header.
+    """
     bounds = [0]
     for count in per_bucket if per_bucket is not None else [1] * len(buffers):
         bounds.append(bounds[-1] + count)
@@ -47,11 +51,19 @@ def transposed_data(
     header += b"".join(varint(len(bucket)) for bucket in packed)
     header += b"".join(varint(counts.get("buffer_length", len(buffer))) for buffer in buffers)
     header += varint(counts["states"])
-    header += b"".join(varint(state.tag) for state in states) + b"".join(varint(state.next) for state in states)
+    header += b"".join(varint(state.tag) for state in states) + b"".join(
+        varint(state.next) for state in states
+    )
     header += bytes(state.subtype for state in states if state.subtype is not None)
     header += b"".join(varint(state.buffer) for state in states if state.buffer is not None)
     header += varint(first)
-    return b"\0" + varint(counts.get("header_length", len(header))) + header + b"".join(packed) + transitions
+    return (
+        b"\0"
+        + varint(counts.get("header_length", len(header)))
+        + header
+        + b"".join(packed)
+        + transitions
+    )
 
 
 def opaque_chunk(records: Sequence[bytes], **told: int) -> Chunk:
@@ -62,12 +74,17 @@ def opaque_chunk(records: Sequence[bytes], **told: int) -> Chunk:
     while left > 0:
         transitions.append(min(4, left) - 1)
         left -= 4
-    data = transposed_data([values, lengths], [State(OPAQUE, 0, buffer=0)], 0, bytes(transitions), per_bucket=[2])
+    data = transposed_data(
+        [values, lengths], [State(OPAQUE, 0, buffer=0)], 0, bytes(transitions), per_bucket=[2]
+    )
     return raw_chunk(b"t", data, records, **told)
 
 
 def message_chunk(steps: Sequence[tuple], record: bytes, **told: int) -> Chunk:
-    """One record whose fields are made by ``steps`` of (tag, subtype, buffer), the last field first."""
+    """One record whose fields are made by ``steps``, the last field first.
+
+    A step is (tag, subtype, buffer).
+    """
     buffers = [step[2] for step in steps if step[2] is not None]
     states, count = [], len(steps) + 1
     for number, (wire_tag, subtype, content) in enumerate(steps):

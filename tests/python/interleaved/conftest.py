@@ -1,4 +1,7 @@
-"""Fixtures of the interleaved tests: shards are made in a directory of the test, runs write to another one."""
+"""Fixtures of the interleaved tests.
+
+Shards are made in a directory of the test, runs write to another one.
+"""
 
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -37,10 +40,18 @@ def run_tar(tmp_path: Path, out: Callable[[], Path]) -> Callable[..., Outcome]:
 
 @pytest.fixture
 def run_rows(tmp_path: Path, out: Callable[[], Path]) -> Callable[..., Outcome]:
-    """Writes rows to one Parquet file and curates it. Its rows may point to whatever the test has made."""
+    """Writes rows to one Parquet file and curates it.
+
+    Its rows may point to whatever the test has made.
+    """
 
     def run(
-        rows: Any, stages: Sequence[Any] = (), *, extras: Sequence[Any] = (), source: Any = None, **options: Any
+        rows: Any,
+        stages: Sequence[Any] = (),
+        *,
+        extras: Sequence[Any] = (),
+        source: Any = None,
+        **options: Any,
     ) -> Outcome:
         path = write_parquet(tmp_path / "in" / "in.parquet", rows, extras)
         source = {"allowed_roots": tmp_path, **(source or {})}

@@ -1,4 +1,4 @@
-"""Builders of shards by Python's own tarfile, pyarrow and Pillow, and readers of what a run wrote."""
+"""Builders of shards by Python's tarfile, pyarrow and Pillow, and readers of what a run wrote."""
 
 import io
 import json
@@ -31,7 +31,9 @@ RESERVED = (
     "materialize_error",
 )
 #: The last column of each Parquet file that a job writes.
-RESCUED = pa.field("rescued", pa.string(), metadata={"content_type": "application/json", "shardmill": "rescued"})
+RESCUED = pa.field(
+    "rescued", pa.string(), metadata={"content_type": "application/json", "shardmill": "rescued"}
+)
 SCHEMA = pa.schema(
     [
         pa.field("sample_id", pa.string(), nullable=False),
@@ -48,7 +50,12 @@ SCHEMA = pa.schema(
 OUTPUT = pa.schema([*SCHEMA, RESCUED])
 
 
-def image(codec: str = "JPEG", size: tuple[int, int] = (30, 20), color: Any = (200, 30, 60), **options: Any) -> bytes:
+def image(
+    codec: str = "JPEG",
+    size: tuple[int, int] = (30, 20),
+    color: Any = (200, 30, 60),
+    **options: Any,
+) -> bytes:
     target = io.BytesIO()
     Image.new("RGB", size, color).save(target, codec, **options)
     return target.getvalue()
@@ -56,7 +63,9 @@ def image(codec: str = "JPEG", size: tuple[int, int] = (30, 20), color: Any = (2
 
 def tiff(*sizes: tuple[int, int], **options: Any) -> bytes:
     """One page a size, each with a colour of its own."""
-    pages = [Image.new("RGB", size, (40 * number % 256, 90, 10)) for number, size in enumerate(sizes)]
+    pages = [
+        Image.new("RGB", size, (40 * number % 256, 90, 10)) for number, size in enumerate(sizes)
+    ]
     target = io.BytesIO()
     pages[0].save(target, "TIFF", save_all=True, append_images=pages[1:], **options)
     return target.getvalue()
@@ -68,7 +77,9 @@ def body_of(value: Any) -> bytes:
     return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode()
 
 
-def write_tar(path: Path, members: Sequence[tuple[str, Any]] | dict[str, Any], mode: str = "w") -> Path:
+def write_tar(
+    path: Path, members: Sequence[tuple[str, Any]] | dict[str, Any], mode: str = "w"
+) -> Path:
     """Members by name; what is not bytes or text becomes JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, mode) as archive:
@@ -80,22 +91,33 @@ def write_tar(path: Path, members: Sequence[tuple[str, Any]] | dict[str, Any], m
     return path
 
 
-def row(sample_id: str | None, position: int | None, modality: str | None, **values: Any) -> dict[str, Any]:
+def row(
+    sample_id: str | None, position: int | None, modality: str | None, **values: Any
+) -> dict[str, Any]:
     return {"sample_id": sample_id, "position": position, "modality": modality, **values}
 
 
 def document(sample_id: str, *content: str | bytes | None, **extras: Any) -> list[dict[str, Any]]:
-    """Rows of one document: metadata with `extras`, then texts (str) and images (bytes); None is a gap."""
+    """Rows of one document: metadata with `extras`, then texts (str) and images (bytes).
+
+    None is a gap.
+    """
     rows = [row(sample_id, -1, "metadata", content_type="application/json", **extras)]
     for position, value in enumerate(content):
         if isinstance(value, str):
-            rows.append(row(sample_id, position, "text", content_type="text/plain", text_content=value))
+            rows.append(
+                row(sample_id, position, "text", content_type="text/plain", text_content=value)
+            )
         elif value is not None:
-            rows.append(row(sample_id, position, "image", content_type="image/jpeg", binary_content=value))
+            rows.append(
+                row(sample_id, position, "image", content_type="image/jpeg", binary_content=value)
+            )
     return rows
 
 
-def table(rows: Sequence[dict[str, Any]], extras: Sequence[pa.Field] = (), schema: pa.Schema | None = None) -> pa.Table:
+def table(
+    rows: Sequence[dict[str, Any]], extras: Sequence[pa.Field] = (), schema: pa.Schema | None = None
+) -> pa.Table:
     if schema is None:
         nullable = [field.with_nullable(True) for field in SCHEMA]
         schema = pa.schema([*nullable, *extras])
@@ -163,7 +185,9 @@ def check(report: Report, directory: Path) -> None:
     dropped, added = sum(report.rows_dropped.values()), sum(report.rows_added.values())
     assert into["rows"] - out["rows"] == dropped - added, report.rows_dropped
     for counts in (into, out):
-        assert counts["rows"] == sum(counts[name] for name in ("texts", "images", "metadata", "other"))
+        assert counts["rows"] == sum(
+            counts[name] for name in ("texts", "images", "metadata", "other")
+        )
     assert out["rows"] == sum(output["rows"] for output in report.outputs)
     assert out["samples"] == sum(output["samples"] for output in report.outputs)
     files = {Path(output["path"]) for output in report.outputs}
@@ -175,7 +199,9 @@ def check(report: Report, directory: Path) -> None:
             assert pq.read_metadata(path).num_rows == output["rows"]
         else:
             with tarfile.open(path, "r:") as archive:
-                assert sum(name.endswith(".json") for name in archive.getnames()) == output["samples"]
+                assert (
+                    sum(name.endswith(".json") for name in archive.getnames()) == output["samples"]
+                )
     assert not [path for path in directory.iterdir() if path.name.startswith(".")]
     metrics = report.to_dict()
     assert metrics["input_num_rows"] == into["rows"]
@@ -183,7 +209,9 @@ def check(report: Report, directory: Path) -> None:
     json.dumps(metrics)
 
 
-def curate(source: Any, stages: Sequence[Any] = (), *, to: Path, sink: str = "parquet", **options: Any) -> Outcome:
+def curate(
+    source: Any, stages: Sequence[Any] = (), *, to: Path, sink: str = "parquet", **options: Any
+) -> Outcome:
     """Runs a pipeline and holds its report against its files.
 
     `max_errors` and `memory_bytes` go to the pipeline, the other options to the sink.
@@ -191,7 +219,9 @@ def curate(source: Any, stages: Sequence[Any] = (), *, to: Path, sink: str = "pa
     own = {name: options.pop(name) for name in ("max_errors", "memory_bytes") if name in options}
     workers = options.pop("workers", 1)
     target = (ParquetSink if sink == "parquet" else WebDatasetSink)(to, **options)
-    report = Pipeline(source=source, stages=list(stages), sink=target, **own).run(threads=workers, progress=False)
+    report = Pipeline(source=source, stages=list(stages), sink=target, **own).run(
+        threads=workers, progress=False
+    )
     check(report, to)
     return Outcome(report, to)
 

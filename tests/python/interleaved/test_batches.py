@@ -11,12 +11,19 @@ from shard_builders import curate, document, from_parquet, from_tar, image, writ
 
 def name(sources: list[str], batch: int) -> str:
     first = Path(min(sources).partition("::split_")[0]).stem
-    return f"{first}-" + hashlib.sha256(f"{'|'.join(sorted(sources))}|{batch}".encode()).hexdigest()[:12] + ".parquet"
+    return (
+        f"{first}-"
+        + hashlib.sha256(f"{'|'.join(sorted(sources))}|{batch}".encode()).hexdigest()[:12]
+        + ".parquet"
+    )
 
 
 @pytest.fixture(params=["tar", "parquet"])
 def shards(request: Any, tmp_path: Path) -> Any:
-    """Writes texts of the given sizes in bytes, one document each, to two files; returns the source class and the paths."""
+    """Writes texts of the given sizes in bytes, one document each, to two files.
+
+    Returns the source class and the paths.
+    """
 
     def write(*sizes_of_files: list[int]) -> Any:
         paths, number = [], 0
@@ -27,7 +34,9 @@ def shards(request: Any, tmp_path: Path) -> Any:
             if request.param == "tar":
                 write_tar(path, [(f"{key}.json", {"texts": [text]}) for key, text in texts.items()])
             else:
-                write_parquet(path, [found for key, text in texts.items() for found in document(key, text)])
+                write_parquet(
+                    path, [found for key, text in texts.items() for found in document(key, text)]
+                )
             paths.append(str(path))
         return (from_tar if request.param == "tar" else from_parquet), paths
 
@@ -39,13 +48,17 @@ def documents_of(outcome: Any) -> list[list[str]]:
     return [[row["sample_id"] for row in rows if row["position"] == -1] for rows in tables]
 
 
-def test_limit_of_one_byte_gives_one_document_a_file_named_after_its_own_input(shards: Any, out: Any) -> None:
+def test_limit_of_one_byte_gives_one_document_a_file_named_after_its_own_input(
+    shards: Any, out: Any
+) -> None:
     source, paths = shards([5], [5])
     outcome = curate(source(paths, files_per_partition=2, max_batch_bytes=1), to=out())
     assert documents_of(outcome) == [["d0"], ["d1"]]
     lineage = [[f"{paths[0]}::split_00000"], [f"{paths[1]}::split_00001"]]
     assert [output["sources"] for output in outcome.report.outputs] == lineage
-    assert [file.name for file in outcome.files] == [name(sources, batch) for batch, sources in enumerate(lineage)]
+    assert [file.name for file in outcome.files] == [
+        name(sources, batch) for batch, sources in enumerate(lineage)
+    ]
 
 
 def test_resume_leaves_no_batch_of_an_input_that_changed(shards: Any, out: Any) -> None:
@@ -69,7 +82,9 @@ def test_resume_keeps_the_batches_of_an_input_that_became_unreadable(shards: Any
     assert again.report.warnings == {"the input could not be read; its earlier output was kept": 1}
 
 
-def test_batches_hold_whole_documents_up_to_the_limit_and_a_larger_one_alone(shards: Any, out: Any) -> None:
+def test_batches_hold_whole_documents_up_to_the_limit_and_a_larger_one_alone(
+    shards: Any, out: Any
+) -> None:
     source, paths = shards([1000, 1000, 1000, 9000, 10, 10])
     outcome = curate(source(paths, max_batch_bytes=4000), to=out())
     found = documents_of(outcome)
@@ -77,7 +92,9 @@ def test_batches_hold_whole_documents_up_to_the_limit_and_a_larger_one_alone(sha
     assert ["d3"] in found
     assert max(len(batch) for batch in found) <= 3
     for batch, rows in zip(found, outcome.report.outputs, strict=True):
-        texts = sum(len(row["text_content"] or "") for row in pq.read_table(rows["path"]).to_pylist())
+        texts = sum(
+            len(row["text_content"] or "") for row in pq.read_table(rows["path"]).to_pylist()
+        )
         assert texts <= 4000 or len(batch) == 1
 
 
@@ -85,7 +102,10 @@ def test_skewed_rows_do_not_break_the_limit(shards: Any, out: Any) -> None:
     source, paths = shards([1] * 50 + [3000] * 10)
     outcome = curate(source(paths, max_batch_bytes=7000), to=out())
     for file in outcome.files:
-        assert sum(len(text or "") for text in pq.read_table(file).column("text_content").to_pylist()) <= 7000
+        assert (
+            sum(len(text or "") for text in pq.read_table(file).column("text_content").to_pylist())
+            <= 7000
+        )
 
 
 def test_one_batch_may_draw_from_several_files(shards: Any, out: Any) -> None:
@@ -120,11 +140,15 @@ def test_image_bytes_count_also_when_they_are_not_fetched_yet(tmp_path: Path, ou
 def test_without_limit_a_partition_is_one_file(shards: Any, out: Any) -> None:
     source, paths = shards([5, 5], [5])
     assert documents_of(curate(source(paths), to=out())) == [["d0", "d1"], ["d2"]]
-    assert documents_of(curate(source(paths, files_per_partition=2), to=out())) == [["d0", "d1", "d2"]]
+    assert documents_of(curate(source(paths, files_per_partition=2), to=out())) == [
+        ["d0", "d1", "d2"]
+    ]
 
 
 @pytest.mark.parametrize("memory_bytes", [1, 1 << 25])
-def test_memory_bound_does_not_change_rows_or_names(shards: Any, out: Any, memory_bytes: int) -> None:
+def test_memory_bound_does_not_change_rows_or_names(
+    shards: Any, out: Any, memory_bytes: int
+) -> None:
     source, paths = shards([100] * 20)
     outcome = curate(source(paths), to=out(), memory_bytes=memory_bytes)
     assert outcome.file.name == name(paths, 0)
@@ -143,7 +167,9 @@ def test_memory_bound_does_not_change_rows_or_names(shards: Any, out: Any, memor
         {"files_per_partition": 1, "partition_bytes": 5},
     ],
 )
-def test_limits_that_mean_nothing_are_refused_before_anything_is_touched(shards: Any, out: Any, options: Any) -> None:
+def test_limits_that_mean_nothing_are_refused_before_anything_is_touched(
+    shards: Any, out: Any, options: Any
+) -> None:
     source, paths = shards([5])
     target = out()
     with pytest.raises(ValueError, match=r"max_batch_bytes|files_per_partition|partition_bytes"):
@@ -153,7 +179,9 @@ def test_limits_that_mean_nothing_are_refused_before_anything_is_touched(shards:
 
 def test_partition_bytes_packs_files_by_size(tmp_path: Path, out: Any) -> None:
     for number, size in enumerate([9, 1, 1]):
-        write_tar(tmp_path / "in" / f"{number}.tar", {f"{number}.json": {"texts": ["x" * size * 20_000]}})
+        write_tar(
+            tmp_path / "in" / f"{number}.tar", {f"{number}.json": {"texts": ["x" * size * 20_000]}}
+        )
     outcome = curate(from_tar(tmp_path / "in", partition_bytes=70_000), to=out())
     assert [output["samples"] for output in outcome.report.outputs] == [2, 1]
 
@@ -196,7 +224,10 @@ def test_missing_input_is_an_error_and_the_output_is_untouched(tmp_path: Path, k
 def test_names_do_not_depend_on_the_stages(tmp_path: Path, out: Any) -> None:
     from shardmill.curate import AspectRatioFilter, Map
 
-    path = write_tar(tmp_path / "a.tar", {"a.json": {"texts": ["t"], "images": [None, "i.jpg"]}, "i.jpg": image()})
+    path = write_tar(
+        tmp_path / "a.tar",
+        {"a.json": {"texts": ["t"], "images": [None, "i.jpg"]}, "i.jpg": image()},
+    )
     names = {
         curate(from_tar(path), stages, to=out()).file.name
         for stages in ([], [AspectRatioFilter()], [Map(lambda table: table)] * 2)

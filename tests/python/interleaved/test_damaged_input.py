@@ -1,4 +1,7 @@
-"""Input that is broken: the run ends, the rest is written, what is left out is counted (specification §2.5)."""
+"""Input that is broken (specification §2.5).
+
+The run ends, the rest is written, what is left out is counted.
+"""
 
 import json
 import struct
@@ -7,7 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shard_builders import curate, document, from_parquet, from_tar, image, tiff, write_parquet, write_tar
+from shard_builders import (
+    curate,
+    document,
+    from_parquet,
+    from_tar,
+    image,
+    tiff,
+    write_parquet,
+    write_tar,
+)
 from shardmill import CurateError
 from shardmill.curate import ParquetSink, Pipeline, SampleKeys, WebDatasetSink, WebDatasetSource
 from shardmill.curate._spec import native_pipeline
@@ -16,7 +28,10 @@ PNG = image("PNG")
 
 
 def sample(number: int) -> list[tuple[str, Any]]:
-    return [(f"{number}.json", {"texts": ["t"], "images": [None, f"{number}.png"]}), (f"{number}.png", PNG)]
+    return [
+        (f"{number}.json", {"texts": ["t"], "images": [None, f"{number}.png"]}),
+        (f"{number}.png", PNG),
+    ]
 
 
 def ids(outcome: Any) -> list[str]:
@@ -32,8 +47,14 @@ def ids(outcome: Any) -> list[str]:
         ('"text"', "not an object"),
         ('{"a": nan}', "broken JSON"),
         ('{"a": [1, -Infinity}', "expected `,` or `]` at line 1 column 20"),
-        ('{"a": "\\ud800"}', r"the escape \ud800 at byte 7 of the JSON is half of a surrogate pair"),
-        ('{"\\ud83d\\ude00": "\\udc80"}', r"the escape \udc80 at byte 18 of the JSON is half of a surrogate pair"),
+        (
+            '{"a": "\\ud800"}',
+            r"the escape \ud800 at byte 7 of the JSON is half of a surrogate pair",
+        ),
+        (
+            '{"\\ud83d\\ude00": "\\udc80"}',
+            r"the escape \udc80 at byte 18 of the JSON is half of a surrogate pair",
+        ),
         ("[" * 100_000, "broken JSON"),
         ('{"a":' * 100_000, "broken JSON"),
         (b'{"a": "\xff"}', "broken JSON"),
@@ -49,7 +70,11 @@ def test_broken_json_quarantines_its_sample_only(run_tar: Any, text: Any, reason
     assert item["offset"] % 512 == 0
     assert reason in item["reason"]
     metrics = outcome.report.to_dict()
-    assert (metrics["is_success"], metrics["quarantined_samples"], metrics["quarantined_shards"]) == (True, 1, 0)
+    assert (
+        metrics["is_success"],
+        metrics["quarantined_samples"],
+        metrics["quarantined_shards"],
+    ) == (True, 1, 0)
 
 
 def test_json_with_byte_order_mark_and_surrogate_pair_is_read(run_tar: Any) -> None:
@@ -73,20 +98,34 @@ def test_key_of_the_parser_itself_does_no_harm(run_tar: Any) -> None:
 
 
 @pytest.mark.parametrize("cut", ["payload", "header", "json"])
-def test_truncated_tar_keeps_the_whole_samples_before_the_damage(tmp_path: Path, out: Any, cut: str) -> None:
+def test_truncated_tar_keeps_the_whole_samples_before_the_damage(
+    tmp_path: Path, out: Any, cut: str
+) -> None:
     path = write_tar(tmp_path / "a.tar", [*sample(1), *sample(2), *sample(3)])
     with tarfile.open(path) as archive:
         member = archive.getmember("3.json" if cut == "json" else "3.png")
-    end = {"payload": member.offset_data + 3, "header": member.offset + 100, "json": member.offset_data + 3}[cut]
+    end = {
+        "payload": member.offset_data + 3,
+        "header": member.offset + 100,
+        "json": member.offset_data + 3,
+    }[cut]
     path.write_bytes(path.read_bytes()[:end])
     outcome = curate(from_tar(path), to=out())
     assert ids(outcome) == ["1", "2"]
     metrics = outcome.report.to_dict()
-    assert (metrics["quarantined_shards"], metrics["quarantined_samples"]) == (1, 0 if cut == "json" else 1)
+    assert (metrics["quarantined_shards"], metrics["quarantined_samples"]) == (
+        1,
+        0 if cut == "json" else 1,
+    )
 
 
-def test_sample_in_quarantine_does_not_change_the_types_of_the_others(tmp_path: Path, out: Any) -> None:
-    samples = [(f"{key}.json", {"images": [f"{key}.png"], "score": score}) for key, score in (("a", 3), ("b", "x"))]
+def test_sample_in_quarantine_does_not_change_the_types_of_the_others(
+    tmp_path: Path, out: Any
+) -> None:
+    samples = [
+        (f"{key}.json", {"images": [f"{key}.png"], "score": score})
+        for key, score in (("a", 3), ("b", "x"))
+    ]
     path = write_tar(tmp_path / "in.tar", [("a.png", PNG), *samples, ("b.png", PNG)])
     path.write_bytes(path.read_bytes()[: path.read_bytes().rindex(PNG) + 20])
     outcome = curate(from_tar(path), to=out())
@@ -98,7 +137,11 @@ def test_truncated_gzip_keeps_the_whole_samples(tmp_path: Path, out: Any) -> Non
     import random
 
     noise = random.Random(1).randbytes(200_000)
-    path = write_tar(tmp_path / "a.tar.gz", [*sample(1), ("2.json", {"images": ["2.png"]}), ("2.png", noise)], "w:gz")
+    path = write_tar(
+        tmp_path / "a.tar.gz",
+        [*sample(1), ("2.json", {"images": ["2.png"]}), ("2.png", noise)],
+        "w:gz",
+    )
     path.write_bytes(path.read_bytes()[:100_000])
     outcome = curate(from_tar(path), to=out())
     assert ids(outcome) == ["1"]
@@ -108,7 +151,9 @@ def test_truncated_gzip_keeps_the_whole_samples(tmp_path: Path, out: Any) -> Non
 @pytest.mark.parametrize(
     "content", [b"", b"no tar at all", b"x" * 5000, b"\x1f\x8b" + b"x" * 100, b"BZh9" + b"x" * 100]
 )
-def test_file_that_is_no_tar_is_a_quarantined_shard(tmp_path: Path, out: Any, content: bytes) -> None:
+def test_file_that_is_no_tar_is_a_quarantined_shard(
+    tmp_path: Path, out: Any, content: bytes
+) -> None:
     write_tar(tmp_path / "in" / "good.tar", sample(1))
     (tmp_path / "in" / "bad.tar").write_bytes(content)
     outcome = curate(from_tar(tmp_path / "in"), to=out())
@@ -123,12 +168,16 @@ def test_file_that_is_no_tar_is_a_quarantined_shard(tmp_path: Path, out: Any, co
 def test_file_that_vanished_after_listing_is_a_quarantined_shard(tmp_path: Path, sink: Any) -> None:
     write_tar(tmp_path / "in" / "a.tar", sample(1))
     gone = write_tar(tmp_path / "in" / "b.tar", sample(2))
-    pipeline = Pipeline(source=from_tar(tmp_path / "in", files_per_partition=2), sink=sink(tmp_path / "out"))
+    pipeline = Pipeline(
+        source=from_tar(tmp_path / "in", files_per_partition=2), sink=sink(tmp_path / "out")
+    )
     native = native_pipeline(pipeline, may_replace=False)
     (split,), _ = native.splits(1)
     gone.unlink()
     report = native.run_split(split)
-    assert [(Path(item["path"]).name, item["is_shard"]) for item in report["quarantined"]] == [("b.tar", True)]
+    assert [(Path(item["path"]).name, item["is_shard"]) for item in report["quarantined"]] == [
+        ("b.tar", True)
+    ]
     assert report["output"]["rows"] == 3
 
 
@@ -143,19 +192,27 @@ def test_gzip_of_several_streams_is_read_to_its_end(tmp_path: Path, out: Any) ->
 
 
 def test_duplicate_ids_are_counted_and_never_merged(run_tar: Any) -> None:
-    outcome = run_tar([("a.json", {"texts": ["1"]}), ("a.json", {"texts": ["2"]}), ("d/a.json", {"texts": ["3"]})])
+    outcome = run_tar(
+        [("a.json", {"texts": ["1"]}), ("a.json", {"texts": ["2"]}), ("d/a.json", {"texts": ["3"]})]
+    )
     assert outcome.shape() == [("a", -1, "metadata"), ("a", 0, "text")] * 3
     assert outcome.column("text_content", "text") == ["1", "2", "3"]
     assert outcome.report.to_dict()["duplicate_sample_ids"] == 2
 
 
-@pytest.mark.parametrize("key", ["a/b:c.d", "../../etc/passwd", "ü日本 🦀", "%2E", "a+2", " ", "x" * 300, "."])
+@pytest.mark.parametrize(
+    "key", ["a/b:c.d", "../../etc/passwd", "ü日本 🦀", "%2E", "a+2", " ", "x" * 300, "."]
+)
 @pytest.mark.parametrize("sink", ["parquet", "webdataset"])
 def test_odd_ids_survive(run_tar: Any, sink: str, key: str) -> None:
     outcome = run_tar(
-        {"a.json": {"key": key, "texts": ["t"]}}, source={"keys": SampleKeys(sample_id_field="key")}, sink=sink
+        {"a.json": {"key": key, "texts": ["t"]}},
+        source={"keys": SampleKeys(sample_id_field="key")},
+        sink=sink,
     )
-    assert (outcome.column("sample_id")[0] if sink == "parquet" else outcome.samples[0]["sample_id"]) == key
+    assert (
+        outcome.column("sample_id")[0] if sink == "parquet" else outcome.samples[0]["sample_id"]
+    ) == key
 
 
 def frames(outcome: Any) -> list[tuple[bool, str | None]]:
@@ -170,7 +227,11 @@ def frames(outcome: Any) -> list[tuple[bool, str | None]]:
 def test_frame_beyond_the_last_page_is_an_error_without_bytes(run_tar: Any, eager: bool) -> None:
     members = {"d.json": {"images": ["p0", "p1", "p2"]}, "d.tiff": tiff((9, 9), (8, 8))}
     outcome = run_tar(members, source={"materialize_on_read": eager}, on_materialize_error="warn")
-    assert frames(outcome) == [(True, None), (True, None), (False, "failed to extract frame 2 from 'd.tiff'")]
+    assert frames(outcome) == [
+        (True, None),
+        (True, None),
+        (False, "failed to extract frame 2 from 'd.tiff'"),
+    ]
 
 
 def directory(entries: list[tuple[int, int, int, int]], next_offset: int) -> bytes:
@@ -230,12 +291,22 @@ def test_image_of_180_megapixels_is_judged_by_its_header(run_tar: Any) -> None:
     assert outcome.column("binary_content", "image") == [bytes(png)]
 
 
-def test_damaged_parquet_keeps_the_whole_documents_before_the_damage(tmp_path: Path, out: Any) -> None:
+def test_damaged_parquet_keeps_the_whole_documents_before_the_damage(
+    tmp_path: Path, out: Any
+) -> None:
     import pyarrow.parquet as pq
 
-    rows = [row for number in range(40) for row in document(f"d{number}", "text", image("PNG", color=(number, 0, 0)))]
+    rows = [
+        row
+        for number in range(40)
+        for row in document(f"d{number}", "text", image("PNG", color=(number, 0, 0)))
+    ]
     path = write_parquet(
-        tmp_path / "in" / "a.parquet", rows, row_group_size=30, compression="none", use_dictionary=False
+        tmp_path / "in" / "a.parquet",
+        rows,
+        row_group_size=30,
+        compression="none",
+        use_dictionary=False,
     )
     write_parquet(tmp_path / "in" / "b.parquet", document("fine", "text"))
     column = pq.read_metadata(path).row_group(2).column(5)
@@ -254,7 +325,9 @@ def test_damaged_parquet_keeps_the_whole_documents_before_the_damage(tmp_path: P
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + b"\xff" * 50 + b"PAR1", b"no parquet"])
-def test_file_that_is_no_parquet_is_a_quarantined_shard(tmp_path: Path, out: Any, content: bytes) -> None:
+def test_file_that_is_no_parquet_is_a_quarantined_shard(
+    tmp_path: Path, out: Any, content: bytes
+) -> None:
     write_parquet(tmp_path / "in" / "good.parquet", document("fine", "text"))
     (tmp_path / "in" / "bad.parquet").write_bytes(content)
     outcome = curate(from_parquet(tmp_path / "in"), to=out())

@@ -46,7 +46,9 @@ def test_bounds_are_inclusive_for_every_format(run_rows: Any, codec: str) -> Non
 def test_pages_are_judged_by_their_own_size(run_tar: Any, eager: bool) -> None:
     members = {"d.json": {"images": ["a", "b", "c"]}, "d.tiff": tiff((10, 10), (30, 10), (20, 10))}
     outcome = run_tar(members, [AspectRatioFilter()], source={"materialize_on_read": eager})
-    sizes = [Image.open(io.BytesIO(body)).size for body in outcome.column("binary_content", "image")]
+    sizes = [
+        Image.open(io.BytesIO(body)).size for body in outcome.column("binary_content", "image")
+    ]
     assert sizes == [(10, 10), (20, 10)]
     assert outcome.column("position", "image") == [0, 1]
 
@@ -68,7 +70,10 @@ def test_tiff_orientation_turns_the_page(run_rows: Any, orientation: int) -> Non
 
 
 def turned(codec: str, orientation: int, where: str = "exif") -> bytes:
-    """An image of noise, stored as 400 x 200 pixels. If its records follow the pixels, they are far from its header."""
+    """An image of noise, stored as 400 x 200 pixels.
+
+    If its records follow the pixels, they are far from its header.
+    """
     noise = np.random.default_rng(orientation).integers(0, 256, (200, 400, 3), np.uint8)
     target, exif = io.BytesIO(), Image.Exif()
     exif[274] = orientation
@@ -116,12 +121,16 @@ def test_page_of_a_tiff_is_turned_by_its_own_tag_or_xmp(run_tar: Any) -> None:
     pages = [Image.new("RGB", (40, 20), (number, 0, 0)) for number in range(3)]
     target = io.BytesIO()
     with TiffImagePlugin.AppendingTiffWriter(target, True) as writer:
-        for page, tags in zip(pages, ({274: 6}, {700: b'<x tiff:Orientation="6"/>'}, {274: 1}), strict=True):
+        for page, tags in zip(
+            pages, ({274: 6}, {700: b'<x tiff:Orientation="6"/>'}, {274: 1}), strict=True
+        ):
             page.save(writer, "TIFF", tiffinfo=tags)
             writer.newFrame()
     members = {"d.json": {"images": ["a", "b", "c"]}, "d.tiff": target.getvalue()}
     for eager in (True, False):
-        outcome = run_tar(members, [AspectRatioFilter(0.3, 0.7)], source={"materialize_on_read": eager})
+        outcome = run_tar(
+            members, [AspectRatioFilter(0.3, 0.7)], source={"materialize_on_read": eager}
+        )
         assert kept(outcome) == [0, 1]
 
 
@@ -178,7 +187,14 @@ def test_rows_grouped_by_modality_come_out_interleaved_text_first_on_ties(run_ro
         *[row("a", at, "text") for at in (2, 1, 0)],
     ]
     outcome = run_rows(rows, [AspectRatioFilter()])
-    assert [modality for *_, modality in outcome.shape()] == ["metadata", "text", "text", "image", "text", "image"]
+    assert [modality for *_, modality in outcome.shape()] == [
+        "metadata",
+        "text",
+        "text",
+        "image",
+        "text",
+        "image",
+    ]
     assert [position for _, position, _ in outcome.shape()] == [-1, 0, 1, 2, 3, 4]
 
 
@@ -186,10 +202,15 @@ def test_metadata_without_content_goes_also_where_it_never_had_any(run_rows: Any
     rows = [*document("s1", "t"), *document("s2", image(size=(90, 10))), *document("s3")]
     outcome = run_rows(rows, [AspectRatioFilter()])
     assert outcome.shape() == [("s1", -1, "metadata"), ("s1", 0, "text")]
-    assert outcome.report.rows_dropped == {"aspect ratio out of range": 1, "metadata of a sample without content": 2}
+    assert outcome.report.rows_dropped == {
+        "aspect ratio out of range": 1,
+        "metadata of a sample without content": 2,
+    }
 
 
-@pytest.mark.parametrize("stage", [ANY, ImageToTextRatioFilter(), BlurFilter(0.0), Filter(sm.col("position") >= -1)])
+@pytest.mark.parametrize(
+    "stage", [ANY, ImageToTextRatioFilter(), BlurFilter(0.0), Filter(sm.col("position") >= -1)]
+)
 def test_empty_batch_passes_unchanged(run_rows: Any, stage: Any) -> None:
     assert run_rows(table([]), [stage]).rows == []
 
@@ -204,7 +225,9 @@ def test_empty_batch_passes_unchanged(run_rows: Any, stage: Any) -> None:
         lambda **options: Filter(sm.col("position") >= -9, **options),
     ],
 )
-def test_invalid_rows_go_only_where_asked_for(run_rows: Any, stage: Any, drop_invalid_rows: bool) -> None:
+def test_invalid_rows_go_only_where_asked_for(
+    run_rows: Any, stage: Any, drop_invalid_rows: bool
+) -> None:
     rows = [
         *document("a", "t", image("PNG")),
         row("a", 2, "video"),
@@ -214,7 +237,12 @@ def test_invalid_rows_go_only_where_asked_for(run_rows: Any, stage: Any, drop_in
     ]
     outcome = run_rows(rows, [stage(drop_invalid_rows=drop_invalid_rows)])
     if drop_invalid_rows:
-        assert outcome.shape() == [("a", -1, "metadata"), ("a", 0, "text"), ("a", 1, "image"), ("b", 0, "text")]
+        assert outcome.shape() == [
+            ("a", -1, "metadata"),
+            ("a", 0, "text"),
+            ("a", 1, "image"),
+            ("b", 0, "text"),
+        ]
         assert outcome.report.rows_dropped == {"invalid modality or position": 3}
     else:
         modalities = [modality for *_, modality in outcome.shape()]
@@ -222,13 +250,16 @@ def test_invalid_rows_go_only_where_asked_for(run_rows: Any, stage: Any, drop_in
 
 
 def test_samples_keep_their_order(run_tar: Any) -> None:
-    outcome = run_tar([(f"{name}.json", {"texts": ["t"]}) for name in "zam"], [ANY, ImageToTextRatioFilter()])
+    outcome = run_tar(
+        [(f"{name}.json", {"texts": ["t"]}) for name in "zam"], [ANY, ImageToTextRatioFilter()]
+    )
     assert [key for key, position, _ in outcome.shape() if position == -1] == ["z", "a", "m"]
 
 
 def test_documents_of_one_id_are_judged_apart(run_rows: Any) -> None:
     outcome = run_rows(
-        [*document("a", "t", image(size=(10, 10))), *document("a", image(size=(90, 10)))], [AspectRatioFilter()]
+        [*document("a", "t", image(size=(10, 10))), *document("a", image(size=(90, 10)))],
+        [AspectRatioFilter()],
     )
     assert outcome.shape() == [("a", -1, "metadata"), ("a", 0, "text"), ("a", 1, "image")]
 
@@ -245,10 +276,21 @@ def test_text_and_metadata_are_untouched_by_image_filters(run_rows: Any) -> None
 
 @pytest.mark.parametrize(
     ("low", "high", "is_kept"),
-    [(0.25, 0.25, True), (0.0, 0.25, True), (0.25, 1.0, True), (0.26, 1.0, False), (0.0, 0.24, False)],
+    [
+        (0.25, 0.25, True),
+        (0.0, 0.25, True),
+        (0.25, 1.0, True),
+        (0.26, 1.0, False),
+        (0.0, 0.24, False),
+    ],
 )
-def test_images_per_word_decide_for_the_whole_sample(run_rows: Any, low: float, high: float, is_kept: bool) -> None:
-    rows = [*document("a", "two  words", image(), "\t", "and\nmore"), *document("b", "one two three four", image())]
+def test_images_per_word_decide_for_the_whole_sample(
+    run_rows: Any, low: float, high: float, is_kept: bool
+) -> None:
+    rows = [
+        *document("a", "two  words", image(), "\t", "and\nmore"),
+        *document("b", "one two three four", image()),
+    ]
     outcome = run_rows(rows, [ImageToTextRatioFilter(low, high)])
     assert len(outcome.rows) == (len(rows) if is_kept else 0)
 
@@ -274,7 +316,8 @@ def test_blur_keeps_what_reaches_the_threshold_as_opencv_measures_it(run_rows: A
 
     bodies = [noisy(seed, amplitude) for seed, amplitude in enumerate((5, 20, 60, 200))]
     scores = [
-        cv2.Laplacian(np.asarray(Image.open(io.BytesIO(body)).convert("RGB")), cv2.CV_64F).var() for body in bodies
+        cv2.Laplacian(np.asarray(Image.open(io.BytesIO(body)).convert("RGB")), cv2.CV_64F).var()
+        for body in bodies
     ]
     outcome = run_rows(document("a", *bodies), [BlurFilter(scores[2])])
     assert outcome.column("binary_content", "image") == bodies[2:]
@@ -285,7 +328,10 @@ def test_blur_of_a_page_in_memory_is_that_of_the_page_that_the_locator_names(run
     pages, sharp = io.BytesIO(), Image.open(io.BytesIO(noisy(1, 255)))
     Image.new("RGB", sharp.size).save(pages, "TIFF", save_all=True, append_images=[sharp])
     refs = [f'{{"frame_index": {frame}}}' for frame in (0, 1, 2)]
-    rows = [row("a", at, "image", binary_content=pages.getvalue(), source_ref=ref) for at, ref in enumerate(refs)]
+    rows = [
+        row("a", at, "image", binary_content=pages.getvalue(), source_ref=ref)
+        for at, ref in enumerate(refs)
+    ]
     outcome = run_rows(rows, [BlurFilter(1.0)], on_materialize_error="drop_row")
     assert outcome.column("source_ref") == [refs[1]]
     assert outcome.report.rows_dropped == {"interleaved_blur_filter": 1, "materialize_error": 1}
@@ -304,7 +350,11 @@ def test_solid_image_scores_zero_and_the_undecodable_is_dropped(run_rows: Any) -
 def qr_code(side: int, on: tuple[int, int]) -> bytes:
     import cv2
 
-    code = cv2.resize(cv2.QRCodeEncoder.create().encode("shardmill"), (side, side), interpolation=cv2.INTER_NEAREST)
+    code = cv2.resize(
+        cv2.QRCodeEncoder.create().encode("shardmill"),
+        (side, side),
+        interpolation=cv2.INTER_NEAREST,
+    )
     page = np.full((*on, 3), 255, np.uint8)
     page[40 : 40 + side, 40 : 40 + side] = code[..., None]
     target = io.BytesIO()
@@ -334,7 +384,9 @@ def test_image_without_code_is_kept_and_the_undecodable_dropped(run_rows: Any) -
     )
 
 
-def test_detector_that_fails_keeps_the_image(run_rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_detector_that_fails_keeps_the_image(
+    run_rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import cv2
 
     class Broken:
@@ -349,7 +401,7 @@ def test_detector_that_fails_keeps_the_image(run_rows: Any, monkeypatch: pytest.
 
 
 class Colours:
-    """Embeds an image as its mean colour, and the name of a colour as that colour, of any length."""
+    """Embeds an image as its mean colour, the name of a colour as that colour, of any length."""
 
     NAMES: ClassVar = {"red": (9, 0, 0), "green": (0, 7, 0), "blue": (0, 0, 5), "yellow": (3, 3, 0)}
 
@@ -357,7 +409,9 @@ class Colours:
         self.texts: list[str] = []
 
     def embed_images(self, images: list[Any]) -> np.ndarray:
-        return np.array([np.asarray(image, dtype=float).reshape(-1, 3).mean(axis=0) for image in images])
+        return np.array(
+            [np.asarray(image, dtype=float).reshape(-1, 3).mean(axis=0) for image in images]
+        )
 
     def embed_texts(self, texts: list[str]) -> np.ndarray:
         self.texts += texts
@@ -366,23 +420,43 @@ class Colours:
 
 def test_image_is_kept_when_its_best_text_reaches_the_score(run_rows: Any) -> None:
     red, green = image("PNG", color=(200, 0, 0)), image("PNG", color=(0, 100, 0))
-    rows = [*document("a", "  red ", red, "", green, " \n"), *document("b", "green", "yellow", red, green)]
+    rows = [
+        *document("a", "  red ", red, "", green, " \n"),
+        *document("b", "green", "yellow", red, green),
+    ]
     model = Colours()
     outcome = run_rows(rows, [ClipScoreFilter(model, min_score=0.7)])
     assert outcome.column("binary_content", "image") == [red, red, green]
     assert sorted(set(model.texts)) == ["green", "red", "yellow"]
-    assert len(run_rows(rows, [ClipScoreFilter(model, min_score=0.72)]).column("binary_content", "image")) == 2
+    assert (
+        len(
+            run_rows(rows, [ClipScoreFilter(model, min_score=0.72)]).column(
+                "binary_content", "image"
+            )
+        )
+        == 2
+    )
 
 
 def test_score_at_the_bound_is_kept(run_rows: Any) -> None:
     red = image("PNG", color=(200, 0, 0))
-    assert len(run_rows(document("a", "red", red), [ClipScoreFilter(Colours(), min_score=1.0)]).rows) == 3
+    assert (
+        len(run_rows(document("a", "red", red), [ClipScoreFilter(Colours(), min_score=1.0)]).rows)
+        == 3
+    )
 
 
-def test_images_of_a_sample_without_text_are_dropped_without_asking_the_model(run_rows: Any) -> None:
+def test_images_of_a_sample_without_text_are_dropped_without_asking_the_model(
+    run_rows: Any,
+) -> None:
     rows = [*document("a", " ", image("PNG")), *document("b", image("PNG")), *document("c", "red")]
     outcome = run_rows(rows, [ClipScoreFilter(Colours())])
-    assert outcome.shape() == [("a", -1, "metadata"), ("a", 0, "text"), ("c", -1, "metadata"), ("c", 0, "text")]
+    assert outcome.shape() == [
+        ("a", -1, "metadata"),
+        ("a", 0, "text"),
+        ("c", -1, "metadata"),
+        ("c", 0, "text"),
+    ]
 
 
 def test_model_without_the_two_methods_is_refused() -> None:
@@ -404,7 +478,10 @@ def test_filter_that_raises_stops_the_run_with_its_own_exception_as_cause(run_ro
 
 
 def test_expression_on_a_passthrough_column_judges_samples(run_tar: Any) -> None:
-    members = [(f"{name}.json", {"texts": ["t"], "words": words}) for name, words in (("a", 5), ("b", 50), ("c", None))]
+    members = [
+        (f"{name}.json", {"texts": ["t"], "words": words})
+        for name, words in (("a", 5), ("b", 50), ("c", None))
+    ]
     outcome = run_tar(members, [Filter(sm.col("words") > 10)])
     assert [key for key, *_ in outcome.shape()] == ["b", "b"]
     assert outcome.report.rows_dropped == {"filter expression": 4}
@@ -423,7 +500,12 @@ def test_kind_of_judgement_can_be_chosen(run_tar: Any) -> None:
         "text_content", "text"
     ) == ["x"]
     assert run_tar(members, [Filter(sm.col("lang") == "en")], source=source).rows == []
-    assert len(run_tar(members, [Filter(sm.col("sample_id") == "a", per="sample")], source=source).rows) == 3
+    assert (
+        len(
+            run_tar(members, [Filter(sm.col("sample_id") == "a", per="sample")], source=source).rows
+        )
+        == 3
+    )
 
 
 def test_column_without_any_value_is_unknown_and_no_type_error(run_tar: Any) -> None:

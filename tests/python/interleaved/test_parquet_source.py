@@ -10,7 +10,17 @@ import pytest
 from breadth import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from shard_builders import RESERVED, curate, document, from_parquet, image, row, table, write_parquet, written
+from shard_builders import (
+    RESERVED,
+    curate,
+    document,
+    from_parquet,
+    image,
+    row,
+    table,
+    write_parquet,
+    written,
+)
 
 JSON_METADATA = {b"content_type": b"application/json"}
 C = [pa.field("c", pa.int64())]
@@ -29,7 +39,9 @@ def with_column(values: list[Any], kind: pa.DataType, name: str = "c") -> pa.Tab
 
 
 def test_file_of_three_columns_gets_the_others_as_nulls(run_rows: Any) -> None:
-    schema = pa.schema([("sample_id", pa.string()), ("position", pa.int32()), ("modality", pa.string())])
+    schema = pa.schema(
+        [("sample_id", pa.string()), ("position", pa.int32()), ("modality", pa.string())]
+    )
     rows = [row("a", -1, "metadata"), row("a", 0, "text")]
     outcome = run_rows(table(rows, schema=schema))
     assert outcome.schema.names == [*RESERVED, "rescued"]
@@ -37,7 +49,9 @@ def test_file_of_three_columns_gets_the_others_as_nulls(run_rows: Any) -> None:
 
 
 @pytest.mark.parametrize("column", ["position", "modality"])
-def test_file_without_a_mandatory_column_is_quarantined_by_name(tmp_path: Path, out: Any, column: str) -> None:
+def test_file_without_a_mandatory_column_is_quarantined_by_name(
+    tmp_path: Path, out: Any, column: str
+) -> None:
     write_parquet(tmp_path / "in" / "bad.parquet", table(document("a", "t")).drop_columns([column]))
     write_parquet(tmp_path / "in" / "good.parquet", document("b", "t"))
     outcome = curate(from_parquet(tmp_path / "in"), to=out())
@@ -60,7 +74,9 @@ def test_column_that_occurs_twice_is_quarantined(run_rows: Any) -> None:
     ("fields", "names"),
     [(None, ["c", "d"]), ((), []), (("d",), ["d"]), (("sample_id", "d"), ["d"])],
 )
-def test_fields_choose_the_passthrough_columns(run_rows: Any, fields: Any, names: list[str]) -> None:
+def test_fields_choose_the_passthrough_columns(
+    run_rows: Any, fields: Any, names: list[str]
+) -> None:
     extras = [pa.field("c", pa.int64()), pa.field("d", pa.string())]
     outcome = run_rows(document("a", "t", c=1, d="x"), extras=extras, source={"fields": fields})
     assert outcome.schema.names == [*RESERVED, *names, "rescued"]
@@ -84,7 +100,9 @@ def test_column_order_of_the_file_is_kept_and_absent_columns_follow(run_rows: An
         (pa.string(), pa.string()),
     ],
 )
-def test_string_types_of_reserved_and_passthrough_columns(run_rows: Any, given: Any, stored: Any) -> None:
+def test_string_types_of_reserved_and_passthrough_columns(
+    run_rows: Any, given: Any, stored: Any
+) -> None:
     base = table(document("a", "t", image()), [pa.field("c", pa.string())])
     source = base
     for name in ("sample_id", "text_content", "content_type", "modality", "c"):
@@ -94,15 +112,23 @@ def test_string_types_of_reserved_and_passthrough_columns(run_rows: Any, given: 
         array = plain.dictionary_encode() if pa.types.is_dictionary(given) else plain.cast(given)
         source = source.set_column(index, pa.field(name, array.type), array)
     outcome = run_rows(source)
-    assert {outcome.schema.field(name).type for name in ("sample_id", "text_content", "modality", "c")} == {stored}
+    assert {
+        outcome.schema.field(name).type for name in ("sample_id", "text_content", "modality", "c")
+    } == {stored}
     assert outcome.rows == written(table(base.to_pylist(), schema=base.schema).to_pylist())
 
 
 @pytest.mark.parametrize(
-    "kind", [pa.binary(), pa.large_binary(), pa.binary_view(), pa.dictionary(pa.int32(), pa.binary())]
+    "kind",
+    [pa.binary(), pa.large_binary(), pa.binary_view(), pa.dictionary(pa.int32(), pa.binary())],
 )
 @pytest.mark.parametrize(
-    "options", [{}, {"compression": "snappy", "use_dictionary": True}, {"compression": "zstd", "row_group_size": 2}]
+    "options",
+    [
+        {},
+        {"compression": "snappy", "use_dictionary": True},
+        {"compression": "zstd", "row_group_size": 2},
+    ],
 )
 @pytest.mark.parametrize("memory_bytes", [1, 1 << 25])
 def test_binary_types_and_encodings_give_the_same_bytes(
@@ -121,13 +147,16 @@ def test_binary_types_and_encodings_give_the_same_bytes(
 
 
 def test_integer_ids_and_wide_positions_are_cast(run_rows: Any) -> None:
-    schema = pa.schema([("sample_id", pa.int64()), ("position", pa.int64()), ("modality", pa.string())])
+    schema = pa.schema(
+        [("sample_id", pa.int64()), ("position", pa.int64()), ("modality", pa.string())]
+    )
     outcome = run_rows(table([row(7, -1, "metadata"), row(7, 0, "text")], schema=schema))
     assert outcome.shape() == [("7", -1, "metadata"), ("7", 0, "text")]
 
 
 @pytest.mark.parametrize(
-    ("kind", "value"), [(pa.int64(), 1 << 31), (pa.int64(), -(1 << 31) - 1), (pa.float64(), 1.5), (pa.string(), "x")]
+    ("kind", "value"),
+    [(pa.int64(), 1 << 31), (pa.int64(), -(1 << 31) - 1), (pa.float64(), 1.5), (pa.string(), "x")],
 )
 def test_position_that_is_no_32_bit_integer_is_an_error_that_names_file_and_column(
     run_rows: Any, kind: Any, value: Any
@@ -149,7 +178,9 @@ def test_rows_without_id_are_quarantined_and_split_their_document(run_rows: Any)
 
 
 @pytest.mark.parametrize("bad", [row("a", 1, None), row("a", None, "text")])
-def test_row_without_modality_or_position_does_not_split_its_document(run_rows: Any, bad: Any) -> None:
+def test_row_without_modality_or_position_does_not_split_its_document(
+    run_rows: Any, bad: Any
+) -> None:
     outcome = run_rows([*document("a", "1"), bad, row("a", 2, "text")])
     assert outcome.shape() == [("a", -1, "metadata"), ("a", 0, "text"), ("a", 2, "text")]
     assert outcome.report.counts("output")["samples"] == 1
@@ -159,7 +190,8 @@ def test_row_without_modality_or_position_does_not_split_its_document(run_rows: 
 
 def test_metadata_row_starts_a_new_document_of_the_same_id(run_rows: Any) -> None:
     outcome = run_rows(
-        [*document("a", "1"), *document("a", "2"), *document("b"), *document("a", "3")], sink="webdataset"
+        [*document("a", "1"), *document("a", "2"), *document("b"), *document("a", "3")],
+        sink="webdataset",
     )
     assert [(sample["sample_id"], sample["texts"]) for sample in outcome.samples] == [
         ("a", ["1"]),
@@ -176,7 +208,9 @@ def many_documents(sizes: list[int]) -> list[dict[str, Any]]:
     return [
         found
         for number, size in enumerate(sizes)
-        for found in document(f"d{number}", *[f"{number}/{text}" * (1 + text % 7) for text in range(size)])
+        for found in document(
+            f"d{number}", *[f"{number}/{text}" * (1 + text % 7) for text in range(size)]
+        )
     ]
 
 
@@ -188,7 +222,9 @@ def test_documents_survive_every_border(
 ) -> None:
     rows = many_documents([1, 0, 40, 2, 0, 0, 7, 90, 1])
     path = write_parquet(tmp_path / "in.parquet", rows, row_group_size=row_group_size)
-    outcome = curate(from_parquet(path, max_batch_bytes=max_batch_bytes), to=out(), memory_bytes=memory_bytes)
+    outcome = curate(
+        from_parquet(path, max_batch_bytes=max_batch_bytes), to=out(), memory_bytes=memory_bytes
+    )
     assert outcome.rows == written(table(rows).to_pylist())
     assert outcome.report.counts("output")["samples"] == 9
     assert outcome.report.to_dict()["duplicate_sample_ids"] == 0
@@ -212,7 +248,12 @@ def test_documents_of_one_id_in_two_files_stay_apart(tmp_path: Path, out: Any) -
         (([None], pa.null()), ([2], pa.int64()), pa.int64(), [None, 2]),
         (([None], pa.string()), ([2], pa.int64()), pa.int64(), [None, 2]),
         ((["a"], pa.string()), (["b"], pa.large_string()), pa.large_string(), ["a", "b"]),
-        ((["a"], pa.string()), (["b"], pa.dictionary(pa.int8(), pa.string())), pa.string(), ["a", "b"]),
+        (
+            (["a"], pa.string()),
+            (["b"], pa.dictionary(pa.int8(), pa.string())),
+            pa.string(),
+            ["a", "b"],
+        ),
         (([1], pa.int32()), ([0.5], pa.float64()), pa.float64(), [1.0, 0.5]),
         (([1 << 60], pa.int64()), ([0.5], pa.float32()), pa.float64(), [float(1 << 60), 0.5]),
         (([0.5], pa.float32()), ([1 << 63], pa.uint64()), pa.float64(), [0.5, float(1 << 63)]),
@@ -254,8 +295,20 @@ def test_types_that_no_type_holds_become_json_with_a_warning(
 @pytest.mark.parametrize(
     ("first", "second", "kind", "cells", "rescued"),
     [
-        (([(1 << 53) + 1], pa.int64()), ([0.5], pa.float64()), pa.float64(), [None, 0.5], '{"c": 9007199254740993}'),
-        (([(1 << 64) - 1], pa.uint64()), ([-1], pa.int64()), pa.int64(), [None, -1], '{"c": 18446744073709551615}'),
+        (
+            ([(1 << 53) + 1], pa.int64()),
+            ([0.5], pa.float64()),
+            pa.float64(),
+            [None, 0.5],
+            '{"c": 9007199254740993}',
+        ),
+        (
+            ([(1 << 64) - 1], pa.uint64()),
+            ([-1], pa.int64()),
+            pa.int64(),
+            [None, -1],
+            '{"c": 18446744073709551615}',
+        ),
     ],
 )
 def test_value_that_the_common_type_does_not_hold_is_rescued(
@@ -268,7 +321,9 @@ def test_value_that_the_common_type_does_not_hold_is_rescued(
 
 
 def test_column_of_one_file_only_is_null_in_the_other(tmp_path: Path, out: Any) -> None:
-    outcome = two_files(tmp_path, out, with_column([1], pa.int64()), with_column(["x"], pa.string(), "d"))
+    outcome = two_files(
+        tmp_path, out, with_column([1], pa.int64()), with_column(["x"], pa.string(), "d")
+    )
     assert (outcome.column("c"), outcome.column("d")) == ([1, None], [None, "x"])
 
 
@@ -276,7 +331,10 @@ def test_json_columns_keep_their_mark(run_rows: Any) -> None:
     field = pa.field("c", pa.string(), metadata=JSON_METADATA)
     source = table(document("a")).append_column(field, pa.array(['{"a": [1]}']))
     outcome = run_rows(source)
-    assert (outcome.schema.field("c").metadata, outcome.column("c")) == (JSON_METADATA, ['{"a": [1]}'])
+    assert (outcome.schema.field("c").metadata, outcome.column("c")) == (
+        JSON_METADATA,
+        ['{"a": [1]}'],
+    )
 
 
 def test_empty_file_gives_a_file_without_rows_but_with_columns(run_rows: Any) -> None:
@@ -306,7 +364,9 @@ def expected_documents(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]
 
 
 random_row = st.builds(
-    lambda key, modality, text: row(key, -1 if modality == "metadata" else 0, modality, text_content=text),
+    lambda key, modality, text: row(
+        key, -1 if modality == "metadata" else 0, modality, text_content=text
+    ),
     st.sampled_from(["a", "a", "a", "b", None]),
     st.sampled_from(["text", "text", "image", "metadata"]),
     st.sampled_from([None, "x", "y" * 300]),

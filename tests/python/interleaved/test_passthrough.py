@@ -12,7 +12,9 @@ JSON_METADATA = {b"content_type": b"application/json"}
 
 
 def columns_of(run_tar: Any, *samples: Any, **source: Any) -> Any:
-    return run_tar([(f"{number:03}.json", sample) for number, sample in enumerate(samples)], source=source)
+    return run_tar(
+        [(f"{number:03}.json", sample) for number, sample in enumerate(samples)], source=source
+    )
 
 
 def column(run_tar: Any, *values: Any) -> tuple[pa.Field, list[Any]]:
@@ -80,7 +82,9 @@ def test_columns_are_the_union_over_all_shards_of_a_task(tmp_path: Path, out: An
 
 
 def test_values_sit_on_the_metadata_row_only(run_tar: Any) -> None:
-    outcome = run_tar({"a.json": {"texts": ["t"], "images": [None, "x.png"], "c": 1}, "x.png": image("PNG")})
+    outcome = run_tar(
+        {"a.json": {"texts": ["t"], "images": [None, "x.png"], "c": 1}, "x.png": image("PNG")}
+    )
     assert outcome.column("c") == [1, None, None]
 
 
@@ -144,7 +148,11 @@ IMAGES = {"i.png": image("PNG"), "j.png": image("PNG")}
 
 
 def test_per_image_value_goes_to_the_kth_image_not_to_the_index(run_tar: Any) -> None:
-    sample = {"images": [None, "i.png", None, "j.png"], "texts": ["t"], "meta": [{"p": 1}, {"p": 2}]}
+    sample = {
+        "images": [None, "i.png", None, "j.png"],
+        "texts": ["t"],
+        "meta": [{"p": 1}, {"p": 2}],
+    }
     outcome = run_tar({"a.json": sample} | IMAGES, source={"per_image_fields": ("meta",)})
     assert outcome.column("meta") == [None, None, '{"p": 1}', '{"p": 2}']
     assert outcome.schema.field("meta").metadata == JSON_METADATA
@@ -157,7 +165,9 @@ def test_per_text_value_goes_to_the_kth_text(run_tar: Any) -> None:
     assert outcome.column("lang", "image") + outcome.column("lang", "metadata") == [None, None]
 
 
-@pytest.mark.parametrize(("values", "cells"), [([1, 2, 3], [1, 2]), ([1], [1, None]), ([], [None, None])])
+@pytest.mark.parametrize(
+    ("values", "cells"), [([1, 2, 3], [1, 2]), ([1], [1, None]), ([], [None, None])]
+)
 def test_count_mismatch_warns_and_fills_with_null(run_tar: Any, values: Any, cells: Any) -> None:
     sample = {"images": ["i.png", "j.png"], "meta": values}
     outcome = run_tar({"a.json": sample} | IMAGES, source={"per_image_fields": ("meta",)})
@@ -166,7 +176,11 @@ def test_count_mismatch_warns_and_fills_with_null(run_tar: Any, values: Any, cel
 
 
 def test_absent_per_row_field_warns_and_a_later_sample_still_has_its_values(run_tar: Any) -> None:
-    members = [("a.json", {"images": ["i.png"]}), ("b.json", {"images": ["i.png"], "meta": [7]}), *IMAGES.items()]
+    members = [
+        ("a.json", {"images": ["i.png"]}),
+        ("b.json", {"images": ["i.png"], "meta": [7]}),
+        *IMAGES.items(),
+    ]
     outcome = run_tar(members, source={"per_image_fields": ("meta",)})
     assert outcome.column("meta", "image") == [None, 7]
     assert any("`meta` is missing" in warning for warning in outcome.report.warnings)
@@ -189,6 +203,7 @@ def test_per_row_field_that_is_no_list_quarantines_its_sample(run_tar: Any, valu
 def test_field_of_images_and_texts_has_a_value_for_each_in_reading_order(run_tar: Any) -> None:
     sample = {"texts": ["a", None, "b"], "images": [None, "i.png", "j.png"], "score": [1, 2, 3, 4]}
     outcome = run_tar(
-        {"a.json": sample} | IMAGES, source={"per_image_fields": ("score",), "per_text_fields": ("score",)}
+        {"a.json": sample} | IMAGES,
+        source={"per_image_fields": ("score",), "per_text_fields": ("score",)},
     )
     assert outcome.column("score") == [None, 1, 2, 3, 4]

@@ -7,7 +7,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
-from shard_builders import RESCUED, Outcome, curate, document, from_parquet, from_tar, image, write_parquet, write_tar
+from shard_builders import (
+    RESCUED,
+    Outcome,
+    curate,
+    document,
+    from_parquet,
+    from_tar,
+    image,
+    write_parquet,
+    write_tar,
+)
 from shardmill.curate import Filter, Map, ParquetSink, Pipeline, SampleKeys, WebDatasetSink
 
 PNG = image("PNG")
@@ -15,11 +25,27 @@ PNG = image("PNG")
 
 @pytest.fixture
 def grow(tmp_path: Path) -> Any:
-    """Runs a job over its first inputs and again after others were added; returns what the second run wrote."""
+    """Runs a job over its first inputs and again after others were added.
 
-    def run(first: Any, second: Any, write: Any, source: Any, *, sink: Any = ParquetSink, stages: Any = ()) -> Outcome:
+    Returns what the second run wrote.
+    """
+
+    def run(
+        first: Any,
+        second: Any,
+        write: Any,
+        source: Any,
+        *,
+        sink: Any = ParquetSink,
+        stages: Any = (),
+    ) -> Outcome:
         directory, target = tmp_path / "in", tmp_path / "out"
-        job = Pipeline(source=source(directory), stages=list(stages), sink=sink(target), checkpoint=tmp_path / "state")
+        job = Pipeline(
+            source=source(directory),
+            stages=list(stages),
+            sink=sink(target),
+            checkpoint=tmp_path / "state",
+        )
         write(directory / "0", first)
         job.run(progress=False)
         write(directory / "1", second)
@@ -40,15 +66,21 @@ def rows(path: Path, table: Any) -> None:
 FIRST = {"texts": ["t"], "n": 1, "s": "x", "f": 0.5}
 
 
-def test_later_shard_keeps_the_schema_and_its_other_values_are_rescued_with_their_digits(grow: Any) -> None:
+def test_later_shard_keeps_the_schema_and_its_other_values_are_rescued_with_their_digits(
+    grow: Any,
+) -> None:
     late = (
-        '{"texts": ["t"], "n": 1.50, "s": null, "f": 9007199254740993, "new": {"a": [1]}, "rescued": 7, "none": null}'
+        '{"texts": ["t"], "n": 1.50, "s": null, "f": 9007199254740993, '
+        '"new": {"a": [1]}, "rescued": 7, "none": null}'
     )
     outcome = grow([FIRST], [late, {**FIRST, "n": 2}], shard, from_tar)
     first, second = (pq.read_schema(file) for file in sorted(outcome.directory.glob("*.parquet")))
     assert first.equals(second, check_metadata=True)
     assert first.field(-1).equals(RESCUED, check_metadata=True)
-    assert (outcome.column("n", "metadata"), outcome.column("f", "metadata")) == ([None, 2], [None, 0.5])
+    assert (outcome.column("n", "metadata"), outcome.column("f", "metadata")) == (
+        [None, 2],
+        [None, 0.5],
+    )
     text = '{"n": 1.50, "f": 9007199254740993, "new": {"a": [1]}, "rescued": 7}'
     assert outcome.column("rescued") == [text, None, None, None]
     assert outcome.report.rescued == {"n": 1, "f": 1, "new": 1, "rescued": 1}
@@ -68,10 +100,17 @@ PER_IMAGE = {"per_image_fields": ("meta",), "per_text_fields": ("lang",)}
 
 
 def images(meta: Any, lang: Any) -> dict[str, Any]:
-    return {"texts": [None, "t", None, None], "images": ["a.png", None, "b.png", "c.png"], "meta": meta, "lang": lang}
+    return {
+        "texts": [None, "t", None, None],
+        "images": ["a.png", None, "b.png", "c.png"],
+        "meta": meta,
+        "lang": lang,
+    }
 
 
-def test_value_of_an_image_is_rescued_in_its_row_and_returns_to_its_place(grow: Any, out: Any) -> None:
+def test_value_of_an_image_is_rescued_in_its_row_and_returns_to_its_place(
+    grow: Any, out: Any
+) -> None:
     source = lambda path: from_tar(path, **PER_IMAGE)  # noqa: E731
     outcome = grow([images([1, 2, 3], ["de"])], [images([4, "five", 6], [8])], shard, source)
     assert outcome.column("meta", "image") == [4, None, 6]
@@ -95,7 +134,12 @@ def test_value_of_an_image_is_rescued_in_its_row_and_returns_to_its_place(grow: 
         (pa.array([1]), pa.array([None], pa.string()), [None], [None]),
         (pa.array([1]), pa.array([2], pa.int8()), [2], [None]),
         (pa.array([[1]]), pa.array([[0.5]]), [None], ['{"v": [0.5]}']),
-        (pa.array([{"a": 1}]), pa.array([{"a": 1, "b": "x"}]), [None], ['{"v": {"a": 1, "b": "x"}}']),
+        (
+            pa.array([{"a": 1}]),
+            pa.array([{"a": 1, "b": "x"}]),
+            [None],
+            ['{"v": {"a": 1, "b": "x"}}'],
+        ),
     ],
 )
 def test_later_file_is_narrowed_to_the_planned_type_or_rescued(
@@ -118,15 +162,23 @@ def test_new_column_of_a_later_file_is_rescued_and_a_missing_one_is_null(grow: A
 
     later = with_columns("b", new=[[1]], rescued=[5])
     outcome = grow(with_columns("a", v=[1]), later, rows, from_parquet)
-    assert (outcome.column("v"), outcome.column("rescued")) == ([None], ['{"new": [1], "rescued": 5}'])
+    assert (outcome.column("v"), outcome.column("rescued")) == (
+        [None],
+        ['{"new": [1], "rescued": 5}'],
+    )
     assert outcome.report.rescued == {"new": 1, "rescued": 1}
 
 
 @pytest.mark.parametrize("kind", ["schema", "schema_overrides"])
 @pytest.mark.parametrize("place", ["source", "sink"])
-def test_value_that_a_declared_type_does_not_hold_is_an_error(grow: Any, kind: str, place: str) -> None:
+def test_value_that_a_declared_type_does_not_hold_is_an_error(
+    grow: Any, kind: str, place: str
+) -> None:
     names = ["sample_id", "position", "modality"]
-    columns = [pa.field(name, pa.int32() if name == "position" else pa.string(), nullable=False) for name in names]
+    columns = [
+        pa.field(name, pa.int32() if name == "position" else pa.string(), nullable=False)
+        for name in names
+    ]
     declared = {kind: pa.schema([*(columns if kind == "schema" else ()), ("n", pa.int64())])}
     source = lambda path: from_tar(path, **(declared if place == "source" else {}))  # noqa: E731
     sink = lambda path: ParquetSink(path, **(declared if place == "sink" else {}))  # noqa: E731
@@ -169,7 +221,12 @@ def test_key_with_the_name_of_the_column_is_not_a_field(run_tar: Any) -> None:
 
 
 def test_selected_fields_are_the_only_ones_that_are_rescued(grow: Any, out: Any) -> None:
-    outcome = grow([FIRST], [{**FIRST, "n": "odd", "new": 1}], shard, lambda path: from_tar(path, fields=("n",)))
+    outcome = grow(
+        [FIRST],
+        [{**FIRST, "n": "odd", "new": 1}],
+        shard,
+        lambda path: from_tar(path, fields=("n",)),
+    )
     assert outcome.column("rescued", "metadata") == ['{"n": "odd"}']
     late = document("b", n=None, rescued='{"n": "odd", "new": 1}')
     table = pa.Table.from_pylist(late, schema=pa.schema([*outcome.schema]))
@@ -179,20 +236,33 @@ def test_selected_fields_are_the_only_ones_that_are_rescued(grow: Any, out: Any)
 
 
 def test_dropped_column_of_rescued_values_is_counted(grow: Any) -> None:
-    columns = pa.schema([("sample_id", pa.string()), ("position", pa.int32()), ("modality", pa.string())])
-    outcome = grow([FIRST], [{**FIRST, "new": 1}], shard, from_tar, sink=lambda path: ParquetSink(path, schema=columns))
+    columns = pa.schema(
+        [("sample_id", pa.string()), ("position", pa.int32()), ("modality", pa.string())]
+    )
+    outcome = grow(
+        [FIRST],
+        [{**FIRST, "new": 1}],
+        shard,
+        from_tar,
+        sink=lambda path: ParquetSink(path, schema=columns),
+    )
     assert outcome.schema.names == columns.names
     assert outcome.report.keys_dropped["column `rescued` is not in the schema"] == 1
 
 
-def test_large_job_decides_by_the_first_documents_of_distant_shards(tmp_path: Path, out: Any) -> None:
+def test_large_job_decides_by_the_first_documents_of_distant_shards(
+    tmp_path: Path, out: Any
+) -> None:
     """66 shards with more than 64 MiB of JSON: the sample has one document of each of 64 shards."""
     text = "x" * (1_100_000)
     for number in range(66):
         late: dict[str, Any] = {"texts": ["t"], "c": number, "id": f"late-{number}"}
         late |= {3: {"c": "odd"}, 4: {"new": [1.50]}, 65: {"named": 2}}.get(number, {})
         samples = [{"texts": [text], "c": number, "id": f"{number}"}, late]
-        write_tar(tmp_path / "in" / f"{number:02}.tar", [(f"{at}.json", sample) for at, sample in enumerate(samples)])
+        write_tar(
+            tmp_path / "in" / f"{number:02}.tar",
+            [(f"{at}.json", sample) for at, sample in enumerate(samples)],
+        )
     source = from_tar(tmp_path / "in", keys=SampleKeys(sample_id_field="id"))
     named = Filter(sm.col("named").is_null() | (sm.col("named") == 2))
     outcome = curate(source, [named], to=out(), workers=2)
@@ -200,7 +270,11 @@ def test_large_job_decides_by_the_first_documents_of_distant_shards(tmp_path: Pa
     assert types == {"c": "int64", "named": "int64"}
     assert len({pq.read_schema(file).to_string() for file in outcome.files}) == 1
     assert outcome.report.rescued == {"c": 1, "new": 1}
-    late = {row["sample_id"]: row for row in outcome.rows if row["position"] == -1 and row["sample_id"][0] == "l"}
+    late = {
+        row["sample_id"]: row
+        for row in outcome.rows
+        if row["position"] == -1 and row["sample_id"][0] == "l"
+    }
     assert (late["late-3"]["c"], late["late-3"]["rescued"]) == (None, '{"c": "odd"}')
     assert (late["late-4"]["c"], late["late-4"]["rescued"]) == (4, '{"new": [1.5]}')
     assert late["late-65"]["named"] == 2

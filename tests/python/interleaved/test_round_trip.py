@@ -22,7 +22,9 @@ scalar = (
     | text
 )
 value = st.recursive(
-    scalar, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3), max_leaves=6
+    scalar,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
+    max_leaves=6,
 )
 filled = value.filter(lambda found: found is not None)
 content = st.one_of(st.none(), text, st.binary(min_size=1, max_size=40))
@@ -49,7 +51,10 @@ def members_of(samples: list[Any]) -> tuple[list[tuple[str, Any]], list[Any]]:
     documents = []
     for number, found in enumerate(samples):
         content = without_tail(found["content"])
-        images = [f"{number}-{at}.bin" if isinstance(body, bytes) else None for at, body in enumerate(content)]
+        images = [
+            f"{number}-{at}.bin" if isinstance(body, bytes) else None
+            for at, body in enumerate(content)
+        ]
         texts = [body if isinstance(body, str) else None for body in content]
         members += [(name, body) for name, body in zip(images, content, strict=True) if name]
         lists = {}
@@ -57,7 +62,9 @@ def members_of(samples: list[Any]) -> tuple[list[tuple[str, Any]], list[Any]]:
             values = found[name][: sum(row is not None for row in rows)]
             if any(value is not None for value in values):
                 lists[name] = values
-        body = {"sample_id": found["id"], "texts": texts, "images": images} | found["extras"] | lists
+        body = (
+            {"sample_id": found["id"], "texts": texts, "images": images} | found["extras"] | lists
+        )
         members.append((f"{number}.json", body))
         documents.append((found["id"], content, found["extras"] | lists))
     return members, documents
@@ -70,7 +77,9 @@ def documents_of(outcome: Any) -> list[Any]:
     for found in outcome.samples:
         texts, images = found.pop("texts"), found.pop("images")
         assert len(texts) == len(images)
-        content = [text if name is None else bodies[name] for text, name in zip(texts, images, strict=True)]
+        content = [
+            text if name is None else bodies[name] for text, name in zip(texts, images, strict=True)
+        ]
         documents.append((found.pop("sample_id"), content, found))
     return documents
 
@@ -84,23 +93,38 @@ def exact(documents: list[Any]) -> Any:
 
 
 def without_source(outcome: Any) -> list[Any]:
-    return [{name: cell for name, cell in found.items() if name != "source_ref"} for found in outcome.rows]
+    return [
+        {name: cell for name, cell in found.items() if name != "source_ref"}
+        for found in outcome.rows
+    ]
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(sample, max_size=4), st.sampled_from([1, 1 << 25]))
-def test_webdataset_to_parquet_to_webdataset_keeps_documents(samples: list[Any], memory_bytes: int) -> None:
+def test_webdataset_to_parquet_to_webdataset_keeps_documents(
+    samples: list[Any], memory_bytes: int
+) -> None:
     members, documents = members_of(samples)
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         written = {name for _, _, extras in documents for name in extras}
-        declared = {option: tuple(name for name in names if name in written) for option, names in PER_ITEM.items()}
+        declared = {
+            option: tuple(name for name in names if name in written)
+            for option, names in PER_ITEM.items()
+        }
         declared |= {"keys": SampleKeys(sample_id_field="sample_id")}
         source = from_tar(write_tar(root / "in.tar", members), **declared)
         rows = curate(source, to=root / "rows", memory_bytes=memory_bytes)
-        again = curate(from_parquet(root / "rows"), to=root / "again", sink="webdataset", memory_bytes=memory_bytes)
+        again = curate(
+            from_parquet(root / "rows"),
+            to=root / "again",
+            sink="webdataset",
+            memory_bytes=memory_bytes,
+        )
         assert floats(documents_of(again)) == floats(documents)
-        straight = curate(source, to=root / "straight", sink="webdataset", memory_bytes=memory_bytes)
+        straight = curate(
+            source, to=root / "straight", sink="webdataset", memory_bytes=memory_bytes
+        )
         assert [body for _, body in straight.members] == [body for _, body in again.members]
         back = curate(from_tar(root / "again", **declared), to=root / "back")
         assert without_source(back) == without_source(rows)
@@ -116,7 +140,10 @@ def as_float(value: Any) -> Any:
 
 
 def floats(documents: list[Any]) -> Any:
-    """An int beside floats of its column is stored as a double where that is exact; so 1 may come back as 1.0."""
+    """An int beside floats of its column is stored as a double where that is exact.
+
+    So 1 may come back as 1.0.
+    """
     return exact(
         [
             (key, content, {name: as_float(value) for name, value in extras.items()})
@@ -134,7 +161,11 @@ def test_parquet_to_webdataset_to_parquet_keeps_documents(tmp_path: Path) -> Non
     import pyarrow as pa
     from shard_builders import document, image
 
-    extras = [pa.field("score", pa.float64()), pa.field("lang", pa.string()), pa.field("meta", pa.string())]
+    extras = [
+        pa.field("score", pa.float64()),
+        pa.field("lang", pa.string()),
+        pa.field("meta", pa.string()),
+    ]
     rows = [
         *document("a/b", "t", image(), None, "ü", image(), score=0.5),
         *document("c", image()),
@@ -150,7 +181,8 @@ def test_parquet_to_webdataset_to_parquet_keeps_documents(tmp_path: Path) -> Non
     straight = curate(from_parquet(path), to=tmp_path / "straight")
     curate(from_parquet(path), to=tmp_path / "tars", sink="webdataset")
     back = curate(
-        from_tar(tmp_path / "tars", keys=SampleKeys(sample_id_field="sample_id"), **PER_ITEM), to=tmp_path / "back"
+        from_tar(tmp_path / "tars", keys=SampleKeys(sample_id_field="sample_id"), **PER_ITEM),
+        to=tmp_path / "back",
     )
     names = [name for name in straight.schema.names if name != "source_ref"]
     assert [[found[name] for name in names] for found in back.rows] == [

@@ -16,7 +16,10 @@ def shape(outcome: Any) -> list[tuple[int, str]]:
 
 def test_parallel_lists_interleave_and_share_one_counter(run_tar: Any) -> None:
     members = {
-        "d.json": {"texts": ["intro", None, "mid", None, "end"], "images": [None, "p.jpg", None, "c.jpg", None]},
+        "d.json": {
+            "texts": ["intro", None, "mid", None, "end"],
+            "images": [None, "p.jpg", None, "c.jpg", None],
+        },
         "p.jpg": image(),
         "c.jpg": image(),
     }
@@ -40,7 +43,9 @@ def test_pages_are_handed_out_in_token_order(run_tar: Any) -> None:
     ("codec", "extension", "mime"),
     [("JPEG", "jpg", "image/jpeg"), ("PNG", "PNG", "image/png"), ("WEBP", "webp", "image/webp")],
 )
-def test_member_that_is_no_tiff_keeps_its_bytes(run_tar: Any, codec: str, extension: str, mime: str) -> None:
+def test_member_that_is_no_tiff_keeps_its_bytes(
+    run_tar: Any, codec: str, extension: str, mime: str
+) -> None:
     payload = image(codec)
     outcome = run_tar({"d.json": {"images": [f"x.{extension}"]}, f"x.{extension}": payload})
     assert outcome.column("binary_content", "image") == [payload]
@@ -54,7 +59,9 @@ def test_both_lists_filled_at_one_index_give_text_then_image(run_tar: Any) -> No
 
 
 def test_gaps_are_not_compacted_and_lists_may_differ_in_length(run_tar: Any) -> None:
-    outcome = run_tar({"d.json": {"texts": [None, "a"], "images": [None, None, None, "i.jpg"]}, "i.jpg": image()})
+    outcome = run_tar(
+        {"d.json": {"texts": [None, "a"], "images": [None, None, None, "i.jpg"]}, "i.jpg": image()}
+    )
     assert shape(outcome) == [(-1, "metadata"), (1, "text"), (3, "image")]
 
 
@@ -84,7 +91,9 @@ def test_texts_that_are_no_strings_become_json_text(run_tar: Any) -> None:
         ("x.meta.json", {"keys": SampleKeys(json_extensions=[".meta.json"])}, {}, "x.meta"),
     ],
 )
-def test_id_is_the_field_or_the_stem(run_tar: Any, member: str, options: Any, sample: Any, expected: str) -> None:
+def test_id_is_the_field_or_the_stem(
+    run_tar: Any, member: str, options: Any, sample: Any, expected: str
+) -> None:
     assert run_tar({member: sample}, source=options).column("sample_id") == [expected]
 
 
@@ -101,7 +110,9 @@ def test_custom_field_names_are_used_and_are_no_passthrough(run_tar: Any) -> Non
         "a.json": {"body": ["t"], "pics": ["opaque"], "file": "i.png", "key": "k", "lang": "en"},
         "i.png": image("PNG"),
     }
-    keys = SampleKeys(texts_field="body", images_field="pics", image_member_field="file", sample_id_field="key")
+    keys = SampleKeys(
+        texts_field="body", images_field="pics", image_member_field="file", sample_id_field="key"
+    )
     outcome = run_tar(members, source={"keys": keys})
     assert outcome.shape() == [("k", -1, "metadata"), ("k", 0, "text"), ("k", 0, "image")]
     assert outcome.schema.names[8:] == ["lang", "rescued"]
@@ -120,7 +131,11 @@ def test_a_link_to_a_document_is_a_sample_and_a_directory_is_not(tmp_path: Path,
     from shard_builders import curate, from_tar
 
     with tarfile.open(tmp_path / "a.tar", "w") as archive:
-        for name, kind in (("d.json", tarfile.DIRTYPE), ("l.json", tarfile.SYMTYPE), ("s.json", tarfile.REGTYPE)):
+        for name, kind in (
+            ("d.json", tarfile.DIRTYPE),
+            ("l.json", tarfile.SYMTYPE),
+            ("s.json", tarfile.REGTYPE),
+        ):
             info = tarfile.TarInfo(name)
             info.type, info.linkname, info.size = (
                 kind,
@@ -146,6 +161,7 @@ def test_lone_string_where_a_list_is_wanted_is_refused(run_tar: Any, options: An
 @pytest.mark.parametrize("option", ["json_extensions", "image_extensions"])
 def test_lone_extension_is_refused_with_the_list_to_write(option: str) -> None:
     with pytest.raises(
-        OptionError, match=rf"SampleKeys\.{option} must be a list of .*\nhint: write {option}=\['.json'\]"
+        OptionError,
+        match=rf"SampleKeys\.{option} must be a list of .*\nhint: write {option}=\['.json'\]",
     ):
         SampleKeys(**{option: ".json"})

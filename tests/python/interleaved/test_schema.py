@@ -6,7 +6,10 @@ import pyarrow as pa
 import pytest
 from shard_builders import RESERVED, SCHEMA, document, image
 
-TAR = {"a.json": {"texts": ["t"], "images": [None, "i.png"], "c": 7, "d": "x"}, "i.png": image("PNG")}
+TAR = {
+    "a.json": {"texts": ["t"], "images": [None, "i.png"], "c": 7, "d": "x"},
+    "i.png": image("PNG"),
+}
 ROWS = document("a", "t", image("PNG"), c=7, d="x")
 EXTRAS = [pa.field("c", pa.int64()), pa.field("d", pa.string())]
 
@@ -18,7 +21,11 @@ def run(request: Any, run_tar: Any, run_rows: Any) -> Any:
     def go(tar: Any = TAR, rows: Any = ROWS, sink: str = "parquet", **options: Any) -> Any:
         codec, _, place = request.param.split()
         ends = {"source": options} if place == "source" else options
-        return run_tar(tar, sink=sink, **ends) if codec == "tar" else run_rows(rows, extras=EXTRAS, sink=sink, **ends)
+        return (
+            run_tar(tar, sink=sink, **ends)
+            if codec == "tar"
+            else run_rows(rows, extras=EXTRAS, sink=sink, **ends)
+        )
 
     return go
 
@@ -35,13 +42,24 @@ def test_strict_schema_gives_exactly_its_columns_in_its_order(run: Any) -> None:
     )
     outcome = run(schema=target)
     assert outcome.schema.equals(target)
-    assert outcome.rows[0] == {"d": "x", "sample_id": "a", "new": None, "position": -1, "modality": "metadata"}
+    assert outcome.rows[0] == {
+        "d": "x",
+        "sample_id": "a",
+        "new": None,
+        "position": -1,
+        "modality": "metadata",
+    }
     dropped = outcome.report.to_dict()["keys_dropped"]
-    assert {"column `c` is not in the schema", "column `binary_content` is not in the schema"} <= set(dropped)
+    assert {
+        "column `c` is not in the schema",
+        "column `binary_content` is not in the schema",
+    } <= set(dropped)
 
 
 def test_overrides_change_types_and_add_columns_before_the_last_one(run: Any) -> None:
-    outcome = run(schema_overrides={"c": pa.string(), "text_content": pa.large_string(), "new": pa.int8()})
+    outcome = run(
+        schema_overrides={"c": pa.string(), "text_content": pa.large_string(), "new": pa.int8()}
+    )
     assert outcome.schema.names == [*RESERVED, "c", "d", "new", "rescued"]
     assert [outcome.schema.field(name).type for name in ("c", "text_content", "new")] == [
         pa.string(),
@@ -52,8 +70,12 @@ def test_overrides_change_types_and_add_columns_before_the_last_one(run: Any) ->
     assert outcome.report.to_dict()["keys_dropped"] == {}
 
 
-@pytest.mark.parametrize(("name", "kind"), [("d", pa.int32()), ("c", pa.timestamp("us")), ("d", pa.float64())])
-def test_cast_that_does_not_fit_is_an_error_that_names_the_column(run: Any, name: str, kind: Any) -> None:
+@pytest.mark.parametrize(
+    ("name", "kind"), [("d", pa.int32()), ("c", pa.timestamp("us")), ("d", pa.float64())]
+)
+def test_cast_that_does_not_fit_is_an_error_that_names_the_column(
+    run: Any, name: str, kind: Any
+) -> None:
     if kind == pa.timestamp("us"):
         assert run(schema_overrides={name: kind}).schema.field(name).type == kind
         return
@@ -61,7 +83,9 @@ def test_cast_that_does_not_fit_is_an_error_that_names_the_column(run: Any, name
         run(schema_overrides={name: kind})
 
 
-@pytest.mark.parametrize(("value", "kind"), [(300, pa.int8()), (-1, pa.uint64()), ((1 << 53) + 1, pa.float64())])
+@pytest.mark.parametrize(
+    ("value", "kind"), [(300, pa.int8()), (-1, pa.uint64()), ((1 << 53) + 1, pa.float64())]
+)
 def test_overflow_and_rounding_are_errors(run: Any, value: int, kind: Any) -> None:
     with pytest.raises(ValueError, match="`c`"):
         run(tar={"a.json": {"c": value}}, rows=document("a", c=value), schema_overrides={"c": kind})

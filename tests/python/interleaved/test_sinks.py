@@ -53,7 +53,9 @@ def test_native_pipeline_refuses_an_empty_path(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sink", SINKS)
 @pytest.mark.parametrize("content", [b"no tar at all" * 100, b""])
-def test_resume_keeps_the_output_of_an_input_that_became_unreadable(tmp_path: Path, sink: str, content: bytes) -> None:
+def test_resume_keeps_the_output_of_an_input_that_became_unreadable(
+    tmp_path: Path, sink: str, content: bytes
+) -> None:
     path, target = write_tar(tmp_path / "in" / "a.tar", MEMBERS), tmp_path / "out"
     write_tar(tmp_path / "in" / "b.tar", MEMBERS)
     first = curate(from_tar(path.parent), to=target, sink=sink, mode="resume")
@@ -126,8 +128,14 @@ def test_making_a_pipeline_touches_nothing(tmp_path: Path, mode: Any) -> None:
 @pytest.mark.parametrize("sink", SINKS)
 def test_two_runs_write_the_same_bytes(tmp_path: Path, out: Any, sink: str) -> None:
     for number in range(3):
-        write_tar(tmp_path / "in" / f"{number}.tar", [(f"{number}/{name}", body) for name, body in MEMBERS.items()])
-    runs = [curate(from_tar(tmp_path / "in"), to=out(), sink=sink, workers=workers) for workers in (1, 3)]
+        write_tar(
+            tmp_path / "in" / f"{number}.tar",
+            [(f"{number}/{name}", body) for name, body in MEMBERS.items()],
+        )
+    runs = [
+        curate(from_tar(tmp_path / "in"), to=out(), sink=sink, workers=workers)
+        for workers in (1, 3)
+    ]
     assert runs[0].bytes_of_files() == runs[1].bytes_of_files()
 
 
@@ -143,7 +151,8 @@ def test_input_without_samples_gives_a_valid_empty_file(run_tar: Any, sink: str)
 
 
 @pytest.mark.skipif(
-    os.geteuid() == 0 and not Path("/proc/self").exists(), reason="needs a directory that refuses writes"
+    os.geteuid() == 0 and not Path("/proc/self").exists(),
+    reason="needs a directory that refuses writes",
 )
 @pytest.mark.parametrize("sink", SINKS)
 def test_output_that_cannot_be_a_directory_is_a_clear_error(tmp_path: Path, sink: str) -> None:
@@ -159,7 +168,10 @@ def test_output_that_cannot_be_a_directory_is_a_clear_error(tmp_path: Path, sink
 def test_image_column_is_plain_and_text_is_compressed(run_tar: Any) -> None:
     outcome = run_tar(MEMBERS)
     group = pq.read_metadata(outcome.file).row_group(0)
-    columns = {group.column(number).path_in_schema: group.column(number) for number in range(group.num_columns)}
+    columns = {
+        group.column(number).path_in_schema: group.column(number)
+        for number in range(group.num_columns)
+    }
     payload = columns.pop("binary_content")
     assert payload.compression == "UNCOMPRESSED"
     assert not payload.has_dictionary_page
@@ -181,7 +193,9 @@ def test_compression_option_is_honoured(run_tar: Any, codec: str) -> None:
 
 def test_unknown_compression_is_a_value_error_before_anything_is_touched(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="zip"):
-        Pipeline(source=WebDatasetSource(tmp_path), sink=ParquetSink(tmp_path / "out", compression="zip"))
+        Pipeline(
+            source=WebDatasetSource(tmp_path), sink=ParquetSink(tmp_path / "out", compression="zip")
+        )
 
 
 def test_row_groups_are_cut_by_bytes_and_by_rows(tmp_path: Path, out: Any) -> None:
@@ -193,9 +207,14 @@ def test_row_groups_are_cut_by_bytes_and_by_rows(tmp_path: Path, out: Any) -> No
     path = write_tar(tmp_path / "a.tar", members)
     by_bytes = pq.read_metadata(curate(from_tar(path), to=out(), memory_bytes=50_000).file)
     assert by_bytes.num_row_groups >= 4
-    assert all(by_bytes.row_group(number).total_byte_size < 60_000 for number in range(by_bytes.num_row_groups))
+    assert all(
+        by_bytes.row_group(number).total_byte_size < 60_000
+        for number in range(by_bytes.num_row_groups)
+    )
     by_rows = pq.read_metadata(curate(from_tar(path), to=out(), row_group_size=7).file)
-    assert [by_rows.row_group(number).num_rows for number in range(by_rows.num_row_groups)] == [8] * 5
+    assert [by_rows.row_group(number).num_rows for number in range(by_rows.num_row_groups)] == [
+        8
+    ] * 5
 
 
 # --- WebDataset
@@ -206,15 +225,21 @@ def test_layout_is_images_then_json_with_gaps(run_rows: Any) -> None:
     with tarfile.open(outcome.file) as archive:
         members = archive.getmembers()
     assert [member.name for member in members] == ["s1.1.jpg", "s1.json"]
-    assert {(member.mtime, member.mode, member.uid, member.gid, member.type) for member in members} == {
-        (0, 0o644, 0, 0, tarfile.REGTYPE)
-    }
+    assert {
+        (member.mtime, member.mode, member.uid, member.gid, member.type) for member in members
+    } == {(0, 0o644, 0, 0, tarfile.REGTYPE)}
     body = outcome.members[-1][1].decode()
-    assert body == '{"sample_id": "s1", "texts": ["ä", null, null, "b"], "images": [null, "s1.1.jpg", null, null]}'
+    assert (
+        body == '{"sample_id": "s1", "texts": ["ä", null, null, "b"], '
+        '"images": [null, "s1.1.jpg", null, null]}'
+    )
 
 
 def test_images_stand_in_position_order_whatever_the_row_order(run_rows: Any) -> None:
-    rows = [row("a", at, "image", binary_content=b"%d" % at, content_type="image/png") for at in (3, 0, 1)]
+    rows = [
+        row("a", at, "image", binary_content=b"%d" % at, content_type="image/png")
+        for at in (3, 0, 1)
+    ]
     assert [name for name, _ in run_rows(rows, sink="webdataset").members] == [
         "a.0.png",
         "a.1.png",
@@ -244,7 +269,9 @@ def test_images_stand_in_position_order_whatever_the_row_order(run_rows: Any) ->
 def test_extension_follows_the_content_type_else_the_bytes(
     run_rows: Any, content_type: Any, body: bytes, extension: str
 ) -> None:
-    outcome = run_rows([row("a", 0, "image", content_type=content_type, binary_content=body)], sink="webdataset")
+    outcome = run_rows(
+        [row("a", 0, "image", content_type=content_type, binary_content=body)], sink="webdataset"
+    )
     assert outcome.members[0] == (f"a.0.{extension}", body)
 
 
@@ -258,7 +285,9 @@ def test_extension_follows_the_content_type_else_the_bytes(
         ("../..", "%2E%2E%2F%2E%2E"),
     ],
 )
-def test_stem_is_percent_encoded_and_the_json_keeps_the_raw_id(run_rows: Any, key: str, stem: str) -> None:
+def test_stem_is_percent_encoded_and_the_json_keeps_the_raw_id(
+    run_rows: Any, key: str, stem: str
+) -> None:
     outcome = run_rows(document(key, image("PNG")), sink="webdataset")
     assert [name for name, _ in outcome.members] == [f"{stem}.0.jpg", f"{stem}.json"]
     assert outcome.samples[0]["sample_id"] == key
@@ -276,9 +305,9 @@ def test_row_without_bytes_is_null_in_its_list_and_counted(run_rows: Any) -> Non
 
 
 def test_null_text_is_null(run_rows: Any) -> None:
-    assert run_rows([row("a", 0, "text"), row("a", 1, "text", text_content="")], sink="webdataset").samples[0][
-        "texts"
-    ] == [None, ""]
+    assert run_rows(
+        [row("a", 0, "text"), row("a", 1, "text", text_content="")], sink="webdataset"
+    ).samples[0]["texts"] == [None, ""]
 
 
 def test_other_modality_is_a_value_error_that_names_it(run_rows: Any) -> None:
@@ -287,9 +316,15 @@ def test_other_modality_is_a_value_error_that_names_it(run_rows: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["texts", "images"])
-def test_column_that_would_replace_a_payload_key_is_refused(run_rows: Any, tmp_path: Path, name: str) -> None:
+def test_column_that_would_replace_a_payload_key_is_refused(
+    run_rows: Any, tmp_path: Path, name: str
+) -> None:
     with pytest.raises(ValueError, match=f"`{name}`"):
-        run_rows(document("a", "t", **{name: "x"}), extras=[pa.field(name, pa.string())], sink="webdataset")
+        run_rows(
+            document("a", "t", **{name: "x"}),
+            extras=[pa.field(name, pa.string())],
+            sink="webdataset",
+        )
     assert not list((tmp_path / "out0").glob("*.tar"))
 
 
@@ -301,7 +336,9 @@ def test_column_that_would_replace_a_payload_key_is_refused(run_rows: Any, tmp_p
         [row("b", (1 << 31) - 1, "text", text_content="x")],
     ],
 )
-def test_document_that_no_list_can_hold_is_quarantined_and_the_rest_written(run_rows: Any, bad: Any) -> None:
+def test_document_that_no_list_can_hold_is_quarantined_and_the_rest_written(
+    run_rows: Any, bad: Any
+) -> None:
     outcome = run_rows([*document("a", "t"), *bad, *document("c", "t")], sink="webdataset")
     assert [sample["sample_id"] for sample in outcome.samples] == ["a", "c"]
     assert outcome.report.to_dict()["quarantined_samples"] == 1
@@ -315,7 +352,9 @@ def test_quarantine_of_the_sink_counts_against_the_budget(run_rows: Any) -> None
 
 def top_value(run_rows: Any, array: pa.Array, field: pa.Field | None = None) -> Any:
     field = field or pa.field("c", array.type)
-    (sample,) = run_rows(table(document("a")).append_column(field, array), sink="webdataset").samples
+    (sample,) = run_rows(
+        table(document("a")).append_column(field, array), sink="webdataset"
+    ).samples
     return sample.get("c")
 
 
@@ -323,7 +362,11 @@ def top_value(run_rows: Any, array: pa.Array, field: pa.Field | None = None) -> 
     ("value", "kind", "expected"),
     [
         (dt.datetime(2024, 2, 3, 4, 5, 6), pa.timestamp("us"), "2024-02-03T04:05:06"),
-        (dt.datetime(2024, 2, 3, 4, 5, 6, tzinfo=dt.UTC), pa.timestamp("ms", "UTC"), "2024-02-03T04:05:06Z"),
+        (
+            dt.datetime(2024, 2, 3, 4, 5, 6, tzinfo=dt.UTC),
+            pa.timestamp("ms", "UTC"),
+            "2024-02-03T04:05:06Z",
+        ),
         (dt.date(2024, 2, 3), pa.date32(), "2024-02-03"),
         ([1, None, 2], pa.list_(pa.int64()), [1, None, 2]),
         (
@@ -376,7 +419,9 @@ def test_key_order_is_id_texts_images_then_columns(run_rows: Any) -> None:
 
 
 def content_list(run_rows: Any, rows: Any) -> Any:
-    return run_rows(rows, extras=[pa.field("c", pa.string())], sink="webdataset").samples[0].get("c")
+    return (
+        run_rows(rows, extras=[pa.field("c", pa.string())], sink="webdataset").samples[0].get("c")
+    )
 
 
 def test_column_on_images_only_is_a_list_with_one_entry_an_image(run_rows: Any) -> None:
@@ -405,7 +450,9 @@ def test_values_beside_an_image_without_bytes_do_not_shift_the_others(run_rows: 
     rows[1] |= {"c": "first"}
     rows[2] |= {"c": "second", "binary_content": None, "materialize_error": "gone"}
     rows[3] |= {"c": "third"}
-    outcome = run_rows(rows, extras=[pa.field("c", pa.string())], sink="webdataset", on_materialize_error="warn")
+    outcome = run_rows(
+        rows, extras=[pa.field("c", pa.string())], sink="webdataset", on_materialize_error="warn"
+    )
     (sample,) = outcome.samples
     assert sample["images"] == ["s.0.jpg", None, None, "s.3.jpg"]
     assert sample["c"] == ["first", "third"]

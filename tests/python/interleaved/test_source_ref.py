@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shard_builders import curate, from_parquet, from_tar, image, row, tiff, write_parquet, write_tar
+from shard_builders import (
+    curate,
+    from_parquet,
+    from_tar,
+    image,
+    row,
+    tiff,
+    write_parquet,
+    write_tar,
+)
 
 LAZY = {"materialize_on_write": False}
 PAGES = tiff((20, 10), (30, 10), (40, 10), compression="jpeg")
@@ -19,7 +28,9 @@ MEMBERS = {
 }
 
 
-def test_keys_stand_in_order_escaped_and_frame_index_only_for_tiff(run_tar: Any, tmp_path: Path) -> None:
+def test_keys_stand_in_order_escaped_and_frame_index_only_for_tiff(
+    run_tar: Any, tmp_path: Path
+) -> None:
     outcome = run_tar(MEMBERS)
     refs = outcome.column("source_ref")
     assert all(ref.isascii() for ref in refs)
@@ -36,13 +47,18 @@ def test_keys_stand_in_order_escaped_and_frame_index_only_for_tiff(run_tar: Any,
 def filled(outcome: Any, out: Any) -> Any:
     """The same rows, read again from Parquet without bytes and materialised by their locators."""
     assert set(outcome.column("binary_content")) == {None}
-    return curate(from_parquet(outcome.directory, allowed_roots=outcome.directory.parent / "in"), to=out())
+    return curate(
+        from_parquet(outcome.directory, allowed_roots=outcome.directory.parent / "in"), to=out()
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "mode"), [("in.tar", "w"), ("in.tar.gz", "w:gz"), ("in.tgz", "w:gz"), ("IN.TAR.GZ", "w:gz")]
+    ("name", "mode"),
+    [("in.tar", "w"), ("in.tar.gz", "w:gz"), ("in.tgz", "w:gz"), ("IN.TAR.GZ", "w:gz")],
 )
-def test_locators_lead_to_the_bytes_also_from_compressed_archives(run_tar: Any, out: Any, name: str, mode: str) -> None:
+def test_locators_lead_to_the_bytes_also_from_compressed_archives(
+    run_tar: Any, out: Any, name: str, mode: str
+) -> None:
     eager = run_tar(MEMBERS, name=name, mode=mode, source={"materialize_on_read": True})
     never = run_tar(MEMBERS, name=name, mode=mode, **LAZY)
     again = filled(never, out)
@@ -52,7 +68,9 @@ def test_locators_lead_to_the_bytes_also_from_compressed_archives(run_tar: Any, 
     assert (offsets == {None}) == (mode == "w:gz")
 
 
-def test_range_into_a_compressed_archive_is_served_by_the_member(tmp_path: Path, run_rows: Any) -> None:
+def test_range_into_a_compressed_archive_is_served_by_the_member(
+    tmp_path: Path, run_rows: Any
+) -> None:
     payload = image("PNG")
     path = write_tar(tmp_path / "a.tar.gz", {"x.png": payload}, "w:gz")
     ref = json.dumps({"path": str(path), "member": "x.png", "byte_offset": 3, "byte_size": 20})
@@ -69,22 +87,41 @@ def archive(tmp_path: Path) -> tuple[Path, int, bytes]:
     """A tar, the offset of its member x.png, and that member's bytes."""
     payload = image("PNG", (40, 40))
     path = write_tar(
-        tmp_path / "a.tar", {"x.png": payload, "pages.tiff": PAGES, "fake.tiff": payload, "junk.tiff": b"junk" * 50}
+        tmp_path / "a.tar",
+        {"x.png": payload, "pages.tiff": PAGES, "fake.tiff": payload, "junk.tiff": b"junk" * 50},
     )
     with tarfile.open(path) as found:
         return path, found.getmember("x.png").offset_data, payload
 
 
 @pytest.mark.parametrize("size", [None, 0, "whole", "text", "float"])
-def test_each_strategy_fills_the_bytes(archive: Any, tmp_path: Path, run_rows: Any, size: Any) -> None:
+def test_each_strategy_fills_the_bytes(
+    archive: Any, tmp_path: Path, run_rows: Any, size: Any
+) -> None:
     path, offset, payload = archive
     (tmp_path / "x.png").write_bytes(payload)
     kinds = {
         None: {"path": tmp_path / "x.png"},
         0: {"path": path, "member": "x.png", "byte_offset": offset, "byte_size": 0},
-        "whole": {"path": path, "member": "x.png", "byte_offset": offset, "byte_size": len(payload), "legacy": [1]},
-        "text": {"path": path, "member": "x.png", "byte_offset": str(offset), "byte_size": str(len(payload))},
-        "float": {"path": path, "member": "x.png", "byte_offset": float(offset), "byte_size": float(len(payload))},
+        "whole": {
+            "path": path,
+            "member": "x.png",
+            "byte_offset": offset,
+            "byte_size": len(payload),
+            "legacy": [1],
+        },
+        "text": {
+            "path": path,
+            "member": "x.png",
+            "byte_offset": str(offset),
+            "byte_size": str(len(payload)),
+        },
+        "float": {
+            "path": path,
+            "member": "x.png",
+            "byte_offset": float(offset),
+            "byte_size": float(len(payload)),
+        },
     }
     ref = kinds[size]
     outcome = run_rows([row("a", 0, "image", source_ref=locator(ref.pop("path"), **ref))])
@@ -99,7 +136,10 @@ ERRORS = [
     ("{}", "missing path"),
     ('{"legacy": 1}', "missing path"),
     ({"path": "{tar}", "member": "none.png"}, "missing member 'none.png'"),
-    ({"path": "{tar}", "member": "none.png", "byte_offset": 1, "byte_size": 0}, "missing member 'none.png'"),
+    (
+        {"path": "{tar}", "member": "none.png", "byte_offset": 1, "byte_size": 0},
+        "missing member 'none.png'",
+    ),
     ({"path": "{tar}.none"}, "failed to read path"),
     ({"path": "{tar}.none", "member": "x.png"}, "failed to read path"),
     ({"path": "weird://bucket/key"}, "failed to resolve filesystem"),
@@ -111,9 +151,18 @@ ERRORS = [
         {"path": "{tar}", "member": "x.png", "byte_offset": 512, "byte_size": 1 << 40},
         "short range read for member 'x.png'",
     ),
-    ({"path": "{tar}", "member": "pages.tiff", "frame_index": 3}, "failed to extract frame 3 from 'pages.tiff'"),
-    ({"path": "{tar}", "member": "fake.tiff", "frame_index": 1}, "failed to extract frame 1 from 'fake.tiff'"),
-    ({"path": "{tar}", "member": "junk.tiff", "frame_index": 0}, "failed to extract frame 0 from 'junk.tiff'"),
+    (
+        {"path": "{tar}", "member": "pages.tiff", "frame_index": 3},
+        "failed to extract frame 3 from 'pages.tiff'",
+    ),
+    (
+        {"path": "{tar}", "member": "fake.tiff", "frame_index": 1},
+        "failed to extract frame 1 from 'fake.tiff'",
+    ),
+    (
+        {"path": "{tar}", "member": "junk.tiff", "frame_index": 0},
+        "failed to extract frame 0 from 'junk.tiff'",
+    ),
 ]
 
 
@@ -124,9 +173,12 @@ def test_row_that_cannot_be_fetched_has_its_error_and_no_bytes(
     text = ref if not isinstance(ref, dict) else json.dumps(ref).replace("{tar}", str(archive[0]))
     fine = locator(archive[0], member="x.png")
     outcome = run_rows(
-        [row("a", 0, "image", source_ref=text), row("a", 1, "image", source_ref=fine)], on_materialize_error="warn"
+        [row("a", 0, "image", source_ref=text), row("a", 1, "image", source_ref=fine)],
+        on_materialize_error="warn",
     )
-    assert outcome.column("materialize_error") == [error, None], "an error concerns its own row only"
+    assert outcome.column("materialize_error") == [error, None], (
+        "an error concerns its own row only"
+    )
     assert outcome.column("binary_content") == [None, archive[2]]
 
 
@@ -142,15 +194,18 @@ def test_other_image_under_a_tiff_name_is_its_own_first_page(archive: Any, run_r
 
 def test_bytes_that_are_there_are_kept_whatever_the_locator_says(run_rows: Any) -> None:
     ref = locator("/nowhere/none.tar", member="x")
-    assert run_rows([row("a", 0, "image", source_ref=ref, binary_content=b"here")]).column("binary_content") == [
-        b"here"
-    ]
+    assert run_rows([row("a", 0, "image", source_ref=ref, binary_content=b"here")]).column(
+        "binary_content"
+    ) == [b"here"]
 
 
 def test_success_leaves_the_error_null_and_an_error_leaves_the_bytes_null(run_rows: Any) -> None:
     rows = [row("a", 0, "image", binary_content=b"x", materialize_error="old error")]
     outcome = run_rows(rows, on_materialize_error="warn")
-    assert (outcome.column("binary_content"), outcome.column("materialize_error")) == ([None], ["old error"])
+    assert (outcome.column("binary_content"), outcome.column("materialize_error")) == (
+        [None],
+        ["old error"],
+    )
 
 
 def test_more_image_files_than_a_process_may_open_are_all_read(tmp_path: Path) -> None:
@@ -175,7 +230,10 @@ Pipeline(source=source, sink=sink).run(progress=False)
 
 
 def test_each_image_is_fetched_once_for_filters_and_sink(tmp_path: Path, out: Any) -> None:
-    """After the first filter has seen the bytes, the shard is gone; only a second fetch would notice."""
+    """After the first filter has seen the bytes, the shard is gone.
+
+    Only a second fetch would notice.
+    """
     from shardmill.curate import ImageStage
 
     path = write_tar(tmp_path / "a.tar", {"a.json": {"images": ["x.png"]}, "x.png": image("PNG")})

@@ -1,4 +1,7 @@
-"""How a tar ends: every reader says that members are missing, or reads all of them. Oracles: tar(1), Python's tarfile, webdataset."""
+"""How a tar ends: every reader says that members are missing, or reads all of them.
+
+Oracles: tar(1), Python's tarfile, webdataset.
+"""
 
 import gzip
 import io
@@ -60,7 +63,8 @@ def joined(path: Path, keep: int) -> int:
     """What `cat` makes of the first samples and the others."""
     count = len(starts(path)) - 1
     first, second = (
-        shard(path.with_name(f"{name}.part"), part) for name, part in (("a", range(keep)), ("b", range(keep, count)))
+        shard(path.with_name(f"{name}.part"), part)
+        for name, part in (("a", range(keep)), ("b", range(keep, count)))
     )
     path.write_bytes(first.read_bytes() + second.read_bytes())
     offset = first.stat().st_size
@@ -74,7 +78,9 @@ HARMS = {"cut": cut, "zeroed": zeroed, "joined": joined}
 
 @pytest.mark.parametrize("pack", ["tar", "tar.gz"])
 @pytest.mark.parametrize("harm", HARMS)
-def test_every_reader_says_that_a_part_of_a_shard_is_missing(tmp_path: Path, out: Any, harm: str, pack: str) -> None:
+def test_every_reader_says_that_a_part_of_a_shard_is_missing(
+    tmp_path: Path, out: Any, harm: str, pack: str
+) -> None:
     path = shard(tmp_path / "in" / "a.tar", range(25))
     offset = HARMS[harm](path, 10)
     with tarfile.open(path) as oracle:
@@ -117,10 +123,14 @@ def test_budget_of_errors_counts_the_missing_end(tmp_path: Path, out: Any) -> No
 
 @pytest.mark.parametrize("pack", ["tar", "tar.gz"])
 @pytest.mark.parametrize("sink", ["parquet", "webdataset"])
-def test_joined_archives_are_read_on_as_tar_does(tmp_path: Path, out: Any, pack: str, sink: str) -> None:
+def test_joined_archives_are_read_on_as_tar_does(
+    tmp_path: Path, out: Any, pack: str, sink: str
+) -> None:
     path = shard(tmp_path / "a.tar", range(25))
     joined(path, 10)
-    listed = subprocess.run(["tar", "-itf", path], capture_output=True, text=True, check=True).stdout.split()
+    listed = subprocess.run(
+        ["tar", "-itf", path], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert len(listed) == 50
     if pack == "tar.gz":
         # Two streams of gzip are one file as well.
@@ -171,7 +181,9 @@ def test_source_refs_of_joined_archives_are_found_again(tmp_path: Path, out: Any
         assert again.column("binary_content", "image") == [PNG] * 4
 
 
-def test_second_archive_that_was_cut_is_told_when_zeros_are_ignored(tmp_path: Path, out: Any) -> None:
+def test_second_archive_that_was_cut_is_told_when_zeros_are_ignored(
+    tmp_path: Path, out: Any
+) -> None:
     path = shard(tmp_path / "a.tar", range(25))
     joined(path, 10)
     content = path.read_bytes().rstrip(b"\0")
@@ -183,17 +195,26 @@ def test_second_archive_that_was_cut_is_told_when_zeros_are_ignored(tmp_path: Pa
         sm.Dataset(path, ignore_zeros=True)
 
 
-def test_ignoring_zeros_is_for_tars_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ignoring_zeros_is_for_tars_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "a.jsonl").write_text('{"x": 1}\n')
-    with pytest.raises(ValueError, match="ignore_zeros is only for WebDataset tars, not for jsonl files"):
+    with pytest.raises(
+        ValueError, match="ignore_zeros is only for WebDataset tars, not for jsonl files"
+    ):
         sm.Dataset(tmp_path / "a.jsonl", ignore_zeros=True)
     assert run("head", tmp_path / "a.jsonl", "--ignore-zeros") == 1
     (tmp_path / "a.parquet").touch()
-    assert run("curate", tmp_path / "a.parquet", tmp_path / "out", "--to", "parquet", "--ignore-zeros") == 2
+    assert (
+        run("curate", tmp_path / "a.parquet", tmp_path / "out", "--to", "parquet", "--ignore-zeros")
+        == 2
+    )
     assert "--ignore-zeros: only for tars" in capsys.readouterr().err
 
 
-def test_archive_of_an_end_alone_is_empty_and_half_an_end_is_a_cut_one(tmp_path: Path, out: Any) -> None:
+def test_archive_of_an_end_alone_is_empty_and_half_an_end_is_a_cut_one(
+    tmp_path: Path, out: Any
+) -> None:
     path = tmp_path / "a.tar"
     for length, is_whole in ((10_240, True), (1024, True), (512, False)):
         path.write_bytes(bytes(length))
@@ -216,11 +237,16 @@ def test_lone_block_of_zeros_at_the_end_is_told_as_tar_tells_it(tmp_path: Path, 
     assert (outcome.report.counts("output")["samples"], len(outcome.report.quarantined)) == (3, 1)
 
 
-def test_stream_of_gzip_that_ends_early_is_told_also_between_members(tmp_path: Path, out: Any) -> None:
+def test_stream_of_gzip_that_ends_early_is_told_also_between_members(
+    tmp_path: Path, out: Any
+) -> None:
     plain = shard(tmp_path / "plain", range(6))
     ends = starts(plain)
     # One stream a sample, so that a cut between two is a cut between two members.
-    streams = [gzip.compress(plain.read_bytes()[start:end]) for start, end in zip(ends, ends[1:], strict=False)]
+    streams = [
+        gzip.compress(plain.read_bytes()[start:end])
+        for start, end in zip(ends, ends[1:], strict=False)
+    ]
     path = tmp_path / "a.tar.gz"
     for cut_off in (0, 5):
         content = b"".join(streams[:4])
@@ -234,7 +260,9 @@ def test_stream_of_gzip_that_ends_early_is_told_also_between_members(tmp_path: P
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_harm_to_blocks_is_told_or_all_members_are_read(tmp_path: Path, out: Any, seed: int) -> None:
+def test_random_harm_to_blocks_is_told_or_all_members_are_read(
+    tmp_path: Path, out: Any, seed: int
+) -> None:
     chance = random.Random(seed)
     formats = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
     target = io.BytesIO()
@@ -244,8 +272,11 @@ def test_random_harm_to_blocks_is_told_or_all_members_are_read(tmp_path: Path, o
         with tarfile.open(fileobj=(single := io.BytesIO()), mode="w", format=tar_format) as archive:
             for number in range(chance.randrange(1, 6)):
                 # Names of more than 100 bytes have headers of their own, but in the oldest format.
-                stem = f"{'ü' * chance.choice([0, 0, 60 * (tar_format != tarfile.USTAR_FORMAT)])}{part}-{number}"
-                body = json.dumps({"texts": ["t" * chance.randrange(900)], "images": [f"{stem}.png"]}).encode()
+                umlauts = chance.choice([0, 0, 60 * (tar_format != tarfile.USTAR_FORMAT)])
+                stem = f"{'ü' * umlauts}{part}-{number}"
+                body = json.dumps(
+                    {"texts": ["t" * chance.randrange(900)], "images": [f"{stem}.png"]}
+                ).encode()
                 for name, content in ((f"{stem}.json", body), (f"{stem}.png", PNG)):
                     info = tarfile.TarInfo(name)
                     info.size = len(content)

@@ -36,20 +36,29 @@ WARN = {"on_materialize_error": "warn"}
         ("a.json", "noextension", "noextension"),
     ],
 )
-def test_token_that_equals_a_member_name_is_that_member(run_tar: Any, json_name: str, token: str, member: str) -> None:
+def test_token_that_equals_a_member_name_is_that_member(
+    run_tar: Any, json_name: str, token: str, member: str
+) -> None:
     outcome = run_tar({json_name: {"images": [token]}, member: image("PNG")})
     assert resolved(outcome) == [(member, None)]
 
 
 def test_member_name_beats_the_image_member_field(run_tar: Any) -> None:
-    members = {"a.json": {"images": ["x.png"], "file": "a.jpg"}, "a.jpg": image(), "x.png": image("PNG")}
+    members = {
+        "a.json": {"images": ["x.png"], "file": "a.jpg"},
+        "a.jpg": image(),
+        "x.png": image("PNG"),
+    }
     outcome = run_tar(members, source={"keys": SampleKeys(image_member_field="file")})
     assert resolved(outcome) == [("x.png", None)]
     assert outcome.column("content_type", "image") == ["image/png"]
 
 
 def test_name_may_be_used_by_several_tokens(run_tar: Any) -> None:
-    assert resolved(run_tar({"a.json": {"images": ["x.png", "x.png"]}, "x.png": image("PNG")})) == [("x.png", None)] * 2
+    assert (
+        resolved(run_tar({"a.json": {"images": ["x.png", "x.png"]}, "x.png": image("PNG")}))
+        == [("x.png", None)] * 2
+    )
 
 
 @pytest.mark.parametrize("mode", [{"materialize_on_read": True}, {"materialize_on_read": False}])
@@ -59,7 +68,12 @@ def test_file_name_without_member_is_missing_and_never_a_neighbour(run_tar: Any,
     assert resolved(outcome) == [("a.png", None), (None, "missing member 'missing.png'")]
     last = outcome.rows[-1]
     assert last["content_type"] is None
-    assert json.loads(last["source_ref"]) == {"path": None, "member": None, "byte_offset": None, "byte_size": None}
+    assert json.loads(last["source_ref"]) == {
+        "path": None,
+        "member": None,
+        "byte_offset": None,
+        "byte_size": None,
+    }
 
 
 @pytest.mark.parametrize("token", ["missing.png", "missing.JPG", "missing.avif", "missing.jp2"])
@@ -75,12 +89,17 @@ def test_several_opaque_tokens_share_a_tiff_only(run_tar: Any) -> None:
 
 @pytest.mark.parametrize("token", ["page_0_image_85", 5, {"k": 1}, ["x"], True, ""])
 def test_lone_opaque_token_is_the_default_member(run_tar: Any, token: Any) -> None:
-    assert resolved(run_tar({"a.json": {"images": [None, token]}, "a.jpg": image()})) == [("a.jpg", None)]
+    assert resolved(run_tar({"a.json": {"images": [None, token]}, "a.jpg": image()})) == [
+        ("a.jpg", None)
+    ]
 
 
 def test_opaque_token_that_is_no_string_is_named_as_json(run_tar: Any) -> None:
     outcome = run_tar({"a.json": {"images": [{"k": 1}, 5]}}, **WARN)
-    assert resolved(outcome) == [(None, "missing member '{\"k\": 1}'"), (None, "missing member '5'")]
+    assert resolved(outcome) == [
+        (None, "missing member '{\"k\": 1}'"),
+        (None, "missing member '5'"),
+    ]
 
 
 def test_default_member_is_field_then_stem_then_id_in_extension_order(run_tar: Any) -> None:
@@ -106,14 +125,18 @@ def test_default_member_is_field_then_stem_then_id_in_extension_order(run_tar: A
 
 
 def test_default_member_of_another_directory_is_not_taken(run_tar: Any) -> None:
-    outcome = run_tar({"x/a.json": {"images": ["opaque"]}, "y/a.jpg": image(), "a.jpg": image()}, **WARN)
+    outcome = run_tar(
+        {"x/a.json": {"images": ["opaque"]}, "y/a.jpg": image(), "a.jpg": image()}, **WARN
+    )
     assert resolved(outcome) == [(None, "missing member 'opaque'")]
 
 
 @pytest.mark.parametrize("extension", [".dat", "dat"])
 def test_image_extensions_are_accepted_with_or_without_dot(run_tar: Any, extension: str) -> None:
     members = {"a.json": {"images": ["opaque"]}, "a.dat": image()}
-    assert resolved(run_tar(members, source={"keys": SampleKeys(image_extensions=[extension])})) == [("a.dat", None)]
+    assert resolved(
+        run_tar(members, source={"keys": SampleKeys(image_extensions=[extension])})
+    ) == [("a.dat", None)]
 
 
 def test_frames_are_counted_per_member(run_tar: Any) -> None:
@@ -139,8 +162,12 @@ def test_single_page_tiff_is_taken_as_it_is_with_frame_zero(run_tar: Any) -> Non
     assert json.loads(outcome.column("source_ref", "image")[0])["frame_index"] == 0
 
 
-@pytest.mark.parametrize(("first", "second"), [("x.png", "x.png"), ("./x.png", "x.png"), ("d//x.png", "./d/./x.png")])
-def test_name_of_two_members_is_ambiguous_and_an_error_of_its_row(run_tar: Any, first: str, second: str) -> None:
+@pytest.mark.parametrize(
+    ("first", "second"), [("x.png", "x.png"), ("./x.png", "x.png"), ("d//x.png", "./d/./x.png")]
+)
+def test_name_of_two_members_is_ambiguous_and_an_error_of_its_row(
+    run_tar: Any, first: str, second: str
+) -> None:
     directory = "d/" if "d/" in first else ""
     members = [
         (first, image("PNG", color="red")),
@@ -173,7 +200,11 @@ def test_member_beside_the_json_comes_before_one_at_the_root(run_tar: Any) -> No
 
 
 def test_path_that_may_be_meant_from_either_directory_is_ambiguous(run_tar: Any) -> None:
-    members = {"a/b/1.png": image("PNG"), "a/a/b/1.png": image("PNG"), "a/x.json": {"images": ["b/1.png", "a/b/1.png"]}}
+    members = {
+        "a/b/1.png": image("PNG"),
+        "a/a/b/1.png": image("PNG"),
+        "a/x.json": {"images": ["b/1.png", "a/b/1.png"]},
+    }
     outcome = run_tar(members, **WARN)
     assert resolved(outcome)[0] == ("a/b/1.png", None)
     assert "ambiguous member 'a/b/1.png'" in str(resolved(outcome)[1][1])
@@ -182,11 +213,16 @@ def test_path_that_may_be_meant_from_either_directory_is_ambiguous(run_tar: Any)
 @pytest.mark.parametrize("token", ["1.png", "opaque"])
 def test_documents_of_one_name_get_no_picture_of_each_other(run_tar: Any, token: str) -> None:
     """What `tar -A a.tar b.tar` makes of two shards, of which the second lacks its picture."""
-    members = [("1.json", {"images": [token]}), ("1.png", image("PNG")), ("1.json", {"images": [token]})]
+    members = [
+        ("1.json", {"images": [token]}),
+        ("1.png", image("PNG")),
+        ("1.json", {"images": [token]}),
+    ]
     outcome = run_tar(members, **WARN)
-    assert [error.startswith(f"ambiguous member '{token}': its document") for _, error in resolved(outcome)] == [
-        True
-    ] * 2
+    assert [
+        error.startswith(f"ambiguous member '{token}': its document")
+        for _, error in resolved(outcome)
+    ] == [True] * 2
 
 
 def test_id_that_is_the_name_of_another_document_does_not_lead_to_its_image(run_tar: Any) -> None:
@@ -201,7 +237,10 @@ def test_id_that_is_the_name_of_another_document_does_not_lead_to_its_image(run_
 
 def test_shards_that_tar_joined_by_name_give_no_wrong_picture(tmp_path: Path, out: Any) -> None:
     for name, color in (("a", "red"), ("b", "blue")):
-        write_tar(tmp_path / f"{name}.tar", {"1.json": {"images": ["1.png"]}, "1.png": image("PNG", color=color)})
+        write_tar(
+            tmp_path / f"{name}.tar",
+            {"1.json": {"images": ["1.png"]}, "1.png": image("PNG", color=color)},
+        )
     subprocess.run(["tar", "-A", "-f", tmp_path / "a.tar", tmp_path / "b.tar"], check=True)
     with tarfile.open(tmp_path / "a.tar") as archive:
         assert archive.getnames() == ["1.json", "1.png"] * 2

@@ -1,4 +1,7 @@
-"""Packs of endless lanes as the specification defines them, pass by pass: written without a look at the native code, and slow."""
+"""Packs of endless lanes as the specification defines them, pass by pass.
+
+Written without a look at the native code, and slow.
+"""
 
 import itertools
 from typing import Any
@@ -19,13 +22,20 @@ def loader_of(data: Any, packing: dict[str, Any], **options: Any) -> sm.Loader:
 
 
 def rows_of_pass(data: Any, number: int, *, lanes: int, **order: Any) -> list[list[int]]:
-    """The tokens of each row in the order of a pass, lane after lane: a batch of all rows is sorted by lane."""
-    plain = flat_loader(data, columns=["tokens"], output="arrow", lanes=lanes, batch_size=10**6, **order)
+    """The tokens of each row in the order of a pass, lane after lane.
+
+    A batch of all rows is sorted by lane.
+    """
+    plain = flat_loader(
+        data, columns=["tokens"], output="arrow", lanes=lanes, batch_size=10**6, **order
+    )
     plain.set_epoch(number)
     return [row for batch in plain for row in batch.column("tokens").to_pylist()]
 
 
-def lanes_of_packs(data: Any, packing: dict[str, Any], *, lanes: int, places: int, **order: Any) -> list[list[Pack]]:
+def lanes_of_packs(
+    data: Any, packing: dict[str, Any], *, lanes: int, places: int, **order: Any
+) -> list[list[Pack]]:
     """At least the packs of each lane for the first ``places`` places of the global sequence."""
     options = {name: value for name, value in packing.items() if not name.startswith("epoch_")}
     strategy, length = options.pop("strategy", "concat"), options.pop("length")
@@ -48,7 +58,9 @@ def lanes_of_packs(data: Any, packing: dict[str, Any], *, lanes: int, places: in
                 packs[lane] = [pack for pack in whole if sum(map(len, pack)) == length]
                 continue
             for start in range(0, len(own), WINDOW_ROWS):
-                packs[lane] += fitted(own[start : start + WINDOW_ROWS], length, strategy=strategy, **options)
+                packs[lane] += fitted(
+                    own[start : start + WINDOW_ROWS], length, strategy=strategy, **options
+                )
         if min(map(len, packs)) >= wanted:
             return packs
     raise AssertionError("passes do not end")
@@ -67,9 +79,17 @@ def steps_of(
     """What is consumed after each step of an epoch, and the batches of all ranks."""
     places = range(epoch * epoch_packs, (epoch + 1) * epoch_packs)
     sequence = [(place % len(packs), place // len(packs)) for place in places]
-    steps = dealt(sequence, batch_size=batch_size, world_size=world_size, tail=tail, consumed=consumed)
+    steps = dealt(
+        sequence, batch_size=batch_size, world_size=world_size, tail=tail, consumed=consumed
+    )
     return [
-        (end, [PackBatch([packs[lane][number] for lane, number in taken], marks) for taken, marks in step])
+        (
+            end,
+            [
+                PackBatch([packs[lane][number] for lane, number in taken], marks)
+                for taken, marks in step
+            ],
+        )
         for end, step in steps
     ]
 

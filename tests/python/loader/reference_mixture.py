@@ -1,4 +1,7 @@
-"""A mixture row by row, as the documents define it: permutation, pattern and draws, written without a look at the native code, and slow."""
+"""A mixture row by row, as the documents define it: permutation, pattern and draws.
+
+Written without a look at the native code, and slow.
+"""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -53,7 +56,10 @@ def source_seed(seed: int, source: int) -> int:
 
 
 def one_pass(blocks: Sequence[int], *, shuffle: str | None, seed: int, number: int) -> list[int]:
-    """Rows of a source in the order of one pass: as they are, shuffled within each block, or all together."""
+    """Rows of a source in the order of one pass.
+
+    As they are, shuffled within each block, or all together.
+    """
     starts = [sum(blocks[:block]) for block in range(len(blocks))]
     if shuffle is None:
         return list(range(sum(blocks)))
@@ -69,9 +75,9 @@ def one_pass(blocks: Sequence[int], *, shuffle: str | None, seed: int, number: i
 def shared_out(total: int, exact: Sequence[Fraction]) -> list[int]:
     """Whole parts, and what is left to the largest remainders."""
     counts = [floor(part) for part in exact]
-    for source in sorted(range(len(exact)), key=lambda source: (floor(exact[source]) - exact[source], source))[
-        : total - sum(counts)
-    ]:
+    for source in sorted(
+        range(len(exact)), key=lambda source: (floor(exact[source]) - exact[source], source)
+    )[: total - sum(counts)]:
         counts[source] += 1
     return counts
 
@@ -85,22 +91,38 @@ def pattern(counts: Sequence[int], *, seed: int, epoch: int, lanes: int) -> list
             length = min(_WINDOW, len(lane) - start)
             quotas = [Fraction(count * length, rows) for count in counts]
             given = [floor(quota) for quota in quotas]
-            owed = [debt + quota - whole for debt, quota, whole in zip(owed, quotas, given, strict=True)]
+            owed = [
+                debt + quota - whole for debt, quota, whole in zip(owed, quotas, given, strict=True)
+            ]
             waiting = [source for source, quota in enumerate(quotas) if quota != floor(quota)]
-            for source in sorted(waiting, key=lambda source: (-owed[source], source))[: length - sum(given)]:
+            waiting.sort(key=lambda source: (-owed[source], source))
+            for source in waiting[: length - sum(given)]:
                 given[source] += 1
                 owed[source] -= 1
             places = [source for source, count in enumerate(given) for _ in range(count)]
-            sources += [places[place] for place in permutation(length, seed, epoch, _PATTERN, number)]
+            sources += [
+                places[place] for place in permutation(length, seed, epoch, _PATTERN, number)
+            ]
             number += 1
-    assert [sources.count(source) for source in range(len(counts))] == list(counts), "rounding does not come out even"
+    assert [sources.count(source) for source in range(len(counts))] == list(counts), (
+        "rounding does not come out even"
+    )
     return sources
 
 
 def mixture(
-    sources: Sequence[Sequence[int]], counts: Sequence[int], *, seed: int, epoch: int, lanes: int, shuffle: str | None
+    sources: Sequence[Sequence[int]],
+    counts: Sequence[int],
+    *,
+    seed: int,
+    epoch: int,
+    lanes: int,
+    shuffle: str | None,
 ) -> list[tuple[int, int]]:
-    """(source, row of it) of each place in plan order; a source is a list of the rows of its blocks."""
+    """(source, row of it) of each place in plan order.
+
+    A source is a list of the rows of its blocks.
+    """
     drawn = [count * epoch for count in counts]
     passes: dict[tuple[int, int], list[int]] = {}
     rows = []
@@ -108,7 +130,9 @@ def mixture(
         number, place = divmod(drawn[source], sum(sources[source]))
         if (source, number) not in passes:
             own_seed = source_seed(seed, source)
-            passes[source, number] = one_pass(sources[source], shuffle=shuffle, seed=own_seed, number=number)
+            passes[source, number] = one_pass(
+                sources[source], shuffle=shuffle, seed=own_seed, number=number
+            )
         rows.append((source, passes[source, number][place]))
         drawn[source] += 1
     return rows

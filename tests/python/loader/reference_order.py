@@ -1,4 +1,7 @@
-"""Lanes, global batches and tails, row by row, as the documents define them: written without a look at the native code, and slow."""
+"""Lanes, global batches and tails, row by row, as the documents define them.
+
+Written without a look at the native code, and slow.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -41,7 +44,10 @@ class Batch:
 def dealt(
     sequence: Sequence[Any], *, batch_size: int, world_size: int, tail: str, consumed: int
 ) -> Iterator[tuple[int, list[tuple[list[Any], list[bool]]]]]:
-    """What is consumed after each step, and of each rank its entries of the sequence and which of them are padding."""
+    """What is consumed after each step, and the entries of the sequence of each rank.
+
+    The entries say which of them are padding.
+    """
     count, whole = len(sequence), batch_size * world_size
     while consumed < count:
         taken = sorted(sequence[consumed : consumed + whole])
@@ -50,11 +56,17 @@ def dealt(
         if missing and tail == "drop":
             return
         if missing and tail == "uneven":
-            sizes = [len(taken) // world_size + (rank < len(taken) % world_size) for rank in range(world_size)]
+            sizes = [
+                len(taken) // world_size + (rank < len(taken) % world_size)
+                for rank in range(world_size)
+            ]
             marks = [False] * len(taken)
         else:
             marks = [False] * len(taken) + [True] * missing
-            taken, sizes = taken + [sequence[place % count] for place in range(missing)], [batch_size] * world_size
+            taken, sizes = (
+                taken + [sequence[place % count] for place in range(missing)],
+                [batch_size] * world_size,
+            )
         step, start = [], 0
         for size in sizes:
             step.append((taken[start : start + size], marks[start : start + size]))
@@ -67,5 +79,7 @@ def steps(
 ) -> Iterator[list[Batch]]:
     """The batches of all ranks, step by step; a rank without rows has an empty one."""
     sequence = global_sequence(rows, lanes)
-    for _, step in dealt(sequence, batch_size=batch_size, world_size=world_size, tail=tail, consumed=consumed):
+    for _, step in dealt(
+        sequence, batch_size=batch_size, world_size=world_size, tail=tail, consumed=consumed
+    ):
         yield [Batch(tuple(positions), tuple(padded)) for positions, padded in step]

@@ -1,4 +1,7 @@
-"""Packs of token rows as the guide defines them, token by token: written without a look at the native code, and slow."""
+"""Packs of token rows as the guide defines them, token by token.
+
+Written without a look at the native code, and slow.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +29,12 @@ def concatenated(rows: Sequence[list[int]], length: int) -> list[Pack]:
 
 
 def fitted(
-    rows: Sequence[list[int]], length: int, *, strategy: str = "best_fit", open_packs: int = 64, long: str = "split"
+    rows: Sequence[list[int]],
+    length: int,
+    *,
+    strategy: str = "best_fit",
+    open_packs: int = 64,
+    long: str = "split",
 ) -> list[Pack]:
     """Rows that stay whole, in packs in the order in which they are closed."""
     packs: list[Pack] = []
@@ -57,7 +65,11 @@ def fitted(
             continue
         candidates = [entry for entry in waiting if room(entry[1]) >= len(rest)]
         if candidates:
-            chosen = min(candidates, key=lambda entry: room(entry[1])) if strategy == "best_fit" else candidates[0]
+            chosen = (
+                min(candidates, key=lambda entry: room(entry[1]))
+                if strategy == "best_fit"
+                else candidates[0]
+            )
         else:
             if len(waiting) >= open_packs:
                 close(min(waiting, key=lambda entry: room(entry[1])))
@@ -72,7 +84,9 @@ def fitted(
     return packs + [pack for _, pack in waiting]
 
 
-def packs_of(rows: Sequence[list[int]], *, length: int, strategy: str, **options: object) -> list[Pack]:
+def packs_of(
+    rows: Sequence[list[int]], *, length: int, strategy: str, **options: object
+) -> list[Pack]:
     """The packs of one lane."""
     if strategy == "concat":
         return concatenated(rows, length)
@@ -90,12 +104,23 @@ class PackBatch:
 def pack_steps(
     lanes: Sequence[list[Pack]], *, batch_size: int, world_size: int, tail: str, consumed: int = 0
 ) -> Iterator[tuple[int, list[PackBatch]]]:
-    """What is consumed after each step, and the batches of all ranks; a rank without packs has an empty one."""
+    """What is consumed after each step, and the batches of all ranks.
+
+    A rank without packs has an empty one.
+    """
     sequence = [
         (lane, number)
         for number in range(max(map(len, lanes), default=0))
         for lane, packs in enumerate(lanes)
         if number < len(packs)
     ]
-    for end, step in dealt(sequence, batch_size=batch_size, world_size=world_size, tail=tail, consumed=consumed):
-        yield end, [PackBatch([lanes[lane][number] for lane, number in taken], marks) for taken, marks in step]
+    for end, step in dealt(
+        sequence, batch_size=batch_size, world_size=world_size, tail=tail, consumed=consumed
+    ):
+        yield (
+            end,
+            [
+                PackBatch([lanes[lane][number] for lane, number in taken], marks)
+                for taken, marks in step
+            ],
+        )

@@ -25,13 +25,20 @@ def numbered(start: int, rows: int) -> pa.Table:
     )
 
 
-def write_files(below: Path, sizes: Sequence[int], *, row_group: int = 1000, **options: Any) -> Path:
+def write_files(
+    below: Path, sizes: Sequence[int], *, row_group: int = 1000, **options: Any
+) -> Path:
     """A new directory with one file for each of ``sizes``."""
     directory = below / f"rows{next(_DIRECTORIES)}"
     directory.mkdir()
     start = 0
     for number, rows in enumerate(sizes):
-        pq.write_table(numbered(start, rows), directory / f"{number:03}.parquet", row_group_size=row_group, **options)
+        pq.write_table(
+            numbered(start, rows),
+            directory / f"{number:03}.parquet",
+            row_group_size=row_group,
+            **options,
+        )
         start += rows
     return directory
 
@@ -53,7 +60,11 @@ def write_tables(below: Path, tables: Iterable[pa.Table], **options: Any) -> Pat
 
 def ids_of(batch: Any) -> list[int]:
     """The rows of a batch, whatever its kind."""
-    return batch.column("id").to_pylist() if isinstance(batch, pa.RecordBatch) else [int(id) for id in batch["id"]]
+    return (
+        batch.column("id").to_pylist()
+        if isinstance(batch, pa.RecordBatch)
+        else [int(id) for id in batch["id"]]
+    )
 
 
 def ids(batches: Iterable[Any]) -> list[list[int]]:

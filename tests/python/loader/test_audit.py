@@ -20,7 +20,9 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_files(tmp_path_factory.mktemp("audit"), [350, 0, 421, 30], row_group=100)
 
 
-def loader(directory: Path, *, rank: int = 0, world_size: int = 1, batch_size: int = 64, **options: Any) -> sm.Loader:
+def loader(
+    directory: Path, *, rank: int = 0, world_size: int = 1, batch_size: int = 64, **options: Any
+) -> sm.Loader:
     """Of a run whose global batch has 64 rows."""
     return numpy_loader(
         directory,
@@ -100,7 +102,12 @@ def test_bad_rows_are_not_among_the_delivered(tmp_path: Path) -> None:
     content = io.BytesIO()
     Image.new("RGB", (9, 7)).save(content, "PNG")
     images = [content.getvalue() if number % 5 else b"no image" for number in range(40)]
-    pq.write_table(pa.table({"row": range(40), "image": images}), path, row_group_size=10, write_page_checksum=True)
+    pq.write_table(
+        pa.table({"row": range(40), "image": images}),
+        path,
+        row_group_size=10,
+        write_page_checksum=True,
+    )
     damage(path, [2], column=1)
     data = sm.Dataset(path, images=sm.Images("image", size=8))
     good = [row for row in range(40) if row % 5 and not 20 <= row < 30]
@@ -128,12 +135,19 @@ def test_audits_of_sessions_without_their_bad_rows_add_up_to_those_of_the_good_r
     tmp_path: Path, policy: Literal["skip", "replace"]
 ) -> None:
     path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"row": range(40), "other": range(40)}), path, row_group_size=10, write_page_checksum=True)
+    pq.write_table(
+        pa.table({"row": range(40), "other": range(40)}),
+        path,
+        row_group_size=10,
+        write_page_checksum=True,
+    )
     damage(path, [2], column=1)
 
     def loader(batch_size: int = 7) -> sm.Loader:
         errors, runtime = sm.ErrorPolicy(rows=policy), sm.Runtime(audit=True)
-        return sm.Loader(path, batch_size=batch_size, output="numpy", errors=errors, runtime=runtime)
+        return sm.Loader(
+            path, batch_size=batch_size, output="numpy", errors=errors, runtime=runtime
+        )
 
     first, resumed, one_by_one = loader(), loader(), loader(1)
     batches = iter(first)

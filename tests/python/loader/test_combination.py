@@ -1,4 +1,7 @@
-"""Mixing, filters, shuffling and packing together, over sources of several formats: stopped anywhere, continued on any ranks and threads."""
+"""Mixing, filters, shuffling and packing together, over sources of several formats.
+
+Stopped anywhere, continued on any ranks and threads.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,9 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     random = np.random.default_rng(2)
     for source, (format, rows) in enumerate({"parquet": 400, "jsonl": 150, "mds": 90}.items()):
         columns = {"tokens": "ndarray:int64", "row": "int"} if format == "mds" else None
-        with sm.Writer(directory / format, format=format, columns=columns, shard_bytes=6000) as writer:
+        with sm.Writer(
+            directory / format, format=format, columns=columns, shard_bytes=6000
+        ) as writer:
             for row in range(rows):
                 tokens = np.arange(random.integers(1, 30)) + source * 1_000_000 + row * 100
                 writer.write({"tokens": tokens if format == "mds" else tokens.tolist(), "row": row})
@@ -42,7 +47,9 @@ def mixture(directory: Path) -> sm.Mixture:
     )
 
 
-def loader(directory: Path, *, rank: int, world_size: int, packing: sm.Packing | None, **options: Any) -> sm.Loader:
+def loader(
+    directory: Path, *, rank: int, world_size: int, packing: sm.Packing | None, **options: Any
+) -> sm.Loader:
     return flat_loader(
         mixture(directory),
         columns=["tokens"],
@@ -64,7 +71,10 @@ def joined(loaders: list[sm.Loader]) -> list[list[list[int]]]:
     """The global batches that all ranks make together."""
     ranks = [[batch["tokens"] for batch in one] for one in loaders]
     steps = range(max(map(len, ranks)))
-    return [[tokens for rank in ranks for batch in rank[step : step + 1] for tokens in batch] for step in steps]
+    return [
+        [tokens for rank in ranks for batch in rank[step : step + 1] for tokens in batch]
+        for step in steps
+    ]
 
 
 PACKINGS = {
@@ -99,7 +109,10 @@ def test_run_goes_on_with_the_same_global_batches(
         batches = iter(one)
         for _ in range(stop):
             next(batches)
-    resumed = [loader(directory, rank=rank, world_size=after, packing=PACKINGS[packing]) for rank in range(after)]
+    resumed = [
+        loader(directory, rank=rank, world_size=after, packing=PACKINGS[packing])
+        for rank in range(after)
+    ]
     for one in resumed:
         one.load_state_dict(first[0].state_dict())
     assert joined(resumed) == expected[stop:]
@@ -111,11 +124,17 @@ def test_run_goes_on_with_the_same_global_batches(
 def test_every_token_of_the_drawn_rows_is_delivered_once(directory: Path, packing: str) -> None:
     one = loader(directory, rank=0, world_size=1, packing=PACKINGS[packing])
     tokens = [token for batch in one for row in batch["tokens"] for token in row]
-    rows = [row for batch in loader(directory, rank=0, world_size=1, packing=None) for row in batch["tokens"]]
+    rows = [
+        row
+        for batch in loader(directory, rank=0, world_size=1, packing=None)
+        for row in batch["tokens"]
+    ]
     assert len(rows) == 500
     wanted = sorted(token for row in rows for token in row)
     assert sorted(tokens)[len(tokens) - len(wanted) :] == wanted, "after the padding"
-    assert all(row[0] % 100 == 0 and row[0] // 100 % 10_000 >= 200 for row in rows if row[0] < 1_000_000)
+    assert all(
+        row[0] % 100 == 0 and row[0] // 100 % 10_000 >= 200 for row in rows if row[0] < 1_000_000
+    )
 
 
 def test_pack_with_a_row_that_cannot_be_read_is_an_error(directory: Path) -> None:

@@ -20,12 +20,16 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("batch_size", [4, 6, 18])
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_batches_of_several_files_become_categories_of_pandas(directory: Path, batch_size: int, shuffle: bool) -> None:
+def test_batches_of_several_files_become_categories_of_pandas(
+    directory: Path, batch_size: int, shuffle: bool
+) -> None:
     batches = list(sm.Loader(directory, batch_size=batch_size, shuffle=shuffle, output="arrow"))
     for batch in batches:
         categories = batch["c"].dictionary.to_pylist()
         assert len(set(categories)) == len(categories)
-    found = [None if pd.isna(value) else value for batch in batches for value in batch.to_pandas()["c"]]
+    found = [
+        None if pd.isna(value) else value for batch in batches for value in batch.to_pandas()["c"]
+    ]
     assert (found if not shuffle else sorted(found, key=str)) == (
         VALUES * 3 if not shuffle else sorted(VALUES * 3, key=str)
     )

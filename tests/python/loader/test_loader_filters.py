@@ -1,4 +1,7 @@
-"""Filters through the loader against pyarrow's and polars' filter over the whole table, however the files were written."""
+"""Filters through the loader against pyarrow's and polars' filter over the whole table.
+
+However the files were written.
+"""
 
 import datetime as dt
 import math
@@ -43,11 +46,16 @@ def table() -> pa.Table:
             "uint8": some([0, 4, 255, 200], pa.uint8()),
             "uint32": some([0, 1, 2**31 - 1, 2**31, 2**32 - 1], pa.uint32()),
             "uint64": some([0, 1, 2**63 - 1, 2**63, 2**64 - 1], pa.uint64()),
-            "float16": pa.array(np.array([[0.0, -0.0, 1.5, NAN, -2.0][row % 5] for row in range(ROWS)], np.float16)),
+            "float16": pa.array(
+                np.array([[0.0, -0.0, 1.5, NAN, -2.0][row % 5] for row in range(ROWS)], np.float16)
+            ),
             "float32": some(floats, pa.float32()),
             "float64": some(floats, pa.float64()),
             "boolean": some([True, False]),
-            "decimal": some([Decimal(text) for text in ("0.00", "-1.50", "99999999.99", "1.25")], pa.decimal128(10, 2)),
+            "decimal": some(
+                [Decimal(text) for text in ("0.00", "-1.50", "99999999.99", "1.25")],
+                pa.decimal128(10, 2),
+            ),
             "wide_decimal": some([Decimal(0), Decimal(-1), Decimal(10**45)], pa.decimal256(60, 0)),
             "string": some(["", "a", "aé", "z" * 100, "z" * 100 + "y", "\U0001f600", "\uffff"]),
             "binary": some([b"", b"a", b"\xff", b"\xff\xff", b"z" * 100]),
@@ -77,9 +85,16 @@ LITERALS: dict[str, list[Any]] = {
     "binary": [b"", b"a", b"\xff", b"z" * 100],
     "category": ["k0", "k4", "x", ""],
     "date": [dt.date(1970, 1, 1), dt.date(1969, 12, 25), dt.date(2100, 1, 1)],
-    "timestamp": [dt.datetime(1970, 1, 1), dt.datetime(1969, 12, 31, 7), dt.datetime(1969, 12, 31, 7, 0, 0, 1)],
+    "timestamp": [
+        dt.datetime(1970, 1, 1),
+        dt.datetime(1969, 12, 31, 7),
+        dt.datetime(1969, 12, 31, 7, 0, 0, 1),
+    ],
     "nanoseconds": [dt.datetime(1970, 1, 1), dt.datetime(1969, 12, 31, 7)],
-    "instant": [dt.datetime(2024, 3, 31, 1, tzinfo=dt.UTC), dt.datetime(2024, 3, 31, 3, tzinfo=BERLIN)],
+    "instant": [
+        dt.datetime(2024, 3, 31, 1, tzinfo=dt.UTC),
+        dt.datetime(2024, 3, 31, 3, tzinfo=BERLIN),
+    ],
     "nothing": [0],
 }
 
@@ -96,14 +111,21 @@ WRITTEN: dict[str, dict[str, Any]] = {
     "row groups of four": {"row_group_size": 4},
     "row groups of one": {"row_group_size": 1},
     "no statistics": {"row_group_size": 4, "write_statistics": False},
-    "page index": {"row_group_size": 10, "write_page_index": True, "data_page_size": 1, "write_batch_size": 2},
+    "page index": {
+        "row_group_size": 10,
+        "write_page_index": True,
+        "data_page_size": 1,
+        "write_batch_size": 2,
+    },
     "version 1": {"row_group_size": 5, "version": "1.0"},
     "INT96": {"row_group_size": 5, "use_deprecated_int96_timestamps": True},
     "bloom filters": {
         "row_group_size": 4,
         "write_statistics": False,
         "bloom_filter_options": {
-            name: {"ndv": 100, "fpp": 0.01} for name in table().column_names if name not in ("boolean", "nothing")
+            name: {"ndv": 100, "fpp": 0.01}
+            for name in table().column_names
+            if name not in ("boolean", "nothing")
         },
     },
 }
@@ -123,7 +145,14 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def kept_by(path: Path, condition: sm.Expression, **options: Any) -> list[int]:
     return flat(
-        sm.Loader(path, filter=condition, columns=["id"], output="numpy", runtime=sm.Runtime(threads=1), **options)
+        sm.Loader(
+            path,
+            filter=condition,
+            columns=["id"],
+            output="numpy",
+            runtime=sm.Runtime(threads=1),
+            **options,
+        )
     )
 
 
@@ -132,16 +161,25 @@ VALUES = {name: table().column(name).to_pylist() for name in table().column_name
 
 
 def expected(name: str, op: str, literal: Any) -> tuple[list[int], list[int]]:
-    """Rows for which the comparison is true, and for which it is false, by Python's own comparison of exact values."""
+    """Rows for which the comparison is true, and for which it is false.
+
+    By Python's own comparison of exact values.
+    """
     outcomes = []
     for value in VALUES[name]:
         if value is None:
             outcomes.append(None)
             continue
-        if isinstance(literal, dt.datetime) and literal.tzinfo is None and isinstance(value, dt.datetime):
+        if (
+            isinstance(literal, dt.datetime)
+            and literal.tzinfo is None
+            and isinstance(value, dt.datetime)
+        ):
             value = value.replace(tzinfo=None)
         outcomes.append(OPERATORS[op](float(value) if name == "float16" else value, literal))
-    return [row for row in range(ROWS) if outcomes[row]], [row for row in range(ROWS) if outcomes[row] is False]
+    return [row for row in range(ROWS) if outcomes[row]], [
+        row for row in range(ROWS) if outcomes[row] is False
+    ]
 
 
 @covering(1, name=list(LITERALS), written=list(WRITTEN))
@@ -153,21 +191,34 @@ def test_comparison_keeps_the_rows_for_which_python_finds_it_true(
             condition = compare(sm.col(name), literal)
             is_true, is_false = expected(name, op, literal)
             assert kept_by(directories[written], condition) == is_true, f"{name} {op} {literal!r}"
-            assert kept_by(directories[written], ~condition) == is_false, f"not {name} {op} {literal!r}"
+            assert kept_by(directories[written], ~condition) == is_false, (
+                f"not {name} {op} {literal!r}"
+            )
 
 
 @pytest.mark.parametrize("written", WRITTEN)
 def test_membership_and_missing_values_are_found_with_and_without_bloom_filters(
     directories: dict[str, Path], written: str
 ) -> None:
-    for name in list(LITERALS) if IS_WHOLE else list(LITERALS)[list(WRITTEN).index(written) % 3 :: 3]:
+    for name in (
+        list(LITERALS) if IS_WHOLE else list(LITERALS)[list(WRITTEN).index(written) % 3 :: 3]
+    ):
         literals = LITERALS[name]
-        members = [literal for literal in literals if not (isinstance(literal, float) and math.isnan(literal))][:3]
+        members = [
+            literal
+            for literal in literals
+            if not (isinstance(literal, float) and math.isnan(literal))
+        ][:3]
         hits = {row for literal in members for row in expected(name, "==", literal)[0]}
-        every, there = set(range(ROWS)), {row for row in range(ROWS) if VALUES[name][row] is not None}
+        every, there = (
+            set(range(ROWS)),
+            {row for row in range(ROWS) if VALUES[name][row] is not None},
+        )
         # As in Arrow, a missing value is in no list, and so in the complement of each.
         assert kept_by(directories[written], sm.col(name).is_in(members)) == sorted(hits), name
-        assert kept_by(directories[written], ~sm.col(name).is_in(members)) == sorted(every - hits), name
+        assert kept_by(directories[written], ~sm.col(name).is_in(members)) == sorted(
+            every - hits
+        ), name
         assert kept_by(directories[written], sm.col(name).is_null()) == sorted(every - there), name
         assert kept_by(directories[written], ~sm.col(name).is_null()) == sorted(there), name
 
@@ -187,7 +238,9 @@ def trees() -> st.SearchStrategy[Pair]:
         return OPERATORS[op](sm.col(name), literal), OPERATORS[op](pc.field(name), typed)
 
     leaves = st.one_of(
-        st.builds(leaf, st.sampled_from(exact), st.sampled_from(list(OPERATORS)), st.integers(0, 6)),
+        st.builds(
+            leaf, st.sampled_from(exact), st.sampled_from(list(OPERATORS)), st.integers(0, 6)
+        ),
         st.sampled_from(exact).map(lambda name: (sm.col(name).is_null(), pc.field(name).is_null())),
     )
     return st.recursive(
@@ -201,7 +254,11 @@ def trees() -> st.SearchStrategy[Pair]:
     )
 
 
-@settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(120),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(pair=trees(), written=st.sampled_from(list(WRITTEN)))
 def test_random_conditions_on_several_columns_keep_what_pyarrow_keeps(
     directories: dict[str, Path], pair: Pair, written: str
@@ -212,7 +269,9 @@ def test_random_conditions_on_several_columns_keep_what_pyarrow_keeps(
 
 def test_kept_rows_have_the_values_that_pyarrow_keeps(directories: dict[str, Path]) -> None:
     condition = (sm.col("int8") > 0) | sm.col("string").is_null()
-    found = table_of(sm.Loader(directories["row groups of four"], filter=condition, output="arrow", batch_size=7))
+    found = table_of(
+        sm.Loader(directories["row groups of four"], filter=condition, output="arrow", batch_size=7)
+    )
     wanted = table().filter((pc.field("int8") > 0) | pc.field("string").is_null())
     for name in wanted.column_names:
         assert str(found.column(name).to_pylist()) == str(wanted.column(name).to_pylist()), name
@@ -221,11 +280,15 @@ def test_kept_rows_have_the_values_that_pyarrow_keeps(directories: dict[str, Pat
 def test_polars_keeps_the_same_rows(directories: dict[str, Path]) -> None:
     polars = pytest.importorskip("polars")
     frame = polars.read_parquet(
-        directories["row groups of four"] / "*.parquet", columns=["id", "int8", "string", "uint64", "date"]
+        directories["row groups of four"] / "*.parquet",
+        columns=["id", "int8", "string", "uint64", "date"],
     )
     column = polars.col
     pairs: list[tuple[sm.Expression, Any]] = [
-        ((sm.col("int8") > 0) & ~(sm.col("string") == "a"), (column("int8") > 0) & ~(column("string") == "a")),
+        (
+            (sm.col("int8") > 0) & ~(sm.col("string") == "a"),
+            (column("int8") > 0) & ~(column("string") == "a"),
+        ),
         (sm.col("uint64") >= 2**63, column("uint64") >= 2**63),
         (sm.col("string") > "z", column("string") > "z"),
         (sm.col("date") <= dt.date(1970, 1, 1), column("date") <= dt.date(1970, 1, 1)),
@@ -249,7 +312,10 @@ def test_rows_that_polars_wrote_are_filtered_like_its_own(tmp_path: Path) -> Non
     for ours, theirs in [
         (sm.col("value") > 6, polars.col("value") > 6),
         (sm.col("name") == "n7", polars.col("name") == "n7"),
-        ((sm.col("id") >= 500) & (sm.col("name") < "n2"), (polars.col("id") >= 500) & (polars.col("name") < "n2")),
+        (
+            (sm.col("id") >= 500) & (sm.col("name") < "n2"),
+            (polars.col("id") >= 500) & (polars.col("name") < "n2"),
+        ),
     ]:
         assert kept_by(tmp_path, ours) == frame.filter(theirs)["id"].to_list()
 
@@ -267,7 +333,9 @@ def test_sorted_data_is_read_where_the_rows_are(tmp_path: Path) -> None:
     pq.write_table(data, tmp_path / "sorted.parquet", row_group_size=500)
     read = []
     for condition in (None, sm.col("label") == 3):
-        loader = sm.Loader(tmp_path, filter=condition, output="numpy", runtime=sm.Runtime(threads=1))
+        loader = sm.Loader(
+            tmp_path, filter=condition, output="numpy", runtime=sm.Runtime(threads=1)
+        )
         assert len(flat(loader)) == (rows if condition is None else rows // 10)
         read.append(loader.metrics().bytes_read)
     assert read[1] <= 0.15 * read[0]
@@ -279,7 +347,12 @@ def test_filter_that_keeps_nothing_is_an_empty_loader(directories: dict[str, Pat
 
 
 def test_filter_uses_columns_that_are_not_delivered(directories: dict[str, Path]) -> None:
-    loader = sm.Loader(directories["page index"], filter=sm.col("int8") == 5, columns=["string", "id"], output="dict")
+    loader = sm.Loader(
+        directories["page index"],
+        filter=sm.col("int8") == 5,
+        columns=["string", "id"],
+        output="dict",
+    )
     assert all(list(batch) == ["string", "id"] for batch in loader)
 
 
@@ -332,9 +405,17 @@ def test_computed_condition_keeps_what_duckdb_keeps_however_the_files_were_writt
         connection.register("stored", table().drop_columns(["float16", "wide_decimal"]))
         # DuckDB computes in the narrowest type, and overflows.
         wide = ", ".join(f"{name}::BIGINT AS {name}" for name in ("int8", "uint8", "uint32"))
-        connection.execute(f"CREATE VIEW rows AS SELECT * REPLACE ({wide}, category::VARCHAR AS category) FROM stored")
+        connection.execute(
+            "CREATE VIEW rows AS "
+            f"SELECT * REPLACE ({wide}, category::VARCHAR AS category) FROM stored"
+        )
         binary = text.replace('length("binary")', 'octet_length("binary")')
-        wanted = [row for (row,) in connection.execute(f"SELECT id FROM rows WHERE {binary} ORDER BY id").fetchall()]
+        wanted = [
+            row
+            for (row,) in connection.execute(
+                f"SELECT id FROM rows WHERE {binary} ORDER BY id"
+            ).fetchall()
+        ]
     for written, path in directories.items():
         assert flat(sm.Loader(path, filter=text, columns=["id"], output="numpy")) == wanted, written
 
@@ -342,11 +423,21 @@ def test_computed_condition_keeps_what_duckdb_keeps_however_the_files_were_writt
 def test_prefix_in_a_sorted_column_reads_few_of_a_thousand_row_groups(tmp_path: Path) -> None:
     groups, rows = 1000, 20
     rng = np.random.default_rng(0)
-    names = [f"{group:04}/{row:02}/" + rng.bytes(60).hex() for group in range(groups) for row in range(rows)]
-    pq.write_table(pa.table({"id": range(groups * rows), "name": names}), tmp_path / "a.parquet", row_group_size=rows)
+    names = [
+        f"{group:04}/{row:02}/" + rng.bytes(60).hex()
+        for group in range(groups)
+        for row in range(rows)
+    ]
+    pq.write_table(
+        pa.table({"id": range(groups * rows), "name": names}),
+        tmp_path / "a.parquet",
+        row_group_size=rows,
+    )
 
     def read(prefix: str, kept: int) -> int:
-        loader = sm.Loader(tmp_path, filter=sm.col("name").starts_with(prefix), columns=["id"], output="numpy")
+        loader = sm.Loader(
+            tmp_path, filter=sm.col("name").starts_with(prefix), columns=["id"], output="numpy"
+        )
         assert len(loader.dataset) == kept
         return loader.metrics().bytes_read
 
@@ -357,14 +448,20 @@ def test_prefix_in_a_sorted_column_reads_few_of_a_thousand_row_groups(tmp_path: 
 def test_integer_out_of_range_is_an_error_and_a_float_is_not(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2], "big": [2**63 - 1, 3]}), tmp_path / "a.parquet")
     for text in ("big + 1 > 0", "big * big > 0", "-2 - big < 0"):
-        with pytest.raises(ValueError, match=r"An integer in `.*big.*` is out of range[\s\S]*hint: multiply"):
+        with pytest.raises(
+            ValueError, match=r"An integer in `.*big.*` is out of range[\s\S]*hint: multiply"
+        ):
             len(sm.Loader(tmp_path, filter=text, columns=["id"], output="numpy"))
     assert kept_by(tmp_path, sm.col("big") * 1.0 + 1 > 0) == [1, 2]
 
 
-@pytest.mark.parametrize("condition", [sm.col("string") > 5, sm.col("int8") + 1 == "a", sm.col("strings") == "a"])
+@pytest.mark.parametrize(
+    "condition", [sm.col("string") > 5, sm.col("int8") + 1 == "a", sm.col("strings") == "a"]
+)
 def test_wrong_types_and_names_are_refused_before_rows_are_read(
     directories: dict[str, Path], condition: sm.Expression
 ) -> None:
     with pytest.raises((TypeError, KeyError), match=r"int64|string|did you mean `string`"):
-        sm.Loader(directories["row groups of four"], filter=condition, columns=["id"], output="numpy")
+        sm.Loader(
+            directories["row groups of four"], filter=condition, columns=["id"], output="numpy"
+        )

@@ -1,4 +1,4 @@
-"""Random uses of iterators and states of a loader, held against a model that is a list and a number."""
+"""Random uses of iterators and states of a loader, against a model: a list and a number."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ import shardmill as sm
 from breadth import beginning, examples
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 from row_files import ids_of, numpy_loader, write_files
 from shardmill.load._loader import iteration_of
 
@@ -27,7 +33,10 @@ ROWS = 23
 
 @dataclass(frozen=True)
 class Place:
-    """Where a pass is: an epoch, its rows before the next batch, and whether each pass continues there."""
+    """Where a pass is.
+
+    An epoch, its rows before the next batch, and whether each pass continues there.
+    """
 
     epoch: int = 0
     done: int = 0
@@ -56,7 +65,9 @@ class LoaderUse(RuleBasedStateMachine):
     directory: Path
     options: dict[str, Any] = {}  # noqa: RUF012 - each run sets its own
 
-    @initialize(batch_size=st.integers(1, 25), shuffle=st.booleans(), threads=st.sampled_from([0, 2]))
+    @initialize(
+        batch_size=st.integers(1, 25), shuffle=st.booleans(), threads=st.sampled_from([0, 2])
+    )
     def make(self, batch_size: int, shuffle: bool, threads: int) -> None:
         self.loader = numpy_loader(
             self.directory,
@@ -81,7 +92,12 @@ class LoaderUse(RuleBasedStateMachine):
         """Of an epoch, by a loader that is never left early."""
         if epoch not in self.order:
             fresh = numpy_loader(
-                self.directory, batch_size=ROWS, shuffle=self.shuffle, rank=0, world_size=1, **self.options
+                self.directory,
+                batch_size=ROWS,
+                shuffle=self.shuffle,
+                rank=0,
+                world_size=1,
+                **self.options,
             )
             fresh.set_epoch(epoch)
             self.order[epoch] = ids_of(next(iter(fresh)))
@@ -91,7 +107,9 @@ class LoaderUse(RuleBasedStateMachine):
     @rule(steps=st.none() | st.integers(0, 9))
     def begin(self, steps: int | None) -> None:
         begun, self.asked = self.asked or self.place, None
-        place = begun.peeked or replace(begun, done=begun.done if begun.is_loaded or steps is not None else 0)
+        place = begun.peeked or replace(
+            begun, done=begun.done if begun.is_loaded or steps is not None else 0
+        )
         self.place = replace(place, peeked=None)
         self.newest += 1
         with warnings.catch_warnings(record=True) as caught:
@@ -99,7 +117,9 @@ class LoaderUse(RuleBasedStateMachine):
             iterator = iter(self.loader) if steps is None else self.loader.steps(steps)
         is_restart = begun.peeked is None and place.done < begun.done and not self.has_warned
         self.has_warned |= is_restart
-        assert ["loader.steps(n)" in str(warning.message) for warning in caught] == [True] * is_restart
+        assert ["loader.steps(n)" in str(warning.message) for warning in caught] == [
+            True
+        ] * is_restart
         self.passes.append(Held(iterator, self.newest, self.place, steps))
 
     @rule(which=st.integers(0, 5), batches=st.integers(1, 6))
@@ -111,7 +131,7 @@ class LoaderUse(RuleBasedStateMachine):
     def _take(self, held: Held) -> None:
         is_newest, has_ended = held.number == self.newest, held.place.done == ROWS
         is_done = has_ended if held.steps is None else held.steps == 0
-        assert held.steps is None or len(held.iterator) == held.steps  # pyright: ignore[reportArgumentType]
+        assert held.steps is None or len(held.iterator) == held.steps  # pyright: ignore
         if not is_newest and not is_done:
             with pytest.raises(sm.SupersededError):
                 next(held.iterator)
@@ -139,7 +159,10 @@ class LoaderUse(RuleBasedStateMachine):
             held.place, held.steps = replace(start, done=done, is_loaded=True), held.steps - 1
         self.place = held.place
         if done == ROWS:
-            following, self.asked = self.asked or Place(start.epoch + 1, peeked=held.place.peeked), None
+            following, self.asked = (
+                self.asked or Place(start.epoch + 1, peeked=held.place.peeked),
+                None,
+            )
             self.place = following
 
     @rule()
@@ -156,7 +179,9 @@ class LoaderUse(RuleBasedStateMachine):
 
     @rule()
     def save(self) -> None:
-        self.states.append((json.dumps(self.loader.state_dict()), Place(self.place.epoch, self.place.done)))
+        self.states.append(
+            (json.dumps(self.loader.state_dict()), Place(self.place.epoch, self.place.done))
+        )
 
     @rule(which=st.integers(0, 5))
     def load(self, which: int) -> None:
@@ -189,21 +214,32 @@ class LoaderUse(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "place"):
             # Another process that got the state delivers exactly the rows that are left.
-            resumed = numpy_loader(self.directory, batch_size=5, shuffle=self.shuffle, **self.options)
+            resumed = numpy_loader(
+                self.directory, batch_size=5, shuffle=self.shuffle, **self.options
+            )
             resumed.load_state_dict(json.loads(json.dumps(self.loader.state_dict())))
-            assert [row for batch in resumed for row in ids_of(batch)] == self.rows(self.place.epoch)[self.place.done :]
+            assert [row for batch in resumed for row in ids_of(batch)] == self.rows(
+                self.place.epoch
+            )[self.place.done :]
         self.passes = []
 
 
-@pytest.mark.parametrize("options", [{}, {"transform": lambda batch: batch}, {"on_bad_rows": "skip"}])
-def test_no_row_is_lost_or_repeated_relative_to_the_state(tmp_path: Path, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "options", [{}, {"transform": lambda batch: batch}, {"on_bad_rows": "skip"}]
+)
+def test_no_row_is_lost_or_repeated_relative_to_the_state(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
     directory = write_files(tmp_path, [9, 0, 14], row_group=4)
     machine = type("Use", (LoaderUse,), {"directory": directory, "options": options})
     checks = [HealthCheck.too_slow, HealthCheck.filter_too_much]
     run_state_machine_as_test(
         machine,  # pyright: ignore[reportArgumentType]
         settings=settings(
-            max_examples=examples(40), stateful_step_count=30, deadline=None, suppress_health_check=checks
+            max_examples=examples(40),
+            stateful_step_count=30,
+            deadline=None,
+            suppress_health_check=checks,
         ),
     )
 
@@ -234,7 +270,11 @@ def test_every_wrapper_keeps_the_position_until_a_batch_is_taken_and_refuses_old
         if wrapped == "plain":
             return loader, loader
         dataset = BatchDataset(loader)
-        whole = dataset if wrapped == "dataset" else torch_data.DataLoader(dataset, batch_size=None, collate_fn=list)
+        whole = (
+            dataset
+            if wrapped == "dataset"
+            else torch_data.DataLoader(dataset, batch_size=None, collate_fn=list)
+        )
         return loader, whole
 
     _, batches = new()
@@ -263,7 +303,12 @@ def test_passes_that_move_no_position_stand_side_by_side(tmp_path: Path) -> None
     passing = iter(loader)
     next(passing)
     shares = [iteration_of(loader).every(2, first=first, epoch=0, consumed=0) for first in (0, 1)]
-    assert [ids_of(batch)[0] for pair in zip(*shares, strict=True) for batch in pair] == [0, 5, 10, 15]
+    assert [ids_of(batch)[0] for pair in zip(*shares, strict=True) for batch in pair] == [
+        0,
+        5,
+        10,
+        15,
+    ]
     assert [ids_of(batch)[0] for batch in passing] == [5, 10, 15]
 
 
@@ -284,10 +329,18 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("workers", ["0", "1"])
 @pytest.mark.parametrize("output", beginning(1, ["numpy", "torch"]))
-def test_iterator_that_is_not_finished_when_the_program_ends_is_closed_without_noise(tmp_path, workers, output):
+def test_iterator_that_is_not_finished_when_the_program_ends_is_closed_without_noise(
+    tmp_path, workers, output
+):
     pq.write_table(pa.table({"x": list(range(100))}), tmp_path / "a.parquet")
     (tmp_path / "program.py").write_text(AT_EXIT)
-    command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path / "a.parquet"), workers, output]
+    command = [
+        sys.executable,
+        str(tmp_path / "program.py"),
+        str(tmp_path / "a.parquet"),
+        workers,
+        output,
+    ]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
@@ -303,7 +356,8 @@ def doubled(batch):
 
 
 if __name__ == "__main__":
-    loader = sm.Loader(sys.argv[1], batch_size=4, output="torch", transform=sm.Transform(doubled, workers=int(sys.argv[2])))
+    transform = sm.Transform(doubled, workers=int(sys.argv[2]))
+    loader = sm.Loader(sys.argv[1], batch_size=4, output="torch", transform=transform)
     for _ in range(int(sys.argv[3])):
         assert len(list(loader.steps(3))) == 3
 """
@@ -314,6 +368,12 @@ def test_workers_that_hold_tensors_end_without_noise(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": list(range(1000))}), tmp_path / "a.parquet")
     (tmp_path / "program.py").write_text(STEPS)
     workers, passes = examples(2, 1), examples(4, 2)
-    command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path / "a.parquet"), str(workers), str(passes)]
+    command = [
+        sys.executable,
+        str(tmp_path / "program.py"),
+        str(tmp_path / "a.parquet"),
+        str(workers),
+        str(passes),
+    ]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")

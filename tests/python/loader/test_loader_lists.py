@@ -1,4 +1,7 @@
-"""Lists, strings and structs in the batches of a loader. The oracles are the rows, and torch's own loader."""
+"""Lists, strings and structs in the batches of a loader.
+
+The oracles are the rows, and torch's own loader.
+"""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +23,9 @@ def table(rows: range = range(ROWS)) -> pa.Table:
         {
             "id": pa.array(rows, pa.int64()),
             "tokens": pa.array([LISTS[row] for row in rows], pa.list_(pa.int32())),
-            "groups": pa.array([[LISTS[row], [row]] for row in rows], pa.list_(pa.list_(pa.int64()))),
+            "groups": pa.array(
+                [[LISTS[row], [row]] for row in rows], pa.list_(pa.list_(pa.int64()))
+            ),
             "text": [f"row {row}" for row in rows],
             "raw": [b"\xff%d" % row for row in rows],
             "meta": [{"lang": f"l{row % 3}", "score": row / 2} for row in rows],
@@ -53,12 +58,17 @@ def test_every_entry_of_a_batch_has_to_len_and_rows(path: Path) -> None:
             assert batch["tokens"][place].tolist() == LISTS[row]
             assert batch["groups"][place].tolist() == [LISTS[row], [row]]
             assert (batch["text"][place], batch["raw"][place]) == (f"row {row}", b"\xff%d" % row)
-            assert (batch["meta"]["lang"][place], batch["meta"]["score"][place]) == (f"l{row % 3}", row / 2)
+            assert (batch["meta"]["lang"][place], batch["meta"]["score"][place]) == (
+                f"l{row % 3}",
+                row / 2,
+            )
             assert batch["names"][place] == [f"a{row}"]
 
 
 @pytest.mark.parametrize("pad", ["longest", 9])
-def test_padded_batches_are_the_same_on_other_threads_and_after_a_resume(path: Path, pad: Any) -> None:
+def test_padded_batches_are_the_same_on_other_threads_and_after_a_resume(
+    path: Path, pad: Any
+) -> None:
     def loader(threads: int) -> sm.Loader:
         output = sm.Output(pad=pad, pad_value={"tokens": -1}, side="left")
         columns = ["id", "tokens", "groups"]
@@ -102,12 +112,15 @@ def test_columns_of_a_resume_within_a_row_group_start_there(path: Path) -> None:
 def test_row_that_is_too_long_is_named_after_the_batches_before_it(path: Path) -> None:
     lists = LISTS[170:]
     lists[100] = list(range(12))
-    replaced = table(range(170, ROWS)).set_column(1, "tokens", pa.array(lists, pa.list_(pa.int32())))
+    replaced = table(range(170, ROWS)).set_column(
+        1, "tokens", pa.array(lists, pa.list_(pa.int32()))
+    )
     long = write_tables(path, [table(range(170)), replaced], row_group_size=40)
     loader = sm.Loader(long, columns=["tokens"], batch_size=50, output=sm.Output(pad=6))
     found = []
     with pytest.raises(
-        sm.FormatError, match=r"`tokens` has 12 values in row 100 of .*001\.parquet`, and `pad` allows 6\nhint"
+        sm.FormatError,
+        match=r"`tokens` has 12 values in row 100 of .*001\.parquet`, and `pad` allows 6\nhint",
     ):
         found.extend(loader)
     assert len(found) == 5
@@ -126,18 +139,27 @@ def embeddings(rows: int, type: pa.DataType) -> pa.Table:
 
 
 @pytest.mark.parametrize(
-    "type", [pa.list_(pa.float32()), pa.large_list(pa.float32()), pa.list_(pa.float32(), 4)], ids=str
+    "type",
+    [pa.list_(pa.float32()), pa.large_list(pa.float32()), pa.list_(pa.float32(), 4)],
+    ids=str,
 )
 @pytest.mark.parametrize("kind", ["torch", "numpy"])
-def test_lists_of_one_length_are_a_matrix_in_every_batch(tmp_path: Path, type: pa.DataType, kind: Any) -> None:
+def test_lists_of_one_length_are_a_matrix_in_every_batch(
+    tmp_path: Path, type: pa.DataType, kind: Any
+) -> None:
     path = write_tables(tmp_path, [embeddings(50, type), embeddings(31, type)], row_group_size=20)
     for shuffle in (False, True):
-        shapes = [batch["x"].shape for batch in sm.Loader(path, batch_size=16, shuffle=shuffle, output=kind)]
+        shapes = [
+            batch["x"].shape
+            for batch in sm.Loader(path, batch_size=16, shuffle=shuffle, output=kind)
+        ]
         assert {tuple(shape[1:]) for shape in shapes} == {(4,)}
     first = next(iter(sm.Loader(path, batch_size=3, output=kind)))["x"]
     assert first.tolist() == np.arange(12.0).reshape(3, 4).tolist()
     if not pa.types.is_fixed_size_list(type):
-        assert isinstance(next(iter(sm.Loader(path, output=sm.Output(kind, lists="ragged"))))["x"], sm.Ragged)
+        assert isinstance(
+            next(iter(sm.Loader(path, output=sm.Output(kind, lists="ragged"))))["x"], sm.Ragged
+        )
 
 
 @pytest.mark.parametrize(
@@ -152,10 +174,14 @@ def test_lists_of_one_length_are_a_matrix_in_every_batch(tmp_path: Path, type: p
     ],
     ids=str,
 )
-def test_lists_of_other_lengths_are_ragged_even_where_a_batch_has_one_length(tmp_path: Path, lists: Any) -> None:
+def test_lists_of_other_lengths_are_ragged_even_where_a_batch_has_one_length(
+    tmp_path: Path, lists: Any
+) -> None:
     path = write_tables(tmp_path, [pa.table({"x": pa.array(lists, pa.list_(pa.int16()))})])
     output = sm.Output(nulls="mask")
-    assert all(isinstance(batch["x"], sm.Ragged) for batch in sm.Loader(path, batch_size=1, output=output))
+    assert all(
+        isinstance(batch["x"], sm.Ragged) for batch in sm.Loader(path, batch_size=1, output=output)
+    )
 
 
 def test_files_of_different_lengths_are_ragged(tmp_path: Path) -> None:
@@ -168,7 +194,8 @@ def test_list_of_another_length_in_the_middle_is_named(tmp_path: Path) -> None:
     lists[14:16] = [[1], [1, 2, 3]]
     path = write_tables(tmp_path, [pa.table({"x": lists})], row_group_size=10)
     with pytest.raises(
-        sm.FormatError, match=r'`x` has 1 values in row 14 of .*, and 2 in other rows\nhint: .*lists="ragged"'
+        sm.FormatError,
+        match=r'`x` has 1 values in row 14 of .*, and 2 in other rows\nhint: .*lists="ragged"',
     ):
         list(sm.Loader(path))
     assert next(iter(sm.Loader(path, output=sm.Output(lists="ragged"))))["x"].tolist() == lists
@@ -179,12 +206,18 @@ def test_list_of_another_length_in_the_middle_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("own", [False, True])
-def test_data_loader_delivers_the_batches_of_the_loader(path: Path, workers: int, own: bool) -> None:
+def test_data_loader_delivers_the_batches_of_the_loader(
+    path: Path, workers: int, own: bool
+) -> None:
     from shardmill.integrations.torch import BatchDataset, unchanged
 
     loader = sm.Loader(path, batch_size=64, runtime=sm.Runtime(threads=1))
     options: dict[str, Any] = {"collate_fn": unchanged} if own else {}
-    found = list(torch.utils.data.DataLoader(BatchDataset(loader), batch_size=None, num_workers=workers, **options))
+    found = list(
+        torch.utils.data.DataLoader(
+            BatchDataset(loader), batch_size=None, num_workers=workers, **options
+        )
+    )
     expected = list(loader)
     assert len(found) == 5
     assert all(same(own, other) for own, other in zip(found, expected, strict=True))

@@ -1,4 +1,7 @@
-"""What a loader counts, and its verdict about the trainer: against known values, and against times measured in the same run."""
+"""What a loader counts, and its verdict about the trainer.
+
+Held against known values, and against times measured in the same run.
+"""
 
 import json
 import logging
@@ -52,7 +55,9 @@ class Trainer:
         return sum(self.waits[1:]) / (begun - first)
 
 
-@given(st.lists(st.integers(0, 10**11), min_size=1, max_size=300), st.sampled_from([0.5, 0.95, 0.99]))
+@given(
+    st.lists(st.integers(0, 10**11), min_size=1, max_size=300), st.sampled_from([0.5, 0.95, 0.99])
+)
 def test_percentile_is_exact_to_seven_percent(waits: list[int], share: float) -> None:
     histogram = Histogram()
     for wait in waits:
@@ -76,7 +81,9 @@ def test_histograms_of_two_ranks_add_up(ones: list[int], others: list[int]) -> N
     assert (both - one).histogram == other.histogram
 
 
-@pytest.mark.parametrize(("wait", "step"), [(0, 10), (1, 99), (30, 70), (50, 50), (90, 10), (10, 0)])
+@pytest.mark.parametrize(
+    ("wait", "step"), [(0, 10), (1, 99), (30, 70), (50, 50), (90, 10), (10, 0)]
+)
 def test_starved_share_of_a_consumer_of_known_speed_is_exact(wait: int, step: int) -> None:
     times = [1]
     counters = Counters(lambda: times[0])
@@ -102,7 +109,12 @@ def test_starved_share_of_a_consumer_of_known_speed_is_exact(wait: int, step: in
 def window(stages: dict[str, float], **given: Any) -> sm.LoaderMetrics:
     """Ten seconds of a trainer that waits for half of them, and of two threads."""
     wait = sm.WaitTimes(seconds=5.0, histogram=(1, *sm.WaitTimes().histogram[1:]))
-    values = {"superbatch_wait_seconds": 5.0, "threads": 2, "elapsed_seconds": 10.0, "trainer_seconds": 5.0}
+    values = {
+        "superbatch_wait_seconds": 5.0,
+        "threads": 2,
+        "elapsed_seconds": 10.0,
+        "trainer_seconds": 5.0,
+    }
     return sm.LoaderMetrics(wait=wait, stages=sm.StageSeconds(**stages), **{**values, **given})
 
 
@@ -118,14 +130,24 @@ def window(stages: dict[str, float], **given: Any) -> sm.LoaderMetrics:
         (window({"decode": 4}, without_room_seconds=9), False, "memory", "prefetch_bytes"),
         (window({"decode": 9}), False, "decode", "row groups"),
         (window({"decode": 18}, superbatch_wait_seconds=0.5), False, "deliver", "output"),
-        (window({}, superbatch_wait_seconds=0.5, transform_wait_seconds=4), False, "transform", "workers=2"),
+        (
+            window({}, superbatch_wait_seconds=0.5, transform_wait_seconds=4),
+            False,
+            "transform",
+            "workers=2",
+        ),
         (
             window({}, superbatch_wait_seconds=0.5, transform_wait_seconds=4, transform_workers=2),
             False,
             "transform",
             "use more worker processes: transform=sm.Transform(function, workers=4)",
         ),
-        (window({"plan": 4}, superbatch_wait_seconds=0.5, plan_wait_seconds=4), False, "plan", "lengths"),
+        (
+            window({"plan": 4}, superbatch_wait_seconds=0.5, plan_wait_seconds=4),
+            False,
+            "plan",
+            "lengths",
+        ),
         (window({}, trainer_seconds=500.0), False, None, None),
     ],
 )
@@ -150,20 +172,30 @@ def test_one_thread_is_not_told_to_write_smaller_row_groups(
     monkeypatch: pytest.MonkeyPatch, threads: int, stage: str, cores: int, hint: str | None
 ) -> None:
     monkeypatch.setattr("shardmill.load._diagnosis.default_threads", lambda: cores)
-    alone = {"decode": "fewer columns", "tokenize": "tokenize once"}[stage] if threads else "threads=1"
+    alone = (
+        {"decode": "fewer columns", "tokenize": "tokenize once"}[stage] if threads else "threads=1"
+    )
     for seconds in (5, 9.5):
-        verdict = diagnose(window({stage: seconds}, threads=threads), startup_seconds=0.0, is_remote=False)
+        verdict = diagnose(
+            window({stage: seconds}, threads=threads), startup_seconds=0.0, is_remote=False
+        )
         assert (hint or alone) in str(verdict.hint)
         assert verdict.threads == threads
         share = (
-            f"{seconds / 10:.1f} of 1 threads busy" if threads else f"the calling thread was busy {seconds * 10:.0f} %"
+            f"{seconds / 10:.1f} of 1 threads busy"
+            if threads
+            else f"the calling thread was busy {seconds * 10:.0f} %"
         )
         assert share in str(verdict)
 
 
 @pytest.mark.parametrize("threads", [0, 1, 2])
-def test_metrics_and_diagnosis_have_the_threads_of_the_loader(directory: Path, threads: int) -> None:
-    loader = sm.Loader(directory, batch_size=100, output="numpy", runtime=sm.Runtime(threads=threads))
+def test_metrics_and_diagnosis_have_the_threads_of_the_loader(
+    directory: Path, threads: int
+) -> None:
+    loader = sm.Loader(
+        directory, batch_size=100, output="numpy", runtime=sm.Runtime(threads=threads)
+    )
     list(loader)
     assert loader.metrics().threads == loader.diagnosis().threads == loader.threads == threads
 
@@ -176,7 +208,9 @@ def slow_in_a_worker(batch: Any) -> Any:
 
 def test_workers_that_are_slow_are_named(directory: Path) -> None:
     transform = sm.Transform(slow_in_a_worker, workers=1)
-    loader = sm.Loader(directory, batch_size=500, columns=["id"], output="numpy", transform=transform)
+    loader = sm.Loader(
+        directory, batch_size=500, columns=["id"], output="numpy", transform=transform
+    )
     list(loader)
     verdict = loader.diagnosis()
     assert verdict.stage == "transform"
@@ -220,8 +254,12 @@ def test_slow_store_is_named() -> None:
     assert loader.metrics().stages.fetch >= 0.05
 
 
-def test_epoch_ends_with_a_line_only_if_it_is_wanted(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
-    loader = sm.Loader(directory, batch_size=1_000, columns=["id"], output="numpy", rank=1, world_size=2)
+def test_epoch_ends_with_a_line_only_if_it_is_wanted(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    loader = sm.Loader(
+        directory, batch_size=1_000, columns=["id"], output="numpy", rank=1, world_size=2
+    )
     with caplog.at_level(logging.WARNING, "shardmill.load"):
         list(loader)
     assert caplog.records == []
@@ -240,8 +278,12 @@ def loader_verdict(record: logging.LogRecord) -> str:
     return str(record.args[-1])
 
 
-def test_metrics_since_the_last_call_add_up_and_cumulative_calls_change_nothing(directory: Path) -> None:
-    loader = sm.Loader(directory, batch_size=300, columns=["id"], output="numpy", rank=0, world_size=1)
+def test_metrics_since_the_last_call_add_up_and_cumulative_calls_change_nothing(
+    directory: Path,
+) -> None:
+    loader = sm.Loader(
+        directory, batch_size=300, columns=["id"], output="numpy", rank=0, world_size=1
+    )
     parts = [loader.metrics(since_last=True)]
     batches = iter(loader)
     for count in (1, 5, 20):
@@ -283,7 +325,9 @@ def test_snapshot_is_json_with_the_names_of_its_fields(directory: Path) -> None:
 
 
 def test_stages_and_waits_fit_into_the_time_of_their_threads(directory: Path) -> None:
-    loader = sm.Loader(directory, batch_size=50, shuffle=True, output="numpy", runtime=sm.Runtime(threads=2))
+    loader = sm.Loader(
+        directory, batch_size=50, shuffle=True, output="numpy", runtime=sm.Runtime(threads=2)
+    )
     trainer = Trainer()
     begun = time.perf_counter()
     trainer.train(loader)
@@ -292,7 +336,9 @@ def test_stages_and_waits_fit_into_the_time_of_their_threads(directory: Path) ->
     assert metrics.elapsed_seconds <= elapsed
     assert sum(metrics.stages.to_dict().values()) <= 2.1 * elapsed
     assert metrics.wait.seconds + metrics.trainer_seconds + metrics.startup_seconds <= elapsed
-    assert metrics.wait.p50 == pytest.approx(statistics.median(trainer.waits[1:]), rel=0.5, abs=1e-5)
+    assert metrics.wait.p50 == pytest.approx(
+        statistics.median(trainer.waits[1:]), rel=0.5, abs=1e-5
+    )
 
 
 def profiled(loader: sm.Loader) -> Iterator[str]:
@@ -334,7 +380,13 @@ def test_sum_with_another_type_is_a_type_error(value: Any) -> None:
 
 def test_counters_read_by_another_thread_never_decrease(directory: Path) -> None:
     loader = sm.Loader(directory, batch_size=500, output="numpy", runtime=sm.Runtime(threads=2))
-    times = ("elapsed_seconds", "startup_seconds", "trainer_seconds", "plan_wait_seconds", "superbatch_wait_seconds")
+    times = (
+        "elapsed_seconds",
+        "startup_seconds",
+        "trainer_seconds",
+        "plan_wait_seconds",
+        "superbatch_wait_seconds",
+    )
     names = (*times, "blocks_decoded", "superbatches")
     has_ended, decreased = threading.Event(), list[str]()
 

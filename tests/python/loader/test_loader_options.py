@@ -65,11 +65,15 @@ def test_option_that_means_nothing_is_refused_by_name(path: Path, option: dict[s
     with pytest.raises(ValueError) as refused:
         numpy_loader(path, **option) if "output" not in option else flat_loader(path, **option)
     name = next(iter(option))
-    assert name.removesuffix("_bytes") in str(refused.value) or repr(option[name]) in str(refused.value)
+    assert name.removesuffix("_bytes") in str(refused.value) or repr(option[name]) in str(
+        refused.value
+    )
 
 
 @pytest.mark.parametrize("columns", [["nothing"], ["id", "Id"], [""]])
-def test_unknown_column_is_refused_with_those_that_there_are(path: Path, columns: list[str]) -> None:
+def test_unknown_column_is_refused_with_those_that_there_are(
+    path: Path, columns: list[str]
+) -> None:
     with pytest.raises(MissingColumnError, match="`id`, `half`, `text`"):
         numpy_loader(path, columns=columns)
     with pytest.raises(KeyError):
@@ -88,7 +92,8 @@ def test_column_of_a_filter_that_is_not_there_is_refused(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "condition", [sm.col("id") == "x", sm.col("text") > 3, sm.col("half") == "x", sm.col("id").is_in(["a"])]
+    "condition",
+    [sm.col("id") == "x", sm.col("text") > 3, sm.col("half") == "x", sm.col("id").is_in(["a"])],
 )
 def test_literal_of_another_kind_is_refused(path: Path, condition: sm.Expression) -> None:
     with pytest.raises((TypeError, ValueError)) as refused:
@@ -129,7 +134,9 @@ def test_largest_numbers_that_options_may_have_work(path: Path) -> None:
     assert len(numpy_loader(path, batch_size=2**40, rank=1, world_size=2**20, tail="uneven")) == 1
 
 
-@pytest.mark.parametrize("path", ["/nowhere/at/all", ["/nowhere.parquet"], "file:///nowhere.parquet"])
+@pytest.mark.parametrize(
+    "path", ["/nowhere/at/all", ["/nowhere.parquet"], "file:///nowhere.parquet"]
+)
 def test_missing_path_is_named(path: Any) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere") as refused:
         numpy_loader(path)
@@ -179,7 +186,9 @@ def test_junk_beside_the_files_is_left_alone(tmp_path: Path, path: Path) -> None
     (path / "README.md").write_text("x")
     (path / "manifest.json").write_text("{}")
     (path / "deep" / "er").mkdir(parents=True)
-    (path / "deep" / "er" / "more.parquet").write_bytes((write_files(tmp_path, [3]) / "000.parquet").read_bytes())
+    (path / "deep" / "er" / "more.parquet").write_bytes(
+        (write_files(tmp_path, [3]) / "000.parquet").read_bytes()
+    )
     assert flat(numpy_loader(path)) == [*range(10), 0, 1, 2]
 
 
@@ -191,7 +200,9 @@ def test_list_keeps_its_order_and_a_glob_is_sorted(tmp_path: Path) -> None:
     assert flat(numpy_loader(str(path / "00[12].parquet"))) == [2, 3, 4, 5]
 
 
-def test_rank_comes_from_the_environment_of_the_launcher(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_comes_from_the_environment_of_the_launcher(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     loader = numpy_loader(path, batch_size=5)
@@ -204,7 +215,10 @@ def test_reserved_name_of_padded_rows_is_refused_where_it_is_needed(tmp_path: Pa
     with pytest.raises(ValueError, match="__padded"):
         numpy_loader(directory, tail="pad")
     assert list(next(iter(numpy_loader(directory)))) == ["id", "__padded"]
-    assert list(next(iter(numpy_loader(directory, columns=["id"], tail="pad")))) == ["id", "__padded"]
+    assert list(next(iter(numpy_loader(directory, columns=["id"], tail="pad")))) == [
+        "id",
+        "__padded",
+    ]
 
 
 def test_drop_that_leaves_nothing_says_so(path: Path) -> None:
@@ -220,7 +234,10 @@ def test_file_without_a_row_group_is_no_rows(tmp_path: Path) -> None:
     directory = new_directory(tmp_path)
     pq.ParquetWriter(directory / "a.parquet", schema).close()
     pq.write_table(pa.table({"id": pa.array([], pa.int64())}), directory / "b.parquet")
-    assert (len(numpy_loader(directory)), list(numpy_loader(directory, shuffle=True, lanes=3))) == (0, [])
+    assert (len(numpy_loader(directory)), list(numpy_loader(directory, shuffle=True, lanes=3))) == (
+        0,
+        [],
+    )
     pq.write_table(pa.table({"id": [1, 2]}), directory / "c.parquet")
     with pq.ParquetWriter(directory / "d.parquet", schema) as writer:
         for rows in (3, 0, 2, 0):

@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 from reference_order import global_sequence, steps
 from row_files import flat, ids, numpy_loader, write_files
 
-quick = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 
 SIZES = st.lists(st.integers(0, 25), min_size=1, max_size=3)
 THREADS = st.sampled_from([0, 1, 2, 8])
@@ -58,7 +62,12 @@ def by_step(ranks: list[list[Any]]) -> list[list[int]]:
     threads=THREADS,
 )
 def test_rows_of_every_rank_and_step_are_those_of_the_model(
-    tmp_path: Path, sizes: list[int], row_group: int, topology: dict[str, int], tail: str, threads: int
+    tmp_path: Path,
+    sizes: list[int],
+    row_group: int,
+    topology: dict[str, int],
+    tail: str,
+    threads: int,
 ) -> None:
     path = write_files(tmp_path, sizes, row_group=row_group)
     expected = list(steps(sum(sizes), tail=tail, **topology))
@@ -67,7 +76,9 @@ def test_rows_of_every_rank_and_step_are_those_of_the_model(
         wanted = [step[rank] for step in expected if step[rank].positions]
         assert ids(batches) == [list(batch.positions) for batch in wanted]
         if tail == "pad":
-            assert [batch["__padded"].tolist() for batch in batches] == [list(batch.padded) for batch in wanted]
+            assert [batch["__padded"].tolist() for batch in batches] == [
+                list(batch.padded) for batch in wanted
+            ]
         else:
             assert not any("__padded" in batch for batch in batches)
 
@@ -82,33 +93,60 @@ def test_rows_of_every_rank_and_step_are_those_of_the_model(
     threads=THREADS,
 )
 def test_shuffled_rows_come_once_and_global_batches_do_not_know_the_ranks(
-    tmp_path: Path, sizes: list[int], row_group: int, topology: dict[str, int], window: int, seed: int, threads: int
+    tmp_path: Path,
+    sizes: list[int],
+    row_group: int,
+    topology: dict[str, int],
+    window: int,
+    seed: int,
+    threads: int,
 ) -> None:
     path = write_files(tmp_path, sizes, row_group=row_group)
-    options = {"shuffle": True, "shuffle_window_bytes": window, "seed": seed, "lanes": topology["lanes"]}
+    options = {
+        "shuffle": True,
+        "shuffle_window_bytes": window,
+        "seed": seed,
+        "lanes": topology["lanes"],
+    }
     world_size, batch_size = topology["world_size"], topology["batch_size"]
     apart = by_step(
-        batches_of_ranks(path, world_size, batch_size=batch_size, tail="uneven", threads=threads, **options)
+        batches_of_ranks(
+            path, world_size, batch_size=batch_size, tail="uneven", threads=threads, **options
+        )
     )
-    alone = ids(numpy_loader(path, batch_size=batch_size * world_size, tail="uneven", threads=1, **options))
+    alone = ids(
+        numpy_loader(path, batch_size=batch_size * world_size, tail="uneven", threads=1, **options)
+    )
     assert apart == alone
     assert sorted(id for step in alone for id in step) == list(range(sum(sizes)))
 
 
 @quick
 @given(
-    sizes=SIZES, row_group=st.integers(1, 12), topology=topologies(), tail=st.sampled_from(["uneven", "drop", "pad"])
+    sizes=SIZES,
+    row_group=st.integers(1, 12),
+    topology=topologies(),
+    tail=st.sampled_from(["uneven", "drop", "pad"]),
 )
 def test_a_shuffled_epoch_is_the_model_over_the_shuffled_order(
     tmp_path: Path, sizes: list[int], row_group: int, topology: dict[str, int], tail: str
 ) -> None:
-    """With one lane and batches of one row, the loader tells its order; lanes and tails are then the model's business."""
+    """With one lane and batches of one row, the loader tells its order.
+
+    Lanes and tails are then the model's business.
+    """
     path = write_files(tmp_path, sizes, row_group=row_group)
-    order = flat(numpy_loader(path, batch_size=1, lanes=1, shuffle=True, seed=9, world_size=1, rank=0))
+    order = flat(
+        numpy_loader(path, batch_size=1, lanes=1, shuffle=True, seed=9, world_size=1, rank=0)
+    )
     expected = list(steps(sum(sizes), tail=tail, **topology))
     found = batches_of_ranks(path, tail=tail, shuffle=True, seed=9, **topology)
     for rank, batches in enumerate(found):
-        wanted = [[order[position] for position in step[rank].positions] for step in expected if step[rank].positions]
+        wanted = [
+            [order[position] for position in step[rank].positions]
+            for step in expected
+            if step[rank].positions
+        ]
         assert ids(batches) == wanted
 
 
@@ -136,14 +174,18 @@ def test_a_filter_leaves_the_order_of_what_is_left(
     kept = [id for id in range(sum(sizes)) if id % divisor == remainder]
     condition = sm.col("id").is_in(kept or [-1])
     found = by_step(
-        batches_of_ranks(path, filter=condition, shuffle=shuffle, tail="uneven", threads=threads, **topology)
+        batches_of_ranks(
+            path, filter=condition, shuffle=shuffle, tail="uneven", threads=threads, **topology
+        )
     )
     if shuffle:
         assert sorted(id for step in found for id in step) == kept
     else:
         whole = topology["batch_size"] * topology["world_size"]
         sequence = [kept[position] for position in global_sequence(len(kept), topology["lanes"])]
-        assert found == [sorted(sequence[start : start + whole]) for start in range(0, len(kept), whole)]
+        assert found == [
+            sorted(sequence[start : start + whole]) for start in range(0, len(kept), whole)
+        ]
 
 
 def test_hundred_rows_on_four_ranks_end_as_the_three_tails_say(tmp_path: Path) -> None:
@@ -162,7 +204,10 @@ def test_more_rows_to_pad_than_there_are_repeat_them_in_turn(tmp_path: Path) -> 
     path = write_files(tmp_path, [3])
     batches = batches_of_ranks(path, 2, batch_size=5, tail="pad", lanes=1)
     assert [flat(rank) for rank in batches] == [[0, 1, 2, 0, 1], [2, 0, 1, 2, 0]]
-    assert [rank[0]["__padded"].tolist() for rank in batches] == [[False] * 3 + [True] * 2, [True] * 5]
+    assert [rank[0]["__padded"].tolist() for rank in batches] == [
+        [False] * 3 + [True] * 2,
+        [True] * 5,
+    ]
 
 
 def test_three_epochs_are_three_orders_and_the_same_ones_in_another_loader(tmp_path: Path) -> None:
@@ -183,7 +228,9 @@ def test_seed_and_epoch_are_no_sum(tmp_path: Path) -> None:
         loader.set_epoch(epoch)
         return flat(loader)
 
-    orders = [order(seed, epoch) for seed, epoch in [(42, 1), (43, 0), (42, 0), (0, 0), (-1, 0), (1, 0)]]
+    orders = [
+        order(seed, epoch) for seed, epoch in [(42, 1), (43, 0), (42, 0), (0, 0), (-1, 0), (1, 0)]
+    ]
     assert len({tuple(found) for found in orders}) == len(orders)
     assert order(42, 1) == orders[0]
 
@@ -208,7 +255,8 @@ def test_window_confines_rows_to_the_blocks_that_fit_in_it(tmp_path: Path) -> No
     windows = loader.explain()["windows"]
     assert 1 < windows < 40
     order = flat(loader)
-    # A row group is met in one run of the epoch that is no longer than a window, and none comes back later.
+    # A row group is met in one run of the epoch that is no longer than a window, and none comes
+    # back later.
     spans = [
         max(place for place, id in enumerate(order) if id // 10 == group)
         - min(place for place, id in enumerate(order) if id // 10 == group)
@@ -258,6 +306,11 @@ def test_the_smallest_budget_is_slow_and_never_stuck(
 ) -> None:
     path = write_files(tmp_path, [600, 400], row_group=250)
     loader = numpy_loader(
-        path, batch_size=4, threads=threads, shuffle=shuffle, prefetch_bytes=prefetch_bytes, shuffle_window_bytes=8000
+        path,
+        batch_size=4,
+        threads=threads,
+        shuffle=shuffle,
+        prefetch_bytes=prefetch_bytes,
+        shuffle_window_bytes=8000,
     )
     assert sorted(flat(loader)) == list(range(1000))

@@ -1,4 +1,7 @@
-"""Batches of every output against pyarrow's own reading, shuffled or not, in files and row groups of odd sizes."""
+"""Batches of every output against pyarrow's own reading, shuffled or not.
+
+The files and row groups have odd sizes.
+"""
 
 import datetime as dt
 from decimal import Decimal
@@ -44,11 +47,18 @@ COLUMNS = {
     "date32": of(lambda row: dt.date(1969, 12, 20) + dt.timedelta(row)),
     "time32": of(lambda row: dt.time(row, 5), pa.time32("ms")),
     "time64": of(lambda row: dt.time(row, 5, 6, 7), pa.time64("us")),
-    "timestamp ms": of(lambda row: dt.datetime(1969, 12, 31) + dt.timedelta(hours=row), pa.timestamp("ms")),
-    "timestamp us": of(lambda row: dt.datetime(1969, 12, 31) + dt.timedelta(hours=row), pa.timestamp("us")),
-    "timestamp ns": of(lambda row: dt.datetime(1969, 12, 31) + dt.timedelta(hours=row), pa.timestamp("ns")),
+    "timestamp ms": of(
+        lambda row: dt.datetime(1969, 12, 31) + dt.timedelta(hours=row), pa.timestamp("ms")
+    ),
+    "timestamp us": of(
+        lambda row: dt.datetime(1969, 12, 31) + dt.timedelta(hours=row), pa.timestamp("us")
+    ),
+    "timestamp ns": of(
+        lambda row: dt.datetime(1969, 12, 31) + dt.timedelta(hours=row), pa.timestamp("ns")
+    ),
     "instant": of(
-        lambda row: dt.datetime(2024, 3, 30, 12) + dt.timedelta(hours=row), pa.timestamp("us", "Europe/Berlin")
+        lambda row: dt.datetime(2024, 3, 30, 12) + dt.timedelta(hours=row),
+        pa.timestamp("us", "Europe/Berlin"),
     ),
     "duration": of(lambda row: dt.timedelta(seconds=row), pa.duration("ms")),
     "decimal128": of(lambda row: None if row % 4 == 0 else Decimal(row) / 4, pa.decimal128(10, 2)),
@@ -61,9 +71,15 @@ COLUMNS = {
     "fixed list": of(lambda row: [float(row), row / 2], pa.list_(pa.float32(), 2)),
     "list": of(lambda row: list(range(row % 4)), pa.list_(pa.int32())),
     "large list": of(lambda row: list(range(row % 4)), pa.large_list(pa.int32())),
-    "list of strings": of(lambda row: None if row % 4 == 0 else [f"a{item}" for item in range(row % 3)]),
-    "list of lists": of(lambda row: [[1, 2], [row]] if row % 2 else [], pa.list_(pa.list_(pa.int64()))),
-    "struct": of(lambda row: {"a": row, "b": {"c": f"x{row}" if row % 3 else None, "d": [row] * (row % 4)}}),
+    "list of strings": of(
+        lambda row: None if row % 4 == 0 else [f"a{item}" for item in range(row % 3)]
+    ),
+    "list of lists": of(
+        lambda row: [[1, 2], [row]] if row % 2 else [], pa.list_(pa.list_(pa.int64()))
+    ),
+    "struct": of(
+        lambda row: {"a": row, "b": {"c": f"x{row}" if row % 3 else None, "d": [row] * (row % 4)}}
+    ),
     "map": of(lambda row: [("k", row)], pa.map_(pa.string(), pa.int32())),
     "nothing": pa.nulls(ROWS),
 }
@@ -75,10 +91,12 @@ def write(below: Path, name: str) -> tuple[Path, pa.ChunkedArray]:
     path = new_directory(below)
     whole = pa.table({"id": range(ROWS), "value": COLUMNS[name]})
     for number, (start, stop) in enumerate(PLACES):
-        pq.write_table(whole.slice(start, stop - start), path / f"{number}.parquet", row_group_size=4)
-    return path, pa.concat_tables([pq.ParquetFile(path / f"{number}.parquet").read() for number in range(2)]).column(
-        "value"
-    )
+        pq.write_table(
+            whole.slice(start, stop - start), path / f"{number}.parquet", row_group_size=4
+        )
+    return path, pa.concat_tables(
+        [pq.ParquetFile(path / f"{number}.parquet").read() for number in range(2)]
+    ).column("value")
 
 
 def rows_of(batches: list[dict[str, Any]]) -> list[Any]:
@@ -112,7 +130,9 @@ def plain(value: Any) -> Any:
 
 @in_one("shuffle", [False, True])
 @in_one("name", COLUMNS)
-def test_arrow_and_dict_have_the_values_that_pyarrow_reads(tmp_path: Path, name: str, shuffle: bool) -> None:
+def test_arrow_and_dict_have_the_values_that_pyarrow_reads(
+    tmp_path: Path, name: str, shuffle: bool
+) -> None:
     path, wanted = write(tmp_path, name)
     options = {"batch_size": 5, "shuffle": shuffle, "threads": 2}
     batches = list(flat_loader(path, output="arrow", **options))
@@ -124,9 +144,15 @@ def test_arrow_and_dict_have_the_values_that_pyarrow_reads(tmp_path: Path, name:
 
 @in_one("shuffle", [False, True])
 @in_one("name", COLUMNS)
-def test_arrays_have_one_type_and_the_values_that_pyarrow_reads(tmp_path: Path, name: str, shuffle: bool) -> None:
+def test_arrays_have_one_type_and_the_values_that_pyarrow_reads(
+    tmp_path: Path, name: str, shuffle: bool
+) -> None:
     path, wanted = write(tmp_path, name)
-    batches = list(sm.Loader(path, output="numpy", batch_size=5, shuffle=shuffle, runtime=sm.Runtime(threads=2)))
+    batches = list(
+        sm.Loader(
+            path, output="numpy", batch_size=5, shuffle=shuffle, runtime=sm.Runtime(threads=2)
+        )
+    )
     kinds = {
         tuple(
             (leaf.dtype, leaf.shape[1:]) if isinstance(leaf, np.ndarray) else type(leaf)
@@ -160,7 +186,9 @@ def test_tensors_have_the_values_of_the_arrays(tmp_path: Path, name: str) -> Non
                 if isinstance(theirs, torch.Tensor):
                     numbers = ours.astype(np.int64) if ours.dtype.kind in "mM" else ours
                     assert theirs.numpy().dtype == numbers.dtype
-                    assert np.array_equal(theirs.numpy(), numbers, equal_nan=numbers.dtype.kind == "f")
+                    assert np.array_equal(
+                        theirs.numpy(), numbers, equal_nan=numbers.dtype.kind == "f"
+                    )
                 else:
                     assert theirs == ours.tolist()
 
@@ -172,7 +200,9 @@ def test_null_policies_hold_in_every_batch(tmp_path: Path, output: str, shuffle:
         pytest.importorskip("torch")
     values = [None if row % 7 == 3 else row for row in range(40)]
     path = write_tables(
-        tmp_path, [pa.table({"id": range(40), "value": pa.array(values, pa.int64())})], row_group_size=6
+        tmp_path,
+        [pa.table({"id": range(40), "value": pa.array(values, pa.int64())})],
+        row_group_size=6,
     )
     options: dict[str, Any] = {"output": output, "shuffle": shuffle, "batch_size": 4}
     with pytest.raises(ValueError, match=r"`value`.*000\.parquet"):
@@ -181,11 +211,14 @@ def test_null_policies_hold_in_every_batch(tmp_path: Path, output: str, shuffle:
     assert [int(value) for value in filled] == [-1 if value is None else value for value in values]
     batches = list(flat_loader(path, nulls="mask", **options))
     assert all(
-        list(batch) == ["id", "value", "value__valid", "id__valid"] or {"value__valid"} <= set(batch)
+        list(batch) == ["id", "value", "value__valid", "id__valid"]
+        or {"value__valid"} <= set(batch)
         for batch in batches
     )
     valid = {
-        int(id): bool(mark) for batch in batches for id, mark in zip(batch["id"], batch["value__valid"], strict=True)
+        int(id): bool(mark)
+        for batch in batches
+        for id, mark in zip(batch["id"], batch["value__valid"], strict=True)
     }
     assert [valid[row] for row in range(40)] == [value is not None for value in values]
     assert len({str(batch["value"].dtype) for batch in batches}) == 1
@@ -195,7 +228,9 @@ def test_integers_beyond_the_exact_floats_come_out_unchanged(tmp_path: Path) -> 
     values = [2**53 + 1, None, -(2**63), 2**63 - 1]
     marks = [True, None, False, None]
     lists = [[1, None, 3], None, [], [2**53 + 1]]
-    path = write_tables(tmp_path, [pa.table({"value": values, "mark": marks, "list": lists})], row_group_size=3)
+    path = write_tables(
+        tmp_path, [pa.table({"value": values, "mark": marks, "list": lists})], row_group_size=3
+    )
     for shuffle in (False, True):
         (batch,) = sm.Loader(path, output="dict", shuffle=shuffle)
         rows = sorted(zip(batch["value"], batch["mark"], batch["list"], strict=True), key=str)
@@ -225,8 +260,12 @@ def test_nulls_of_a_source_that_is_not_drawn_are_not_refused(tmp_path: Path) -> 
 @pytest.mark.slow
 def test_batch_of_more_than_2_gib_has_wide_offsets_and_a_stream_is_cut(tmp_path: Path) -> None:
     rows = 2200
-    words = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([b"ab" * (1 << 19)]))
-    pq.write_table(pa.table({"s": words}), tmp_path / "a.parquet", store_schema=False, row_group_size=rows)
+    words = pa.DictionaryArray.from_arrays(
+        pa.array([0] * rows, pa.int32()), pa.array([b"ab" * (1 << 19)])
+    )
+    pq.write_table(
+        pa.table({"s": words}), tmp_path / "a.parquet", store_schema=False, row_group_size=rows
+    )
     batch = next(iter(sm.Loader(tmp_path / "a.parquet", batch_size=rows, output="arrow")))
     assert (batch.num_rows, batch.schema.types) == (rows, [pa.large_binary()])
     assert len(batch["s"][rows - 1].as_py()) == 1 << 20

@@ -26,7 +26,12 @@ def write(root: Path, directories: str, ids: list[int], **columns: Any) -> Path:
 def root(tmp_path: Path) -> Path:
     root = tmp_path / "data"
     for place, directories in enumerate(
-        ["year=2023/city=K%C3%B6ln", "year=2023/city=a%20b", f"year=2024/city={NULL}", "year=2024/city=a%20b"]
+        [
+            "year=2023/city=K%C3%B6ln",
+            "year=2023/city=a%20b",
+            f"year=2024/city={NULL}",
+            "year=2024/city=a%20b",
+        ]
     ):
         write(root, directories, [place])
     return root
@@ -61,7 +66,9 @@ def test_values_are_decoded_and_typed_by_key(root: Path) -> None:
         (["1.5", "2"], pa.string()),
     ],
 )
-def test_a_key_has_one_type_over_the_whole_data_set(tmp_path: Path, values: list[str], type: pa.DataType) -> None:
+def test_a_key_has_one_type_over_the_whole_data_set(
+    tmp_path: Path, values: list[str], type: pa.DataType
+) -> None:
     for place, value in enumerate(values):
         write(tmp_path / "data", f"key={value}", [place])
     assert table_of(hive(tmp_path / "data")).schema.field("key").type == type
@@ -74,7 +81,9 @@ def test_condition_on_a_partition_opens_no_other_file(root: Path) -> None:
     assert flat(hive(root, filter=sm.col("year") == 2024)) == [2, 3]
     assert flat(hive(root, filter=(sm.col("year") == 2024) & (city == "a b"))) == [3]
     assert flat(hive(root, filter=(sm.col("year") > 2023) & city.is_null())) == [2]
-    assert flat(hive(root, columns=["id"], filter=~(sm.col("year") == 2023) & (sm.col("id") > 2))) == [3]
+    assert flat(
+        hive(root, columns=["id"], filter=~(sm.col("year") == 2023) & (sm.col("id") > 2))
+    ) == [3]
     with pytest.raises(ValueError, match="year=2023"):
         hive(root, filter=(sm.col("year") == 2024) | (sm.col("id") == 0))
 
@@ -84,7 +93,9 @@ def test_condition_on_partition_and_column_keeps_rows_of_both(root: Path) -> Non
     assert flat(hive(root, filter=condition)) == [0, 2, 3]
 
 
-def test_condition_that_no_partition_fulfils_is_an_empty_loader_with_the_columns(root: Path) -> None:
+def test_condition_that_no_partition_fulfils_is_an_empty_loader_with_the_columns(
+    root: Path,
+) -> None:
     loader = hive(root, columns=["city", "id"], filter=sm.col("year") == 1999)
     assert list(loader) == []
     assert loader.dataset.schema.names == ["id", "year", "city"]
@@ -106,12 +117,18 @@ def test_key_that_is_also_a_column_is_refused(tmp_path: Path) -> None:
 def test_partition_columns_are_projected_and_shuffled_like_others(root: Path) -> None:
     batches = list(
         sm.Loader(
-            sm.Dataset(root, partitioning="hive"), columns=["year", "id"], output="numpy", shuffle=True, batch_size=3
+            sm.Dataset(root, partitioning="hive"),
+            columns=["year", "id"],
+            output="numpy",
+            shuffle=True,
+            batch_size=3,
         )
     )
     assert list(batches[0]) == ["year", "id"]
     assert sorted(
-        (int(id), int(year)) for batch in batches for id, year in zip(batch["id"], batch["year"], strict=True)
+        (int(id), int(year))
+        for batch in batches
+        for id, year in zip(batch["id"], batch["year"], strict=True)
     ) == [
         (0, 2023),
         (1, 2023),
@@ -170,7 +187,11 @@ def test_file_has_the_keys_of_its_path_and_a_directory_those_below_it(tmp_path: 
     assert sm.Dataset([path], partitioning="hive")[0] == {"id": 0, "run": "x", "k": 1}
     assert sm.Dataset(tmp_path / "run=x" / "h", partitioning="hive")[0] == {"id": 0, "k": 1}
     assert sm.Dataset(tmp_path / "run=x" / "h" / "k=1", partitioning="hive")[0] == {"id": 0}
-    assert sm.Dataset([tmp_path / "run=x" / "h"], partitioning="hive")[0] == {"id": 0, "run": "x", "k": 1}
+    assert sm.Dataset([tmp_path / "run=x" / "h"], partitioning="hive")[0] == {
+        "id": 0,
+        "run": "x",
+        "k": 1,
+    }
 
 
 def test_copies_of_a_data_set_have_its_keys(tmp_path: Path) -> None:

@@ -15,7 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from row_files import flat, ids, ids_of, numpy_loader, write_files
 
-quick = settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 
 SIZES = st.lists(st.integers(0, 20), min_size=1, max_size=3)
 
@@ -29,7 +33,10 @@ def through_json(state: dict[str, Any]) -> dict[str, Any]:
 def ranks_of(path: Path, world_size: int, **options: Any) -> list[sm.Loader]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return [numpy_loader(path, rank=rank, world_size=world_size, **options) for rank in range(world_size)]
+        return [
+            numpy_loader(path, rank=rank, world_size=world_size, **options)
+            for rank in range(world_size)
+        ]
 
 
 def states_after(path: Path, steps: int, world_size: int, **options: Any) -> list[dict[str, Any]]:
@@ -44,7 +51,10 @@ def states_after(path: Path, steps: int, world_size: int, **options: Any) -> lis
 
 
 def global_rows(ranks: list[list[list[int]]]) -> list[list[int]]:
-    return [[id for rank in ranks if step < len(rank) for id in rank[step]] for step in range(max(map(len, ranks)))]
+    return [
+        [id for rank in ranks if step < len(rank) for id in rank[step]]
+        for step in range(max(map(len, ranks)))
+    ]
 
 
 @pytest.mark.filterwarnings("ignore:tail=")
@@ -73,7 +83,13 @@ def test_after_each_step_the_rest_is_the_same_on_any_ranks(
     threads: int,
 ) -> None:
     path = write_files(tmp_path, sizes, row_group=row_group)
-    options = {"tail": tail, "shuffle": shuffle, "shuffle_window_bytes": window, "lanes": lanes, "columns": ["id"]}
+    options = {
+        "tail": tail,
+        "shuffle": shuffle,
+        "shuffle_window_bytes": window,
+        "lanes": lanes,
+        "columns": ["id"],
+    }
     whole = [ids(loader) for loader in ranks_of(path, world_size, batch_size=batch_size, **options)]
     steps = max(map(len, whole))
     for done in range(steps + 1):
@@ -81,7 +97,9 @@ def test_after_each_step_the_rest_is_the_same_on_any_ranks(
         assert all(state == states[0] for state in states), "the state is the same on every rank"
         state = through_json(states[0])
         if done == steps and steps > 0:
-            assert (state["epoch"], state["consumed"]) == (1, 0), "the end of an epoch is the start of the next"
+            assert (state["epoch"], state["consumed"]) == (1, 0), (
+                "the end of an epoch is the start of the next"
+            )
             continue
         resumed = ranks_of(path, world_size, batch_size=batch_size, threads=threads, **options)
         for loader, expected in zip(resumed, whole, strict=True):
@@ -91,7 +109,9 @@ def test_after_each_step_the_rest_is_the_same_on_any_ranks(
         # The same global batches, now all on one rank.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            alone = numpy_loader(path, batch_size=batch_size * world_size, rank=0, world_size=1, **options)
+            alone = numpy_loader(
+                path, batch_size=batch_size * world_size, rank=0, world_size=1, **options
+            )
         alone.load_state_dict(state)
         assert ids(alone) == (global_rows(whole)[done:] if steps else [])
 
@@ -99,7 +119,9 @@ def test_after_each_step_the_rest_is_the_same_on_any_ranks(
 @quick
 @given(
     rows=st.integers(1, 60),
-    cuts=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 4), st.integers(0, 3)), min_size=1, max_size=5),
+    cuts=st.lists(
+        st.tuples(st.integers(1, 6), st.integers(1, 4), st.integers(0, 3)), min_size=1, max_size=5
+    ),
     shuffle=st.booleans(),
     lanes=st.integers(1, 4),
 )
@@ -145,7 +167,9 @@ def test_dropped_rest_is_no_position_of_its_own(tmp_path: Path) -> None:
     assert (loader.state_dict()["epoch"], loader.state_dict()["consumed"]) == (1, 0)
 
 
-def test_state_whose_rest_another_batch_size_would_drop_starts_the_next_epoch(tmp_path: Path) -> None:
+def test_state_whose_rest_another_batch_size_would_drop_starts_the_next_epoch(
+    tmp_path: Path,
+) -> None:
     path = write_files(tmp_path, [20])
     (state,) = states_after(path, 9, 1, batch_size=2, tail="drop")
     loader = numpy_loader(path, batch_size=6, tail="drop")
@@ -154,7 +178,9 @@ def test_state_whose_rest_another_batch_size_would_drop_starts_the_next_epoch(tm
     assert flat(loader) == list(range(18))
     loader.load_state_dict(state)
     assert ids_of(next(iter(loader))) == list(range(6))
-    assert flat(loader) == list(range(18)), "a pass that is left after one batch is a peek, even after a load"
+    assert flat(loader) == list(range(18)), (
+        "a pass that is left after one batch is a peek, even after a load"
+    )
 
 
 def test_state_after_the_last_batch_is_a_whole_next_epoch(tmp_path: Path) -> None:
@@ -199,7 +225,9 @@ class Stopped(Exception):
 
 
 @covering(1, way=["break", "exception", "dropped", "closed"], threads=[0, 2])
-def test_position_outlives_the_way_that_a_pass_ended(tmp_path: Path, way: str, threads: int) -> None:
+def test_position_outlives_the_way_that_a_pass_ended(
+    tmp_path: Path, way: str, threads: int
+) -> None:
     path = write_files(tmp_path, [100], row_group=9)
     loader = numpy_loader(path, batch_size=8, shuffle=True, threads=threads)
     whole = ids(numpy_loader(path, batch_size=8, shuffle=True))
@@ -369,7 +397,9 @@ def test_iterators_that_took_no_batch_leave_the_loaded_position(tmp_path: Path) 
     assert loader.epoch == 2
 
 
-def test_set_epoch_moves_to_its_start_and_keeps_the_position_of_the_same_epoch(tmp_path: Path) -> None:
+def test_set_epoch_moves_to_its_start_and_keeps_the_position_of_the_same_epoch(
+    tmp_path: Path,
+) -> None:
     path = write_files(tmp_path, [20], row_group=5)
     options = {"batch_size": 4, "shuffle": True}
     (state,) = states_after(path, 3, 1, **options)

@@ -31,7 +31,11 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def first_values(batch: Any) -> Any:
-    return {name: values.tolist() for name, values in batch.items() if name in ("id", "tokens", "__padded")}
+    return {
+        name: values.tolist()
+        for name, values in batch.items()
+        if name in ("id", "tokens", "__padded")
+    }
 
 
 @settings(deadline=None, max_examples=examples(60))
@@ -56,7 +60,13 @@ def test_skipping_equals_consuming(
     steps: int,
     data: st.DataObject,
 ) -> None:
-    options = {"batch_size": batch_size, "shuffle": shuffle, "tail": tail, "output": "numpy", "world_size": world_size}
+    options = {
+        "batch_size": batch_size,
+        "shuffle": shuffle,
+        "tail": tail,
+        "output": "numpy",
+        "world_size": world_size,
+    }
 
     def loader(rank: int) -> sm.Loader:
         return sm.Loader(**sources[kind], **options, rank=rank)

@@ -1,4 +1,7 @@
-"""States that belong to something else are refused by name; those of the same data are good wherever it lies."""
+"""States that belong to something else are refused by name.
+
+Those of the same data are good wherever it lies.
+"""
 
 import json
 import os
@@ -61,7 +64,9 @@ def test_other_setting_is_named_with_both_values(
     assert all(value in message for value in values)
 
 
-def test_seed_is_compared_only_where_it_decides_the_order(path: Path, state: dict[str, Any]) -> None:
+def test_seed_is_compared_only_where_it_decides_the_order(
+    path: Path, state: dict[str, Any]
+) -> None:
     loader = numpy_loader(path, batch_size=4, seed=1)
     loader.load_state_dict(state)
     assert loader.state_dict() == {**state, "seed": 1}
@@ -72,7 +77,9 @@ def test_seed_is_compared_only_where_it_decides_the_order(path: Path, state: dic
 
 def test_other_window_is_named(path: Path) -> None:
     state = numpy_loader(path, shuffle=True, shuffle_window_bytes=1000).state_dict()
-    assert "shuffle_window_bytes" in refusal(numpy_loader(path, shuffle=True, shuffle_window_bytes=2000), state)
+    assert "shuffle_window_bytes" in refusal(
+        numpy_loader(path, shuffle=True, shuffle_window_bytes=2000), state
+    )
 
 
 def test_window_without_shuffle_means_nothing(path: Path) -> None:
@@ -113,7 +120,9 @@ def test_filter_by_a_set_is_the_same_in_every_process(path: Path) -> None:
     assert len(states) == 1
 
 
-def test_copied_data_set_keeps_its_states(tmp_path: Path, path: Path, state: dict[str, Any]) -> None:
+def test_copied_data_set_keeps_its_states(
+    tmp_path: Path, path: Path, state: dict[str, Any]
+) -> None:
     loader = numpy_loader(copied(tmp_path, path), batch_size=4)
     loader.load_state_dict(state)
     assert flat(loader) == list(range(4, 30))
@@ -138,11 +147,15 @@ def test_renamed_file_is_named(tmp_path: Path, path: Path, state: dict[str, Any]
 
 
 @pytest.mark.parametrize("change", ["a row less", "other values", "other row groups"])
-def test_replaced_file_is_named(tmp_path: Path, path: Path, state: dict[str, Any], change: str) -> None:
+def test_replaced_file_is_named(
+    tmp_path: Path, path: Path, state: dict[str, Any], change: str
+) -> None:
     other = copied(tmp_path, path)
-    rows, start, row_group = {"a row less": (9, 10, 4), "other values": (10, 100, 4), "other row groups": (10, 10, 5)}[
-        change
-    ]
+    rows, start, row_group = {
+        "a row less": (9, 10, 4),
+        "other values": (10, 100, 4),
+        "other row groups": (10, 10, 5),
+    }[change]
     pq.write_table(numbered(start, rows), other / "001.parquet", row_group_size=row_group)
     message = refusal(numpy_loader(other), state)
     assert "001.parquet" in message
@@ -161,7 +174,9 @@ def test_ranks_with_other_data_sets_do_not_share_a_state(tmp_path: Path) -> None
 
 
 def test_lanes_come_from_the_state_by_default(path: Path) -> None:
-    states = [numpy_loader(path, rank=0, world_size=size, batch_size=2).state_dict() for size in (4, 2)]
+    states = [
+        numpy_loader(path, rank=0, world_size=size, batch_size=2).state_dict() for size in (4, 2)
+    ]
     loader = numpy_loader(path, batch_size=4)
     for state, lanes in zip(states, (4, 2), strict=True):
         loader.load_state_dict(state)
@@ -204,7 +219,9 @@ def test_lanes_of_the_first_run_are_its_world_size(path: Path) -> None:
         {"bad_rows": {"policy": "skip", "count": 1}},
     ],
 )
-def test_damaged_state_is_refused_as_what_it_is(path: Path, state: dict[str, Any], change: dict[str, Any]) -> None:
+def test_damaged_state_is_refused_as_what_it_is(
+    path: Path, state: dict[str, Any], change: dict[str, Any]
+) -> None:
     refusal(numpy_loader(path), {**state, **change})
 
 
@@ -242,7 +259,11 @@ def test_state_stays_small_with_many_files_and_a_long_filter(tmp_path: Path) -> 
     path = write_files(tmp_path, [1] * 120)
     some = write_files(tmp_path, [1] * 99)
     long = sm.col("id").is_in(list(range(2000)))
-    for loader in [numpy_loader(path), numpy_loader(some, filter=long), numpy_loader(path, filter=long, shuffle=True)]:
+    for loader in [
+        numpy_loader(path),
+        numpy_loader(some, filter=long),
+        numpy_loader(path, filter=long, shuffle=True),
+    ]:
         assert len(json.dumps(loader.state_dict())) < 4096
         loader.load_state_dict(json.loads(json.dumps(loader.state_dict())))
 

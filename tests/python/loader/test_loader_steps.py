@@ -1,4 +1,4 @@
-"""Steps are the batches of whole epochs, one after the other, however they are divided into calls."""
+"""Steps are the batches of whole epochs, one after the other, however calls divide them."""
 
 from __future__ import annotations
 
@@ -23,18 +23,31 @@ pytestmark = pytest.mark.filterwarnings("error:this pass starts:UserWarning")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     below = tmp_path_factory.mktemp("steps")
     tokens = below / "tokens.parquet"
-    pq.write_table(pa.table({"tokens": [list(range(row, row + row % 7 + 1)) for row in range(30)]}), tokens)
+    pq.write_table(
+        pa.table({"tokens": [list(range(row, row + row % 7 + 1)) for row in range(30)]}), tokens
+    )
     one, other = write_files(below, [11, 6], row_group=4), write_files(below, [9], row_group=4)
     return {
         "rows": {"data": one},
-        "mixture": {"data": sm.Mixture({"a": one, "b": other}, weights={"a": 1, "b": 2}, epoch_rows=14)},
+        "mixture": {
+            "data": sm.Mixture({"a": one, "b": other}, weights={"a": 1, "b": 2}, epoch_rows=14)
+        },
         "packs": {"data": tokens, "packing": sm.Packing("tokens", length=11)},
-        "ahead": {"data": tokens, "packing": sm.Packing("tokens", length=11, plan="ahead", epoch_packs=7)},
+        "ahead": {
+            "data": tokens,
+            "packing": sm.Packing("tokens", length=11, plan="ahead", epoch_packs=7),
+        },
     }
 
 
 def shown(batch: Any) -> str:
-    return str({name: values.tolist() for name, values in batch.items() if name in ("id", "tokens", "__padded")})
+    return str(
+        {
+            name: values.tolist()
+            for name, values in batch.items()
+            if name in ("id", "tokens", "__padded")
+        }
+    )
 
 
 @settings(deadline=None, max_examples=30)
@@ -44,7 +57,9 @@ def shown(batch: Any) -> str:
     batch_size=st.integers(1, 5),
     shuffle=st.booleans(),
     tail=st.sampled_from(["uneven", "drop", "pad"]),
-    calls=st.lists(st.tuples(st.integers(0, 7), st.integers(0, 8), st.booleans()), min_size=1, max_size=5),
+    calls=st.lists(
+        st.tuples(st.integers(0, 7), st.integers(0, 8), st.booleans()), min_size=1, max_size=5
+    ),
     data=st.data(),
 )
 def test_calls_of_steps_deliver_the_epochs_whether_left_early_or_resumed(
@@ -57,13 +72,20 @@ def test_calls_of_steps_deliver_the_epochs_whether_left_early_or_resumed(
     calls: list[tuple[int, int, bool]],
     data: st.DataObject,
 ) -> None:
-    options = {"batch_size": batch_size, "shuffle": shuffle, "tail": tail, "output": "numpy", "world_size": world_size}
+    options = {
+        "batch_size": batch_size,
+        "shuffle": shuffle,
+        "tail": tail,
+        "output": "numpy",
+        "world_size": world_size,
+    }
     rank = data.draw(st.integers(0, world_size - 1))
 
     def new(rank: int = rank) -> sm.Loader:
         return sm.Loader(**sources[kind], **options, rank=rank)
 
-    # Over whole epochs; None where this rank has no rows in the last step. The first rank has a batch in each step.
+    # Over whole epochs; None where this rank has no rows in the last step. The first rank has a
+    # batch in each step.
     expected: list[str | None] = []
     whole, first = new(), new(0)
     while len(expected) < sum(number for number, *_ in calls):
@@ -107,7 +129,10 @@ def test_steps_that_are_not_a_count_are_refused(tmp_path: Path, steps: Any) -> N
 def test_steps_without_any_rows_raise_at_the_call(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        empty = [sm.Loader(new_directory(tmp_path), output="numpy"), numpy_loader(write_files(tmp_path, [0, 0]))]
+        empty = [
+            sm.Loader(new_directory(tmp_path), output="numpy"),
+            numpy_loader(write_files(tmp_path, [0, 0])),
+        ]
     empty.append(numpy_loader(write_files(tmp_path, [5]), filter=sm.col("id") > 9))
     empty.append(numpy_loader(write_files(tmp_path, [5]), batch_size=8, tail="drop"))
     for loader in empty:
@@ -161,7 +186,9 @@ def test_arrow_stream_of_a_loader_that_was_left_does_not_warn(tmp_path: Path) ->
     assert pa.table(loader)["id"].to_pylist() == list(range(12))
 
 
-def test_pass_after_steps_continues_and_steps_after_a_pass_that_was_left_do_too(tmp_path: Path) -> None:
+def test_pass_after_steps_continues_and_steps_after_a_pass_that_was_left_do_too(
+    tmp_path: Path,
+) -> None:
     loader = numpy_loader(write_files(tmp_path, [20]), batch_size=4)
     assert ids_of(next(iter(loader)))[0] == 0
     assert [batch[0] for batch in ids(loader.steps(2))] == [0, 4]
@@ -180,7 +207,9 @@ def test_interrupted_call_continues_at_the_batch_that_was_not_delivered(tmp_path
         seen.append(int(batch["id"][0]))
         return batch
 
-    loader = numpy_loader(write_files(tmp_path, [10]), batch_size=4, transform=interrupted, threads=2)
+    loader = numpy_loader(
+        write_files(tmp_path, [10]), batch_size=4, transform=interrupted, threads=2
+    )
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             flat(loader.steps(9))
@@ -197,7 +226,10 @@ def test_batch_that_is_looked_at_after_a_load_is_recorded_once(tmp_path: Path) -
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))
     for _ in range(3):
         assert ids_of(next(iter(second))) == [8, 9, 10, 11]
-        assert (second.state_dict()["consumed"], second.state_dict()["bad_rows"]["count"]) == (16, 4)
+        assert (second.state_dict()["consumed"], second.state_dict()["bad_rows"]["count"]) == (
+            16,
+            4,
+        )
     assert flat(second.steps(2)) == [*range(8, 12), *range(16, 24)]
     assert flat(second) == list(range(24, 40))
     assert [row.row for row in second.bad_rows] == [12, 13, 14, 15]
@@ -209,7 +241,9 @@ def test_batch_that_is_looked_at_after_a_load_is_recorded_once(tmp_path: Path) -
 
 def test_epoch_that_is_set_during_steps_follows_the_current_one(tmp_path: Path) -> None:
     loader = numpy_loader(write_files(tmp_path, [9]), batch_size=4, shuffle=True)
-    epochs = {epoch: ids(new) for epoch, new in ((epoch, at_epoch(loader, epoch)) for epoch in (0, 5, 6))}
+    epochs = {
+        epoch: ids(new) for epoch, new in ((epoch, at_epoch(loader, epoch)) for epoch in (0, 5, 6))
+    }
     steps = loader.steps(7)
     begun = [ids_of(next(steps))]
     loader.set_epoch(5)
@@ -240,13 +274,20 @@ def test_loader_of_torch_has_steps_and_a_dataloader_of_batches_warns(tmp_path: P
     from torch.utils.data import DataLoader
 
     path = write_files(tmp_path, [10])
-    for options in ({}, {"collate_fn": lambda batch: {"id": batch["id"] * 2}}, {"show_progress": True}):
+    for options in (
+        {},
+        {"collate_fn": lambda batch: {"id": batch["id"] * 2}},
+        {"show_progress": True},
+    ):
         loader, dataset = create_dataloader(
             path, "parquet", batch_size=4, columns=["id"], output_format="numpy", **options
         )
         factor = 2 if "collate_fn" in options else 1
         found = [batch["id"].tolist() for batch in [*loader.steps(2), *loader.steps(2)]]
-        assert found == [[row * factor for row in rows] for rows in ([0, 1, 2, 3], [4, 5, 6, 7], [8, 9], [0, 1, 2, 3])]
+        assert found == [
+            [row * factor for row in rows]
+            for rows in ([0, 1, 2, 3], [4, 5, 6, 7], [8, 9], [0, 1, 2, 3])
+        ]
         assert dataset.state_dict()["consumed"] == 4
     plain = numpy_loader(path, batch_size=4)
     batches = DataLoader(BatchDataset(plain), batch_size=None)

@@ -36,7 +36,11 @@ def test_drop_that_leaves_nothing_warns(data):
 
 @pytest.mark.parametrize(
     "option",
-    [{"filter": sm.col("x") > 1}, {"errors": sm.ErrorPolicy(lines="skip")}, {"errors": sm.ErrorPolicy(files="skip")}],
+    [
+        {"filter": sm.col("x") > 1},
+        {"errors": sm.ErrorPolicy(lines="skip")},
+        {"errors": sm.ErrorPolicy(files="skip")},
+    ],
 )
 def test_options_of_a_data_set_are_refused_beside_one(data, option):
     with pytest.raises(sm.OptionError, match="pass them there"):
@@ -98,10 +102,15 @@ def test_state_that_was_refused_leaves_the_lanes_as_they_were(data):
 def test_lanes_beyond_memory_are_refused_in_a_state_and_as_an_option(data, lanes):
     loader = sm.Loader(data, output="numpy")
     state = loader.state_dict() | {"lanes": lanes}
-    with pytest.raises(sm.CheckpointMismatchError, match=rf"has {lanes} lanes, but a state has 1 to 1,048,576\nhint: "):
+    with pytest.raises(
+        sm.CheckpointMismatchError,
+        match=rf"has {lanes} lanes, but a state has 1 to 1,048,576\nhint: ",
+    ):
         loader.load_state_dict(state)
     assert loader.state_dict()["lanes"] == 1
-    with pytest.raises(sm.OptionError, match=f"lanes must be an integer from 1 to 1048576, not {lanes}"):
+    with pytest.raises(
+        sm.OptionError, match=f"lanes must be an integer from 1 to 1048576, not {lanes}"
+    ):
         sm.Loader(data, lanes=lanes, output="numpy")
 
 
@@ -117,7 +126,8 @@ def test_state_of_as_many_lanes_as_are_allowed_is_loaded(data, options):
 def test_epoch_beyond_64_bits_says_what_an_epoch_is(data):
     with pytest.raises(
         sm.OptionError,
-        match=r"epoch must be at most 2\^63 - 1, not 18446744073709551616\nhint: .* passes over the data",
+        match=r"epoch must be at most 2\^63 - 1, not 18446744073709551616\n"
+        r"hint: .* passes over the data",
     ):
         sm.Loader(data).set_epoch(2**64)
 
@@ -126,14 +136,17 @@ def test_value_without_a_type_is_told_apart_from_one_of_another_type(tmp_path):
     with (
         pytest.raises(
             sm.FormatError,
-            match=r"row 0 has the value .* in column 'x', which has the Python type object, which has no column type",
+            match=r"row 0 has the value .* in column 'x', which has the Python type object, "
+            r"which has no column type",
         ),
         sm.Writer(tmp_path / "a.parquet") as writer,
     ):
         writer.write({"x": object()})
     with (
         pytest.raises(
-            sm.FormatError, match=r"row 2 has the value 'c' .* has another type than the values before it \(int64\)"
+            sm.FormatError,
+            match=r"row 2 has the value 'c' .* "
+            r"has another type than the values before it \(int64\)",
         ),
         sm.Writer(tmp_path / "a.parquet") as writer,
     ):
@@ -142,18 +155,27 @@ def test_value_without_a_type_is_told_apart_from_one_of_another_type(tmp_path):
 
 @pytest.mark.parametrize(
     ("value", "hint"),
-    [(2**63, "schema= with the type uint64"), (2**64 - 1, "uint64"), (2**64, "strings"), (-(2**63) - 1, "strings")],
+    [
+        (2**63, "schema= with the type uint64"),
+        (2**64 - 1, "uint64"),
+        (2**64, "strings"),
+        (-(2**63) - 1, "strings"),
+    ],
 )
 @pytest.mark.parametrize("before", [[], [1]])
 def test_integer_beyond_64_bits_says_which_type_holds_it(tmp_path, before, value, hint):
     message = (
-        rf"row {len(before)} has the value {value} in column 'a', which does not fit in int64(.|\n)*hint: .*{hint}"
+        rf"row {len(before)} has the value {value} in column 'a', which does not fit in int64"
+        rf"(.|\n)*hint: .*{hint}"
     )
     for write in (
         lambda writer: writer.write_rows({"a": number} for number in [*before, value]),
         lambda writer: writer.write_batch({"a": [*before, value]}),
     ):
-        with pytest.raises(sm.FormatError, match=message), sm.Writer(tmp_path / "a.parquet") as writer:
+        with (
+            pytest.raises(sm.FormatError, match=message),
+            sm.Writer(tmp_path / "a.parquet") as writer,
+        ):
             write(writer)
     if value < 2**64 and value > 0:
         with sm.Writer(tmp_path / "a.parquet", schema=pa.schema({"a": pa.uint64()})) as writer:
@@ -163,7 +185,10 @@ def test_integer_beyond_64_bits_says_which_type_holds_it(tmp_path, before, value
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl", "mds", "webdataset"])
 def test_name_of_a_column_that_is_not_a_string_is_refused_at_the_call(tmp_path, format):
-    message = "the name of column 1 has the Python type int, but names of columns must be strings\nhint: write '1'"
+    message = (
+        "the name of column 1 has the Python type int, but names of columns must be strings\n"
+        "hint: write '1'"
+    )
     for write in (
         lambda writer: writer.write({1: 2}),
         lambda writer: writer.write_batch({1: [2]}),
@@ -174,7 +199,10 @@ def test_name_of_a_column_that_is_not_a_string_is_refused_at_the_call(tmp_path, 
             write(writer)
         assert not (tmp_path / "out").exists()
     schema = pa.schema({"a": pa.int64()})
-    with pytest.raises(sm.FormatError, match=message), sm.Writer(tmp_path / "b.parquet", schema=schema) as writer:
+    with (
+        pytest.raises(sm.FormatError, match=message),
+        sm.Writer(tmp_path / "b.parquet", schema=schema) as writer,
+    ):
         writer.write_batch({1: [2]})
     with sm.Writer(tmp_path / "b.parquet", columns=["a"]) as writer:
         writer.write({1: 2, "a": 3})
@@ -185,7 +213,8 @@ def test_swapped_encodings_of_mds_say_so(tmp_path):
     with (
         pytest.raises(
             ValueError,
-            match=r"row 0 has the value 'a' in column 'text', which is not of type int64.*\nhint: .*swapped",
+            match=r"row 0 has the value 'a' in column 'text', which is not of type int64.*\n"
+            r"hint: .*swapped",
         ),
         sm.Writer(tmp_path / "a", format="mds", columns={"text": "int", "label": "str"}) as writer,
     ):
@@ -193,7 +222,8 @@ def test_swapped_encodings_of_mds_say_so(tmp_path):
     with (
         pytest.raises(
             ValueError,
-            match=r"Column `label` of type int64 cannot be written with the MDS encoding `str`\nhint: .*swapped",
+            match=r"Column `label` of type int64 cannot be written with the MDS encoding `str`\n"
+            r"hint: .*swapped",
         ),
         sm.Writer(tmp_path / "a", format="mds", columns={"text": "int", "label": "str"}) as writer,
     ):
@@ -254,7 +284,10 @@ def test_exception_of_a_transform_names_the_batch_and_its_files(data, workers):
     with pytest.raises(KeyError) as raised:
         list(loader)
     (note,) = raised.value.__notes__[-1:]
-    assert note == f"in the transform of batch {step} of epoch 0 on rank 1 of 2, with rows of twenty.parquet"
+    assert (
+        note == f"in the transform of batch {step} of epoch 0 on rank 1 of 2, "
+        "with rows of twenty.parquet"
+    )
 
 
 class TwoPartsError(Exception):
@@ -273,7 +306,9 @@ def fails_at_sixteen_in_two_parts(batch):
 def test_exception_of_a_transform_that_cannot_be_unpickled_is_told_with_its_text_and_cause(data):
     pq.write_table(pa.table({"x": range(10, 20)}), data / "twenty.parquet")
     options = {"batch_size": 1, "output": "numpy"}
-    loader = sm.Loader(data, transform=sm.Transform(fails_at_sixteen_in_two_parts, workers=1), **options)
+    loader = sm.Loader(
+        data, transform=sm.Transform(fails_at_sixteen_in_two_parts, workers=1), **options
+    )
     with pytest.raises(
         sm.EngineError, match="transform raised TwoPartsError, .*: 1 and 2\nhint: use workers=0"
     ) as raised:
@@ -292,10 +327,17 @@ def dies_at_sixteen(batch):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_worker_of_a_transform_that_dies_says_what_to_look_for(data, workers):
     pq.write_table(pa.table({"x": range(10, 40)}), data / "twenty.parquet")
-    loader = sm.Loader(data, batch_size=1, output="numpy", transform=sm.Transform(dies_at_sixteen, workers=workers))
-    message = "a worker of the transform died, or could not start\nhint: it may have had too little memory; a script"
+    loader = sm.Loader(
+        data, batch_size=1, output="numpy", transform=sm.Transform(dies_at_sixteen, workers=workers)
+    )
+    message = (
+        "a worker of the transform died, or could not start\n"
+        "hint: it may have had too little memory; a script"
+    )
     taken = []
     with pytest.raises(sm.errors.EngineError, match=message) as raised:
         taken.extend(batch["x"].item() for batch in loader)
     assert taken == list(range(len(taken))) and len(taken) <= 16
-    assert raised.value.__notes__[-1].startswith(f"in the transform of batch {len(taken)} of epoch 0 on rank 0 of 1")
+    assert raised.value.__notes__[-1].startswith(
+        f"in the transform of batch {len(taken)} of epoch 0 on rank 0 of 1"
+    )

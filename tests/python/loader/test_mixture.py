@@ -1,4 +1,7 @@
-"""Mixtures against a model of the documents in plain Python: any ranks, any stop, any thread count, the same rows."""
+"""Mixtures against a model of the documents in plain Python.
+
+Any ranks, any stop, any thread count, the same rows.
+"""
 
 import json
 import math
@@ -22,7 +25,9 @@ from reference_order import steps
 from row_files import ids, write_files
 
 SETTINGS = settings(
-    max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 #: Windows of one block each, and one window for all.
 WINDOWS = {"blocks": 0, "all": 2**60}
@@ -40,7 +45,9 @@ def write_source(below: Path, number: int, blocks: list[int]) -> Path:
 
 @st.composite
 def mixtures(draw):
-    sources = draw(st.lists(st.lists(st.integers(1, 60), min_size=1, max_size=4), min_size=1, max_size=3))
+    sources = draw(
+        st.lists(st.lists(st.integers(1, 60), min_size=1, max_size=4), min_size=1, max_size=3)
+    )
     counts = [draw(st.integers(1, 150)) for _ in sources]
     return sources, counts
 
@@ -51,13 +58,17 @@ def directory(tmp_path_factory):
 
 
 def opened(directory, sources, counts, **options):
-    paths = {f"s{number}": write_source(directory, number, blocks) for number, blocks in enumerate(sources)}
+    paths = {
+        f"s{number}": write_source(directory, number, blocks)
+        for number, blocks in enumerate(sources)
+    }
     return sm.Mixture(paths, choose=counts, **options)
 
 
 def loaders(mixture, world_size, **options):
     return [
-        flat_loader(mixture, rank=rank, world_size=world_size, output="numpy", **options) for rank in range(world_size)
+        flat_loader(mixture, rank=rank, world_size=world_size, output="numpy", **options)
+        for rank in range(world_size)
     ]
 
 
@@ -65,7 +76,9 @@ def global_batches(mixture, world_size, **options):
     """The batches of an epoch, those of all ranks put together."""
     each = [ids(loader) for loader in loaders(mixture, world_size, **options)]
     longest = max(map(len, each), default=0)
-    return [[id for rank in each if step < len(rank) for id in rank[step]] for step in range(longest)]
+    return [
+        [id for rank in each if step < len(rank) for id in rank[step]] for step in range(longest)
+    ]
 
 
 def rows_of(sources, counts, **options):
@@ -95,10 +108,18 @@ def test_batches_of_every_rank_are_those_of_the_model(
         "lanes": lanes,
         "tail": tail,
     }
-    each = loaders(mixture, world_size, batch_size=batch_size, threads=data.draw(st.sampled_from([0, 2])), **options)
+    each = loaders(
+        mixture,
+        world_size,
+        batch_size=batch_size,
+        threads=data.draw(st.sampled_from([0, 2])),
+        **options,
+    )
     for epoch in range(3):
         rows = rows_of(sources, counts, seed=seed, epoch=epoch, lanes=lanes, shuffle=shuffle)
-        expected = list(steps(len(rows), lanes=lanes, batch_size=batch_size, world_size=world_size, tail=tail))
+        expected = list(
+            steps(len(rows), lanes=lanes, batch_size=batch_size, world_size=world_size, tail=tail)
+        )
         for rank, loader in enumerate(each):
             wanted = [[rows[place] for place in step[rank].positions] for step in expected]
             assert ids(loader) == [batch for batch in wanted if batch]
@@ -141,7 +162,10 @@ def test_stop_at_any_step_goes_on_with_the_same_batches_on_other_ranks(
         loader.load_state_dict(state)
         resumed.append([] if loader.epoch > epoch else ids(loader))
     steps_left = max(map(len, resumed))
-    merged = [sorted(id for rank in resumed if step < len(rank) for id in rank[step]) for step in range(steps_left)]
+    merged = [
+        sorted(id for rank in resumed if step < len(rank) for id in rank[step])
+        for step in range(steps_left)
+    ]
     assert merged == expected[stop:]
 
 
@@ -155,12 +179,21 @@ def test_filter_shuffle_and_mixture_resume_together_with_another_batch_size(
     filtered = {}
     for number, blocks in enumerate(sources):
         allowed = [number * 1_000_000 + row for row in kept[number]]
-        filtered[f"s{number}"] = sm.Dataset(write_source(directory, number, blocks), filter=sm.col("id").is_in(allowed))
+        filtered[f"s{number}"] = sm.Dataset(
+            write_source(directory, number, blocks), filter=sm.col("id").is_in(allowed)
+        )
     mixture = sm.Mixture(filtered, choose=counts)
 
     def loader(batch_size):
         return sm.Loader(
-            mixture, batch_size=batch_size, shuffle=shuffle, seed=1, lanes=3, rank=0, world_size=1, output="numpy"
+            mixture,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            seed=1,
+            lanes=3,
+            rank=0,
+            world_size=1,
+            output="numpy",
         )
 
     lanes = list(range(sum(counts)))
@@ -182,21 +215,33 @@ def test_filter_shuffle_and_mixture_resume_together_with_another_batch_size(
     second.load_state_dict(first.state_dict())
     rest = ids(second)
     start = epoch * sum(counts) + place
-    assert Counter(id for batch in rest for id in batch) == Counter(sequence[start : (epoch + 1) * sum(counts)])
+    assert Counter(id for batch in rest for id in batch) == Counter(
+        sequence[start : (epoch + 1) * sum(counts)]
+    )
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4, 8])
 def test_every_row_comes_once_with_repeat_one(tmp_path, world_size):
-    mixture = sm.Mixture([write_files(tmp_path, [70, 30], row_group=20), write_source(tmp_path, 1, [90, 11])])
+    mixture = sm.Mixture(
+        [write_files(tmp_path, [70, 30], row_group=20), write_source(tmp_path, 1, [90, 11])]
+    )
     assert mixture.counts() == {"0": 100, "1": 101}
-    batches = global_batches(mixture, world_size, batch_size=24 // world_size, shuffle=True, tail="uneven", lanes=4)
-    assert sorted(id for batch in batches for id in batch) == [*range(100), *range(1_000_000, 1_000_101)]
-    assert batches == global_batches(mixture, 1, batch_size=24, shuffle=True, tail="uneven", lanes=4)
+    batches = global_batches(
+        mixture, world_size, batch_size=24 // world_size, shuffle=True, tail="uneven", lanes=4
+    )
+    assert sorted(id for batch in batches for id in batch) == [
+        *range(100),
+        *range(1_000_000, 1_000_101),
+    ]
+    assert batches == global_batches(
+        mixture, 1, batch_size=24, shuffle=True, tail="uneven", lanes=4
+    )
 
 
 def test_fractional_repeat_takes_its_part_of_a_pass_and_goes_on_with_the_rest(tmp_path):
     mixture = sm.Mixture(
-        {"a": write_source(tmp_path, 0, [100]), "b": write_source(tmp_path, 1, [10])}, repeat={"a": 0.5, "b": 2.55}
+        {"a": write_source(tmp_path, 0, [100]), "b": write_source(tmp_path, 1, [10])},
+        repeat={"a": 0.5, "b": 2.55},
     )
     assert mixture.counts() == {"a": 50, "b": 26}
     loader = sm.Loader(mixture, batch_size=10, shuffle=True, output="numpy")
@@ -206,7 +251,9 @@ def test_fractional_repeat_takes_its_part_of_a_pass_and_goes_on_with_the_rest(tm
 
 def test_every_window_has_the_weights_within_a_row(tmp_path):
     weights = {"a": 0.61, "b": 0.3, "c": 0.09}
-    paths = {name: write_source(tmp_path, number, [500, 500]) for number, name in enumerate(weights)}
+    paths = {
+        name: write_source(tmp_path, number, [500, 500]) for number, name in enumerate(weights)
+    }
     mixture = sm.Mixture(paths, weights=weights, epoch_rows=20_000, source_column="source")
     loader = sm.Loader(mixture, batch_size=1024, output="numpy", shuffle=True, lanes=1)
     sources = [int(source) for batch in loader for source in batch["source"]]
@@ -238,7 +285,9 @@ def test_weights_change_at_their_row_of_the_run(tmp_path):
 
 def test_interpolated_weights_move_evenly(tmp_path):
     paths = {"a": write_source(tmp_path, 0, [300]), "b": write_source(tmp_path, 1, [200])}
-    mixture = sm.Mixture(paths, weights=[(0, [1, 0]), (40_000, [0, 1])], epoch_rows=20_000, interpolate="linear")
+    mixture = sm.Mixture(
+        paths, weights=[(0, [1, 0]), (40_000, [0, 1])], epoch_rows=20_000, interpolate="linear"
+    )
     counts = [mixture.counts(epoch)["b"] for epoch in range(4)]
     assert counts == [5_000, 15_000, 20_000, 20_000]
     loader = sm.Loader(mixture, batch_size=1024, output="numpy", lanes=1)
@@ -267,13 +316,18 @@ def test_state_of_a_changing_mixture_resumes_in_its_epoch(tmp_path):
 
 
 def test_formats_and_schemas_of_sources_may_differ(tmp_path):
-    numbers = pa.table({"id": pa.array(range(20), pa.int64()), "only": [f"row {row}" for row in range(20)]})
+    numbers = pa.table(
+        {"id": pa.array(range(20), pa.int64()), "only": [f"row {row}" for row in range(20)]}
+    )
     pq.write_table(numbers, tmp_path / "a.parquet")
     pa.orc.write_table(pa.table({"id": pa.array(range(100, 130), pa.int32())}), tmp_path / "b.orc")
     pa.csv.write_csv(pa.table({"id": range(200, 210)}), tmp_path / "c.csv")
     (tmp_path / "d.jsonl").write_text("".join(f'{{"id": {row}}}\n' for row in range(300, 325)))
     mixture = sm.Mixture(
-        {name: tmp_path / f"{name}.{end}" for name, end in zip("abcd", ["parquet", "orc", "csv", "jsonl"], strict=True)}
+        {
+            name: tmp_path / f"{name}.{end}"
+            for name, end in zip("abcd", ["parquet", "orc", "csv", "jsonl"], strict=True)
+        }
     )
     assert mixture.schema == pa.schema([("id", pa.int64()), ("only", pa.string())])
     loader = sm.Loader(mixture, batch_size=10, output="arrow", shuffle=True)
@@ -290,9 +344,14 @@ def test_columns_of_a_data_set_stay_those_it_was_opened_with(tmp_path):
         source_column="which",
     )
     assert mixture.columns == ["id", "text", "which"]
-    rows = [row for batch in sm.Loader(mixture, batch_size=4, output="arrow") for row in batch.to_pylist()]
+    rows = [
+        row
+        for batch in sm.Loader(mixture, batch_size=4, output="arrow")
+        for row in batch.to_pylist()
+    ]
     assert all(
-        (row["text"] is None) == (row["which"] == 0) and (row["id"] is None) == (row["which"] == 1) for row in rows
+        (row["text"] is None) == (row["which"] == 0) and (row["id"] is None) == (row["which"] == 1)
+        for row in rows
     )
 
 
@@ -306,7 +365,9 @@ def test_schemas_that_contradict_each_other_are_refused_by_the_names_of_the_sour
 def test_mixtures_within_mixtures_multiply_their_weights(tmp_path):
     a, b, c = (write_source(tmp_path, number, [100]) for number in range(3))
     inner = sm.Mixture({"a": a, "b": b}, weights=[1, 3])
-    mixture = sm.Mixture({"inner": inner, "c": c}, weights={"inner": 0.8, "c": 0.2}, epoch_rows=1000)
+    mixture = sm.Mixture(
+        {"inner": inner, "c": c}, weights={"inner": 0.8, "c": 0.2}, epoch_rows=1000
+    )
     assert mixture.counts() == {"inner/a": 200, "inner/b": 600, "c": 200}
     assert sm.Mixture([inner, c], choose=[40, 7]).counts() == {"0/a": 10, "0/b": 30, "1": 7}
     changing = sm.Mixture({"a": a, "b": b}, weights=[(0, [1, 0]), (500, [0, 1])])
@@ -325,11 +386,16 @@ def test_source_column_is_the_number_of_the_source(tmp_path):
 
 def test_explain_tells_the_rows_of_each_source(tmp_path):
     paths = {"a": write_source(tmp_path, 0, [30]), "b": write_source(tmp_path, 1, [30])}
-    loader = sm.Loader(sm.Mixture(paths, choose=[30, 10]), batch_size=8, output="numpy", shuffle=True)
+    loader = sm.Loader(
+        sm.Mixture(paths, choose=[30, 10]), batch_size=8, output="numpy", shuffle=True
+    )
     plan = loader.explain(step=2)
     batch = ids(loader)[2]
     assert plan["sources_of_epoch"] == {"a": 30, "b": 10}
-    assert plan["sources"] == {"a": sum(id < 1_000_000 for id in batch), "b": sum(id >= 1_000_000 for id in batch)}
+    assert plan["sources"] == {
+        "a": sum(id < 1_000_000 for id in batch),
+        "b": sum(id >= 1_000_000 for id in batch),
+    }
     assert [start + row for file, start, count in plan["rows"] for row in range(count)] == [
         id % 1_000_000 for id in batch
     ]
@@ -337,7 +403,9 @@ def test_explain_tells_the_rows_of_each_source(tmp_path):
 
 
 def test_pickled_loader_goes_on(tmp_path):
-    mixture = sm.Mixture([write_source(tmp_path, 0, [30]), write_source(tmp_path, 1, [30])], weights=[3, 1])
+    mixture = sm.Mixture(
+        [write_source(tmp_path, 0, [30]), write_source(tmp_path, 1, [30])], weights=[3, 1]
+    )
     loader = sm.Loader(mixture, batch_size=8, output="numpy", shuffle=True)
     assert ids(pickle.loads(pickle.dumps(loader))) == ids(loader)
 
@@ -371,13 +439,17 @@ def changed(tmp_path, name):
     return sm.Mixture(paths, **options)
 
 
-@pytest.mark.parametrize("name", ["weights", "sources", "mode", "epoch_rows", "rows", "fingerprints", "filters"])
+@pytest.mark.parametrize(
+    "name", ["weights", "sources", "mode", "epoch_rows", "rows", "fingerprints", "filters"]
+)
 def test_state_of_another_mixture_is_refused_by_name(tmp_path, name):
     def loader(mixture):
         return sm.Loader(mixture, batch_size=8, output="numpy")
 
     saved = loader(changed(tmp_path, "")).state_dict()
-    with pytest.raises(sm.CheckpointMismatchError, match=rf"{'epoch_rows' if name == 'rows' else name}="):
+    with pytest.raises(
+        sm.CheckpointMismatchError, match=rf"{'epoch_rows' if name == 'rows' else name}="
+    ):
         loader(changed(tmp_path, name)).load_state_dict(saved)
     loader(changed(tmp_path, "")).load_state_dict(saved)
 
@@ -385,15 +457,21 @@ def test_state_of_another_mixture_is_refused_by_name(tmp_path, name):
 def test_state_of_a_mixture_and_of_a_data_set_are_not_mistaken(tmp_path):
     path = write_source(tmp_path, 0, [50])
     one, mixed = sm.Loader(path, output="numpy"), sm.Loader(sm.Mixture([path]), output="numpy")
-    with pytest.raises(sm.CheckpointMismatchError, match="saved with one data set, this loader has a mixture"):
+    with pytest.raises(
+        sm.CheckpointMismatchError, match="saved with one data set, this loader has a mixture"
+    ):
         mixed.load_state_dict(one.state_dict())
-    with pytest.raises(sm.CheckpointMismatchError, match="saved with a mixture, this loader has one data set"):
+    with pytest.raises(
+        sm.CheckpointMismatchError, match="saved with a mixture, this loader has one data set"
+    ):
         one.load_state_dict(mixed.state_dict())
 
 
 def test_counters_that_do_not_fit_the_position_are_refused(tmp_path):
     loader = sm.Loader(
-        sm.Mixture([write_source(tmp_path, 0, [50]), write_source(tmp_path, 1, [50])]), batch_size=8, output="numpy"
+        sm.Mixture([write_source(tmp_path, 0, [50]), write_source(tmp_path, 1, [50])]),
+        batch_size=8,
+        output="numpy",
     )
     next(iter(loader))
     state = loader.state_dict()
@@ -405,7 +483,9 @@ def test_counters_that_do_not_fit_the_position_are_refused(tmp_path):
 
 def test_state_of_many_sources_stays_small(tmp_path):
     path = write_source(tmp_path, 0, [50])
-    mixture = sm.Mixture({f"a source with a long name, number {number}": path for number in range(300)})
+    mixture = sm.Mixture(
+        {f"a source with a long name, number {number}": path for number in range(300)}
+    )
     loader = sm.Loader(mixture, batch_size=64, output="numpy", shuffle=True)
     batches = iter(loader)
     for _ in range(20):
@@ -449,15 +529,18 @@ def test_invalid_numbers_are_refused(tmp_path, options, message):
 
 
 def test_source_without_rows_is_refused_unless_it_has_no_weight(tmp_path):
-    full, empty = write_source(tmp_path, 0, [30]), sm.Dataset(write_source(tmp_path, 1, [30]), filter=sm.col("id") < 0)
+    full, empty = (
+        write_source(tmp_path, 0, [30]),
+        sm.Dataset(write_source(tmp_path, 1, [30]), filter=sm.col("id") < 0),
+    )
     with pytest.raises(ValueError, match="source 'b' has no rows"):
         sm.Mixture({"a": full, "b": empty}, weights=[1, 1])
     with pytest.raises(ValueError, match="source 'b' has no rows"):
         sm.Mixture({"a": full, "b": empty}, choose=[1, 1])
     mixture = sm.Mixture({"a": full, "b": empty}, weights=[1, 0])
-    assert sorted(id for batch in sm.Loader(mixture, batch_size=8, output="numpy") for id in batch["id"]) == list(
-        range(30)
-    )
+    assert sorted(
+        id for batch in sm.Loader(mixture, batch_size=8, output="numpy") for id in batch["id"]
+    ) == list(range(30))
 
 
 @pytest.mark.parametrize("sources", [{}, [], "path", {"a/b": "x"}, {"": "x"}, {1: "x"}])
@@ -479,7 +562,9 @@ def test_dataloader_around_a_mixture_delivers_every_row(tmp_path):
     mixture = sm.Mixture([write_source(tmp_path, 0, [60]), write_source(tmp_path, 1, [41])])
     plain = ids(sm.Loader(mixture, batch_size=8, shuffle=True))
     for workers in (0, 2):
-        dataset = BatchDataset(sm.Loader(mixture, batch_size=8, shuffle=True, runtime=sm.Runtime(threads=1)))
+        dataset = BatchDataset(
+            sm.Loader(mixture, batch_size=8, shuffle=True, runtime=sm.Runtime(threads=1))
+        )
         assert ids(DataLoader(dataset, batch_size=None, num_workers=workers)) == plain
 
 
@@ -492,7 +577,9 @@ def test_superbatches_stay_small_where_one_source_has_large_rows(tmp_path):
         row_group_size=20,
     )
     mixture = sm.Mixture([small, tmp_path / "large.parquet"], choose=[400, 400])
-    loader = sm.Loader(mixture, batch_size=4, output="arrow", shuffle=True, runtime=sm.Runtime(threads=1))
+    loader = sm.Loader(
+        mixture, batch_size=4, output="arrow", shuffle=True, runtime=sm.Runtime(threads=1)
+    )
     batches = iter(loader)
     next(batches)
     assert loader.metrics().superbatches < 5

@@ -1,4 +1,4 @@
-"""Fields inside of structs as columns: values, filters and bytes beside pyarrow, polars and DuckDB."""
+"""Fields inside structs as columns: values, filters and bytes beside pyarrow, polars and DuckDB."""
 
 import io
 import itertools
@@ -35,7 +35,11 @@ META = pa.struct(
 
 
 def rows(count: int, seed: int = 0) -> list[dict[str, Any]]:
-    """Rows with nulls at each level: of the struct, of the struct inside, of their fields, and of lists and their items."""
+    """Rows with nulls at each level.
+
+    They are nulls of the struct, of the struct inside, of their fields,
+    and of lists and their items.
+    """
     chance = random.Random(seed)
 
     def rare(value: Any) -> Any:
@@ -48,11 +52,15 @@ def rows(count: int, seed: int = 0) -> list[dict[str, Any]]:
                 {
                     "lang": rare(LANGUAGES[number * 4 // count]),
                     "size": rare(number),
-                    "source": rare({"url": rare(f"https://example.com/{number}"), "score": rare(number / 7)}),
+                    "source": rare(
+                        {"url": rare(f"https://example.com/{number}"), "score": rare(number / 7)}
+                    ),
                     "blob": rare(bytes([number % 256]) * 20),
                 }
             ),
-            "messages": rare([rare({"role": rare("user"), "turn": turn}) for turn in range(number % 4)]),
+            "messages": rare(
+                [rare({"role": rare("user"), "turn": turn}) for turn in range(number % 4)]
+            ),
         }
         for number in range(count)
     ]
@@ -70,7 +78,9 @@ def write(data: pa.Table, path: Path, kind: str) -> Path:
     elif kind == "orc":
         orc.write_table(data, path, stripe_size=20_000)
     else:
-        path.write_text("".join(json.dumps(row, default=lambda _: None) + "\n" for row in data.to_pylist()))
+        path.write_text(
+            "".join(json.dumps(row, default=lambda _: None) + "\n" for row in data.to_pylist())
+        )
     return path
 
 
@@ -82,7 +92,8 @@ def leaf(data: pa.Table, path: str) -> list[Any]:
 
 def loaded(path: Any, columns: list[str], **options: Any) -> dict[str, list[Any]]:
     batches = [
-        pa.record_batch(batch) for batch in sm.Loader(path, batch_size=333, columns=columns, output="arrow", **options)
+        pa.record_batch(batch)
+        for batch in sm.Loader(path, batch_size=333, columns=columns, output="arrow", **options)
     ]
     return pa.Table.from_batches(batches).to_pydict() if batches else {name: [] for name in columns}
 
@@ -149,13 +160,17 @@ def test_filters_on_fields_keep_the_rows_that_duckdb_keeps(writer: str, tmp_path
     else:
         path = write(data, tmp_path / "rows", writer)
     for text, expression in FILTERS:
-        expected = duckdb.sql(f"SELECT id, meta.lang, meta.source.url FROM data WHERE {text} ORDER BY id").fetchall()
+        expected = duckdb.sql(
+            f"SELECT id, meta.lang, meta.source.url FROM data WHERE {text} ORDER BY id"
+        ).fetchall()
         found = loaded(path, ["id", "meta.lang", "meta.source.url"], filter=expression)
         assert list(zip(*found.values(), strict=True)) == expected, text
 
 
 @pytest.mark.parametrize("writer", ["pyarrow", "orc", "polars", "duckdb"])
-def test_nulls_of_a_struct_are_nulls_of_a_field_that_has_none_itself(writer: str, tmp_path: Path) -> None:
+def test_nulls_of_a_struct_are_nulls_of_a_field_that_has_none_itself(
+    writer: str, tmp_path: Path
+) -> None:
     required = pa.struct([pa.field("a", pa.int64(), nullable=False)])
     values = [{"a": 1}, None, {"a": 3}, {"a": 4}]
     data = pa.table({"s": pa.array(values, required), "t": pa.array(values)})
@@ -201,10 +216,15 @@ def test_statistics_of_a_field_spare_row_groups(tmp_path: Path) -> None:
         dataset = sm.Dataset(path, columns=["meta.source.url"], filter=sm.col(name) > 3990)
         opened = opened_files(dataset).native.bytes_read
         assert len(dataset) == sum(
-            1 for value in (leaf(data, name) if "." in name else data[name].to_pylist()) if value and value > 3990
+            1
+            for value in (leaf(data, name) if "." in name else data[name].to_pylist())
+            if value and value > 3990
         )
         read.append(opened_files(dataset).native.bytes_read - opened)
-    chunks = [pq.ParquetFile(path).metadata.row_group(group).column(2).total_compressed_size for group in range(8)]
+    chunks = [
+        pq.ParquetFile(path).metadata.row_group(group).column(2).total_compressed_size
+        for group in range(8)
+    ]
     assert read[0] < 2 * max(chunks) < sum(chunks), "one row group of eight"
 
 
@@ -218,7 +238,9 @@ def test_json_path_keeps_bad_values_and_other_members_apart(tmp_path: Path) -> N
     ]
     path = tmp_path / "rows.jsonl"
     path.write_text("\n".join(lines))
-    schema = pa.schema([("s", pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])), ("x", pa.int64())])
+    schema = pa.schema(
+        [("s", pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])), ("x", pa.int64())]
+    )
     lenient = sm.Dataset(path, schema=schema, errors=sm.ErrorPolicy(lines="null"))
     assert loaded(lenient, ["s.a"]) == {"s.a": [1, None, None, None, None]}
     with pytest.raises(ValueError, match=r"Line 5 .*s\.a"):
@@ -227,18 +249,31 @@ def test_json_path_keeps_bad_values_and_other_members_apart(tmp_path: Path) -> N
 
 def test_error_for_a_wide_struct_names_the_nearest_fields(tmp_path: Path) -> None:
     pq.write_table(
-        pa.table({"s": [{f"field_{number}": number for number in range(300)} | {"language": "en"}]}),
+        pa.table(
+            {"s": [{f"field_{number}": number for number in range(300)} | {"language": "en"}]}
+        ),
         tmp_path / "a.parquet",
     )
-    with pytest.raises(KeyError, match=r"`s` has no field `lnaguage`, it has `language`, .* and 281 more"):
+    with pytest.raises(
+        KeyError, match=r"`s` has no field `lnaguage`, it has `language`, .* and 281 more"
+    ):
         sm.Dataset(tmp_path / "a.parquet", columns=["s.lnaguage"])
 
 
 def test_head_takes_paths(tmp_path: Path) -> None:
     path = write(table(50), tmp_path / "rows", "parquet")
-    options = ["--columns", "meta.lang,id", "--filter", "meta.size = 4 or meta.source.score > 6", "--json"]
+    options = [
+        "--columns",
+        "meta.lang,id",
+        "--filter",
+        "meta.size = 4 or meta.source.score > 6",
+        "--json",
+    ]
     found = subprocess.run(
-        [sys.executable, "-m", "shardmill", "head", str(path), *options], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "shardmill", "head", str(path), *options],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     data = table(50)
     keep = zip(
@@ -248,7 +283,11 @@ def test_head_takes_paths(tmp_path: Path) -> None:
         leaf(data, "meta.source.score"),
         strict=True,
     )
-    expected = [{"meta.lang": lang, "id": id} for id, lang, size, score in keep if size == 4 or (score or 0) > 6]
+    expected = [
+        {"meta.lang": lang, "id": id}
+        for id, lang, size, score in keep
+        if size == 4 or (score or 0) > 6
+    ]
     assert [json.loads(line) for line in found.stdout.splitlines()] == expected[:10]
 
 
@@ -275,12 +314,20 @@ def test_field_is_null_in_files_that_lack_its_column(tmp_path: Path) -> None:
 
 
 def test_sources_of_a_mixture_contribute_fields_by_path(tmp_path: Path) -> None:
-    first, second = write(table(200), tmp_path / "a", "parquet"), write(table(200, 1), tmp_path / "b", "orc")
+    first, second = (
+        write(table(200), tmp_path / "a", "parquet"),
+        write(table(200, 1), tmp_path / "b", "orc"),
+    )
     selected = sm.Mixture(
-        {"a": sm.Dataset(first, columns=["meta.lang", "id"]), "b": sm.Dataset(second, columns=["meta.lang"])}
+        {
+            "a": sm.Dataset(first, columns=["meta.lang", "id"]),
+            "b": sm.Dataset(second, columns=["meta.lang"]),
+        }
     )
     assert selected.columns == ["meta.lang", "id"]
-    whole = sm.Mixture({"a": sm.Dataset(first, columns=["meta"]), "b": sm.Dataset(second, columns=["meta"])})
+    whole = sm.Mixture(
+        {"a": sm.Dataset(first, columns=["meta"]), "b": sm.Dataset(second, columns=["meta"])}
+    )
     expected = sorted(map(str, [*leaf(table(200), "meta.lang"), *leaf(table(200, 1), "meta.lang")]))
     for mixture in (selected, whole):
         assert sorted(map(str, loaded(mixture, ["meta.lang"])["meta.lang"])) == expected
@@ -316,7 +363,9 @@ def test_table_source_and_rows_take_paths(tmp_path: Path) -> None:
     Pipeline(source=source, stages=[], sink=ParquetSink(tmp_path / "out")).run()
     written = pq.read_table(tmp_path / "out")
     kept = [row for row in data.to_pylist() if row["meta"] and (row["meta"]["size"] or 0) >= 100]
-    assert written.to_pylist() == [{"meta.lang": row["meta"]["lang"], "id": row["id"]} for row in kept]
+    assert written.to_pylist() == [
+        {"meta.lang": row["meta"]["lang"], "id": row["id"]} for row in kept
+    ]
     dataset = sm.Dataset(path, columns=["meta.lang"])
     assert dataset[3] == {"meta.lang": leaf(data, "meta.lang")[3]}
     assert pa.schema(dataset.schema) == pa.schema([("meta.lang", pa.string())])
@@ -336,7 +385,9 @@ def test_table_source_and_rows_take_paths(tmp_path: Path) -> None:
         ("meta" + ".a" * 5000, "`meta` has no field `a`"),
     ],
 )
-def test_path_that_does_not_exist_names_the_part_that_is_missing(name: str, message: str, tmp_path: Path) -> None:
+def test_path_that_does_not_exist_names_the_part_that_is_missing(
+    name: str, message: str, tmp_path: Path
+) -> None:
     path = write(table(50), tmp_path / "rows", "parquet")
     with pytest.raises(KeyError) as selected:
         sm.Loader(path, columns=[name])
@@ -349,7 +400,10 @@ def test_category_in_a_struct_has_the_values_of_all_files(tmp_path: Path) -> Non
     values = [[f"{part}-{number}" for number in range(100)] for part in range(3)]
     for part, texts in enumerate(values):
         column = pa.array(texts).dictionary_encode().cast(pa.dictionary(pa.int8(), pa.string()))
-        pq.write_table(pa.table({"s": pa.StructArray.from_arrays([column], ["c"])}), tmp_path / f"{part}.parquet")
+        pq.write_table(
+            pa.table({"s": pa.StructArray.from_arrays([column], ["c"])}),
+            tmp_path / f"{part}.parquet",
+        )
     assert loaded(tmp_path, ["s.c"]) == {"s.c": [*itertools.chain(*values)]}
 
 

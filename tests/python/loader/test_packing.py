@@ -1,4 +1,7 @@
-"""Packs of token rows against a model that was written from the definition, on any topology and with any interruption."""
+"""Packs of token rows against a model that was written from the definition.
+
+On any topology and with any interruption.
+"""
 
 import json
 import warnings
@@ -18,7 +21,11 @@ from reference_order import lanes_of
 from reference_packing import Pack, pack_steps, packs_of
 from row_files import write_tables
 
-quick = settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(
+    max_examples=examples(50),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 
 #: Documents: mostly short ones, some longer than any pack, some empty.
 DOCUMENTS = st.lists(st.one_of(st.integers(0, 9), st.integers(10, 40)), min_size=0, max_size=30)
@@ -42,7 +49,10 @@ def tokens_of(number: int, length: int) -> list[int]:
 def write_documents(
     below: Path, lengths: Sequence[int], *, files: int = 2, row_group: int = 4, kind: Any = None
 ) -> Path:
-    """Documents of these lengths in several files; ``id`` numbers them, ``keep`` is false for one in three."""
+    """Documents of these lengths in several files.
+
+    ``id`` numbers them, ``keep`` is false for one in three.
+    """
     each = -(-len(lengths) // files) if lengths else 1
     tables = []
     for start in range(0, max(len(lengths), 1), each):
@@ -53,7 +63,9 @@ def write_documents(
                 {
                     "id": pa.array(ids, pa.int64()),
                     "tokens": pa.array(tokens, kind or pa.list_(pa.int32())),
-                    "labels": pa.array([[-token for token in row] for row in tokens], pa.list_(pa.int64())),
+                    "labels": pa.array(
+                        [[-token for token in row] for row in tokens], pa.list_(pa.int64())
+                    ),
                     "n_tokens": pa.array([len(row) for row in tokens], pa.int32()),
                     "keep": pa.array([number % 3 > 0 for number in ids]),
                 }
@@ -68,13 +80,27 @@ def loader_of(path: Any, packing: dict[str, Any] | sm.Packing, **options: Any) -
 
 
 def lanes_of_packs(
-    path: Path, packing: dict[str, Any], *, lanes: int, epoch: int = 0, filter: Any = None, **order: Any
+    path: Path,
+    packing: dict[str, Any],
+    *,
+    lanes: int,
+    epoch: int = 0,
+    filter: Any = None,
+    **order: Any,
 ) -> list[list[Pack]]:
-    """The packs of each lane by the model, over the rows in the order in which a loader without packing has them."""
-    plain = flat_loader(path, columns=["tokens"], output="arrow", lanes=1, batch_size=1000, filter=filter, **order)
+    """The packs of each lane by the model.
+
+    They are over the rows in the order in which a loader without packing has them.
+    """
+    plain = flat_loader(
+        path, columns=["tokens"], output="arrow", lanes=1, batch_size=1000, filter=filter, **order
+    )
     plain.set_epoch(epoch)
     rows = [row for batch in plain for row in batch.column("tokens").to_pylist()]
-    return [packs_of([rows[position] for position in lane], **packing) for lane in lanes_of(len(rows), lanes)]
+    return [
+        packs_of([rows[position] for position in lane], **packing)
+        for lane in lanes_of(len(rows), lanes)
+    ]
 
 
 def packs_in(batch: dict[str, Any], length: int) -> list[Pack]:
@@ -151,16 +177,27 @@ def test_packs_of_every_rank_and_step_are_those_of_the_model(
     steps = list(pack_steps(expected, batch_size=batch_size, world_size=world_size, tail=tail))
     for rank in range(world_size):
         loader = loader_of(
-            path, packing, batch_size=batch_size, rank=rank, world_size=world_size, lanes=lanes, tail=tail,
-            threads=threads, **order,
-        )  # fmt: skip
+            path,
+            packing,
+            batch_size=batch_size,
+            rank=rank,
+            world_size=world_size,
+            lanes=lanes,
+            tail=tail,
+            threads=threads,
+            **order,
+        )
         loader.set_epoch(epoch)
         wanted = [step[rank] for _, step in steps if step[rank].packs]
         assert len(loader) == len(wanted)
         batches = list(loader)
-        assert [packs_in(batch, packing["length"]) for batch in batches] == [batch.packs for batch in wanted]
+        assert [packs_in(batch, packing["length"]) for batch in batches] == [
+            batch.packs for batch in wanted
+        ]
         if tail == "pad":
-            assert [batch["__padded"].tolist() for batch in batches] == [batch.padded for batch in wanted]
+            assert [batch["__padded"].tolist() for batch in batches] == [
+                batch.padded for batch in wanted
+            ]
         assert loader.epoch == epoch + 1
 
 
@@ -169,7 +206,11 @@ def test_packs_of_every_rank_and_step_are_those_of_the_model(
     lengths=st.lists(st.integers(0, 30), min_size=4, max_size=30),
     packing=packings(),
     lanes=st.sampled_from([1, 2, 3, 4]),
-    sizes=st.lists(st.tuples(st.sampled_from([1, 2, 3, 4, 8]), st.sampled_from([1, 2, 3, 4])), min_size=2, max_size=4),
+    sizes=st.lists(
+        st.tuples(st.sampled_from([1, 2, 3, 4, 8]), st.sampled_from([1, 2, 3, 4])),
+        min_size=2,
+        max_size=4,
+    ),
     stops=st.lists(st.integers(0, 6), min_size=3, max_size=3),
     filtered=st.booleans(),
     threads=st.sampled_from([0, 2]),
@@ -184,7 +225,10 @@ def test_runs_on_other_ranks_and_threads_go_on_where_one_stopped(
     filtered: bool,
     threads: int,
 ) -> None:
-    """Filter, shuffle and packing together: whatever the topologies were, the packs come in the order of one sequence."""
+    """Filter, shuffle and packing together.
+
+    Whatever the topologies were, the packs come in the order of one sequence.
+    """
     path = write_documents(tmp_path, lengths)
     options: dict[str, Any] = {"shuffle": True, "seed": 11, "shuffle_window_bytes": 300}
     if filtered:
@@ -200,7 +244,13 @@ def test_runs_on_other_ranks_and_threads_go_on_where_one_stopped(
         steps = list(pack_steps(expected, consumed=consumed, **share))[:stop]
         loaders = [
             loader_of(
-                path, packing, rank=rank, lanes=lanes if state is None else None, threads=threads, **share, **options
+                path,
+                packing,
+                rank=rank,
+                lanes=lanes if state is None else None,
+                threads=threads,
+                **share,
+                **options,
             )
             for rank in range(world_size)
         ]
@@ -226,23 +276,39 @@ def test_runs_on_other_ranks_and_threads_go_on_where_one_stopped(
             assert (state["epoch"], state["consumed"]) == (1, 0)
 
 
-@pytest.mark.parametrize("packing", [{"length": 7}, {"length": 16, "strategy": "best_fit", "open_packs": 3}])
-def test_same_global_batch_gives_the_same_packs_on_any_ranks(tmp_path: Path, packing: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "packing", [{"length": 7}, {"length": 16, "strategy": "best_fit", "open_packs": 3}]
+)
+def test_same_global_batch_gives_the_same_packs_on_any_ranks(
+    tmp_path: Path, packing: dict[str, Any]
+) -> None:
     path = write_documents(tmp_path, [number * 7 % 19 for number in range(60)])
     found = {}
     for world_size in (1, 2, 3, 4, 8):
         ranks = [
             list(
                 loader_of(
-                    path, packing, batch_size=24 // world_size, rank=rank, world_size=world_size, lanes=4,
-                    shuffle=True, tail="uneven", threads=2,
+                    path,
+                    packing,
+                    batch_size=24 // world_size,
+                    rank=rank,
+                    world_size=world_size,
+                    lanes=4,
+                    shuffle=True,
+                    tail="uneven",
+                    threads=2,
                 )
             )
             for rank in range(world_size)
-        ]  # fmt: skip
+        ]
         steps = max(map(len, ranks))
         found[world_size] = [
-            [pack for rank in ranks if step < len(rank) for pack in packs_in(rank[step], packing["length"])]
+            [
+                pack
+                for rank in ranks
+                if step < len(rank)
+                for pack in packs_in(rank[step], packing["length"])
+            ]
             for step in range(steps)
         ]
     assert all(found[world_size] == found[1] for world_size in found)

@@ -1,4 +1,7 @@
-"""Packs of endless lanes against a model that was written from the specification, on any topology and with any interruption."""
+"""Packs of endless lanes against a model that was written from the specification.
+
+On any topology and with any interruption.
+"""
 
 import itertools
 import json
@@ -20,7 +23,11 @@ from reference_ahead import WINDOW_ROWS, lanes_of_packs, loader_of, steps_of, ta
 from shardmill.load._loader import iteration_of
 from test_packing import all_packs, packings, packs_in, write_documents
 
-quick = settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 
 #: Documents: mostly short ones, some longer than any pack, few empty ones.
 LENGTHS = st.lists(st.one_of(st.integers(1, 9), st.integers(0, 40)), min_size=7, max_size=40)
@@ -40,7 +47,9 @@ def test_lanes_continue_with_their_first_rows(tmp_path: Path) -> None:
     loader = loader_of(path, {"length": 4, "epoch_packs": 6}, lanes=2, batch_size=6)
     pieces = loader.explain()["packs"]
     in_files = {(f"{number // 4:03}.parquet", number % 4): number for number in range(8)}
-    assert [[(in_files[file, row], first, count) for file, row, first, count in pack] for pack in pieces] == [
+    assert [
+        [(in_files[file, row], first, count) for file, row, first, count in pack] for pack in pieces
+    ] == [
         # Lane 0, then lane 1.
         [(0, 0, 3), (1, 0, 1)],
         [(2, 0, 4)],
@@ -60,7 +69,9 @@ def test_lanes_continue_with_their_first_rows(tmp_path: Path) -> None:
         [301, 1, 2, 3],
         [504, 505, 506, 507],
     ]
-    epoch = flat_loader(path, packing=sm.Packing("tokens", length=4), lanes=2, batch_size=1, output="numpy")
+    epoch = flat_loader(
+        path, packing=sm.Packing("tokens", length=4), lanes=2, batch_size=1, output="numpy"
+    )
     assert all_packs(list(epoch)[:4], 4) == all_packs(batches[:4], 4)
 
 
@@ -104,9 +115,13 @@ def test_packs_of_every_rank_and_step_are_those_of_the_model(
         wanted = [step[rank] for _, step in steps if step[rank].packs]
         assert len(loader) == len(wanted)
         batches = list(loader)
-        assert [packs_in(batch, packing["length"]) for batch in batches] == [batch.packs for batch in wanted]
+        assert [packs_in(batch, packing["length"]) for batch in batches] == [
+            batch.packs for batch in wanted
+        ]
         if tail == "pad":
-            assert [batch["__padded"].tolist() for batch in batches] == [batch.padded for batch in wanted]
+            assert [batch["__padded"].tolist() for batch in batches] == [
+                batch.padded for batch in wanted
+            ]
         assert loader.epoch == epoch + 1
 
 
@@ -115,7 +130,11 @@ def test_packs_of_every_rank_and_step_are_those_of_the_model(
     lengths=LENGTHS,
     packing=packings(),
     lanes=st.sampled_from([1, 2, 3, 4]),
-    sizes=st.lists(st.tuples(st.sampled_from([1, 2, 3, 4]), st.sampled_from([1, 2, 3, 4])), min_size=2, max_size=4),
+    sizes=st.lists(
+        st.tuples(st.sampled_from([1, 2, 3, 4]), st.sampled_from([1, 2, 3, 4])),
+        min_size=2,
+        max_size=4,
+    ),
     stops=st.lists(st.integers(0, 6), min_size=3, max_size=3),
     filtered=st.booleans(),
     threads=st.sampled_from([0, 2]),
@@ -146,7 +165,13 @@ def test_runs_on_other_ranks_and_threads_go_on_where_one_stopped(
         steps = steps_of(packs, epoch_packs, consumed=consumed, **share)[:stop]
         states = []
         for rank in range(world_size):
-            own = {"rank": rank, "lanes": lanes if state is None else None, "threads": threads, **share, **options}
+            own = {
+                "rank": rank,
+                "lanes": lanes if state is None else None,
+                "threads": threads,
+                **share,
+                **options,
+            }
             loader = loader_of(path, {**packing, "epoch_packs": epoch_packs}, **own)
             if state is not None:
                 loader.load_state_dict(state)
@@ -164,13 +189,23 @@ def test_runs_on_other_ranks_and_threads_go_on_where_one_stopped(
         assert len(json.dumps(state)) < 4096
 
 
-@covering(1, packing=[{"length": 7}, {"length": 16, "strategy": "best_fit", "open_packs": 3}], shuffle=[False, True])
+@covering(
+    1,
+    packing=[{"length": 7}, {"length": 16, "strategy": "best_fit", "open_packs": 3}],
+    shuffle=[False, True],
+)
 def test_every_place_can_be_resumed_also_in_later_epochs(
     tmp_path: Path, packing: dict[str, Any], shuffle: bool
 ) -> None:
     path = write_documents(tmp_path, [number * 5 % 23 for number in range(40)])
     packing = {**packing, "epoch_packs": 23}
-    options = {"batch_size": 2, "shuffle": shuffle, "seed": 5, "shuffle_window_bytes": 400, "lanes": 3}
+    options = {
+        "batch_size": 2,
+        "shuffle": shuffle,
+        "seed": 5,
+        "shuffle_window_bytes": 400,
+        "lanes": 3,
+    }
     length, count = packing["length"], 30
     whole = taken(loader_of(path, packing, **options), count, length)
     for stop in range(count):
@@ -184,13 +219,19 @@ def test_every_place_can_be_resumed_also_in_later_epochs(
 def test_windows_of_rows_are_packed_separately(tmp_path: Path) -> None:
     rows = WINDOW_ROWS + 100
     table = pa.table(
-        {"tokens": pa.array([[number] * (1 + number % 3) for number in range(rows)], pa.list_(pa.int32()))}
+        {
+            "tokens": pa.array(
+                [[number] * (1 + number % 3) for number in range(rows)], pa.list_(pa.int32())
+            )
+        }
     )
     pq.write_table(table, tmp_path / "rows.parquet", row_group_size=10_000)
     packing = {"length": 8, "strategy": "best_fit", "open_packs": 2}
     packs = lanes_of_packs(tmp_path / "rows.parquet", packing, lanes=1, places=16_500)
     start = 16_300
-    loader = loader_of(tmp_path / "rows.parquet", {**packing, "epoch_packs": 16_500}, batch_size=100)
+    loader = loader_of(
+        tmp_path / "rows.parquet", {**packing, "epoch_packs": 16_500}, batch_size=100
+    )
     loader.load_state_dict({**loader.state_dict(), "consumed": start})
     assert all_packs(list(loader), 8) == packs[0][start:16_500]
 
@@ -200,15 +241,22 @@ def test_batches_shared_among_processes_are_those_of_one(tmp_path: Path, workers
     path = write_documents(tmp_path, [number * 7 % 19 for number in range(60)])
     loader = loader_of(path, {"length": 8, "epoch_packs": 50}, batch_size=4, lanes=2, shuffle=True)
     whole = [packs_in(batch, 8) for batch in loader]
-    shares = [list(iteration_of(loader).every(workers, first=first, epoch=0, consumed=0)) for first in range(workers)]
-    merged = [batch for group in itertools.zip_longest(*shares) for batch in group if batch is not None]
+    shares = [
+        list(iteration_of(loader).every(workers, first=first, epoch=0, consumed=0))
+        for first in range(workers)
+    ]
+    merged = [
+        batch for group in itertools.zip_longest(*shares) for batch in group if batch is not None
+    ]
     assert [packs_in(batch, 8) for batch in merged] == whole
 
 
 def test_stated_lengths_are_not_counted(tmp_path: Path) -> None:
     path = write_documents(tmp_path, FIRST)
     counted = loader_of(path, {"length": 4, "epoch_packs": 9}, lanes=2, batch_size=3)
-    stated = loader_of(path, {"length": 4, "epoch_packs": 9, "lengths": "n_tokens"}, lanes=2, batch_size=3)
+    stated = loader_of(
+        path, {"length": 4, "epoch_packs": 9, "lengths": "n_tokens"}, lanes=2, batch_size=3
+    )
     assert taken(stated, 3, 4) == taken(counted, 3, 4)
 
 
@@ -226,7 +274,14 @@ def test_whole_state_is_that_of_every_rank_and_small(tmp_path: Path) -> None:
     path = write_documents(tmp_path, [number % 9 for number in range(50)])
     states = []
     for rank in range(3):
-        loader = loader_of(path, {"length": 8, "epoch_packs": 30}, batch_size=2, rank=rank, world_size=3, tail="drop")
+        loader = loader_of(
+            path,
+            {"length": 8, "epoch_packs": 30},
+            batch_size=2,
+            rank=rank,
+            world_size=3,
+            tail="drop",
+        )
         next(iter(loader))
         states.append(loader.state_dict())
     assert states[0] == states[1] == states[2]
@@ -249,11 +304,17 @@ def test_states_of_other_packs_are_refused_with_both_values(tmp_path: Path) -> N
     path = write_documents(tmp_path, FIRST)
     ahead = loader_of(path, {"length": 4, "epoch_packs": 6})
     epoch = flat_loader(path, packing=sm.Packing("tokens", length=4), output="numpy")
-    with pytest.raises(sm.CheckpointMismatchError, match="plan='ahead', but this loader has plan='epoch'"):
+    with pytest.raises(
+        sm.CheckpointMismatchError, match="plan='ahead', but this loader has plan='epoch'"
+    ):
         epoch.load_state_dict(ahead.state_dict())
-    with pytest.raises(sm.CheckpointMismatchError, match="plan='epoch', but this loader has plan='ahead'"):
+    with pytest.raises(
+        sm.CheckpointMismatchError, match="plan='epoch', but this loader has plan='ahead'"
+    ):
         ahead.load_state_dict(epoch.state_dict())
-    with pytest.raises(sm.CheckpointMismatchError, match="epoch_packs=6, this loader has epoch_packs=7"):
+    with pytest.raises(
+        sm.CheckpointMismatchError, match="epoch_packs=6, this loader has epoch_packs=7"
+    ):
         loader_of(path, {"length": 4, "epoch_packs": 7}).load_state_dict(ahead.state_dict())
     with pytest.raises(sm.CheckpointMismatchError, match="place 7 of 6"):
         ahead.load_state_dict({**ahead.state_dict(), "consumed": 7})
@@ -285,7 +346,9 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: s
 @pytest.mark.parametrize("strategy", ["concat", "best_fit"])
 def test_lane_without_tokens_is_an_error_that_names_it(tmp_path: Path, strategy: str) -> None:
     path = write_documents(tmp_path, [5, 5, 0, 0])
-    loader = loader_of(path, {"length": 4, "strategy": strategy, "epoch_packs": 6}, lanes=2, batch_size=1)
+    loader = loader_of(
+        path, {"length": 4, "strategy": strategy, "epoch_packs": 6}, lanes=2, batch_size=1
+    )
     batches = iter(loader)
     assert packs_in(next(batches), 4)
     with pytest.raises(sm.OptionError, match=r"Lane 1 has nothing to pack(.|\n)*fewer lanes"):
@@ -294,13 +357,19 @@ def test_lane_without_tokens_is_an_error_that_names_it(tmp_path: Path, strategy:
 
 def test_long_row_is_an_error_that_names_it(tmp_path: Path) -> None:
     path = write_documents(tmp_path, [2, 9, 2])
-    loader = loader_of(path, {"length": 4, "strategy": "best_fit", "long": "raise", "epoch_packs": 6})
-    with pytest.raises(sm.FormatError, match=r"Row 1 of .*000.parquet` has 9 tokens, but a pack holds 4"):
+    loader = loader_of(
+        path, {"length": 4, "strategy": "best_fit", "long": "raise", "epoch_packs": 6}
+    )
+    with pytest.raises(
+        sm.FormatError, match=r"Row 1 of .*000.parquet` has 9 tokens, but a pack holds 4"
+    ):
         next(iter(loader))
 
 
 def test_epoch_too_far_away_is_refused(tmp_path: Path) -> None:
-    loader = loader_of(write_documents(tmp_path, FIRST), {"length": 4, "epoch_packs": 2**40}, batch_size=1)
+    loader = loader_of(
+        write_documents(tmp_path, FIRST), {"length": 4, "epoch_packs": 2**40}, batch_size=1
+    )
     loader.set_epoch(2**40)
     with pytest.raises(sm.OptionError, match="choose an earlier epoch"):
         next(iter(loader))
@@ -308,21 +377,27 @@ def test_epoch_too_far_away_is_refused(tmp_path: Path) -> None:
 
 def test_distant_epoch_of_rows_in_file_order_is_found_at_once(tmp_path: Path) -> None:
     # 31 tokens: after 31 packs of 4 tokens a lane is at its start again.
-    loader = loader_of(write_documents(tmp_path, FIRST), {"length": 4, "epoch_packs": 31}, batch_size=1)
+    loader = loader_of(
+        write_documents(tmp_path, FIRST), {"length": 4, "epoch_packs": 31}, batch_size=1
+    )
     first = taken(loader, 31, 4)
     loader.set_epoch(10**7)
     assert taken(loader, 31, 4) == first
 
 
 def test_pickled_loader_continues(tmp_path: Path) -> None:
-    loader = loader_of(write_documents(tmp_path, FIRST), {"length": 4, "epoch_packs": 9}, batch_size=2, lanes=2)
+    loader = loader_of(
+        write_documents(tmp_path, FIRST), {"length": 4, "epoch_packs": 9}, batch_size=2, lanes=2
+    )
     assert taken(pickle.loads(pickle.dumps(loader)), 6, 4) == taken(loader, 6, 4)
 
 
 def test_audit_of_all_ranks_is_the_expected_one(tmp_path: Path) -> None:
     path = write_documents(tmp_path, [number % 9 for number in range(50)])
     options = {"world_size": 3, "tail": "uneven", "audit": True, "lanes": 4, "batch_size": 3}
-    loaders = [loader_of(path, {"length": 8, "epoch_packs": 31}, rank=rank, **options) for rank in range(3)]
+    loaders = [
+        loader_of(path, {"length": 8, "epoch_packs": 31}, rank=rank, **options) for rank in range(3)
+    ]
     for loader in loaders:
         all_packs(list(loader), 8)
     sums = [loader.audit(0) for loader in loaders]
@@ -333,7 +408,12 @@ def test_explain_says_which_lanes_a_rank_follows(tmp_path: Path) -> None:
     path = write_documents(tmp_path, [number % 9 for number in range(50)])
     loader = loader_of(path, {"length": 8, "epoch_packs": 24}, batch_size=4, lanes=4, shuffle=True)
     plan = loader.explain(step=2)
-    assert (plan["packs_of_epoch"], plan["tokens_of_epoch"], plan["fill_rate"], plan["steps"]) == (24, 192, 1.0, 6)
+    assert (plan["packs_of_epoch"], plan["tokens_of_epoch"], plan["fill_rate"], plan["steps"]) == (
+        24,
+        192,
+        1.0,
+        6,
+    )
     assert plan["places"] == (8, 12)
     assert [lane for lane, *_ in plan["lanes"]] == [0, 1, 2, 3]
     assert loader.explain(world_size=2, batch_size=2)["lanes_of_rank"] == (0, 2)

@@ -22,7 +22,9 @@ def mixture_of(tmp_path: Path, tokenizer: Path | None = None) -> sm.Mixture:
     tokens = write_documents(tmp_path, [number * 3 % 17 for number in range(50)])
     if tokenizer is None:
         other: Any = write_documents(tmp_path, [number * 5 % 11 for number in range(30)])
-        return sm.Mixture({"a": sm.Dataset(tokens), "b": sm.Dataset(other)}, weights=[3, 1], epoch_rows=70)
+        return sm.Mixture(
+            {"a": sm.Dataset(tokens), "b": sm.Dataset(other)}, weights=[3, 1], epoch_rows=70
+        )
     texts = tmp_path / "texts"
     if not texts.exists():
         texts.mkdir()
@@ -31,12 +33,20 @@ def mixture_of(tmp_path: Path, tokenizer: Path | None = None) -> sm.Mixture:
             table = pa.table({"text": rows[part * 30 : (part + 1) * 30]})
             pq.write_table(table, texts / f"{part}.parquet", row_group_size=7)
     text = sm.Dataset(texts, tokenize=sm.Tokenize("text", tokenizer=tokenizer, eos=True))
-    return sm.Mixture({"text": text, "tokens": sm.Dataset(tokens, columns=["tokens"])}, weights=[1, 1], epoch_rows=80)
+    return sm.Mixture(
+        {"text": text, "tokens": sm.Dataset(tokens, columns=["tokens"])},
+        weights=[1, 1],
+        epoch_rows=80,
+    )
 
 
-@pytest.mark.parametrize("packing", [{"length": 7}, {"length": 16, "strategy": "first_fit", "open_packs": 3}])
+@pytest.mark.parametrize(
+    "packing", [{"length": 7}, {"length": 16, "strategy": "first_fit", "open_packs": 3}]
+)
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_mixture_is_packed_like_its_rows_in_order(tmp_path: Path, packing: dict[str, Any], shuffle: bool) -> None:
+def test_mixture_is_packed_like_its_rows_in_order(
+    tmp_path: Path, packing: dict[str, Any], shuffle: bool
+) -> None:
     mixture = mixture_of(tmp_path)
     order: dict[str, Any] = {"shuffle": shuffle, "seed": 9, "shuffle_window_bytes": 300}
     packs = lanes_of_packs(mixture, packing, lanes=3, places=90, **order)
@@ -44,7 +54,9 @@ def test_mixture_is_packed_like_its_rows_in_order(tmp_path: Path, packing: dict[
         share = {"batch_size": 6 // world_size, "world_size": world_size, "tail": "drop"}
         steps = steps_of(packs, 90, **share)
         for rank in range(world_size):
-            loader = loader_of(mixture, {**packing, "epoch_packs": 90}, lanes=3, rank=rank, **share, **order)
+            loader = loader_of(
+                mixture, {**packing, "epoch_packs": 90}, lanes=3, rank=rank, **share, **order
+            )
             found = [packs_in(batch, packing["length"]) for batch in loader]
             assert found == [step[rank].packs for _, step in steps]
 
@@ -68,7 +80,14 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def of_text(tmp_path: Path, tokenizer: Path, **options: Any) -> sm.Loader:
     packing = {"length": 16, "epoch_packs": 120}
-    options = {"lanes": 4, "shuffle": True, "seed": 2, "shuffle_window_bytes": 900, "tail": "drop", **options}
+    options = {
+        "lanes": 4,
+        "shuffle": True,
+        "seed": 2,
+        "shuffle_window_bytes": 900,
+        "tail": "drop",
+        **options,
+    }
     return loader_of(mixture_of(tmp_path, tokenizer), packing, **options)
 
 
@@ -87,9 +106,13 @@ def of_ranks(
     return batches
 
 
-def test_mixture_with_text_resumes_on_other_ranks_and_recounts_what_is_lost(tmp_path: Path, tokenizer: Path) -> None:
+def test_mixture_with_text_resumes_on_other_ranks_and_recounts_what_is_lost(
+    tmp_path: Path, tokenizer: Path
+) -> None:
     whole = [packs_in(batch, 16) for batch in of_text(tmp_path, tokenizer, batch_size=12)]
-    four = [of_text(tmp_path, tokenizer, batch_size=3, rank=rank, world_size=4) for rank in range(4)]
+    four = [
+        of_text(tmp_path, tokenizer, batch_size=3, rank=rank, world_size=4) for rank in range(4)
+    ]
     begun = [taken(loader, 7, 16) for loader in four]
     assert [[pack for rank in begun for pack in rank[step]] for step in range(7)] == whole[:7]
     state = json.loads(json.dumps(four[0].state_dict()))
@@ -116,10 +139,16 @@ def test_state_of_another_tokenizer_is_refused(tmp_path: Path, tokenizer: Path) 
     path = tmp_path / "texts.parquet"
     pq.write_table(pa.table({"text": ["the loader", "reads it"] * 5}), path)
     packing = {"length": 4, "epoch_packs": 5}
-    with_end = loader_of(sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=tokenizer, eos=True)), packing)
-    other = loader_of(sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=tokenizer, bos="<|end|>")), packing)
+    with_end = loader_of(
+        sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=tokenizer, eos=True)), packing
+    )
+    other = loader_of(
+        sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=tokenizer, bos="<|end|>")), packing
+    )
     saved, own = with_end.state_dict()["tokenize"], other.state_dict()["tokenize"]
-    with pytest.raises(sm.CheckpointMismatchError, match=f"tokenize='{saved}', this loader has tokenize='{own}'"):
+    with pytest.raises(
+        sm.CheckpointMismatchError, match=f"tokenize='{saved}', this loader has tokenize='{own}'"
+    ):
         other.load_state_dict(with_end.state_dict())
 
 
@@ -149,7 +178,9 @@ def test_wrong_kept_count_is_an_error_that_names_row_and_counts(
     tmp_path: Path, packed: Callable[[], sm.Loader]
 ) -> None:
     assert list(packed())
-    replace_kept(tmp_path / "counts", "counts", lambda row: [n + (place == 3) for place, n in enumerate(row)])
+    replace_kept(
+        tmp_path / "counts", "counts", lambda row: [n + (place == 3) for place, n in enumerate(row)]
+    )
     replace_kept(tmp_path / "counts", "tokens", lambda total: total + 1)
     with pytest.raises(sm.FormatError, match="in row 3 of .*texts.parquet"):
         list(packed())

@@ -42,8 +42,15 @@ def test_lists_of_one_size_are_packed(tmp_path: Path) -> None:
 def test_columns_are_packed_side_by_side(tmp_path: Path) -> None:
     masks = pa.array([[True, False, True], [True, True]], pa.list_(pa.bool_()))
     labels = pa.array([[-1, -2, -3], [-4, -5]], pa.list_(pa.int64()))
-    path = of_column(tmp_path, pa.array([[1, 2, 3], [4, 5]], pa.list_(pa.uint16())), labels=labels, loss_mask=masks)
-    packing = sm.Packing(["tokens", "labels", "loss_mask"], length=4, pad_value={"tokens": 9, "labels": -100})
+    path = of_column(
+        tmp_path,
+        pa.array([[1, 2, 3], [4, 5]], pa.list_(pa.uint16())),
+        labels=labels,
+        loss_mask=masks,
+    )
+    packing = sm.Packing(
+        ["tokens", "labels", "loss_mask"], length=4, pad_value={"tokens": 9, "labels": -100}
+    )
     (batch,) = loader_of(path, packing, batch_size=8)
     assert batch["tokens"].tolist() == [[1, 2, 3, 4], [5, 9, 9, 9]]
     assert batch["labels"].tolist() == [[-1, -2, -3, -4], [-5, -100, -100, -100]]
@@ -61,7 +68,9 @@ def test_outputs_hold_the_same_packs(tmp_path: Path, output: str) -> None:
     assert len(arrays) == len(others) == 2
     for array, other in zip(arrays, others, strict=True):
         if output == "arrow":
-            assert other.schema.field("tokens").type == pa.list_(pa.field("item", pa.int32(), nullable=False), 5)
+            assert other.schema.field("tokens").type == pa.list_(
+                pa.field("item", pa.int32(), nullable=False), 5
+            )
             other = other.to_pydict()
         for name in ("tokens", "segment_ids", "positions"):
             found = other[name] if isinstance(other[name], list) else other[name].tolist()
@@ -74,7 +83,8 @@ def test_outputs_hold_the_same_packs(tmp_path: Path, output: str) -> None:
 def test_null_lists_are_refused_or_empty(tmp_path: Path) -> None:
     path = of_column(tmp_path, pa.array([[1, 2], None, [3]], pa.list_(pa.int32())))
     with pytest.raises(
-        sm.FormatError, match=r"Column `tokens` is null in row 1 of .*000\.parquet`\nhint: nulls=\"fill\""
+        sm.FormatError,
+        match=r"Column `tokens` is null in row 1 of .*000\.parquet`\nhint: nulls=\"fill\"",
     ):
         len(loader_of(path, FIVE))
     (batch,) = loader_of(path, FIVE, nulls="fill")
@@ -84,7 +94,9 @@ def test_null_lists_are_refused_or_empty(tmp_path: Path) -> None:
 
 
 def test_null_among_tokens_is_refused_with_its_place(tmp_path: Path) -> None:
-    path = of_column(tmp_path, pa.array([[1, 2], [3, None]], pa.list_(pa.int32())), n=pa.array([2, 2]))
+    path = of_column(
+        tmp_path, pa.array([[1, 2], [3, None]], pa.list_(pa.int32())), n=pa.array([2, 2])
+    )
     for nulls in ("raise", "fill"):
         with pytest.raises(sm.FormatError, match="null among the tokens of row 1"):
             len(loader_of(path, FIVE, nulls=nulls))
@@ -112,7 +124,9 @@ def test_lengths_column_gives_the_same_packs_and_saves_a_pass(tmp_path: Path) ->
     read = {}
     packs = {}
     for stated in (None, "n_tokens"):
-        loader = loader_of(path, {"length": 32, "strategy": "best_fit", "lengths": stated}, batch_size=4)
+        loader = loader_of(
+            path, {"length": 32, "strategy": "best_fit", "lengths": stated}, batch_size=4
+        )
         before = loader.metrics().bytes_read
         len(loader)
         read[stated] = loader.metrics().bytes_read - before
@@ -124,11 +138,15 @@ def test_lengths_column_gives_the_same_packs_and_saves_a_pass(tmp_path: Path) ->
 def test_lengths_that_are_wrong_are_found_at_the_row(tmp_path: Path) -> None:
     tokens = pa.array([[1, 2], [3, 4, 5], [6]], pa.list_(pa.int32()))
     path = of_column(tmp_path, tokens, n=pa.array([2, 2, 1]))
-    with pytest.raises(sm.FormatError, match=r"Column `tokens` has 3 tokens in row 1 of .*, expected 2"):
+    with pytest.raises(
+        sm.FormatError, match=r"Column `tokens` has 3 tokens in row 1 of .*, expected 2"
+    ):
         list(loader_of(path, {**FIVE, "lengths": "n"}))
     for bad, said in (([2, None, 1], "null"), ([2, -3, 1], "-3"), ([2, 2**40, 1], str(2**40))):
         path = of_column(tmp_path, tokens, n=pa.array(bad, pa.int64()))
-        with pytest.raises(sm.FormatError, match=f"Column `n` says that row 1 of .* has {said} tokens"):
+        with pytest.raises(
+            sm.FormatError, match=f"Column `n` says that row 1 of .* has {said} tokens"
+        ):
             len(loader_of(path, {**FIVE, "lengths": "n"}))
     path = of_column(tmp_path, tokens, n=pa.array([2.0, 3.0, 1.0]))
     with pytest.raises(sm.OptionError, match="lengths are whole numbers"):
@@ -138,7 +156,9 @@ def test_lengths_that_are_wrong_are_found_at_the_row(tmp_path: Path) -> None:
 def test_columns_of_unequal_lists_are_refused_at_the_row(tmp_path: Path) -> None:
     tokens = pa.array([[1, 2], [3, 4]], pa.list_(pa.int32()))
     path = of_column(tmp_path, tokens, labels=pa.array([[1, 2], [3]], pa.list_(pa.int32())))
-    with pytest.raises(sm.FormatError, match=r"Column `labels` has 1 tokens in row 1 of .*, expected 2"):
+    with pytest.raises(
+        sm.FormatError, match=r"Column `labels` has 1 tokens in row 1 of .*, expected 2"
+    ):
         list(loader_of(path, sm.Packing(["tokens", "labels"], length=4)))
 
 
@@ -160,7 +180,10 @@ def test_long_rows_are_treated_as_asked(tmp_path: Path, strategy: str) -> None:
     assert packed("split") == [[[101, 102, 103]], [[104, 105, 106]], [[1, 2], [107]], [[201]]]
     assert packed("truncate") == [[[101, 102, 103]], [[1, 2], [201]]]
     assert packed("drop") == [[[1, 2], [201]]]
-    with pytest.raises(sm.FormatError, match=r"Row 1 of .*000\.parquet` has 7 tokens, but a pack holds 3\nhint: long="):
+    with pytest.raises(
+        sm.FormatError,
+        match=r"Row 1 of .*000\.parquet` has 7 tokens, but a pack holds 3\nhint: long=",
+    ):
         len(loader_of(path, of("raise")))
 
 
@@ -196,7 +219,10 @@ def test_drop_that_leaves_out_everything_warns(tmp_path: Path) -> None:
         ({"length": True}, "length must be an integer"),
         ({"length": 2.5}, "length must be an integer"),
         ({"length": 2**31}, "length must be an integer"),
-        ({"length": 4, "strategy": "worst_fit"}, "strategy must be one of 'concat', 'best_fit', 'first_fit'"),
+        (
+            {"length": 4, "strategy": "worst_fit"},
+            "strategy must be one of 'concat', 'best_fit', 'first_fit'",
+        ),
         ({"length": 4, "open_packs": 8}, "strategy='concat' cuts them"),
         ({"length": 4, "long": "drop"}, "strategy='concat' cuts them"),
         ({"length": 4, "strategy": "best_fit", "open_packs": 0}, "open_packs must be an integer"),
@@ -223,10 +249,18 @@ def test_loader_refuses_what_cannot_be_packed(tmp_path: Path) -> None:
             sm.OptionError,
             "`id` is int64; only lists of numbers are packed\nhint: a pack",
         ),
-        ({"packing": sm.Packing(["tokens", "n_tokens"], length=4)}, sm.OptionError, "`n_tokens` is int32"),
+        (
+            {"packing": sm.Packing(["tokens", "n_tokens"], length=4)},
+            sm.OptionError,
+            "`n_tokens` is int32",
+        ),
         ({"packing": sm.Packing(["tokens", "tokens"], length=4)}, sm.OptionError, "packed twice"),
         ({"packing": sm.Packing("words", length=4)}, sm.MissingColumnError, "No column `words`"),
-        ({"packing": sm.Packing("tokens", length=4, lengths="n")}, sm.MissingColumnError, "No column `n`"),
+        (
+            {"packing": sm.Packing("tokens", length=4, lengths="n")},
+            sm.MissingColumnError,
+            "No column `n`",
+        ),
         (
             {"packing": sm.Packing("tokens", length=4, pad_value=2**40)},
             sm.OptionError,
@@ -244,7 +278,11 @@ def test_loader_refuses_what_cannot_be_packed(tmp_path: Path) -> None:
             "cannot hold a value per row\nhint: omit columns",
         ),
         (
-            {"packing": sm.Packing("tokens", length=4), "nulls": "fill", "fill_values": {"tokens": 1}},
+            {
+                "packing": sm.Packing("tokens", length=4),
+                "nulls": "fill",
+                "fill_values": {"tokens": 1},
+            },
             sm.OptionError,
             "pad_value",
         ),
@@ -252,7 +290,11 @@ def test_loader_refuses_what_cannot_be_packed(tmp_path: Path) -> None:
     for options, error, message in cases:
         with pytest.raises(error, match=message):
             flat_loader(path, output="numpy", **options)
-    taken = of_column(tmp_path, pa.array([[1]], pa.list_(pa.int32())), positions=pa.array([[1]], pa.list_(pa.int32())))
+    taken = of_column(
+        tmp_path,
+        pa.array([[1]], pa.list_(pa.int32())),
+        positions=pa.array([[1]], pa.list_(pa.int32())),
+    )
     with pytest.raises(sm.OptionError, match="`positions` cannot be packed"):
         loader_of(taken, sm.Packing(["tokens", "positions"], length=4))
 
@@ -265,11 +307,19 @@ def test_state_of_another_packing_is_refused_by_name(tmp_path: Path) -> None:
     state = loader.state_dict()
     assert state["packing"] | {"lengths_digest": ""} == {
         "version": 1,
-        "column": "tokens", "length": 5, "strategy": "best_fit", "open_packs": 64, "long": "split", "lengths_digest": "",
-    }  # fmt: skip
+        "column": "tokens",
+        "length": 5,
+        "strategy": "best_fit",
+        "open_packs": 64,
+        "long": "split",
+        "lengths_digest": "",
+    }
     others: list[tuple[dict[str, Any], str]] = [
         ({"length": 6, "strategy": "best_fit"}, "packing length=5, this loader has length=6"),
-        ({"length": 5, "strategy": "first_fit"}, "packing strategy='best_fit', this loader has strategy='first_fit'"),
+        (
+            {"length": 5, "strategy": "first_fit"},
+            "packing strategy='best_fit', this loader has strategy='first_fit'",
+        ),
         ({"length": 5}, "strategy='best_fit', this loader has strategy='concat'"),
         ({**packing, "open_packs": 2}, "open_packs=64, this loader has open_packs=2"),
         ({**packing, "long": "drop"}, "long='split', this loader has long='drop'"),
@@ -277,7 +327,9 @@ def test_state_of_another_packing_is_refused_by_name(tmp_path: Path) -> None:
     for other, message in others:
         with pytest.raises(sm.CheckpointMismatchError, match=message):
             loader_of(path, other).load_state_dict(state)
-    with pytest.raises(sm.CheckpointMismatchError, match="packing column='tokens', this loader has column='labels'"):
+    with pytest.raises(
+        sm.CheckpointMismatchError, match="packing column='tokens', this loader has column='labels'"
+    ):
         loader_of(path, sm.Packing("labels", **packing)).load_state_dict(state)
     plain = sm.Loader(path, output="numpy")
     with pytest.raises(sm.CheckpointMismatchError, match="this loader has packing=None"):
@@ -285,15 +337,20 @@ def test_state_of_another_packing_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(sm.CheckpointMismatchError, match="saved with packing=None"):
         loader.load_state_dict(plain.state_dict())
     with pytest.raises(sm.CheckpointMismatchError, match="lengths_digest"):
-        loader.load_state_dict({**state, "packing": {**state["packing"], "lengths_digest": "0" * 32}})
-    with pytest.raises(sm.CheckpointMismatchError, match="packing version=2, this loader has version=1"):
+        loader.load_state_dict(
+            {**state, "packing": {**state["packing"], "lengths_digest": "0" * 32}}
+        )
+    with pytest.raises(
+        sm.CheckpointMismatchError, match="packing version=2, this loader has version=1"
+    ):
         loader.load_state_dict({**state, "packing": {**state["packing"], "version": 2}})
     with pytest.raises(sm.CheckpointMismatchError, match="damaged: place 99 of"):
         loader.load_state_dict({**state, "consumed": 99})
     with pytest.raises(sm.CheckpointMismatchError, match="damaged: packing is 3"):
         loader.load_state_dict({**state, "packing": 3})
     loader.load_state_dict(state)
-    # Labels beside the tokens, a column of lengths and pad values change nothing about what stands together.
+    # Labels beside the tokens, a column of lengths and pad values change nothing about
+    # what stands together.
     more = sm.Packing(["tokens", "labels"], lengths="n_tokens", pad_value=7, **packing)
     loader_of(path, more).load_state_dict(state)
 
@@ -312,11 +369,19 @@ def test_explain_tells_the_pieces_of_a_batch_and_how_full_packs_are(tmp_path: Pa
     loader = loader_of(path, FIVE, batch_size=2)
     first, second = loader.explain(), loader.explain(step=1)
     name = "000.parquet"
-    assert first["packs"] == [[(name, 0, 0, 3), (name, 1, 0, 2)], [(name, 1, 2, 2), (name, 2, 0, 2), (name, 3, 0, 1)]]
+    assert first["packs"] == [
+        [(name, 0, 0, 3), (name, 1, 0, 2)],
+        [(name, 1, 2, 2), (name, 2, 0, 2), (name, 3, 0, 1)],
+    ]
     assert first["rows"] == [(name, 0, 4)]
     assert second["packs"] == [[(name, 3, 1, 5)]]
     assert (first["places"], second["places"]) == ((0, 2), (2, 3))
-    assert (first["packs_of_epoch"], first["tokens_of_epoch"], first["rows_of_epoch"], first["steps"]) == (3, 15, 4, 2)
+    assert (
+        first["packs_of_epoch"],
+        first["tokens_of_epoch"],
+        first["rows_of_epoch"],
+        first["steps"],
+    ) == (3, 15, 4, 2)
     assert first["fill_rate"] == 1.0
     assert loader.explain(step=2)["packs"] is None
     # As on another topology.
@@ -332,11 +397,16 @@ def test_explained_pieces_are_what_is_delivered(tmp_path: Path) -> None:
     lengths = [number * 7 % 23 for number in range(60)]
     path = write_documents(tmp_path, lengths, files=1)
     for packing in ({"length": 16}, {"length": 16, "strategy": "best_fit", "open_packs": 3}):
-        loader = loader_of(path, packing, batch_size=3, shuffle=True, shuffle_window_bytes=500, lanes=2)
+        loader = loader_of(
+            path, packing, batch_size=3, shuffle=True, shuffle_window_bytes=500, lanes=2
+        )
         for step, batch in enumerate(list(loader)):
             explained = loader.explain(step=step, epoch=0)["packs"]
             wanted = [
-                [list(range(row * 100 + first + 1, row * 100 + first + count + 1)) for _, row, first, count in pack]
+                [
+                    list(range(row * 100 + first + 1, row * 100 + first + count + 1))
+                    for _, row, first, count in pack
+                ]
                 for pack in explained
             ]
             assert packs_in(batch, 16) == wanted
@@ -353,7 +423,9 @@ def test_cumulative_lengths_cut_the_flattened_batch_into_documents(tmp_path: Pat
             assert (bounds[0], bounds[-1]) == (0, batch["tokens"].size)
             flat, segments = batch["tokens"].ravel(), batch["segment_ids"].ravel()
             parts = [
-                flat[start:stop].tolist() for start, stop in zip(bounds, bounds[1:], strict=False) if segments[start]
+                flat[start:stop].tolist()
+                for start, stop in zip(bounds, bounds[1:], strict=False)
+                if segments[start]
             ]
             assert parts == [piece for pack in packs_in(batch, 16) for piece in pack]
 
@@ -370,12 +442,20 @@ def test_packed_loader_can_be_pickled(tmp_path: Path) -> None:
 
 def test_blocks_are_decoded_once_in_an_epoch(tmp_path: Path) -> None:
     """Also if open packs hold rows of blocks that other packs have finished."""
-    path = write_documents(tmp_path, [number * 37 % 200 for number in range(3000)], files=3, row_group=100)
+    path = write_documents(
+        tmp_path, [number * 37 % 200 for number in range(3000)], files=3, row_group=100
+    )
     for shuffle in (False, True):
         for packing in ({"length": 256}, {"length": 256, "strategy": "best_fit", "open_packs": 8}):
-            loader = loader_of(path, packing, batch_size=4, shuffle=shuffle, shuffle_window_bytes=20_000, threads=2)
+            loader = loader_of(
+                path, packing, batch_size=4, shuffle=shuffle, shuffle_window_bytes=20_000, threads=2
+            )
             plain = sm.Loader(
-                path, columns=["tokens"], output="numpy", batch_size=4, shuffle=sm.Shuffle(20_000) if shuffle else False
+                path,
+                columns=["tokens"],
+                output="numpy",
+                batch_size=4,
+                shuffle=sm.Shuffle(20_000) if shuffle else False,
             )
             list(loader)
             list(plain)
@@ -411,12 +491,17 @@ def test_loaders_of_one_dataset_look_for_lengths_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stride", [2, 3])
-def test_workers_that_share_the_batches_of_a_rank_get_all_packs(tmp_path: Path, stride: int) -> None:
+def test_workers_that_share_the_batches_of_a_rank_get_all_packs(
+    tmp_path: Path, stride: int
+) -> None:
     path = write_documents(tmp_path, [number * 7 % 23 for number in range(50)])
     loader = loader_of(path, {"length": 16, "strategy": "best_fit"}, batch_size=2, shuffle=True)
     whole = [packs_in(batch, 16) for batch in loader]
     parts = [
-        [packs_in(batch, 16) for batch in iteration_of(loader).every(stride, first=first, epoch=0, consumed=0)]
+        [
+            packs_in(batch, 16)
+            for batch in iteration_of(loader).every(stride, first=first, epoch=0, consumed=0)
+        ]
         for first in range(stride)
     ]
     assert [parts[number % stride][number // stride] for number in range(len(whole))] == whole
@@ -425,7 +510,9 @@ def test_workers_that_share_the_batches_of_a_rank_get_all_packs(tmp_path: Path, 
 def test_cumulative_lengths_of_tensors_are_a_tensor(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     packing = sm.Packing("tokens", length=5)
-    (batch,) = loader_of(write_documents(tmp_path, [3, 2, 4]), packing, batch_size=2, output="torch")
+    (batch,) = loader_of(
+        write_documents(tmp_path, [3, 2, 4]), packing, batch_size=2, output="torch"
+    )
     bounds = packing.cu_seqlens(batch)
     assert bounds.dtype == torch.int32
     assert bounds.tolist() == [0, 3, 5, 9, 10]
@@ -433,7 +520,11 @@ def test_cumulative_lengths_of_tensors_are_a_tensor(tmp_path: Path) -> None:
 
 def test_packing_shows_what_was_asked_for() -> None:
     packing = sm.Packing(["tokens", "labels"], length=8, strategy="best_fit")
-    assert (packing.columns, packing.open_packs, packing.long) == (("tokens", "labels"), 64, "split")
+    assert (packing.columns, packing.open_packs, packing.long) == (
+        ("tokens", "labels"),
+        64,
+        "split",
+    )
     assert packing == sm.Packing(["tokens", "labels"], length=8, strategy="best_fit", open_packs=64)
     with pytest.raises(AttributeError):
         packing.length = 9  # type: ignore[misc]
@@ -457,7 +548,10 @@ def test_states_are_taken_quickly_and_stay_small(tmp_path: Path) -> None:
 def test_packs_of_version_one_stay_what_they_are(
     tmp_path: Path, packing: dict[str, Any], count: int, digest: str
 ) -> None:
-    """States count packs: what they hold may never change under one `PACKING_VERSION`. The digests are those of the model."""
+    """States count packs: what they hold may never change under one `PACKING_VERSION`.
+
+    The digests are those of the model.
+    """
     path = write_documents(tmp_path, [number * number * 7 % 61 for number in range(200)])
     packs = all_packs(list(loader_of(path, {"length": 32, **packing}, batch_size=2, lanes=2)), 32)
     assert len(packs) == count

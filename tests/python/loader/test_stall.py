@@ -48,10 +48,15 @@ def test_block_that_takes_long_is_named() -> None:
     with system.open("/directory/slow.parquet", "wb") as file:
         pq.write_table(pa.table({"number": numbers}), file)
     loader = sm.Loader(
-        "late://directory/slow.parquet", storage_options=system, output="arrow", runtime=sm.Runtime(stall_seconds=0.5)
+        "late://directory/slow.parquet",
+        storage_options=system,
+        output="arrow",
+        runtime=sm.Runtime(stall_seconds=0.5),
     )
     system.is_late = True
-    with pytest.warns(sm.StallWarning, match=r"s: read or decode of block 0 of `.*slow\.parquet` for"):
+    with pytest.warns(
+        sm.StallWarning, match=r"s: read or decode of block 0 of `.*slow\.parquet` for"
+    ):
         assert sum(batch.num_rows for batch in loader) == len(numbers)
 
 
@@ -74,10 +79,15 @@ def test_time_that_means_nothing_is_refused(tmp_path: Path, seconds: object) -> 
         numpy_loader(write_files(tmp_path, [1]), stall_seconds=seconds)
 
 
-@pytest.mark.parametrize("seconds", [1e30, pytest.param(10**400, id="more than a float"), float("inf")])
+@pytest.mark.parametrize(
+    "seconds", [1e30, pytest.param(10**400, id="more than a float"), float("inf")]
+)
 def test_time_longer_than_locks_can_wait_means_never(tmp_path: Path, seconds: float) -> None:
     loader = numpy_loader(
-        write_files(tmp_path, [10]), transform=briefly_late, transform_workers=1, stall_seconds=seconds
+        write_files(tmp_path, [10]),
+        transform=briefly_late,
+        transform_workers=1,
+        stall_seconds=seconds,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error", sm.StallWarning)

@@ -20,7 +20,10 @@ def test_only_the_parts_that_differ_are_shown():
         ),
     }
     for (name, saved, current), (old, new) in cases.items():
-        assert difference(name, saved, current) == f"the state was saved with {old}, this loader has {new}"
+        assert (
+            difference(name, saved, current)
+            == f"the state was saved with {old}, this loader has {new}"
+        )
     told = difference("sources", same, [*same[:7], "other", *same[8:]], of="a mixture of ")
     expected = "a mixture of sources={7: 'source-7'}, this loader has sources={7: 'other'}"
     assert told == f"the state was saved with {expected}"

@@ -1,4 +1,7 @@
-"""Whose time it is, the loader's or the trainer's: passes of real loaders under a clock that only the test moves."""
+"""Whose time it is, the loader's or the trainer's.
+
+Passes of real loaders under a clock that only the test moves.
+"""
 
 import gc
 from pathlib import Path
@@ -97,7 +100,9 @@ def test_trainer_that_works_between_epochs_is_not_starved(directory: Path) -> No
     check_parts(metrics)
 
 
-def test_threads_are_judged_without_the_time_between_epochs(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_are_judged_without_the_time_between_epochs(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = Clock()
     loader = clocked(directory, clock, runtime=sm.Runtime(threads=1))
     list(loader)
@@ -182,7 +187,9 @@ def test_exhausted_iterator_that_is_asked_again_does_not_start_the_time(director
 def test_plan_of_packs_counts_as_startup_and_then_as_a_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: str
 ) -> None:
-    pq.write_table(pa.table({"tokens": [list(range(n % 9)) for n in range(500)]}), tmp_path / "rows.parquet")
+    pq.write_table(
+        pa.table({"tokens": [list(range(n % 9)) for n in range(500)]}), tmp_path / "rows.parquet"
+    )
     more = {"plan": "ahead", "epoch_packs": 40} if plan == "ahead" else {}
     clock, planned = Clock(), LoaderPlan.of_epoch
 
@@ -203,9 +210,15 @@ def test_plan_of_packs_counts_as_startup_and_then_as_a_wait(
     list(loader)
     metrics = loader.metrics()
     check_parts(metrics)
-    assert (metrics.startup_seconds, metrics.wait.seconds, metrics.plan_wait_seconds) == (30, 30, 60)
+    assert (metrics.startup_seconds, metrics.wait.seconds, metrics.plan_wait_seconds) == (
+        30,
+        30,
+        60,
+    )
     assert metrics.stages.plan >= 60
-    assert metrics.wait.percentile(1) == pytest.approx(30, rel=0.07), "it belongs to the wait for a batch"
+    assert metrics.wait.percentile(1) == pytest.approx(30, rel=0.07), (
+        "it belongs to the wait for a batch"
+    )
     assert loader.diagnosis().stage == "plan"
 
 
@@ -230,7 +243,9 @@ def test_pass_that_is_superseded_no_longer_counts(directory: Path) -> None:
     del older
     gc.collect()
     clock.sleep(0.5)
-    assert loader.metrics().elapsed_seconds == 2.0, "closing the older one does not end the newer one"
+    assert loader.metrics().elapsed_seconds == 2.0, (
+        "closing the older one does not end the newer one"
+    )
     del newer
     gc.collect()
     clock.sleep(10)

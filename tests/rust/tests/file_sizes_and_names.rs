@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 const ROOTS: [&str; 3] = ["crates", "python", "benchmarks"];
 const MAX_LINES: usize = 600;
-const BANNED: [&str; 8] = ["util", "utils", "helper", "helpers", "common", "misc", "manager", "managers"];
+const BANNED: [&str; 8] =
+    ["util", "utils", "helper", "helpers", "common", "misc", "manager", "managers"];
 
 fn sources() -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
@@ -35,7 +36,12 @@ fn walk(directory: &Path, found: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>
 
 #[test]
 fn no_source_file_is_longer_than_600_lines() -> Result<(), Box<dyn Error>> {
-    let is_source = |path: &&PathBuf| matches!(path.extension().and_then(|extension| extension.to_str()), Some("rs" | "py" | "pyi" | "sh"));
+    let is_source = |path: &&PathBuf| {
+        matches!(
+            path.extension().and_then(|extension| extension.to_str()),
+            Some("rs" | "py" | "pyi" | "sh")
+        )
+    };
     for path in sources()?.iter().filter(is_source) {
         let lines = fs::read_to_string(path)?.lines().count();
         assert!(lines <= MAX_LINES, "{} has {lines} lines; cut it by subject", path.display());

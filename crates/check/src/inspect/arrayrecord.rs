@@ -51,7 +51,9 @@ impl ArrayRecordSummary {
             ..Self::default()
         };
         if file.is_single() {
-            (0..file.num_chunks()).filter_map(|chunk| file.length_of_single(chunk)).for_each(|len| summary.measure(len as u64));
+            (0..file.num_chunks())
+                .filter_map(|chunk| file.length_of_single(chunk))
+                .for_each(|len| summary.measure(len as u64));
         }
         summary
     }
@@ -75,7 +77,9 @@ impl ArrayRecordSummary {
 
 impl FirstRecord {
     fn of(record: &[u8]) -> Self {
-        let is_text = |text: &&str| text.chars().take(TEXT_LEN).all(|mark| !mark.is_control() || mark.is_whitespace());
+        let is_text = |text: &&str| {
+            text.chars().take(TEXT_LEN).all(|mark| !mark.is_control() || mark.is_whitespace())
+        };
         let text = std::str::from_utf8(record).ok().filter(is_text).map(cut);
         let shown = record.iter().take(SHOWN_BYTES);
         let hex = text.is_none().then(|| shown.map(|byte| format!("{byte:02x}")).collect());

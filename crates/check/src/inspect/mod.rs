@@ -46,14 +46,20 @@ pub(crate) struct Inspect<'a> {
 impl Inspect<'_> {
     pub(crate) fn finish(mut self) -> Inspection {
         self.inspection.images = self.measures.finish();
-        self.inspection.columns.extend(self.columns.fields().iter().map(|field| ColumnSummary::of(field)));
+        self.inspection
+            .columns
+            .extend(self.columns.fields().iter().map(|field| ColumnSummary::of(field)));
         self.inspection
     }
 
     fn text(&mut self, sample: &str, position: i64, text: &str) {
         self.inspection.bytes_by_modality.text += text.len() as u64;
         if self.inspection.texts.len() < self.options.first {
-            self.inspection.texts.push(FirstText { sample: sample.to_owned(), position, text: cut(text) });
+            self.inspection.texts.push(FirstText {
+                sample: sample.to_owned(),
+                position,
+                text: cut(text),
+            });
         }
     }
 
@@ -72,7 +78,14 @@ impl<'a> Visitor<'a> for Inspect<'a> {
     const IS_THOROUGH: bool = false;
     const PASSES: &'static [Pass] = &[
         Pass {
-            columns: &["sample_id", "position", "modality", "content_type", "text_content", "source_ref"],
+            columns: &[
+                "sample_id",
+                "position",
+                "modality",
+                "content_type",
+                "text_content",
+                "source_ref",
+            ],
             reads_others: false,
             // Of whole rows, of which these columns are a small part.
             batch_bytes: 256 << 20,
@@ -96,12 +109,19 @@ impl<'a> Visitor<'a> for Inspect<'a> {
     }
 
     fn problem(&mut self, problem: Problem) {
-        self.inspection.damage.push(DamageSummary { member: problem.member, offset: problem.offset, reason: problem.what });
+        self.inspection.damage.push(DamageSummary {
+            member: problem.member,
+            offset: problem.offset,
+            reason: problem.what,
+        });
     }
 
     fn wants_more(&self) -> bool {
         match &self.inspection.arrayrecord {
-            Some(summary) => self.inspection.damage.is_empty() && (summary.first.len() < self.options.first || self.unmeasured_bytes > 0),
+            Some(summary) => {
+                self.inspection.damage.is_empty()
+                    && (summary.first.len() < self.options.first || self.unmeasured_bytes > 0)
+            }
             None => self.unmeasured_bytes > 0,
         }
     }
@@ -181,7 +201,8 @@ impl<'a> Visitor<'a> for Inspect<'a> {
     }
 
     fn chunk(&mut self, chunk: &WalkedChunk) {
-        if let (ChunkKind::Records { codec, is_transposed }, Some(summary)) = (chunk.kind, &mut self.inspection.arrayrecord)
+        if let (ChunkKind::Records { codec, is_transposed }, Some(summary)) =
+            (chunk.kind, &mut self.inspection.arrayrecord)
             && summary.codec.is_none()
         {
             (summary.codec, summary.is_transposed) = (Some(codec.to_string()), is_transposed);
@@ -191,12 +212,16 @@ impl<'a> Visitor<'a> for Inspect<'a> {
     fn archive(&mut self, archive: &Archive, documents: &[usize]) -> bool {
         self.inspection.compression = Some(archive.compression.to_string());
         // The reader of rows reports compressions that are not read.
-        if !matches!(archive.compression, Compression::None | Compression::Gzip | Compression::Zstd) {
+        if !matches!(archive.compression, Compression::None | Compression::Gzip | Compression::Zstd)
+        {
             return false;
         }
         self.inspection.members = Some(archive.members.len() as u64);
         for (member, fault) in archive.lost.values() {
-            self.problem(Problem::new(Rule::Structure, fault.to_string()).at_member(&member.name, member.offset));
+            self.problem(
+                Problem::new(Rule::Structure, fault.to_string())
+                    .at_member(&member.name, member.offset),
+            );
         }
         archive.damage.is_some() || !documents.is_empty()
     }
@@ -204,15 +229,21 @@ impl<'a> Visitor<'a> for Inspect<'a> {
     fn document(&mut self, document: &Document<'_>) {
         self.content_type("application/json");
         let before = self.inspection.bytes_by_modality.text;
-        for (position, text) in document.texts.iter().enumerate().filter(|(_, text)| !text.is_null()) {
+        for (position, text) in
+            document.texts.iter().enumerate().filter(|(_, text)| !text.is_null())
+        {
             self.content_type("text/plain");
             self.text(&document.id, i64::try_from(position).unwrap_or(i64::MAX), &text_of(text));
         }
         let text_bytes = self.inspection.bytes_by_modality.text - before;
-        self.inspection.bytes_by_modality.metadata += document.member.size.saturating_sub(text_bytes);
+        self.inspection.bytes_by_modality.metadata +=
+            document.member.size.saturating_sub(text_bytes);
         let keys = &self.options.keys;
-        let consumed = [Some(&keys.texts_field), Some(&keys.images_field), keys.image_member_field.as_ref()];
-        for (key, value) in document.object.iter().filter(|(key, _)| !consumed.contains(&Some(*key))) {
+        let consumed =
+            [Some(&keys.texts_field), Some(&keys.images_field), keys.image_member_field.as_ref()];
+        for (key, value) in
+            document.object.iter().filter(|(key, _)| !consumed.contains(&Some(*key)))
+        {
             let column = self.columns.number(key);
             self.columns.observe(column, value);
         }
@@ -224,7 +255,12 @@ impl<'a> Visitor<'a> for Inspect<'a> {
         self.image_name(image.name.clone());
     }
 
-    fn images(&mut self, _document: &Document<'_>, images: &[(usize, &Member)], headers: &HashMap<usize, Header>) {
+    fn images(
+        &mut self,
+        _document: &Document<'_>,
+        images: &[(usize, &Member)],
+        headers: &HashMap<usize, Header>,
+    ) {
         let mut frames: HashMap<usize, usize> = HashMap::new();
         for (index, image) in images {
             let mime = content_type(&image.name);
@@ -232,7 +268,11 @@ impl<'a> Visitor<'a> for Inspect<'a> {
             let frame = frames.entry(*index).or_default();
             let page = if mime == "image/tiff" { *frame } else { 0 };
             *frame += 1;
-            self.measures.image(headers.get(index).and_then(|header| header.as_ref().ok()?.pages.get(page)?.as_ref().ok().copied()));
+            self.measures.image(
+                headers.get(index).and_then(|header| {
+                    header.as_ref().ok()?.pages.get(page)?.as_ref().ok().copied()
+                }),
+            );
         }
     }
 }

@@ -26,7 +26,11 @@ impl Spread {
     fn of(values: &mut [u64]) -> Self {
         values.sort_unstable();
         let at = |index: usize| values.get(index).copied().unwrap_or_default();
-        Self { min: at(0), median: at(values.len().saturating_sub(1) / 2), max: at(values.len().saturating_sub(1)) }
+        Self {
+            min: at(0),
+            median: at(values.len().saturating_sub(1) / 2),
+            max: at(values.len().saturating_sub(1)),
+        }
     }
 }
 
@@ -105,7 +109,8 @@ pub struct ColumnSummary {
 
 impl ColumnSummary {
     pub(super) fn of(field: &Field) -> Self {
-        let data_type = if is_json_field(field) { "JSON".to_owned() } else { column_type_name(field) };
+        let data_type =
+            if is_json_field(field) { "JSON".to_owned() } else { column_type_name(field) };
         Self { name: field.name().clone(), data_type, ..Self::default() }
     }
 }
@@ -153,8 +158,15 @@ impl Inspection {
         let groups = file.row_groups();
         for field in file.schema().fields() {
             // The path of a nested column begins with its own name.
-            let is_own = |path: &str| path.strip_prefix(field.name().as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-            let chunks: Vec<_> = groups.iter().flat_map(|group| &group.columns).filter(|chunk| is_own(&chunk.path)).collect();
+            let is_own = |path: &str| {
+                path.strip_prefix(field.name().as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            };
+            let chunks: Vec<_> = groups
+                .iter()
+                .flat_map(|group| &group.columns)
+                .filter(|chunk| is_own(&chunk.path))
+                .collect();
             let codecs: BTreeSet<&str> = chunks.iter().map(|chunk| chunk.codec.as_str()).collect();
             let decoded = chunks.iter().map(|chunk| chunk.decoded_bytes).sum();
             self.columns.push(ColumnSummary {
@@ -170,7 +182,10 @@ impl Inspection {
             }
         }
         let stored = |group: &RowGroup| group.columns.iter().map(|chunk| chunk.stored_bytes).sum();
-        self.row_groups = groups.iter().map(|group| RowGroupSummary { rows: group.rows, stored_bytes: stored(group) }).collect();
+        self.row_groups = groups
+            .iter()
+            .map(|group| RowGroupSummary { rows: group.rows, stored_bytes: stored(group) })
+            .collect();
     }
 }
 

@@ -42,19 +42,30 @@ impl DocumentOrder {
     pub(super) fn row(&mut self, id: &str, modality: &str, position: i32) -> Verdict {
         let is_metadata = modality == "metadata";
         let current = self.document.as_ref().filter(|document| document.id == id);
-        let is_doubled = is_metadata && current.is_some_and(|document| document.rows == 1 && document.last_position == -1);
+        let is_doubled = is_metadata
+            && current.is_some_and(|document| document.rows == 1 && document.last_position == -1);
         let is_new_document = is_metadata || current.is_none();
         if is_new_document {
-            let document = Document { id: id.to_owned(), rows: 1, last_position: position, at_last: vec![modality.to_owned()], is_reported: false };
+            let document = Document {
+                id: id.to_owned(),
+                rows: 1,
+                last_position: position,
+                at_last: vec![modality.to_owned()],
+                is_reported: false,
+            };
             self.document = Some(document);
         }
         let is_renumbered = self.is_renumbered;
-        let Some(document) = &mut self.document else { return Verdict { is_new_document, problem: None } };
+        let Some(document) = &mut self.document else {
+            return Verdict { is_new_document, problem: None };
+        };
         let problem = if is_new_document {
             if is_doubled {
                 Some("two metadata rows follow each other under one id".to_owned())
             } else if !is_metadata {
-                Some(format!("the document begins with a {modality} row, not with its metadata row"))
+                Some(format!(
+                    "the document begins with a {modality} row, not with its metadata row"
+                ))
             } else if position != -1 {
                 Some(format!("the metadata row is at position {position}, not -1"))
             } else {
@@ -75,14 +86,17 @@ impl Document {
         let last = self.last_position;
         if position == last && last >= 0 {
             let is_duplicate = self.at_last.iter().any(|other| other == modality);
-            let is_behind_image = modality == "text" && self.at_last.iter().any(|other| other == "image");
+            let is_behind_image =
+                modality == "text" && self.at_last.iter().any(|other| other == "image");
             self.at_last.push(modality.to_owned());
             return if is_duplicate {
                 Some(format!("two {modality} rows at position {position}"))
             } else if is_renumbered {
                 Some(format!("two rows at position {position} although positions were renumbered"))
             } else if is_behind_image {
-                Some(format!("the text at position {position} comes after the image of the same position"))
+                Some(format!(
+                    "the text at position {position} comes after the image of the same position"
+                ))
             } else {
                 None
             };
@@ -95,7 +109,11 @@ impl Document {
         if position < last {
             return Some(format!("position {position} comes after position {last}"));
         }
-        (is_renumbered && position != last + 1).then(|| format!("position {position} follows position {last} although positions were renumbered"))
+        (is_renumbered && position != last + 1).then(|| {
+            format!(
+                "position {position} follows position {last} although positions were renumbered"
+            )
+        })
     }
 }
 
@@ -105,7 +123,9 @@ mod tests {
 
     fn problems(is_renumbered: bool, rows: &[(&str, &str, i32)]) -> Vec<(usize, String)> {
         let mut order = DocumentOrder::new(is_renumbered);
-        let found = rows.iter().enumerate().map(|(index, (id, modality, position))| (index, order.row(id, modality, *position).problem));
+        let found = rows.iter().enumerate().map(|(index, (id, modality, position))| {
+            (index, order.row(id, modality, *position).problem)
+        });
         found.filter_map(|(index, problem)| Some((index, problem?))).collect()
     }
 
@@ -135,7 +155,13 @@ mod tests {
 
     #[test]
     fn documents_of_one_id_are_separated_by_their_metadata() {
-        let rows = [("a", "metadata", -1), ("a", "text", 0), ("a", "metadata", -1), ("a", "text", 0), ("b", "metadata", -1)];
+        let rows = [
+            ("a", "metadata", -1),
+            ("a", "text", 0),
+            ("a", "metadata", -1),
+            ("a", "text", 0),
+            ("b", "metadata", -1),
+        ];
         assert_eq!(problems(true, &rows), vec![]);
     }
 }

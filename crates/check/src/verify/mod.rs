@@ -68,14 +68,17 @@ impl Verify<'_> {
     }
 
     fn check_positions(&mut self, document: &Document<'_>) {
-        let filled = |list: &[Value], index: usize| list.get(index).is_some_and(|value| !value.is_null());
+        let filled =
+            |list: &[Value], index: usize| list.get(index).is_some_and(|value| !value.is_null());
         for index in 0..document.texts.len().max(document.images.len()) {
             let state = match (filled(document.texts, index), filled(document.images, index)) {
                 (true, true) => "filled",
                 (false, false) => "empty",
                 _ => continue,
             };
-            let what = format!("index {index} is {state} in both lists although positions were renumbered");
+            let what = format!(
+                "index {index} is {state} in both lists although positions were renumbered"
+            );
             self.problem(document.problem(Rule::Ordering, &what));
             return self.problem(document.problem(Rule::Structure, what));
         }
@@ -92,7 +95,14 @@ impl Verify<'_> {
 impl<'a> Visitor<'a> for Verify<'a> {
     const IS_THOROUGH: bool = true;
     const PASSES: &'static [Pass] = &[Pass {
-        columns: &["sample_id", "modality", "position", "binary_content", "source_ref", "materialize_error"],
+        columns: &[
+            "sample_id",
+            "modality",
+            "position",
+            "binary_content",
+            "source_ref",
+            "materialize_error",
+        ],
         reads_others: true,
         batch_bytes: 16 << 20,
     }];
@@ -136,20 +146,36 @@ impl<'a> Visitor<'a> for Verify<'a> {
     /// Reports hashes of unsupported algorithms, each algorithm once.
     fn shard(&mut self, files: &[&FileEntry], name: &str) {
         let names = files.iter().flat_map(|file| file.hashes.keys());
-        let unknown: BTreeSet<&String> = names.filter(|name| HashAlgorithm::parse(name).is_none()).collect();
+        let unknown: BTreeSet<&String> =
+            names.filter(|name| HashAlgorithm::parse(name).is_none()).collect();
         for algorithm in unknown {
-            self.problem(Problem::new(Rule::Structure, format!("hash `{algorithm}` cannot be computed here")).at_member(name, 0));
+            self.problem(
+                Problem::new(
+                    Rule::Structure,
+                    format!("hash `{algorithm}` cannot be computed here"),
+                )
+                .at_member(name, 0),
+            );
         }
     }
 
     fn row(&mut self, row: &Row<'_>) {
-        let (Some(id), Some(modality), Some(position)) = (row.id, row.modality, row.position) else {
-            let nulls = [("sample_id", row.id.is_none()), ("modality", row.modality.is_none()), ("position", row.position.is_none())];
-            let names: Vec<&str> = nulls.into_iter().filter(|(_, is_null)| *is_null).map(|(name, _)| name).collect();
-            self.problem(Problem::new(Rule::Row, format!("{} is null", names.join(", "))).at_row(row.number));
+        let (Some(id), Some(modality), Some(position)) = (row.id, row.modality, row.position)
+        else {
+            let nulls = [
+                ("sample_id", row.id.is_none()),
+                ("modality", row.modality.is_none()),
+                ("position", row.position.is_none()),
+            ];
+            let names: Vec<&str> =
+                nulls.into_iter().filter(|(_, is_null)| *is_null).map(|(name, _)| name).collect();
+            self.problem(
+                Problem::new(Rule::Row, format!("{} is null", names.join(", "))).at_row(row.number),
+            );
             return self.order.interrupt();
         };
-        let place = |rule: Rule, what: String| Problem::new(rule, what).of_sample(id).at_row(row.number);
+        let place =
+            |rule: Rule, what: String| Problem::new(rule, what).of_sample(id).at_row(row.number);
         self.check.file.rows.add(modality);
         let verdict = self.order.row(id, modality, position);
         if verdict.is_new_document {
@@ -164,11 +190,16 @@ impl<'a> Visitor<'a> for Verify<'a> {
         }
         let Some(bytes) = row.image else { return };
         if let Some(error) = row.error {
-            self.problem(place(Rule::Row, format!("the row has bytes although it has an error: {error}")));
+            self.problem(place(
+                Rule::Row,
+                format!("the row has bytes although it has an error: {error}"),
+            ));
         }
         match modality {
             "image" => {}
-            "metadata" | "text" => return self.problem(place(Rule::Row, format!("a {modality} row has bytes"))),
+            "metadata" | "text" => {
+                return self.problem(place(Rule::Row, format!("a {modality} row has bytes")));
+            }
             // The content of other modalities is not specified.
             _ => return,
         }
@@ -177,7 +208,10 @@ impl<'a> Visitor<'a> for Verify<'a> {
         if let Ok(header) = header
             && header.pages.len() != 1
         {
-            self.problem(place(Rule::Image, format!("the image has {} pages, a row has one", header.pages.len())));
+            self.problem(place(
+                Rule::Image,
+                format!("the image has {} pages, a row has one", header.pages.len()),
+            ));
         }
     }
 
@@ -189,14 +223,16 @@ impl<'a> Visitor<'a> for Verify<'a> {
     /// has a list of texts or images, or damage hides all members, or the caller names a layout.
     fn archive(&mut self, archive: &Archive, documents: &[usize]) -> bool {
         let members = documents.iter().filter_map(|index| archive.members.get(*index));
-        let mut objects = members.filter_map(|member| read_object(archive, member, DecodeLimit::default()).ok());
+        let mut objects =
+            members.filter_map(|member| read_object(archive, member, DecodeLimit::default()).ok());
         let first: Vec<_> = objects.by_ref().take(SAMPLES_ASKED).collect();
         let has_lists = |object: &Map<String, Value>| self.options.keys.has_lists(object);
         let is_plain = if archive.members.is_empty() {
             // Nothing is read from this compression; the reader of rows says so.
             archive.compression != Compression::None && archive.damage.is_some()
         } else {
-            !(first.iter().any(has_lists) || self.options.is_renumbered && objects.any(|object| has_lists(&object)))
+            !(first.iter().any(has_lists)
+                || self.options.is_renumbered && objects.any(|object| has_lists(&object)))
         };
         if self.options.layout == Layout::Auto && is_plain {
             return false;
@@ -211,13 +247,19 @@ impl<'a> Visitor<'a> for Verify<'a> {
     fn document(&mut self, document: &Document<'_>) {
         let (object, keys, is_written) = (document.object, &self.options.keys, self.is_written());
         self.named.observe(object);
-        let id = if is_written { sample_id(object, Some("sample_id"), &document.member.name) } else { document.id.clone() };
+        let id = if is_written {
+            sample_id(object, Some("sample_id"), &document.member.name)
+        } else {
+            document.id.clone()
+        };
         self.count_id(&id);
         if is_written && object.get("sample_id").is_none_or(Value::is_null) {
             self.problem(document.problem(Rule::Structure, "the JSON has no `sample_id`"));
         }
         let mut are_lists = true;
-        for (field, option) in [(&keys.texts_field, "texts_field"), (&keys.images_field, "images_field")] {
+        for (field, option) in
+            [(&keys.texts_field, "texts_field"), (&keys.images_field, "images_field")]
+        {
             if !is_written {
                 if let Err(what) = list_at(object, field, option) {
                     self.problem(document.problem(Rule::Structure, what));
@@ -229,7 +271,11 @@ impl<'a> Visitor<'a> for Verify<'a> {
         }
         let (texts, images) = (document.texts, document.images);
         if is_written && are_lists && texts.len() != images.len() {
-            let what = format!("the lists have {} texts and {} images, not the same length", texts.len(), images.len());
+            let what = format!(
+                "the lists have {} texts and {} images, not the same length",
+                texts.len(),
+                images.len()
+            );
             self.problem(document.problem(Rule::Structure, what));
         }
         if self.options.is_renumbered {
@@ -237,7 +283,12 @@ impl<'a> Visitor<'a> for Verify<'a> {
         }
     }
 
-    fn resolve<'d>(&self, scope: &TokenScope<'d>, token: Option<&str>, is_only: bool) -> Resolved<'d> {
+    fn resolve<'d>(
+        &self,
+        scope: &TokenScope<'d>,
+        token: Option<&str>,
+        is_only: bool,
+    ) -> Resolved<'d> {
         if !self.is_written() {
             return scope.resolve(token, is_only);
         }
@@ -250,13 +301,21 @@ impl<'a> Visitor<'a> for Verify<'a> {
 
     /// Checks which images the entries name, and whether a TIFF has as many pages as the sample has
     /// entries for it.
-    fn images(&mut self, document: &Document<'_>, images: &[(usize, &Member)], headers: &HashMap<usize, Header>) {
+    fn images(
+        &mut self,
+        document: &Document<'_>,
+        images: &[(usize, &Member)],
+        headers: &HashMap<usize, Header>,
+    ) {
         let mut entries: HashMap<usize, usize> = HashMap::new();
         images.iter().for_each(|(index, _)| *entries.entry(*index).or_default() += 1);
         for (index, member) in images {
             *self.uses.entry(*index).or_default() += 1;
             if self.is_written() && !belongs(&member.name, &document.member.name) {
-                self.problem(document.problem(Rule::Structure, format!("entry `{}` is an image of another sample", member.name)));
+                self.problem(document.problem(
+                    Rule::Structure,
+                    format!("entry `{}` is an image of another sample", member.name),
+                ));
             }
             // Once for each member.
             let Some(entries) = entries.remove(index) else { continue };
@@ -264,8 +323,13 @@ impl<'a> Visitor<'a> for Verify<'a> {
                 && let Some(Ok(header)) = headers.get(index)
                 && header.pages.len() != entries
             {
-                let what = format!("the TIFF has {} pages, the sample has {entries} entries for them", header.pages.len());
-                self.problem(document.problem(Rule::Image, what).at_member(&member.name, member.offset));
+                let what = format!(
+                    "the TIFF has {} pages, the sample has {entries} entries for them",
+                    header.pages.len()
+                );
+                self.problem(
+                    document.problem(Rule::Image, what).at_member(&member.name, member.offset),
+                );
             }
         }
     }
@@ -274,21 +338,32 @@ impl<'a> Visitor<'a> for Verify<'a> {
     /// several entries name.
     fn archive_end(&mut self, archive: &Archive, documents: &[usize]) {
         if documents.is_empty() && !archive.members.is_empty() {
-            self.problem(Problem::new(Rule::Structure, no_sample(&archive.members, &self.options.keys)));
+            self.problem(Problem::new(
+                Rule::Structure,
+                no_sample(&archive.members, &self.options.keys),
+            ));
         }
         self.named.pass(archive.members.len() - documents.len());
         for absent in self.named.absent().collect::<Vec<_>>() {
             self.problem(Problem::new(Rule::Structure, absent.to_string()));
         }
         for (member, fault) in archive.lost.values() {
-            self.problem(Problem::new(Rule::Structure, fault.to_string()).at_member(&member.name, member.offset));
+            self.problem(
+                Problem::new(Rule::Structure, fault.to_string())
+                    .at_member(&member.name, member.offset),
+            );
         }
         for (index, member) in archive.members.iter().enumerate() {
-            let place = |what: String| Problem::new(Rule::Structure, what).at_member(&member.name, member.offset);
+            let place = |what: String| {
+                Problem::new(Rule::Structure, what).at_member(&member.name, member.offset)
+            };
             let is_hidden = match archive.find(&member.name) {
                 // A repeated name makes a member ambiguous.
                 Found::Several(first, _) if first.offset != member.offset => {
-                    self.problem(place(format!("it hides another member of the same name, `{}` at byte {}", first.name, first.offset)));
+                    self.problem(place(format!(
+                        "it hides another member of the same name, `{}` at byte {}",
+                        first.name, first.offset
+                    )));
                     true
                 }
                 found => matches!(found, Found::Several(..)),
@@ -302,7 +377,11 @@ impl<'a> Visitor<'a> for Verify<'a> {
             if !self.is_written() || uses == 1 || is_hidden || is_of_broken() {
                 continue;
             }
-            let what = if uses == 0 { "no sample names this member".to_owned() } else { format!("{uses} entries name this member") };
+            let what = if uses == 0 {
+                "no sample names this member".to_owned()
+            } else {
+                format!("{uses} entries name this member")
+            };
             self.problem(place(what));
         }
     }

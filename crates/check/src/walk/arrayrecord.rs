@@ -9,7 +9,9 @@ use super::Walk;
 use crate::problem::{Problem, Rule};
 use crate::visitor::Visitor;
 use shardmill_curate::Result;
-use shardmill_formats::arrayrecord::{ArrayRecordFile, ChunkKind, ChunkWalk, Fault, Verify, WalkedChunk};
+use shardmill_formats::arrayrecord::{
+    ArrayRecordFile, ChunkKind, ChunkWalk, Fault, Verify, WalkedChunk,
+};
 use std::sync::Arc;
 
 const BLOCK: u64 = 1 << 16;
@@ -22,7 +24,8 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
             return Ok(());
         }
         let mut walk = ChunkWalk::new(Arc::clone(&self.object));
-        let mut chunks = Chunks { index: index.as_ref(), size, next: 0, visitor: &mut self.visitor };
+        let mut chunks =
+            Chunks { index: index.as_ref(), size, next: 0, visitor: &mut self.visitor };
         let mut position = 0;
         while position < size {
             self.cancel.check()?;
@@ -49,16 +52,27 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
                     Some(chunk.end)
                 }
                 // Readers never reach this chunk, and its hashes are right.
-                Err(damage) if damage.end.is_some() && !matches!(damage.fault, Fault::Hash(_)) && chunks.is_unnamed(position) => damage.end,
+                Err(damage)
+                    if damage.end.is_some()
+                        && !matches!(damage.fault, Fault::Hash(_))
+                        && chunks.is_unnamed(position) =>
+                {
+                    damage.end
+                }
                 Err(damage) => {
-                    chunks.visitor.problem(Problem::new(Rule::Readable, damage.fault.to_string()).at_member(&place, position));
+                    chunks.visitor.problem(
+                        Problem::new(Rule::Readable, damage.fault.to_string())
+                            .at_member(&place, position),
+                    );
                     chunks.pass(position);
                     damage.end
                 }
             };
             let Some(next) = end.or_else(|| chunks.known_after(position)) else {
                 let what = "what follows cannot be found without the index";
-                chunks.visitor.problem(Problem::new(Rule::Readable, what).at_member(&place, position));
+                chunks
+                    .visitor
+                    .problem(Problem::new(Rule::Readable, what).at_member(&place, position));
                 return Ok(());
             };
             position = next;
@@ -78,7 +92,11 @@ struct Chunks<'w, V> {
 
 impl<'a, V: Visitor<'a>> Chunks<'_, V> {
     fn offset(&self, chunk: usize) -> Option<u64> {
-        self.index.filter(|index| chunk < index.num_chunks())?.range_of(chunk).ok().map(|range| range.start)
+        self.index
+            .filter(|index| chunk < index.num_chunks())?
+            .range_of(chunk)
+            .ok()
+            .map(|range| range.start)
     }
 
     /// Whether the next chunk of the index is at `position`.
@@ -106,7 +124,8 @@ impl<'a, V: Visitor<'a>> Chunks<'_, V> {
     /// Reports indexed chunks before `position` where no chunk began.
     fn report_skipped(&mut self, position: u64) {
         while let Some(offset) = self.offset(self.next).filter(|offset| *offset < position) {
-            let problem = Problem::new(Rule::Structure, "the index names a chunk where none begins");
+            let problem =
+                Problem::new(Rule::Structure, "the index names a chunk where none begins");
             self.visitor.problem(problem.at_member(&format!("chunk {}", self.next), offset));
             self.next += 1;
         }
@@ -119,7 +138,9 @@ impl<'a, V: Visitor<'a>> Chunks<'_, V> {
                 self.visitor.chunk(chunk);
                 let stated = index.records_of(self.next);
                 let stated = stated.end - stated.start;
-                (stated != chunk.num_records).then(|| format!("it has {} records, the index says {stated}", chunk.num_records))
+                (stated != chunk.num_records).then(|| {
+                    format!("it has {} records, the index says {stated}", chunk.num_records)
+                })
             }
             (ChunkKind::Records { .. }, Some(index)) if chunk.begin < index.footer_offset() => {
                 Some("it has records, and the index does not name it".to_owned())
@@ -141,7 +162,8 @@ impl<'a, V: Visitor<'a>> Chunks<'_, V> {
     /// The next position at which a chunk must begin.
     fn known_after(&self, position: u64) -> Option<u64> {
         let index = self.index?;
-        let candidates = [self.offset(self.next), Some(index.footer_offset()), self.size.checked_sub(BLOCK)];
+        let candidates =
+            [self.offset(self.next), Some(index.footer_offset()), self.size.checked_sub(BLOCK)];
         candidates.into_iter().flatten().filter(|candidate| *candidate > position).min()
     }
 }

@@ -31,16 +31,27 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
     }
 
     /// One shard, by itself or against its entry.
-    pub(super) fn shard(&mut self, object: Arc<dyn RangeRead>, entry: Option<Arc<ShardEntry>>, place: &str) -> Result<()> {
+    pub(super) fn shard(
+        &mut self,
+        object: Arc<dyn RangeRead>,
+        entry: Option<Arc<ShardEntry>>,
+        place: &str,
+    ) -> Result<()> {
         let options = MdsOptions { entry, has_pickle_bytes: true, ..MdsOptions::default() };
-        let verified = |file: MdsFile| if V::IS_THOROUGH { file.verify().map(|()| file) } else { Ok(file) };
+        let verified =
+            |file: MdsFile| if V::IS_THOROUGH { file.verify().map(|()| file) } else { Ok(file) };
         match MdsFile::open(object, &options).and_then(verified) {
             // Checks what the structure does not show: text that is not UTF-8, arrays of the wrong
             // type.
             Ok(file) => self.blocks(&file, Some(place)),
             Err(error) => {
-                let rule = if matches!(error, Error::IndexMismatch { .. } | Error::Hash { .. }) { Rule::Structure } else { Rule::Readable };
-                self.visitor.problem(Problem { rule, ..Problem::unreadable(&error) }.at_member(place, 0));
+                let rule = if matches!(error, Error::IndexMismatch { .. } | Error::Hash { .. }) {
+                    Rule::Structure
+                } else {
+                    Rule::Readable
+                };
+                self.visitor
+                    .problem(Problem { rule, ..Problem::unreadable(&error) }.at_member(place, 0));
                 Ok(())
             }
         }

@@ -21,7 +21,8 @@ use shardmill_storage::{RangeRead, store_of};
 use std::error::Error;
 use std::sync::Arc;
 
-const UNKNOWN: &str = "not a tar, Parquet, ORC, CSV, JSONL, ArrayRecord or MDS file, and not an image";
+const UNKNOWN: &str =
+    "not a tar, Parquet, ORC, CSV, JSONL, ArrayRecord or MDS file, and not an image";
 
 struct Walk<'a, V> {
     path: &'a str,
@@ -35,10 +36,19 @@ struct Walk<'a, V> {
 ///
 /// # Errors
 /// Cancellation, and when a temporary copy cannot be written.
-pub(crate) fn walk<'a, V: Visitor<'a>>(path: &'a str, options: &'a CheckOptions, cancel: &'a Cancel) -> Result<V> {
+pub(crate) fn walk<'a, V: Visitor<'a>>(
+    path: &'a str,
+    options: &'a CheckOptions,
+    cancel: &'a Cancel,
+) -> Result<V> {
     let opened = store_of(path).and_then(|store| store.open(path));
-    let (format, bytes) = opened.as_ref().map_or_else(|_| Default::default(), |object| (FileFormat::of(&**object), object.size()));
-    let mut visitor = V::new(FileSummary { path: path.to_owned(), format, bytes, ..FileSummary::default() }, options);
+    let (format, bytes) = opened
+        .as_ref()
+        .map_or_else(|_| Default::default(), |object| (FileFormat::of(&**object), object.size()));
+    let mut visitor = V::new(
+        FileSummary { path: path.to_owned(), format, bytes, ..FileSummary::default() },
+        options,
+    );
     match opened {
         Ok(object) => Walk { path, object, options, cancel, visitor }.run(format),
         Err(error) => {
@@ -64,9 +74,11 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
             FileFormat::Csv => self.table(self.path, Format::Csv, None)?,
             FileFormat::Jsonl => self.table(self.path, Format::Jsonl, None)?,
             FileFormat::Image => {
-                let header = Self::header(ImageBytes::Member(&*self.object, &(0..self.object.size())));
+                let header =
+                    Self::header(ImageBytes::Member(&*self.object, &(0..self.object.size())));
                 self.visitor.image_file(&header);
-                faults(&header).for_each(|what| self.visitor.problem(Problem::new(Rule::Image, what)));
+                faults(&header)
+                    .for_each(|what| self.visitor.problem(Problem::new(Rule::Image, what)));
             }
             FileFormat::Unknown => self.visitor.problem(Problem::new(Rule::Readable, UNKNOWN)),
         }

@@ -20,14 +20,19 @@ const IMAGES: &str = "binary_content";
 
 impl<'a, V: Visitor<'a>> Walk<'a, V> {
     pub(super) fn parquet(&mut self) -> Result<()> {
-        let Some(file) = self.readable(ParquetFile::open(Arc::clone(&self.object))) else { return Ok(()) };
+        let Some(file) = self.readable(ParquetFile::open(Arc::clone(&self.object))) else {
+            return Ok(());
+        };
         let has_documents = holds_documents(file.schema());
         self.visitor.parquet(&file, has_documents);
         if V::IS_THOROUGH && self.damaged_chunks(&file)? > 0 {
             return Ok(());
         }
         if has_documents {
-            return V::PASSES.iter().enumerate().try_for_each(|(number, pass)| self.rows(&file, number, pass));
+            return V::PASSES
+                .iter()
+                .enumerate()
+                .try_for_each(|(number, pass)| self.rows(&file, number, pass));
         }
         if V::IS_THOROUGH { self.table(self.path, Format::Parquet, None) } else { Ok(()) }
     }
@@ -42,7 +47,9 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
                 let problem = match file.page_damage(row_group, leaf) {
                     Ok(None) => continue,
                     Ok(Some(error)) => match error.page_place() {
-                        Some((place, offset)) => Problem::unreadable(&error).at_member(&place, offset),
+                        Some((place, offset)) => {
+                            Problem::unreadable(&error).at_member(&place, offset)
+                        }
                         None => Problem::unreadable(&error),
                     },
                     Err(error) => Problem::unreadable(&error),
@@ -56,12 +63,16 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
 
     fn rows(&mut self, file: &ParquetFile, number: usize, pass: &Pass) -> Result<()> {
         let names = file.schema().fields().iter().map(|field| field.name().as_str());
-        let names: Vec<&str> = names.filter(|name| pass.reads_others || pass.columns.contains(name)).collect();
+        let names: Vec<&str> =
+            names.filter(|name| pass.reads_others || pass.columns.contains(name)).collect();
         if names.is_empty() {
             return Ok(());
         }
         let mut next = 0;
-        let Some(batches) = self.readable(file.batches(&names, Some(IMAGES), pass.batch_bytes)) else { return Ok(()) };
+        let Some(batches) = self.readable(file.batches(&names, Some(IMAGES), pass.batch_bytes))
+        else {
+            return Ok(());
+        };
         for batch in batches {
             self.cancel.check()?;
             let batch = match batch {
@@ -78,7 +89,9 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
                         self.visitor.row(&cells.row(index, number, next + index as u64));
                     }
                 }
-                Err(error) => self.visitor.problem(Problem { rule: Rule::Structure, ..Problem::unreadable(&error) }.at_row(next)),
+                Err(error) => self.visitor.problem(
+                    Problem { rule: Rule::Structure, ..Problem::unreadable(&error) }.at_row(next),
+                ),
             }
             next += batch.num_rows() as u64;
             if !self.visitor.wants_more() {
@@ -86,7 +99,8 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
             }
         }
         if next != file.num_rows() {
-            let what = format!("the footer promises {} rows, the pages hold {next}", file.num_rows());
+            let what =
+                format!("the footer promises {} rows, the pages hold {next}", file.num_rows());
             self.visitor.problem(Problem::new(Rule::Readable, what));
         }
         Ok(())
@@ -99,8 +113,12 @@ fn holds_documents(schema: &Schema) -> bool {
         DataType::Dictionary(_, value) => value.is_string(),
         other => other.is_string(),
     };
-    let has = |name: &str, fits: &dyn Fn(&DataType) -> bool| schema.field_with_name(name).is_ok_and(|field| fits(field.data_type()));
-    has("sample_id", &is_text) && has("modality", &is_text) && has("position", &DataType::is_integer)
+    let has = |name: &str, fits: &dyn Fn(&DataType) -> bool| {
+        schema.field_with_name(name).is_ok_and(|field| fits(field.data_type()))
+    };
+    has("sample_id", &is_text)
+        && has("modality", &is_text)
+        && has("position", &DataType::is_integer)
 }
 
 /// The reserved columns of one batch, with uniform types.
@@ -128,16 +146,31 @@ impl Cells {
                 text("source_ref")?,
                 text("materialize_error")?,
             ],
-            positions: cast("position", &DataType::Int32)?.map(|column| column.as_primitive::<Int32Type>().clone()),
-            images: cast(IMAGES, &DataType::BinaryView)?.map(|column| column.as_binary_view().clone()),
+            positions: cast("position", &DataType::Int32)?
+                .map(|column| column.as_primitive::<Int32Type>().clone()),
+            images: cast(IMAGES, &DataType::BinaryView)?
+                .map(|column| column.as_binary_view().clone()),
         })
     }
 
     fn row(&self, index: usize, pass: usize, number: u64) -> Row<'_> {
         let [id, modality, content_type, text, source_ref, error] =
-            self.texts.each_ref().map(|column| column.as_ref().filter(|column| column.is_valid(index)).map(|column| column.value(index)));
-        let position = self.positions.as_ref().filter(|column| column.is_valid(index)).map(|column| column.value(index));
-        let image = self.images.as_ref().filter(|column| column.is_valid(index)).map(|column| column.value(index));
+            self.texts.each_ref().map(|column| {
+                column
+                    .as_ref()
+                    .filter(|column| column.is_valid(index))
+                    .map(|column| column.value(index))
+            });
+        let position = self
+            .positions
+            .as_ref()
+            .filter(|column| column.is_valid(index))
+            .map(|column| column.value(index));
+        let image = self
+            .images
+            .as_ref()
+            .filter(|column| column.is_valid(index))
+            .map(|column| column.value(index));
         Row { pass, number, id, modality, position, content_type, text, image, source_ref, error }
     }
 }

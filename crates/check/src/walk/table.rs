@@ -19,9 +19,15 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
     /// `member` is the file, if it differs from the checked path.
     pub(super) fn table(&mut self, path: &str, format: Format, member: Option<&str>) -> Result<()> {
         let alone = DatasetOptions::new(vec![path.to_owned()], Some(format));
-        let options = DatasetOptions { has_pickle_bytes: true, ignores_zeros: self.options.ignore_zeros, ..alone };
+        let options = DatasetOptions {
+            has_pickle_bytes: true,
+            ignores_zeros: self.options.ignore_zeros,
+            ..alone
+        };
         match Dataset::open(&options, self.cancel) {
-            Ok(dataset) => dataset.files().iter().try_for_each(|file| self.blocks(&*file.table, member)),
+            Ok(dataset) => {
+                dataset.files().iter().try_for_each(|file| self.blocks(&*file.table, member))
+            }
             Err(error) => {
                 let problem = Problem::unreadable(&error);
                 self.visitor.problem(match member {
@@ -43,15 +49,23 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
             self.table(&shard.file.path, Format::Jsonl, Some(place))?;
             let samples = self.visitor.file().samples - before;
             if samples != shard.samples {
-                let what = format!("it has {}, and the index lists {}", counted(samples, "row"), shard.samples);
+                let what = format!(
+                    "it has {}, and the index lists {}",
+                    counted(samples, "row"),
+                    shard.samples
+                );
                 self.visitor.problem(Problem::new(Rule::Structure, what).at_member(place, 0));
             }
             if V::IS_THOROUGH
                 // Files that cannot be opened are reported above.
-                && let Ok(object) = store_of(&shard.file.path).and_then(|store| store.open(&shard.file.path))
+                && let Ok(object) =
+                    store_of(&shard.file.path).and_then(|store| store.open(&shard.file.path))
                 && let Err(error) = check_file_hashes(&*object, &shard.entry)
             {
-                self.visitor.problem(Problem { rule: Rule::Structure, ..Problem::unreadable(&error) }.at_member(place, 0));
+                self.visitor.problem(
+                    Problem { rule: Rule::Structure, ..Problem::unreadable(&error) }
+                        .at_member(place, 0),
+                );
             }
         }
         Ok(())
@@ -64,12 +78,23 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
         let mut row = 0;
         for (number, block) in table.blocks().iter().enumerate() {
             self.cancel.check()?;
-            let read = if V::IS_THOROUGH { table.read(number, &columns, None).map(|rows| rows.num_rows() as u64) } else { Ok(block.rows) };
+            let read = if V::IS_THOROUGH {
+                table.read(number, &columns, None).map(|rows| rows.num_rows() as u64)
+            } else {
+                Ok(block.rows)
+            };
             match read {
                 Ok(rows) => self.visitor.file().add_rows(rows),
                 Err(error) => {
-                    let first = if error.of_store().is_some() { 0 } else { first_bad_row(table, number, block.rows, &columns, self.cancel)? };
-                    let problem = Problem { member: member.map(str::to_owned), ..Problem::unreadable(&error) };
+                    let first = if error.of_store().is_some() {
+                        0
+                    } else {
+                        first_bad_row(table, number, block.rows, &columns, self.cancel)?
+                    };
+                    let problem = Problem {
+                        member: member.map(str::to_owned),
+                        ..Problem::unreadable(&error)
+                    };
                     self.visitor.problem(problem.at_row(row + first));
                 }
             }
@@ -81,7 +106,13 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
 
 /// The first row of a damaged block that cannot be read. Rows that are decoded together are damaged
 /// together.
-fn first_bad_row(table: &dyn TableFile, block: usize, rows: u64, columns: &[usize], cancel: &Cancel) -> Result<u64> {
+fn first_bad_row(
+    table: &dyn TableFile,
+    block: usize,
+    rows: u64,
+    columns: &[usize],
+    cancel: &Cancel,
+) -> Result<u64> {
     let Ok(len) = usize::try_from(rows) else { return Ok(0) };
     // Rows before `good` can be read; one of those from there to `bad` cannot.
     let (mut good, mut bad) = (0, len);

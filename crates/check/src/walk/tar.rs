@@ -21,14 +21,21 @@ use std::collections::HashMap;
 
 impl<'a, V: Visitor<'a>> Walk<'a, V> {
     pub(super) fn tar(&mut self) -> Result<()> {
-        let Some(archive) = self.readable(Archive::examined(self.path, self.options.ignore_zeros)?) else { return Ok(()) };
+        let Some(archive) = self.readable(Archive::examined(self.path, self.options.ignore_zeros)?)
+        else {
+            return Ok(());
+        };
         let documents = self.options.keys.documents(&archive, DecodeLimit::default());
         if !self.visitor.archive(&archive, &documents) {
             return self.table(self.path, Format::WebDataset, None);
         }
         for damage in archive.damage.iter().chain(&archive.unreadable) {
             let problem = Problem::new(Rule::Readable, &damage.reason);
-            self.visitor.problem(Problem { member: damage.member.clone(), offset: Some(damage.offset), ..problem });
+            self.visitor.problem(Problem {
+                member: damage.member.clone(),
+                offset: Some(damage.offset),
+                ..problem
+            });
         }
         let mut headers = HashMap::new();
         for member in documents.iter().filter_map(|index| archive.members.get(*index)) {
@@ -47,10 +54,17 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
     }
 
     /// `headers` are those of the images that earlier entries name; one TIFF serves many rows.
-    fn document(&mut self, archive: &Archive, member: &Member, object: &Map<String, Value>, headers: &mut HashMap<usize, Header>) {
+    fn document(
+        &mut self,
+        archive: &Archive,
+        member: &Member,
+        object: &Map<String, Value>,
+        headers: &mut HashMap<usize, Header>,
+    ) {
         let keys = &self.options.keys;
-        let [texts, images] =
-            [&keys.texts_field, &keys.images_field].map(|field| object.get(field).and_then(Value::as_array).map_or(&[][..], Vec::as_slice));
+        let [texts, images] = [&keys.texts_field, &keys.images_field].map(|field| {
+            object.get(field).and_then(Value::as_array).map_or(&[][..], Vec::as_slice)
+        });
         let id = sample_id(object, keys.sample_id_field.as_deref(), &member.name);
         let document = Document { member, object, id, texts, images };
         let tokens: Vec<&Value> = images.iter().filter(|token| !token.is_null()).collect();
@@ -67,15 +81,22 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
                 Ok(found) => named.push(found),
                 // A thorough visitor reports members of one name.
                 Err(Unresolved::OfOneName(..)) if V::IS_THOROUGH => {}
-                Err(unresolved) => self.visitor.problem(document.problem(Rule::Structure, unresolved.text(&text_of(token)))),
+                Err(unresolved) => self
+                    .visitor
+                    .problem(document.problem(Rule::Structure, unresolved.text(&text_of(token)))),
             }
         }
         for (index, image) in &named {
             headers.entry(*index).or_insert_with(|| {
-                let header = Self::header(ImageBytes::Member(&*archive.object, &(image.offset..image.offset + image.size)));
+                let header = Self::header(ImageBytes::Member(
+                    &*archive.object,
+                    &(image.offset..image.offset + image.size),
+                ));
                 self.visitor.image(image, &header);
                 for what in faults(&header).filter(|_| V::IS_THOROUGH || header.is_err()) {
-                    self.visitor.problem(document.problem(Rule::Image, what).at_member(&image.name, image.offset));
+                    self.visitor.problem(
+                        document.problem(Rule::Image, what).at_member(&image.name, image.offset),
+                    );
                 }
                 header
             });

@@ -23,7 +23,13 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 impl Pipeline {
-    pub(super) fn run_document_split(&self, split: &Split, turn: &Turn<'_>, shared: &Shared, cancel: &Cancel) -> Result<SplitReport> {
+    pub(super) fn run_document_split(
+        &self,
+        split: &Split,
+        turn: &Turn<'_>,
+        shared: &Shared,
+        cancel: &Cancel,
+    ) -> Result<SplitReport> {
         let start = Instant::now();
         let mut report = SplitReport { split: split.index, ..SplitReport::default() };
         report.files = split.files.iter().map(|file| file.path.clone()).collect();
@@ -38,8 +44,17 @@ impl Pipeline {
         let sink_stage = self.stages.len() + 1;
         let attempt = self.attempt(split)?;
         let publishing = self.publishing(split, attempt.as_ref());
-        let mut sink = Sink::new(&self.spec.sink, &self.choices.sink, publishing, sink_stage, is_materialized, locator());
-        sink.lend_buffer(self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default());
+        let mut sink = Sink::new(
+            &self.spec.sink,
+            &self.choices.sink,
+            publishing,
+            sink_stage,
+            is_materialized,
+            locator(),
+        );
+        sink.lend_buffer(
+            self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default(),
+        );
         let mut ids = HashSet::new();
         let mut downstream = Duration::ZERO;
         report.stage(0, self.spec.source.stage_name());
@@ -48,9 +63,11 @@ impl Pipeline {
             let entered = Instant::now();
             let report = &mut *context.report;
             report.input.add(&chunk);
-            report.duplicate_sample_ids += chunk.documents.iter().filter(|id| !ids.insert((*id).clone())).count() as u64;
+            report.duplicate_sample_ids +=
+                chunk.documents.iter().filter(|id| !ids.insert((*id).clone())).count() as u64;
             for (index, stage) in self.stages.iter().enumerate() {
-                // The policy `error` applies to the first failed fetch, even if a stage would have dropped the row.
+                // The policy `error` applies to the first failed fetch, even if a stage would have
+                // dropped the row.
                 if self.spec.sink.on_materialize_error == OnMaterializeError::Raise {
                     apply_policy(&mut chunk, OnMaterializeError::Raise, report)?;
                 }
@@ -64,11 +81,22 @@ impl Pipeline {
             result.and_then(|()| context.charge(known))
         };
         let chunk_bytes = self.spec.chunk_bytes;
-        let mut context = SplitContext { report: &mut report, cancel, is_located, chunk_bytes, errors: &self.errors, shared };
+        let mut context = SplitContext {
+            report: &mut report,
+            cancel,
+            is_located,
+            chunk_bytes,
+            errors: &self.errors,
+            shared,
+        };
         let job = JobSchema { agreed: self.planned_schema()?, choice: &self.source_choice };
         match &self.spec.source {
-            SourceOptions::WebDataset(options) => read_webdataset(split, options, job, &mut context, &mut emit)?,
-            SourceOptions::Parquet(options) => read_parquet(split, options, job, &mut context, &mut emit)?,
+            SourceOptions::WebDataset(options) => {
+                read_webdataset(split, options, job, &mut context, &mut emit)?;
+            }
+            SourceOptions::Parquet(options) => {
+                read_parquet(split, options, job, &mut context, &mut emit)?;
+            }
             SourceOptions::Table(_) => {}
         }
         let (items, rows, bytes) = (report.input.samples, report.input.rows, report.input_bytes);
@@ -84,7 +112,12 @@ impl Pipeline {
             if attempt.is_none() && self.keeps_output(finished.path(), split, &report)? {
                 report.warn("the input could not be read; its earlier output was kept");
             } else {
-                finished.publish(publishing, sink_stage, self.spec.sink.format.stage_name(), &mut report)?;
+                finished.publish(
+                    publishing,
+                    sink_stage,
+                    self.spec.sink.format.stage_name(),
+                    &mut report,
+                )?;
                 if attempt.is_none() {
                     self.remove_earlier_batches(split, &report)?;
                 }
@@ -98,24 +131,32 @@ impl Pipeline {
 
     /// Whether an earlier output stays because its input gave only quarantined items.
     fn keeps_output(&self, path: &str, split: &Split, report: &SplitReport) -> Result<bool> {
-        if self.spec.sink.mode != Mode::Resume || report.input.samples > 0 || report.quarantined.is_empty() {
+        if self.spec.sink.mode != Mode::Resume
+            || report.input.samples > 0
+            || report.quarantined.is_empty()
+        {
             return Ok(false);
         }
         Ok(exists(path)? || !self.batches(split)?.is_empty())
     }
 
-    /// Removes the batches of an earlier run for the same input that this run did not replace: their number, and so their names, follows from its
-    /// content.
+    /// Removes the batches of an earlier run for the same input that this run did not replace:
+    /// their number, and so their names, follows from its content.
     fn remove_earlier_batches(&self, split: &Split, report: &SplitReport) -> Result<()> {
         if self.spec.sink.mode != Mode::Resume {
             return Ok(());
         }
         let written: HashSet<&str> = report.outputs.iter().map(|file| file.path.as_str()).collect();
         // The last one first, so that an interrupted removal leaves no gap that hides the others.
-        self.batches(split)?.iter().rev().filter(|path| !written.contains(path.as_str())).try_for_each(|path| self.remove_earlier(path))
+        self.batches(split)?
+            .iter()
+            .rev()
+            .filter(|path| !written.contains(path.as_str()))
+            .try_for_each(|path| self.remove_earlier(path))
     }
 
-    /// Existing batches of the input of a split, whichever run wrote them. Not known for several inputs, any of which may be in a batch.
+    /// Existing batches of the input of a split, whichever run wrote them. Not known for several
+    /// inputs, any of which may be in a batch.
     fn batches(&self, split: &Split) -> Result<Vec<String>> {
         let mut found = Vec::new();
         if split.files.len() != 1 {
@@ -123,7 +164,10 @@ impl Pipeline {
         }
         let publishing = self.publishing(split, None);
         for number in std::iter::once(None).chain((0..).map(Some)) {
-            let lineage = Lineage { batch: number.unwrap_or_default(), sources: split_sources(split, &[0], number) };
+            let lineage = Lineage {
+                batch: number.unwrap_or_default(),
+                sources: split_sources(split, &[0], number),
+            };
             let path = self.spec.sink.file_path(&publishing.stem(&lineage, Digits::Documents));
             if exists(&path)? {
                 found.push(path);

@@ -87,7 +87,11 @@ impl SinkOptions {
 
     /// How a Parquet file is written.
     pub(crate) fn of_file(&self) -> Result<ParquetFileOptions> {
-        Ok(ParquetFileOptions { compression: self.compression.parse()?, row_group_size: self.row_group_size, ..ParquetFileOptions::default() })
+        Ok(ParquetFileOptions {
+            compression: self.compression.parse()?,
+            row_group_size: self.row_group_size,
+            ..ParquetFileOptions::default()
+        })
     }
 
     /// # Errors
@@ -95,12 +99,18 @@ impl SinkOptions {
     pub fn check(&self) -> Result<()> {
         // File names are appended to it: an empty path would be the root of the file system.
         if self.path.is_empty() {
-            return Err(Error::Option { option: "path", problem: "of a sink must be a directory, not ``".to_owned() });
+            return Err(Error::Option {
+                option: "path",
+                problem: "of a sink must be a directory, not ``".to_owned(),
+            });
         }
         self.compression.parse::<ParquetCompression>()?;
         self.binary_compression.parse::<ParquetCompression>()?;
         if self.row_group_size == Some(0) {
-            return Err(Error::Option { option: "row_group_size", problem: "must be positive".to_owned() });
+            return Err(Error::Option {
+                option: "row_group_size",
+                problem: "must be positive".to_owned(),
+            });
         }
         Ok(())
     }
@@ -141,7 +151,16 @@ impl<'a> Sink<'a> {
         is_materialized: bool,
         locator: Locator,
     ) -> Self {
-        Self { options, choice, publishing, stage, is_materialized, open: None, scratch: Vec::new(), locator }
+        Self {
+            options,
+            choice,
+            publishing,
+            stage,
+            is_materialized,
+            open: None,
+            scratch: Vec::new(),
+            locator,
+        }
     }
 
     /// Passes memory to the sink for collecting image bytes.
@@ -158,16 +177,27 @@ impl<'a> Sink<'a> {
     /// Writes one chunk, and publishes the file if it is complete.
     ///
     /// # Errors
-    /// The policy for missing images, and everything that stops a write. The open file is then removed.
+    /// The policy for missing images, and everything that stops a write.
+    /// The open file is then removed.
     pub fn write(&mut self, mut chunk: Chunk, report: &mut SplitReport) -> Result<()> {
-        let is_next = self.open.as_ref().is_some_and(|open| open.lineage.batch != chunk.lineage.batch);
+        let is_next =
+            self.open.as_ref().is_some_and(|open| open.lineage.batch != chunk.lineage.batch);
         if is_next && let Some(finished) = self.finish(report)? {
-            finished.publish(self.publishing, self.stage, self.options.format.stage_name(), report)?;
+            finished.publish(
+                self.publishing,
+                self.stage,
+                self.options.format.stage_name(),
+                report,
+            )?;
         }
         let start = Instant::now();
         let items = chunk.documents.len() as u64;
         let rows_in = chunk.rows.len() as u64;
-        let missing = chunk.rows.iter().filter(|row| row.modality == crate::chunk::Modality::Image && row.payload.is_absent()).count();
+        let missing = chunk
+            .rows
+            .iter()
+            .filter(|row| row.modality == crate::chunk::Modality::Image && row.payload.is_absent())
+            .count();
         if self.is_materialized {
             locate_missing(&mut chunk.rows, &mut self.locator)?;
         }
@@ -176,7 +206,11 @@ impl<'a> Sink<'a> {
         let bodies = if self.is_materialized {
             materialize(&mut chunk, self.options.on_materialize_error, scratch, report)?
         } else {
-            crate::materialize::apply_policy(&mut chunk, self.options.on_materialize_error, report)?;
+            crate::materialize::apply_policy(
+                &mut chunk,
+                self.options.on_materialize_error,
+                report,
+            )?;
             Bodies::in_memory(&mut chunk, scratch)?
         };
         let fetch_seconds = fetch.elapsed().as_secs_f64();
@@ -185,7 +219,8 @@ impl<'a> Sink<'a> {
         let refused = self.append(&chunk, bodies, report)?;
         let write_seconds = write.elapsed().as_secs_f64();
         if !refused.is_empty() {
-            let keep: Vec<bool> = chunk.rows.iter().map(|row| !refused.contains(&row.document)).collect();
+            let keep: Vec<bool> =
+                chunk.rows.iter().map(|row| !refused.contains(&row.document)).collect();
             chunk.retain(&keep);
         }
         report.output.add(&chunk);
@@ -193,14 +228,20 @@ impl<'a> Sink<'a> {
         report.note_errors(&chunk);
         report.warn_of_errors(&chunk);
 
-        let images = chunk.rows.iter().filter(|row| row.modality == crate::chunk::Modality::Image).count();
+        let images =
+            chunk.rows.iter().filter(|row| row.modality == crate::chunk::Modality::Image).count();
         let errors = chunk.rows.iter().filter(|row| row.error.is_some()).count();
         let stage = report.stage(self.stage, self.options.format.stage_name());
         stage.spend(start.elapsed());
         stage.rows_in += rows_in;
         stage.rows_out += chunk.rows.len() as u64;
         stage.items += items;
-        stage.input_bytes += payload_bytes + chunk.rows.iter().map(|row| row.text.as_ref().map_or(0, String::len) as u64).sum::<u64>();
+        stage.input_bytes += payload_bytes
+            + chunk
+                .rows
+                .iter()
+                .map(|row| row.text.as_ref().map_or(0, String::len) as u64)
+                .sum::<u64>();
         stage.custom("rows_out", number(chunk.rows.len()));
         stage.custom("image_rows", number(images));
         stage.custom("image_rows_missing_binary", number(missing));
@@ -209,29 +250,48 @@ impl<'a> Sink<'a> {
         stage.custom("materialize_dataframe_total_s", fetch_seconds);
         match self.options.format {
             SinkFormat::Parquet => stage.custom("parquet_write_s", write_seconds),
-            SinkFormat::WebDataset => stage.custom("samples_written", number(chunk.documents.len())),
+            SinkFormat::WebDataset => {
+                stage.custom("samples_written", number(chunk.documents.len()));
+            }
         }
         Ok(())
     }
 
     /// Returns the documents that the format cannot represent; they are in quarantine then.
-    fn append(&mut self, chunk: &Chunk, bodies: Bodies, report: &mut SplitReport) -> Result<HashSet<usize>> {
+    fn append(
+        &mut self,
+        chunk: &Chunk,
+        bodies: Bodies,
+        report: &mut SplitReport,
+    ) -> Result<HashSet<usize>> {
         let mut open = match self.open.take() {
             Some(open) => open,
             None => self.start(chunk, report)?,
         };
         if self.choice.schema.is_none() {
-            let late = chunk.schema.fields().iter().find(|field| open.schema.field_with_name(field.name()).is_err());
+            let late = chunk
+                .schema
+                .fields()
+                .iter()
+                .find(|field| open.schema.field_with_name(field.name()).is_err());
             if let Some(field) = late {
-                return Err(Error::LateColumn { column: field.name().clone(), path: open.file.path });
+                return Err(Error::LateColumn {
+                    column: field.name().clone(),
+                    path: open.file.path,
+                });
             }
         }
-        let has_rescued = chunk.extras.column_by_name(RESCUED).is_some_and(|values| values.null_count() < values.len());
+        let has_rescued = chunk
+            .extras
+            .column_by_name(RESCUED)
+            .is_some_and(|values| values.null_count() < values.len());
         if has_rescued && open.schema.field_with_name(RESCUED).is_err() {
             report.drop_key(format!("column `{RESCUED}` is not in the schema"));
         }
         let in_file = |error: Error| match error {
-            cast @ Error::Cast { .. } => Error::File { path: open.file.path.clone(), source: Box::new(cast) },
+            cast @ Error::Cast { .. } => {
+                Error::File { path: open.file.path.clone(), source: Box::new(cast) }
+            }
             other => other,
         };
         let mut refused = HashSet::new();
@@ -247,7 +307,8 @@ impl<'a> Sink<'a> {
             }
         }
         open.file.samples += (chunk.documents.len() - refused.len()) as u64;
-        open.file.rows += chunk.rows.iter().filter(|row| !refused.contains(&row.document)).count() as u64;
+        open.file.rows +=
+            chunk.rows.iter().filter(|row| !refused.contains(&row.document)).count() as u64;
         self.open = Some(open);
         Ok(refused)
     }
@@ -257,10 +318,24 @@ impl<'a> Sink<'a> {
         let path = self.options.file_path(&self.publishing.stem(&chunk.lineage, Digits::Documents));
         let staged = self.publishing.file(&path)?;
         let writer = match self.options.format {
-            SinkFormat::Parquet => BatchWriter::Parquet(Box::new(parquet::ParquetBatch::new(&path, staged, &schema, self.options)?)),
-            SinkFormat::WebDataset => BatchWriter::WebDataset(webdataset::TarBatch::new(&path, staged, &schema)?),
+            SinkFormat::Parquet => BatchWriter::Parquet(Box::new(parquet::ParquetBatch::new(
+                &path,
+                staged,
+                &schema,
+                self.options,
+            )?)),
+            SinkFormat::WebDataset => {
+                BatchWriter::WebDataset(webdataset::TarBatch::new(&path, staged, &schema)?)
+            }
         };
-        let file = OutputFile { path, batch: chunk.lineage.batch, sources: chunk.lineage.sources.clone(), samples: 0, rows: 0, bytes: 0 };
+        let file = OutputFile {
+            path,
+            batch: chunk.lineage.batch,
+            sources: chunk.lineage.sources.clone(),
+            samples: 0,
+            rows: 0,
+            bytes: 0,
+        };
         Ok(OpenBatch { lineage: chunk.lineage.clone(), schema, file, writer })
     }
 
@@ -288,7 +363,8 @@ fn number(count: usize) -> f64 {
 /// Prepares the output directory, once per run, after the inputs were checked.
 ///
 /// # Errors
-/// [`Error::OutputExists`] under [`Mode::Error`], [`Error::Option`] when emptying the directory would delete an input.
+/// [`Error::OutputExists`] under [`Mode::Error`], [`Error::Option`] when emptying the directory
+/// would delete an input.
 pub fn prepare_output(options: &SinkOptions, inputs: &[String]) -> Result<()> {
     options.check()?;
     output::prepare(&options.path, options.mode, inputs)

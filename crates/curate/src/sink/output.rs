@@ -2,7 +2,9 @@
 
 use crate::sink::Mode;
 use crate::{Error, Result};
-use shardmill_storage::{Disk, RemoteDisk, Staged, create_directory, is_remote, remove_stale_staging, resolved_path};
+use shardmill_storage::{
+    Disk, RemoteDisk, Staged, create_directory, is_remote, remove_stale_staging, resolved_path,
+};
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -27,7 +29,10 @@ impl CountingFile {
     /// With `is_hashed`, [`CountingFile::into_staged`] returns the xxHash3 of the content.
     pub(crate) fn new(staged: Box<dyn Staged>, path: &str, is_hashed: bool) -> Self {
         let hash = is_hashed.then(Box::default);
-        Self { path: path.to_owned(), file: BufWriter::with_capacity(BUFFER_LEN, Counted { staged, written: 0, hash }) }
+        Self {
+            path: path.to_owned(),
+            file: BufWriter::with_capacity(BUFFER_LEN, Counted { staged, written: 0, hash }),
+        }
     }
 
     pub(crate) fn written(&self) -> u64 {
@@ -40,8 +45,14 @@ impl CountingFile {
 
     pub(crate) fn into_staged(self) -> Result<(Box<dyn Staged>, String)> {
         let path = self.path;
-        let counted = self.file.into_inner().map_err(|error| shardmill_storage::Error::Write { path, source: error.into_error() })?;
-        Ok((counted.staged, counted.hash.map_or_else(String::new, |hash| format!("{:016x}", hash.digest()))))
+        let counted = self.file.into_inner().map_err(|error| shardmill_storage::Error::Write {
+            path,
+            source: error.into_error(),
+        })?;
+        Ok((
+            counted.staged,
+            counted.hash.map_or_else(String::new, |hash| format!("{:016x}", hash.digest())),
+        ))
     }
 }
 
@@ -76,9 +87,12 @@ pub(super) fn prepare(path: &str, mode: Mode, inputs: &[String]) -> Result<()> {
     }
     let path = &*resolved_path(path)?;
     let directory = Path::new(path);
-    let failed = |source| Error::from(shardmill_storage::Error::Stage { path: path.to_owned(), source });
+    let failed =
+        |source| Error::from(shardmill_storage::Error::Stage { path: path.to_owned(), source });
     match mode {
-        Mode::Error if has_files(directory).map_err(failed)? => return Err(Error::OutputExists { path: path.to_owned() }),
+        Mode::Error if has_files(directory).map_err(failed)? => {
+            return Err(Error::OutputExists { path: path.to_owned() });
+        }
         Mode::Overwrite if directory.exists() => {
             refuse_to_delete_inputs(directory, inputs)?;
             empty(directory).map_err(failed)?;
@@ -92,14 +106,23 @@ pub(super) fn prepare(path: &str, mode: Mode, inputs: &[String]) -> Result<()> {
 
 /// A bucket has no directories, so only the objects below the path count.
 fn prepare_remote(path: &str, mode: Mode, inputs: &[String]) -> Result<()> {
-    let failed = |source| Error::from(shardmill_storage::Error::Stage { path: path.to_owned(), source });
+    let failed =
+        |source| Error::from(shardmill_storage::Error::Stage { path: path.to_owned(), source });
     let directory = path.trim_end_matches('/');
-    let is_taken = || RemoteDisk::default().list(directory).map(|names| !names.is_empty()).map_err(failed);
+    let is_taken =
+        || RemoteDisk::default().list(directory).map(|names| !names.is_empty()).map_err(failed);
     match mode {
         Mode::Error if is_taken()? => Err(Error::OutputExists { path: path.to_owned() }),
         Mode::Overwrite => {
-            match inputs.iter().find(|input| input.strip_prefix(directory).is_some_and(|below| below.is_empty() || below.starts_with('/'))) {
-                Some(input) => Err(Error::Option { option: "mode", problem: format!("overwrite would delete the input `{input}`") }),
+            match inputs.iter().find(|input| {
+                input
+                    .strip_prefix(directory)
+                    .is_some_and(|below| below.is_empty() || below.starts_with('/'))
+            }) {
+                Some(input) => Err(Error::Option {
+                    option: "mode",
+                    problem: format!("overwrite would delete the input `{input}`"),
+                }),
                 None => RemoteDisk::default().remove_directory(directory).map_err(failed),
             }
         }
@@ -123,9 +146,14 @@ fn has_files(path: &Path) -> io::Result<bool> {
 fn refuse_to_delete_inputs(directory: &Path, inputs: &[String]) -> Result<()> {
     let resolved = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path));
     let output = resolved(directory);
-    let is_below = |input: &&String| resolved_path(input).is_ok_and(|input| resolved(Path::new(&*input)).starts_with(&output));
+    let is_below = |input: &&String| {
+        resolved_path(input).is_ok_and(|input| resolved(Path::new(&*input)).starts_with(&output))
+    };
     match inputs.iter().find(is_below) {
-        Some(input) => Err(Error::Option { option: "mode", problem: format!("overwrite would delete the input `{input}`") }),
+        Some(input) => Err(Error::Option {
+            option: "mode",
+            problem: format!("overwrite would delete the input `{input}`"),
+        }),
         None => Ok(()),
     }
 }

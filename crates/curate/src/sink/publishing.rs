@@ -1,4 +1,5 @@
-//! How files get their names: immediately, or all files of a split together with the record of an attempt.
+//! How files get their names: immediately, or all files of a split together
+//! with the record of an attempt.
 
 use super::CountingFile;
 use super::name::{Digits, file_stem};
@@ -66,13 +67,23 @@ impl Finished {
     ///
     /// # Errors
     /// As [`Staged::publish`].
-    pub fn publish(mut self, publishing: Publishing<'_>, stage: usize, name: &str, report: &mut SplitReport) -> Result<()> {
+    pub fn publish(
+        mut self,
+        publishing: Publishing<'_>,
+        stage: usize,
+        name: &str,
+        report: &mut SplitReport,
+    ) -> Result<()> {
         let start = Instant::now();
         match publishing.attempt {
             None => self.staged.publish(publishing.replace)?,
             Some(attempt) => {
                 let sealed = self.staged.seal()?;
-                self.file.path = attempt.lock().unwrap_or_else(PoisonError::into_inner).add_output(sealed, self.file.rows, self.hash);
+                self.file.path = attempt.lock().unwrap_or_else(PoisonError::into_inner).add_output(
+                    sealed,
+                    self.file.rows,
+                    self.hash,
+                );
             }
         }
         let entry = report.stage(stage, name);
@@ -88,7 +99,11 @@ impl Finished {
     /// As [`Staged::seal`].
     pub(crate) fn record_ids(self, attempt: &Mutex<Attempt>) -> Result<()> {
         let sealed = self.staged.seal()?;
-        attempt.lock().unwrap_or_else(PoisonError::into_inner).set_ids(&sealed, self.file.rows, self.hash);
+        attempt.lock().unwrap_or_else(PoisonError::into_inner).set_ids(
+            &sealed,
+            self.file.rows,
+            self.hash,
+        );
         Ok(())
     }
 }

@@ -1,6 +1,8 @@
-//! Writes a WebDataset tar: for each sample its images in position order, then its JSON (interleaved specification §6.3).
+//! Writes a WebDataset tar: for each sample its images in position order, then its JSON
+//! (interleaved specification §6.3).
 //!
-//! The invariants: two runs produce the same bytes; every name in a JSON is a member of the same tar; no two samples share a stem.
+//! The invariants: two runs produce the same bytes; every name in a JSON is a member of the same
+//! tar; no two samples share a stem.
 
 use crate::chunk::{Chunk, Modality, Row};
 use crate::json::{JsonCells, json_text};
@@ -41,8 +43,15 @@ impl TarBatch {
         }
     }
 
-    /// Writes the documents of a chunk with the passthrough columns of `schema`; returns those that lists cannot represent.
-    pub(super) fn write(&mut self, chunk: &Chunk, schema: &Schema, bodies: &Bodies, report: &mut SplitReport) -> Result<HashSet<usize>> {
+    /// Writes the documents of a chunk with the passthrough columns of `schema`; returns those that
+    /// lists cannot represent.
+    pub(super) fn write(
+        &mut self,
+        chunk: &Chunk,
+        schema: &Schema,
+        bodies: &Bodies,
+        report: &mut SplitReport,
+    ) -> Result<HashSet<usize>> {
         let foreign = chunk.rows.iter().find_map(|row| match &row.modality {
             Modality::Other(name) => Some(name.to_string()),
             _ => None,
@@ -63,14 +72,22 @@ impl TarBatch {
                 Err(reason) => {
                     refused.extend(rows.first().map(|row| row.document));
                     report.drop_rows("sample that a tar cannot hold", rows.len() as u64);
-                    report.quarantined.push(Quarantined::part(&self.path, format!("sample `{id}`: {reason}")));
+                    report
+                        .quarantined
+                        .push(Quarantined::part(&self.path, format!("sample `{id}`: {reason}")));
                 }
             }
         }
         Ok(refused)
     }
 
-    fn write_sample(&mut self, sample: &Sample<'_>, columns: &Columns, bodies: &Bodies, report: &mut SplitReport) -> Result<()> {
+    fn write_sample(
+        &mut self,
+        sample: &Sample<'_>,
+        columns: &Columns,
+        bodies: &Bodies,
+        report: &mut SplitReport,
+    ) -> Result<()> {
         let stem = self.stem(sample.id, report);
         let mut texts = vec![Value::Null; sample.len];
         let mut images = vec![Value::Null; sample.len];
@@ -88,7 +105,10 @@ impl TarBatch {
                 },
                 Modality::Image => match bodies.get(index) {
                     Some(body) => {
-                        let name = format!("{stem}.{position}.{}", image_extension(row.content_type.as_deref(), body));
+                        let name = format!(
+                            "{stem}.{position}.{}",
+                            image_extension(row.content_type.as_deref(), body)
+                        );
                         self.member(&name, body)?;
                         set(&mut images, position, Value::from(name));
                         entries.push(row);
@@ -108,7 +128,11 @@ impl TarBatch {
 
     fn stem(&mut self, id: &str, report: &mut SplitReport) -> String {
         // An empty stem would create a hidden file without a key; `+` occurs in no encoded id.
-        let stem = if id.is_empty() { "+".to_owned() } else { utf8_percent_encode(id, ENCODED).to_string() };
+        let stem = if id.is_empty() {
+            "+".to_owned()
+        } else {
+            utf8_percent_encode(id, ENCODED).to_string()
+        };
         let uses = self.stems.entry(stem.clone()).or_default();
         *uses += 1;
         if *uses == 1 {
@@ -122,7 +146,9 @@ impl TarBatch {
         const ZEROS: [u8; 512] = [0; 512];
         let size = body.len() as u64;
         let padding = ZEROS.get(..padding(size)).unwrap_or_default();
-        let result = [&member_header(name, size), body, padding].into_iter().try_for_each(|part| self.file.write_all(part));
+        let result = [&member_header(name, size), body, padding]
+            .into_iter()
+            .try_for_each(|part| self.file.write_all(part));
         result.map_err(|source| self.file.failed(source))
     }
 
@@ -144,7 +170,8 @@ fn list_len(rows: &[Row]) -> std::result::Result<usize, String> {
     let mut seen = HashSet::new();
     let mut len = 0;
     for row in rows.iter().filter(|row| row.modality.is_content()) {
-        let position = usize::try_from(row.position).map_err(|_| format!("content at position {}", row.position))?;
+        let position = usize::try_from(row.position)
+            .map_err(|_| format!("content at position {}", row.position))?;
         if position >= MAX_LIST_LEN + rows.len() {
             return Err(format!("position {position} would need a list of that length"));
         }
@@ -156,7 +183,8 @@ fn list_len(rows: &[Row]) -> std::result::Result<usize, String> {
     Ok(len)
 }
 
-/// Percent-encoded, including dots: for every reader of WebDataset the key of the sample ends at the first dot.
+/// Percent-encoded, including dots: for every reader of WebDataset the key of the sample ends at
+/// the first dot.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'~');
 
 /// A document that is being written to the tar.
@@ -194,12 +222,19 @@ fn columns_of(chunk: &Chunk, schema: &Schema) -> Result<Columns> {
     let fields = schema.fields().iter().filter(|field| !is_reserved(field.name()));
     let column = |field: &FieldRef| {
         let values = chunk.extras.column_by_name(field.name())?;
-        let cells = cast_checked(field.name(), values, field.data_type()).and_then(|values| JsonCells::new(field.name(), &values));
+        let cells = cast_checked(field.name(), values, field.data_type())
+            .and_then(|values| JsonCells::new(field.name(), &values));
         Some(cells.map(|cells| Column { field: Arc::clone(field), cells }))
     };
-    let (rescued, columns): (Vec<Column>, Vec<Column>) =
-        fields.filter_map(column).collect::<Result<Vec<_>>>()?.into_iter().partition(|column| column.field.name() == RESCUED);
-    let has_rescued = chunk.extras.column_by_name(RESCUED).is_some_and(|values| values.null_count() < values.len());
+    let (rescued, columns): (Vec<Column>, Vec<Column>) = fields
+        .filter_map(column)
+        .collect::<Result<Vec<_>>>()?
+        .into_iter()
+        .partition(|column| column.field.name() == RESCUED);
+    let has_rescued = chunk
+        .extras
+        .column_by_name(RESCUED)
+        .is_some_and(|values| values.null_count() < values.len());
     Ok(Columns { columns, rescued: rescued.into_iter().next().filter(|_| has_rescued) })
 }
 
@@ -211,7 +246,9 @@ impl Columns {
                 Some(Value::Object(mut values)) => {
                     for key in PAYLOAD_KEYS.into_iter().chain(["sample_id"]) {
                         if values.shift_remove(key).is_some() {
-                            report.drop_key(format!("rescued value of `{key}`, a key of the sample's JSON"));
+                            report.drop_key(format!(
+                                "rescued value of `{key}`, a key of the sample's JSON"
+                            ));
                         }
                     }
                     values
@@ -229,15 +266,17 @@ impl Column {
     fn cell(&self, row: &Row) -> Result<Value> {
         let Some(extra) = row.extra else { return Ok(Value::Null) };
         Ok(match self.cells.value(extra as usize)? {
-            Value::String(text) if is_json_field(&self.field) => json_loads_finite(text.as_bytes()).unwrap_or(Value::String(text)),
+            Value::String(text) if is_json_field(&self.field) => {
+                json_loads_finite(text.as_bytes()).unwrap_or(Value::String(text))
+            }
             other => other,
         })
     }
 }
 
-/// Values of the metadata row become keys; columns with values on content rows become lists. Rescued values
-/// are put back under their keys. `entries` are the rows with a position in the sample's lists: a value for
-/// any other row would shift its neighbours when it is read again.
+/// Values of the metadata row become keys; columns with values on content rows become lists.
+/// Rescued values are put back under their keys. `entries` are the rows with a position in the
+/// sample's lists: a value for any other row would shift its neighbours when it is read again.
 fn add_passthrough(
     object: &mut Map<String, Value>,
     sample: &Sample<'_>,
@@ -246,20 +285,39 @@ fn add_passthrough(
     report: &mut SplitReport,
 ) -> Result<()> {
     let rescued = columns.rescued(sample.rows, report)?;
-    let rescued: Vec<(&Row, Map<String, Value>)> = sample.rows.iter().zip(rescued).filter(|(_, values)| !values.is_empty()).collect();
-    let mut seen: HashSet<&str> = columns.columns.iter().map(|column| column.field.name().as_str()).collect();
-    let other_keys = rescued.iter().flat_map(|(_, values)| values.keys()).filter(|key| seen.insert(key.as_str())).collect::<Vec<_>>();
-    let keys = columns.columns.iter().map(|column| (column.field.name(), Some(column))).chain(other_keys.into_iter().map(|key| (key, None)));
+    let rescued: Vec<(&Row, Map<String, Value>)> =
+        sample.rows.iter().zip(rescued).filter(|(_, values)| !values.is_empty()).collect();
+    let mut seen: HashSet<&str> =
+        columns.columns.iter().map(|column| column.field.name().as_str()).collect();
+    let other_keys = rescued
+        .iter()
+        .flat_map(|(_, values)| values.keys())
+        .filter(|key| seen.insert(key.as_str()))
+        .collect::<Vec<_>>();
+    let keys = columns
+        .columns
+        .iter()
+        .map(|column| (column.field.name(), Some(column)))
+        .chain(other_keys.into_iter().map(|key| (key, None)));
     let metadata = sample.rows.iter().find(|row| row.modality == Modality::Metadata);
-    let is_complete = entries.len() == sample.rows.iter().filter(|row| row.modality.is_content()).count();
+    let is_complete =
+        entries.len() == sample.rows.iter().filter(|row| row.modality.is_content()).count();
     for (name, column) in keys {
         let cell = |row: &Row| {
             let own = column.map(|column| column.cell(row)).transpose()?.unwrap_or_default();
-            let of_row = || rescued.iter().find(|(known, _)| std::ptr::eq(*known, row)).and_then(|(_, values)| values.get(name)).cloned();
+            let of_row = || {
+                rescued
+                    .iter()
+                    .find(|(known, _)| std::ptr::eq(*known, row))
+                    .and_then(|(_, values)| values.get(name))
+                    .cloned()
+            };
             Ok(if own.is_null() { of_row().unwrap_or_default() } else { own })
         };
         let cells = entries.iter().map(|row| Ok((*row, cell(row)?))).collect::<Result<Vec<_>>>()?;
-        let has_values = |modality: &Modality| cells.iter().any(|(row, value)| row.modality == *modality && !value.is_null());
+        let has_values = |modality: &Modality| {
+            cells.iter().any(|(row, value)| row.modality == *modality && !value.is_null())
+        };
         let (on_images, on_texts) = (has_values(&Modality::Image), has_values(&Modality::Text));
         if !is_complete {
             let kept = cells.iter().filter(|(_, value)| !value.is_null()).count();
@@ -272,14 +330,23 @@ fn add_passthrough(
         let top = metadata.map(cell).transpose()?.unwrap_or(Value::Null);
         if !top.is_null() {
             if on_images || on_texts {
-                report.drop_key(format!("values of column `{name}` on content rows, beside one for the sample"));
+                report.drop_key(format!(
+                    "values of column `{name}` on content rows, beside one for the sample"
+                ));
             }
             object.insert(name.clone(), top);
             continue;
         }
         if on_images || on_texts {
-            let is_listed = |row: &Row| (on_images && row.modality == Modality::Image) || (on_texts && row.modality == Modality::Text);
-            let list = cells.into_iter().filter(|(row, _)| is_listed(row)).map(|(_, value)| value).collect();
+            let is_listed = |row: &Row| {
+                (on_images && row.modality == Modality::Image)
+                    || (on_texts && row.modality == Modality::Text)
+            };
+            let list = cells
+                .into_iter()
+                .filter(|(row, _)| is_listed(row))
+                .map(|(_, value)| value)
+                .collect();
             object.insert(name.clone(), Value::Array(list));
         }
     }

@@ -1,8 +1,8 @@
 //! The types of the values of JSON documents, by key.
 //!
-//! A type is promoted as values arrive: null → anything, int + float → double while every int is exact in a
-//! double, any other mix → JSON text (interleaved specification §1.4). The invariant: the type of a column
-//! holds each value that was observed, without a change.
+//! A type is promoted as values arrive: null → anything, int + float → double while every int is
+//! exact in a double, any other mix → JSON text (interleaved specification §1.4). The invariant:
+//! the type of a column holds each value that was observed, without a change.
 
 use crate::json::json_text;
 use crate::schema::{is_json_field, json_field};
@@ -43,9 +43,17 @@ impl Kind {
             Value::String(_) => Self::Text,
             Value::Array(_) | Value::Object(_) => Self::Json,
             Value::Number(number) => match number.as_i64() {
-                Some(integer) => Self::Integer { is_exact_float: is_exact_in_double(integer.unsigned_abs()) },
+                Some(integer) => {
+                    Self::Integer { is_exact_float: is_exact_in_double(integer.unsigned_abs()) }
+                }
                 // An integer beyond 64 bits can only be text.
-                None if number.as_str().bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') => Self::Json,
+                None if number
+                    .as_str()
+                    .bytes()
+                    .all(|byte| byte.is_ascii_digit() || byte == b'-') =>
+                {
+                    Self::Json
+                }
                 // 1e400 is infinite as a double.
                 None if as_float(number).is_none() => Self::Json,
                 None => Self::Float,
@@ -57,8 +65,11 @@ impl Kind {
         match (self, other) {
             (same, other) if same == other => same,
             (Self::Null, other) | (other, Self::Null) => other,
-            (Self::Integer { is_exact_float: a }, Self::Integer { is_exact_float: b }) => Self::Integer { is_exact_float: a && b },
-            (Self::Integer { is_exact_float: true }, Self::Float) | (Self::Float, Self::Integer { is_exact_float: true }) => Self::Float,
+            (Self::Integer { is_exact_float: a }, Self::Integer { is_exact_float: b }) => {
+                Self::Integer { is_exact_float: a && b }
+            }
+            (Self::Integer { is_exact_float: true }, Self::Float)
+            | (Self::Float, Self::Integer { is_exact_float: true }) => Self::Float,
             _ => Self::Json,
         }
     }
@@ -147,11 +158,24 @@ impl Columns {
 /// The cells of a column; those that its kind does not hold are null.
 pub(crate) fn array(cells: &[Option<&Value>], kind: Kind) -> ArrayRef {
     match kind {
-        Kind::Boolean => Arc::new(cells.iter().map(|cell| cell.and_then(Value::as_bool)).collect::<BooleanArray>()),
-        Kind::Integer { .. } => Arc::new(cells.iter().map(|cell| cell.and_then(Value::as_i64)).collect::<Int64Array>()),
-        Kind::Float => Arc::new(cells.iter().map(|cell| cell.and_then(Value::as_number).and_then(as_float)).collect::<Float64Array>()),
-        Kind::Null | Kind::Text => Arc::new(cells.iter().map(|cell| cell.and_then(Value::as_str)).collect::<StringArray>()),
-        Kind::Json => Arc::new(cells.iter().map(|cell| cell.map(json_text)).collect::<StringArray>()),
+        Kind::Boolean => Arc::new(
+            cells.iter().map(|cell| cell.and_then(Value::as_bool)).collect::<BooleanArray>(),
+        ),
+        Kind::Integer { .. } => {
+            Arc::new(cells.iter().map(|cell| cell.and_then(Value::as_i64)).collect::<Int64Array>())
+        }
+        Kind::Float => Arc::new(
+            cells
+                .iter()
+                .map(|cell| cell.and_then(Value::as_number).and_then(as_float))
+                .collect::<Float64Array>(),
+        ),
+        Kind::Null | Kind::Text => {
+            Arc::new(cells.iter().map(|cell| cell.and_then(Value::as_str)).collect::<StringArray>())
+        }
+        Kind::Json => {
+            Arc::new(cells.iter().map(|cell| cell.map(json_text)).collect::<StringArray>())
+        }
     }
 }
 
@@ -170,7 +194,16 @@ mod tests {
         let field = Arc::clone(&columns.fields()[0]);
         let kind = Kind::of_field(&field);
         assert!(values.iter().all(|value| kind.holds(value)), "{kind:?} of {values:?}");
-        (field, array(&values.iter().map(|value| Some(value).filter(|value| !value.is_null())).collect::<Vec<_>>(), kind))
+        (
+            field,
+            array(
+                &values
+                    .iter()
+                    .map(|value| Some(value).filter(|value| !value.is_null()))
+                    .collect::<Vec<_>>(),
+                kind,
+            ),
+        )
     }
 
     #[test]
@@ -206,7 +239,8 @@ mod tests {
 
     #[test]
     fn numbers_that_are_not_finite_are_doubles_among_numbers_and_have_their_names_in_json_text() {
-        let [nan, negative] = ["NaN", "-Infinity"].map(|text| shardmill_formats::json::json_loads(text.as_bytes()).unwrap());
+        let [nan, negative] = ["NaN", "-Infinity"]
+            .map(|text| shardmill_formats::json::json_loads(text.as_bytes()).unwrap());
         let (_, values) = column(&[nan.clone(), json!(1), negative, Value::Null]);
         let values = values.as_primitive::<Float64Type>();
         assert!(values.value(0).is_nan() && values.is_null(3));
@@ -233,11 +267,25 @@ mod tests {
     #[test]
     fn kind_of_a_planned_column_holds_only_what_it_does_not_change() {
         let of = |data_type: DataType| Kind::of_field(&Field::new("c", data_type, true));
-        let (integer, float, text) = (of(DataType::Int64), of(DataType::Float64), of(DataType::Utf8));
-        assert!(integer.holds(&json!(i64::MAX)) && !integer.holds(&json!(2.0)) && !integer.holds(&json!("1")));
+        let (integer, float, text) =
+            (of(DataType::Int64), of(DataType::Float64), of(DataType::Utf8));
+        assert!(
+            integer.holds(&json!(i64::MAX))
+                && !integer.holds(&json!(2.0))
+                && !integer.holds(&json!("1"))
+        );
         assert!(!integer.holds(&json!(u64::MAX)));
-        assert!(float.holds(&json!(2)) && !float.holds(&json!((1_i64 << 53) + 1)) && !float.holds(&json!(true)));
-        assert!(text.holds(&json!("x")) && text.holds(&Value::Null) && !text.holds(&json!(1)) && !text.holds(&json!([])));
+        assert!(
+            float.holds(&json!(2))
+                && !float.holds(&json!((1_i64 << 53) + 1))
+                && !float.holds(&json!(true))
+        );
+        assert!(
+            text.holds(&json!("x"))
+                && text.holds(&Value::Null)
+                && !text.holds(&json!(1))
+                && !text.holds(&json!([]))
+        );
         assert!(Kind::of_field(&json_field("c")).holds(&json!({"a": 1})));
     }
 
@@ -253,7 +301,11 @@ mod tests {
         };
         let mut columns = of(&[("a", json!(1)), ("b", Value::Null)]);
         columns.absorb(&of(&[("c", json!("x")), ("b", json!(true)), ("a", json!(0.5))]));
-        let types: Vec<_> = columns.fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect();
+        let types: Vec<_> = columns
+            .fields()
+            .iter()
+            .map(|field| (field.name().clone(), field.data_type().clone()))
+            .collect();
         let expected = [("a", DataType::Float64), ("b", DataType::Boolean), ("c", DataType::Utf8)];
         assert_eq!(types, expected.map(|(name, data_type)| (name.to_owned(), data_type)));
     }

@@ -1,7 +1,8 @@
 //! Rows of a Parquet file in the columns of the job.
 //!
-//! The invariant: each value is in its column without a change, or in the object of rescued values under the
-//! name of its column. What a declared type or a reserved column does not hold is an error.
+//! The invariant: each value is in its column without a change, or in the object
+//! of rescued values under the name of its column. What a declared type or a reserved column
+//! does not hold is an error.
 
 use crate::json::JsonCells;
 use crate::report::SplitReport;
@@ -36,14 +37,21 @@ impl<'a> JobReader<'a> {
         let target = job.choice.apply(job.agreed);
         let reserved = job.agreed.fields().iter().filter(|field| is_reserved(field.name()));
         let passthrough = target.fields().iter().filter(|field| !is_reserved(field.name()));
-        let columns = Arc::new(Schema::new(reserved.chain(passthrough).cloned().collect::<Vec<_>>()));
+        let columns =
+            Arc::new(Schema::new(reserved.chain(passthrough).cloned().collect::<Vec<_>>()));
         Self { job, columns, target, fields }
     }
 
     /// The columns of a file that are read.
     pub(super) fn names<'b>(&'b self, file: &'b Schema) -> Vec<&'b str> {
         let known = self.columns.fields().iter().map(|field| field.name().as_str());
-        known.chain(self.others(file).map(|field| field.name().as_str()).filter(|name| *name != RESCUED)).collect()
+        known
+            .chain(
+                self.others(file)
+                    .map(|field| field.name().as_str())
+                    .filter(|name| *name != RESCUED),
+            )
+            .collect()
     }
 
     /// The columns of a file for which the job has none: all of their values are rescued.
@@ -60,16 +68,24 @@ impl<'a> JobReader<'a> {
     ///
     /// # Errors
     /// [`Error::Cast`] when a value of a reserved or a declared column does not fit its type.
-    pub(super) fn conform(&self, batch: &RecordBatch, report: &mut SplitReport) -> Result<RecordBatch> {
+    pub(super) fn conform(
+        &self,
+        batch: &RecordBatch,
+        report: &mut SplitReport,
+    ) -> Result<RecordBatch> {
         let mut rescued = Rescued::default();
-        if let Some((index, own)) = batch.schema().column_with_name(RESCUED).filter(|(_, own)| is_rescued_field(own)) {
+        if let Some((index, own)) =
+            batch.schema().column_with_name(RESCUED).filter(|(_, own)| is_rescued_field(own))
+        {
             rescued.merge(own, batch.column(index), self.fields)?;
         }
         let mut columns = Vec::with_capacity(self.columns.fields().len());
         for field in self.columns.fields().iter().filter(|field| field.name() != RESCUED) {
             columns.push(match batch.schema().column_with_name(field.name()) {
                 None => new_null_array(field.data_type(), batch.num_rows()),
-                Some((index, own)) => self.column(field, own, batch.column(index), &mut rescued, report)?,
+                Some((index, own)) => {
+                    self.column(field, own, batch.column(index), &mut rescued, report)?
+                }
             });
         }
         for own in self.others(&batch.schema()) {
@@ -79,13 +95,23 @@ impl<'a> JobReader<'a> {
         if let Some(last) = self.columns.fields().iter().position(|field| field.name() == RESCUED) {
             columns.insert(last, rescued.column(self.columns.field(last), batch.num_rows())?);
         }
-        let typed = |(field, column): (&FieldRef, &ArrayRef)| field.as_ref().clone().with_data_type(column.data_type().clone()).with_nullable(true);
+        let typed = |(field, column): (&FieldRef, &ArrayRef)| {
+            field.as_ref().clone().with_data_type(column.data_type().clone()).with_nullable(true)
+        };
         let fields: Vec<Field> = self.columns.fields().iter().zip(&columns).map(typed).collect();
-        batch_of(Arc::new(Schema::new(fields)), columns, batch.num_rows()).map_err(Error::unfit("table", "the common schema"))
+        batch_of(Arc::new(Schema::new(fields)), columns, batch.num_rows())
+            .map_err(Error::unfit("table", "the common schema"))
     }
 
     /// The column of a file as that of the job.
-    fn column(&self, field: &FieldRef, own: &Field, column: &ArrayRef, rescued: &mut Rescued, report: &mut SplitReport) -> Result<ArrayRef> {
+    fn column(
+        &self,
+        field: &FieldRef,
+        own: &Field,
+        column: &ArrayRef,
+        rescued: &mut Rescued,
+        report: &mut SplitReport,
+    ) -> Result<ArrayRef> {
         if column.data_type() == &DataType::BinaryView && is_reserved(field.name()) {
             return Ok(Arc::clone(column));
         }
@@ -94,15 +120,21 @@ impl<'a> JobReader<'a> {
         }
         if is_json_field(field) && !is_json_field(own) {
             let cells = JsonCells::new(field.name(), column)?;
-            return Ok(Arc::new((0..column.len()).map(|row| cells.text(row)).collect::<Result<StringArray>>()?));
+            return Ok(Arc::new(
+                (0..column.len()).map(|row| cells.text(row)).collect::<Result<StringArray>>()?,
+            ));
         }
         let has_rescued = self.columns.field_with_name(RESCUED).is_ok();
         if is_reserved(field.name()) || self.job.choice.declares(field.name()) || !has_rescued {
             return cast_checked(field.name(), column, field.data_type());
         }
-        let is_same_kind = is_json_field(field) == is_json_field(own) && widened(column.data_type(), field.data_type()).is_some();
-        let (values, misfits) =
-            if is_same_kind { fitting(column, field.data_type())? } else { (new_null_array(field.data_type(), column.len()), all(column.len())) };
+        let is_same_kind = is_json_field(field) == is_json_field(own)
+            && widened(column.data_type(), field.data_type()).is_some();
+        let (values, misfits) = if is_same_kind {
+            fitting(column, field.data_type())?
+        } else {
+            (new_null_array(field.data_type(), column.len()), all(column.len()))
+        };
         rescued.add(own, column, misfits.into_iter(), report)?;
         Ok(values)
     }
@@ -119,9 +151,13 @@ fn fitting(column: &ArrayRef, data_type: &DataType) -> Result<(ArrayRef, Vec<usi
         Err(Misfit::Value { .. }) if column.len() > 1 => {
             let middle = column.len() / 2;
             let (first, mut misfits) = fitting(&column.slice(0, middle), data_type)?;
-            let (second, others) = fitting(&column.slice(middle, column.len() - middle), data_type)?;
+            let (second, others) =
+                fitting(&column.slice(middle, column.len() - middle), data_type)?;
             misfits.extend(others.into_iter().map(|row| row + middle));
-            Ok((concat(&[&first, &second]).map_err(Error::unfit("table", "the common schema"))?, misfits))
+            Ok((
+                concat(&[&first, &second]).map_err(Error::unfit("table", "the common schema"))?,
+                misfits,
+            ))
         }
         Err(_) => Ok((new_null_array(data_type, column.len()), all(column.len()))),
     }
@@ -137,21 +173,33 @@ impl Rescued {
     /// Adds the values that an earlier job rescued, of the columns that the user selects.
     fn merge(&mut self, own: &Field, column: &ArrayRef, fields: Option<&[String]>) -> Result<()> {
         let texts = cast_checked(own.name(), column, &DataType::Utf8)?;
-        let texts = texts.as_string::<i32>().iter().enumerate().filter_map(|(row, text)| Some((row, text?)));
+        let texts = texts
+            .as_string::<i32>()
+            .iter()
+            .enumerate()
+            .filter_map(|(row, text)| Some((row, text?)));
         for (row, text) in texts {
             let values = match json_loads(text.as_bytes()) {
                 Ok(Value::Object(values)) => values,
                 // Not what a job writes.
                 _ => Map::from_iter([(RESCUED.to_owned(), Value::from(text))]),
             };
-            let selected = values.into_iter().filter(|(key, _)| fields.is_none_or(|fields| fields.contains(key)));
+            let selected = values
+                .into_iter()
+                .filter(|(key, _)| fields.is_none_or(|fields| fields.contains(key)));
             self.rows.entry(row).or_default().extend(selected);
         }
         Ok(())
     }
 
     /// Adds the values of some rows, under the name of their column.
-    fn add(&mut self, own: &Field, column: &ArrayRef, rows: impl Iterator<Item = usize>, report: &mut SplitReport) -> Result<()> {
+    fn add(
+        &mut self,
+        own: &Field,
+        column: &ArrayRef,
+        rows: impl Iterator<Item = usize>,
+        report: &mut SplitReport,
+    ) -> Result<()> {
         let mut cells = None;
         for row in rows.filter(|row| !column.is_null(*row)) {
             let cells = match &mut cells {
@@ -159,14 +207,19 @@ impl Rescued {
                 new => new.insert(JsonCells::new(own.name(), column)?),
             };
             let value = match cells.value(row)? {
-                Value::String(text) if is_json_field(own) => json_loads(text.as_bytes()).unwrap_or(Value::String(text)),
+                Value::String(text) if is_json_field(own) => {
+                    json_loads(text.as_bytes()).unwrap_or(Value::String(text))
+                }
                 Value::Null if column.data_type().is_floating() => not_finite(column, row)?,
                 value => value,
             };
             let earlier = self.rows.entry(row).or_default().insert(own.name().clone(), value);
             report.rescue(own.name());
             if earlier.is_some() {
-                report.drop_key(format!("rescued value of `{}`, beside one in its column", own.name()));
+                report.drop_key(format!(
+                    "rescued value of `{}`, beside one in its column",
+                    own.name()
+                ));
             }
         }
         Ok(())
@@ -220,13 +273,26 @@ mod tests {
     #[test]
     fn values_that_the_type_of_the_job_does_not_hold_are_rescued_one_by_one() {
         let inexact = (1_i64 << 53) + 1;
-        let (batch, report) = read(field(DataType::Float64), field(DataType::Int64), Arc::new(Int64Array::from(vec![1, inexact, 2])));
-        assert_eq!(batch["c"].as_primitive::<Float64Type>().iter().collect::<Vec<_>>(), [Some(1.0), None, Some(2.0)]);
+        let (batch, report) = read(
+            field(DataType::Float64),
+            field(DataType::Int64),
+            Arc::new(Int64Array::from(vec![1, inexact, 2])),
+        );
+        assert_eq!(
+            batch["c"].as_primitive::<Float64Type>().iter().collect::<Vec<_>>(),
+            [Some(1.0), None, Some(2.0)]
+        );
         assert_eq!(rescued(&batch), [None, Some(r#"{"c": 9007199254740993}"#), None]);
         assert_eq!(report.rescued.into_iter().collect::<Vec<_>>(), [("c".to_owned(), 1)]);
-        let (batch, _) =
-            read(field(DataType::Int64), field(DataType::Float64), Arc::new(Float64Array::from(vec![Some(2.0), Some(f64::NAN), Some(0.5)])));
-        assert_eq!(batch["c"].as_primitive::<Int64Type>().iter().collect::<Vec<_>>(), [Some(2), None, None]);
+        let (batch, _) = read(
+            field(DataType::Int64),
+            field(DataType::Float64),
+            Arc::new(Float64Array::from(vec![Some(2.0), Some(f64::NAN), Some(0.5)])),
+        );
+        assert_eq!(
+            batch["c"].as_primitive::<Int64Type>().iter().collect::<Vec<_>>(),
+            [Some(2), None, None]
+        );
         assert_eq!(rescued(&batch), [None, Some(r#"{"c": NaN}"#), Some(r#"{"c": 0.5}"#)]);
     }
 
@@ -234,7 +300,10 @@ mod tests {
     fn text_does_not_become_a_number_and_json_text_no_text() {
         let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("7"), None, Some("[1]")]));
         let (batch, _) = read(field(DataType::Int64), field(DataType::Utf8), Arc::clone(&texts));
-        assert_eq!((batch["c"].null_count(), rescued(&batch)), (3, vec![Some(r#"{"c": "7"}"#), None, Some(r#"{"c": "[1]"}"#)]));
+        assert_eq!(
+            (batch["c"].null_count(), rescued(&batch)),
+            (3, vec![Some(r#"{"c": "7"}"#), None, Some(r#"{"c": "[1]"}"#)])
+        );
         let (batch, _) = read(field(DataType::Utf8), json_field("c"), Arc::clone(&texts));
         assert_eq!(rescued(&batch), [Some(r#"{"c": 7}"#), None, Some(r#"{"c": [1]}"#)]);
         let (batch, report) = read(json_field("c"), field(DataType::Utf8), texts);
@@ -244,12 +313,17 @@ mod tests {
 
     #[test]
     fn marked_column_is_merged_and_another_one_of_its_name_is_rescued() {
-        let objects: ArrayRef = Arc::new(StringArray::from(vec![Some(r#"{"k": 1.50}"#), None, Some("odd")]));
+        let objects: ArrayRef =
+            Arc::new(StringArray::from(vec![Some(r#"{"k": 1.50}"#), None, Some("odd")]));
         let (batch, report) = read(field(DataType::Int64), rescued_field(), objects);
         assert_eq!(rescued(&batch), [Some(r#"{"k": 1.50}"#), None, Some(r#"{"rescued": "odd"}"#)]);
         assert!(report.rescued.is_empty());
         let own = Field::new(RESCUED, DataType::Int32, true);
-        let (batch, report) = read(field(DataType::Int64), own, Arc::new(Int32Array::from(vec![Some(5), None, Some(6)])));
+        let (batch, report) = read(
+            field(DataType::Int64),
+            own,
+            Arc::new(Int32Array::from(vec![Some(5), None, Some(6)])),
+        );
         assert_eq!(rescued(&batch), [Some(r#"{"rescued": 5}"#), None, Some(r#"{"rescued": 6}"#)]);
         assert_eq!(report.rescued["rescued"], 2);
     }

@@ -1,7 +1,7 @@
 //! The JSON of the documents of a shard, read before the job runs.
 //!
-//! An uncompressed shard is read no further than the caller wants, unless it depends on another member
-//! whether a member is a document, or the shard is damaged.
+//! An uncompressed shard is read no further than the caller wants, unless it depends on another
+//! member whether a member is a document, or the shard is damaged.
 
 use crate::Result;
 use crate::archive::Archive;
@@ -25,8 +25,8 @@ pub(super) enum Seen<'a> {
     Others(usize),
 }
 
-/// Shows the documents of a shard to `see` until it breaks. What cannot be read is passed over; the run
-/// quarantines it. The state starts anew if the shard is read a second time.
+/// Shows the documents of a shard to `see` until it breaks. What cannot be read is passed over; the
+/// run quarantines it. The state starts anew if the shard is read a second time.
 ///
 /// # Errors
 /// For a shard that cannot be read, and cancellation.
@@ -49,7 +49,9 @@ pub(super) fn read_heads<S: Clone>(
             window.clear();
             append_range(&*object, &range, &mut window)?;
             let seen = match walk.push(&window) {
-                Ok(Some(Entry::File(member))) => show_member(&*object, &member, options, |seen| see(state, seen)),
+                Ok(Some(Entry::File(member))) => {
+                    show_member(&*object, &member, options, |seen| see(state, seen))
+                }
                 Ok(Some(Entry::Link(_))) | Err(_) => None,
                 Ok(_) => Some(ControlFlow::Continue(())),
             };
@@ -74,7 +76,9 @@ pub(super) fn read_heads<S: Clone>(
             break;
         }
         let json = object_of(&*archive.object, member, options.limit());
-        if let Some(json) = json.ok().filter(|json| archive.damage.is_none() || !has_lost_image(&archive, member, json, options)) {
+        if let Some(json) = json.ok().filter(|json| {
+            archive.damage.is_none() || !has_lost_image(&archive, member, json, options)
+        }) {
             seen = see(state, &Seen::Document(&json, member.size));
         }
     }
@@ -82,18 +86,28 @@ pub(super) fn read_heads<S: Clone>(
 }
 
 /// Whether the run quarantines a document of a damaged archive, because an image of it is missing.
-fn has_lost_image(archive: &Archive, member: &Member, json: &Map<String, Value>, options: &WebDatasetOptions) -> bool {
+fn has_lost_image(
+    archive: &Archive,
+    member: &Member,
+    json: &Map<String, Value>,
+    options: &WebDatasetOptions,
+) -> bool {
     let keys = &options.keys;
     let id = sample_id(json, keys.sample_id_field.as_deref(), &member.name);
     let scope = keys.scope(archive, member, &id, keys.image_member(json));
     let images = list_at(json, &keys.images_field, "images_field").unwrap_or_default();
     let tokens: Vec<&Value> = images.iter().filter(|token| !token.is_null()).collect();
-    let is_lost = |token: &&Value| matches!(scope.resolve(token.as_str(), tokens.len() == 1), Err(Unresolved::Missing | Unresolved::Lost(_)));
+    let is_lost = |token: &&Value| {
+        matches!(
+            scope.resolve(token.as_str(), tokens.len() == 1),
+            Err(Unresolved::Missing | Unresolved::Lost(_))
+        )
+    };
     tokens.iter().any(is_lost)
 }
 
-/// `None` if the member alone does not decide whether it is a document: `X.Y.json` without lists is one only
-/// if there is no `X.json`.
+/// `None` if the member alone does not decide whether it is a document: `X.Y.json` without lists is
+/// one only if there is no `X.json`.
 fn show_member(
     object: &dyn RangeRead,
     member: &Member,
@@ -101,8 +115,12 @@ fn show_member(
     see: impl FnOnce(&Seen<'_>) -> ControlFlow<()>,
 ) -> Option<ControlFlow<()>> {
     let Some(stem) = options.keys.stem_of(member) else { return Some(see(&Seen::Others(1))) };
-    let Ok(json) = object_of(object, member, options.limit()) else { return Some(ControlFlow::Continue(())) };
-    if stem.rsplit('/').next().is_some_and(|file| file.contains('.')) && !options.keys.has_lists(&json) {
+    let Ok(json) = object_of(object, member, options.limit()) else {
+        return Some(ControlFlow::Continue(()));
+    };
+    if stem.rsplit('/').next().is_some_and(|file| file.contains('.'))
+        && !options.keys.has_lists(&json)
+    {
         return None;
     }
     Some(see(&Seen::Document(&json, member.size)))

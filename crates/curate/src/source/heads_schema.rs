@@ -1,8 +1,8 @@
 //! The schema of a job over WebDataset documents.
 //!
-//! Decided from the JSON of a sample of the documents before the first split is read. The invariant: it
-//! depends on the files alone, and not on splits, threads or the machine. Shards that cannot be read do not
-//! take part; the run quarantines them.
+//! Decided from the JSON of a sample of the documents before the first split is read. The
+//! invariant: it depends on the files alone, and not on splits, threads or the machine. Shards that
+//! cannot be read do not take part; the run quarantines them.
 
 use super::columns::Columns;
 use super::heads::{Seen, read_heads};
@@ -64,7 +64,12 @@ impl HeadsOf<'_> {
     ///
     /// # Errors
     /// For cancellation, and when no thread can be started.
-    pub(crate) fn files(&self, files: &[InputFile], threads: usize, cancel: &Cancel) -> Result<SchemaRef> {
+    pub(crate) fn files(
+        &self,
+        files: &[InputFile],
+        threads: usize,
+        cancel: &Cancel,
+    ) -> Result<SchemaRef> {
         let options = self.options;
         let rows = || options.per_image_fields.iter().chain(&options.per_text_fields);
         let named: Vec<&String> = options.fields.iter().flatten().chain(rows()).collect();
@@ -73,7 +78,8 @@ impl HeadsOf<'_> {
             columns.number(name);
         }
         let is_declared = self.choice.schema.is_some();
-        let takes_none = options.fields.as_ref().is_some_and(Vec::is_empty) && rows().next().is_none();
+        let takes_none =
+            options.fields.as_ref().is_some_and(Vec::is_empty) && rows().next().is_none();
         if !is_declared && !takes_none {
             let paths: Arc<[String]> = files.iter().map(|file| file.path.clone()).collect();
             let is_any_remote = paths.first().is_some_and(|path| is_remote(path));
@@ -99,24 +105,40 @@ struct Shards<'a> {
 }
 
 impl Shards<'_> {
-    fn observe(&self, limits: SampleLimits, wanted: &[String], columns: &mut Columns) -> Result<()> {
+    fn observe(
+        &self,
+        limits: SampleLimits,
+        wanted: &[String],
+        columns: &mut Columns,
+    ) -> Result<()> {
         let all: Vec<usize> = (0..self.paths.len()).collect();
         let read = Arc::new(AtomicU64::new(0));
-        let whole = self.read(&all, Whole { options: Arc::clone(&self.options), limit: limits.whole, read: Arc::clone(&read) })?;
+        let whole = self.read(
+            &all,
+            Whole {
+                options: Arc::clone(&self.options),
+                limit: limits.whole,
+                read: Arc::clone(&read),
+            },
+        )?;
         if read.load(Ordering::Relaxed) <= limits.whole {
             whole.iter().for_each(|heads| columns.absorb(&heads.columns));
             return Ok(());
         }
-        let mut sampled: Vec<usize> = (0..SAMPLED_SHARDS).map(|number| number * all.len() / SAMPLED_SHARDS).collect();
+        let mut sampled: Vec<usize> =
+            (0..SAMPLED_SHARDS).map(|number| number * all.len() / SAMPLED_SHARDS).collect();
         sampled.dedup();
-        let first = self.read(&sampled, First { options: Arc::clone(&self.options), limit: limits.shard })?;
+        let first =
+            self.read(&sampled, First { options: Arc::clone(&self.options), limit: limits.shard })?;
         first.iter().for_each(|heads| columns.absorb(&heads.columns));
         for shards in all.chunks(SEARCHED_SHARDS) {
-            let missing: Vec<String> = wanted.iter().filter(|key| !columns.is_typed(key)).cloned().collect();
+            let missing: Vec<String> =
+                wanted.iter().filter(|key| !columns.is_typed(key)).cloned().collect();
             if missing.is_empty() {
                 break;
             }
-            let found = self.read(shards, Search { options: Arc::clone(&self.options), keys: missing })?;
+            let found =
+                self.read(shards, Search { options: Arc::clone(&self.options), keys: missing })?;
             found.iter().for_each(|found| columns.absorb(found));
         }
         Ok(())
@@ -124,16 +146,20 @@ impl Shards<'_> {
 
     /// What a reading has seen of each of the shards.
     fn read<R: Reading>(&self, shards: &[usize], reading: R) -> Result<Vec<R::State>> {
-        let (paths, options, cancel) = (Arc::clone(&self.paths), Arc::clone(&self.options), self.cancel.clone());
+        let (paths, options, cancel) =
+            (Arc::clone(&self.paths), Arc::clone(&self.options), self.cancel.clone());
         let numbers = shards.to_vec();
         let read = move |number: usize| {
             let mut state = R::State::default();
-            if let Some(path) = numbers.get(number).and_then(|shard| paths.get(*shard)).filter(|_| reading.starts()) {
+            if let Some(path) =
+                numbers.get(number).and_then(|shard| paths.get(*shard)).filter(|_| reading.starts())
+            {
                 // What cannot be read is quarantined by the run.
-                let _damage = read_heads(path, &options, &cancel, &mut state, |state, seen| match seen {
-                    Seen::Document(json, bytes) => reading.see(state, json, *bytes),
-                    Seen::Others(_) => ControlFlow::Continue(()),
-                });
+                let _damage =
+                    read_heads(path, &options, &cancel, &mut state, |state, seen| match seen {
+                        Seen::Document(json, bytes) => reading.see(state, json, *bytes),
+                        Seen::Others(_) => ControlFlow::Continue(()),
+                    });
             }
             reading.end(&state);
             ControlFlow::Continue(state)
@@ -154,7 +180,12 @@ trait Reading: Send + Sync + 'static {
     }
 
     /// Sees a document, whose JSON has this many bytes, and breaks after the last one of a shard.
-    fn see(&self, state: &mut Self::State, json: &Map<String, Value>, bytes: u64) -> ControlFlow<()>;
+    fn see(
+        &self,
+        state: &mut Self::State,
+        json: &Map<String, Value>,
+        bytes: u64,
+    ) -> ControlFlow<()>;
 
     fn end(&self, _state: &Self::State) {}
 }
@@ -224,7 +255,11 @@ impl Reading for Search {
                 found.observe(number, value);
             }
         });
-        if self.keys.iter().all(|key| found.is_typed(key)) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.keys.iter().all(|key| found.is_typed(key)) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 }
 
@@ -237,33 +272,51 @@ impl Heads {
     }
 }
 
-/// Shows the passthrough values of a document, as [`super::sample`] passes them through; none of a document
-/// that the run quarantines because of their kinds.
-fn observe(json: &Map<String, Value>, options: &WebDatasetOptions, mut see: impl FnMut(&str, &Value)) {
+/// Shows the passthrough values of a document, as [`super::sample`] passes them through; none of a
+/// document that the run quarantines because of their kinds.
+fn observe(
+    json: &Map<String, Value>,
+    options: &WebDatasetOptions,
+    mut see: impl FnMut(&str, &Value),
+) {
     let keys = &options.keys;
     let count = |field: &str, option: &str| {
         let list = list_at(json, field, option).ok()?;
         Some(list.iter().filter(|entry| !entry.is_null()).count())
     };
-    let (Some(texts), Some(images)) = (count(&keys.texts_field, "texts_field"), count(&keys.images_field, "images_field")) else { return };
+    let (Some(texts), Some(images)) =
+        (count(&keys.texts_field, "texts_field"), count(&keys.images_field, "images_field"))
+    else {
+        return;
+    };
     let mut lists = Vec::new();
-    for (fields, others, rows) in
-        [(&options.per_image_fields, &options.per_text_fields, images), (&options.per_text_fields, &options.per_image_fields, texts)]
-    {
+    for (fields, others, rows) in [
+        (&options.per_image_fields, &options.per_text_fields, images),
+        (&options.per_text_fields, &options.per_image_fields, texts),
+    ] {
         for field in fields {
             match json.get(field) {
                 None | Some(Value::Null) => {}
                 // A list with a value for each image and text is divided by reading order.
-                Some(Value::Array(list)) if others.contains(field) && list.len() == texts + images => lists.push((field, list.as_slice())),
+                Some(Value::Array(list))
+                    if others.contains(field) && list.len() == texts + images =>
+                {
+                    lists.push((field, list.as_slice()));
+                }
                 Some(Value::Array(list)) => lists.push((field, list.get(..rows).unwrap_or(list))),
                 Some(_) => return,
             }
         }
     }
-    for (field, value) in lists.into_iter().flat_map(|(field, list)| list.iter().map(move |value| (field, value))) {
+    for (field, value) in
+        lists.into_iter().flat_map(|(field, list)| list.iter().map(move |value| (field, value)))
+    {
         see(field, value);
     }
-    for (key, value) in json.iter().filter(|(key, _)| options.is_passed(key) && !is_reserved(key) && *key != RESCUED) {
+    for (key, value) in json
+        .iter()
+        .filter(|(key, _)| options.is_passed(key) && !is_reserved(key) && *key != RESCUED)
+    {
         see(key, value);
     }
 }
@@ -307,15 +360,23 @@ mod tests {
         }
     }
 
-    fn columns(options: &WebDatasetOptions, files: &[InputFile], limits: SampleLimits) -> Vec<(String, DataType)> {
+    fn columns(
+        options: &WebDatasetOptions,
+        files: &[InputFile],
+        limits: SampleLimits,
+    ) -> Vec<(String, DataType)> {
         let filtered = ["late".to_owned()];
         let of = |threads| {
-            let heads = HeadsOf { options, filtered: &filtered, choice: &SchemaChoice::default(), limits };
+            let heads =
+                HeadsOf { options, filtered: &filtered, choice: &SchemaChoice::default(), limits };
             heads.files(files, threads, &Cancel::default()).unwrap()
         };
         let schema = of(1);
         assert!((2..5).all(|threads| of(threads) == schema));
-        let passed = schema.fields().iter().filter(|field| !is_reserved(field.name()) && field.name() != RESCUED);
+        let passed = schema
+            .fields()
+            .iter()
+            .filter(|field| !is_reserved(field.name()) && field.name() != RESCUED);
         passed.map(|field| (field.name().clone(), field.data_type().clone())).collect()
     }
 
@@ -326,16 +387,25 @@ mod tests {
     #[test]
     fn every_document_decides_while_all_are_small() {
         let directory = TempDir::new().unwrap();
-        let files = shards(&directory, &[vec![json!({"a": 1})], vec![json!({"b": true}), json!({"a": 0.5, "late": 1})], vec![]]);
+        let files = shards(
+            &directory,
+            &[
+                vec![json!({"a": 1})],
+                vec![json!({"b": true}), json!({"a": 0.5, "late": 1})],
+                vec![],
+            ],
+        );
         std::fs::write(directory.path().join("002.tar"), "damaged").unwrap();
-        let expected = [("a", DataType::Float64), ("b", DataType::Boolean), ("late", DataType::Int64)];
+        let expected =
+            [("a", DataType::Float64), ("b", DataType::Boolean), ("late", DataType::Int64)];
         assert_eq!(columns(&options(), &files, SampleLimits::default()), named(&expected));
     }
 
     #[test]
     fn first_documents_of_distant_shards_decide_in_a_large_job_and_named_keys_are_searched() {
         let directory = TempDir::new().unwrap();
-        let mut documents: Vec<Vec<Value>> = (0..130).map(|_| vec![json!({"a": 1}), json!({"a": 2})]).collect();
+        let mut documents: Vec<Vec<Value>> =
+            (0..130).map(|_| vec![json!({"a": 1}), json!({"a": 2})]).collect();
         // The shards of the sample are 0, 2, 4, …, of which it has the first document.
         documents[4][0] = json!({"a": null, "b": "x"});
         documents[4][1] = json!({"a": "not in the sample"});
@@ -345,18 +415,35 @@ mod tests {
         let limits = SampleLimits { whole: 1000, shard: 10 };
         let expected = [("a", DataType::Int64), ("b", DataType::Utf8), ("late", DataType::Int64)];
         assert_eq!(columns(&options(), &files, limits), named(&expected));
-        let fields = WebDatasetOptions { fields: Some(vec!["d".to_owned(), "none".to_owned()]), ..options() };
-        assert_eq!(columns(&fields, &files, limits), named(&[("d", DataType::Int64), ("none", DataType::Utf8)]));
+        let fields = WebDatasetOptions {
+            fields: Some(vec!["d".to_owned(), "none".to_owned()]),
+            ..options()
+        };
+        assert_eq!(
+            columns(&fields, &files, limits),
+            named(&[("d", DataType::Int64), ("none", DataType::Utf8)])
+        );
     }
 
     #[test]
     fn lists_with_a_value_per_row_decide_by_the_values_that_have_a_row() {
         let directory = TempDir::new().unwrap();
-        let document = json!({"texts": ["t", null], "images": [null, "a"], "image": [1, "surplus"], "both": [true, 0.5]});
-        let files = shards(&directory, &[vec![document, json!({"texts": 7, "image": ["x"], "new": 1})]]);
+        let document = json!({
+            "texts": ["t", null],
+            "images": [null, "a"],
+            "image": [1, "surplus"],
+            "both": [true, 0.5],
+        });
+        let files =
+            shards(&directory, &[vec![document, json!({"texts": 7, "image": ["x"], "new": 1})]]);
         let both = "both".to_owned();
-        let options = WebDatasetOptions { per_image_fields: vec!["image".to_owned(), both.clone()], per_text_fields: vec![both], ..options() };
-        let expected = [("image", DataType::Int64), ("both", DataType::Utf8), ("late", DataType::Utf8)];
+        let options = WebDatasetOptions {
+            per_image_fields: vec!["image".to_owned(), both.clone()],
+            per_text_fields: vec![both],
+            ..options()
+        };
+        let expected =
+            [("image", DataType::Int64), ("both", DataType::Utf8), ("late", DataType::Utf8)];
         assert_eq!(columns(&options, &files, SampleLimits::default()), named(&expected));
     }
 }

@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use shardmill_formats::json::json_loads;
 use shardmill_formats::limit::{DecodeLimit, TooLarge};
-use shardmill_formats::tar::{Compression, Member, Role, TarError, documents, inflate, role, sniff_compression};
+use shardmill_formats::tar::{
+    Compression, Member, Role, TarError, documents, inflate, role, sniff_compression,
+};
 use shardmill_storage::RangeRead;
 use std::io::{self, Write};
 
@@ -46,7 +48,9 @@ impl SampleKeys {
     /// The documents of an archive, as indices of its members.
     #[must_use]
     pub fn documents(&self, archive: &Archive, limit: DecodeLimit) -> Vec<usize> {
-        documents(&archive.members, &self.json_extensions, |member| self.has_content(archive, member, limit))
+        documents(&archive.members, &self.json_extensions, |member| {
+            self.has_content(archive, member, limit)
+        })
     }
 
     /// The name without its ending, if it is the name of a document.
@@ -58,7 +62,8 @@ impl SampleKeys {
         }
     }
 
-    /// Whether a member has the content of a document. A member that cannot be read or parsed may be a document, and is reported as one.
+    /// Whether a member has the content of a document. A member that cannot be read or parsed may
+    /// be a document, and is reported as one.
     fn has_content(&self, archive: &Archive, member: &Member, limit: DecodeLimit) -> bool {
         let Ok(json) = member_bytes(&*archive.object, member, limit) else { return true };
         match json_loads(without_mark(&json)) {
@@ -82,8 +87,20 @@ impl SampleKeys {
 
     /// Where the image tokens of a sample are looked up.
     #[must_use]
-    pub fn scope<'a>(&'a self, archive: &'a Archive, member: &'a Member, sample_id: &'a str, image_member: Option<&'a str>) -> TokenScope<'a> {
-        TokenScope { archive, json_name: &member.name, sample_id, image_member, extensions: &self.image_extensions }
+    pub fn scope<'a>(
+        &'a self,
+        archive: &'a Archive,
+        member: &'a Member,
+        sample_id: &'a str,
+        image_member: Option<&'a str>,
+    ) -> TokenScope<'a> {
+        TokenScope {
+            archive,
+            json_name: &member.name,
+            sample_id,
+            image_member,
+            extensions: &self.image_extensions,
+        }
     }
 }
 
@@ -103,7 +120,11 @@ pub fn sample_id(object: &Map<String, Value>, field: Option<&str>, json_name: &s
 ///
 /// # Errors
 /// Why it is not an object.
-pub fn read_object(archive: &Archive, member: &Member, limit: DecodeLimit) -> Result<Map<String, Value>, String> {
+pub fn read_object(
+    archive: &Archive,
+    member: &Member,
+    limit: DecodeLimit,
+) -> Result<Map<String, Value>, String> {
     object_of(&*archive.object, member, limit)
 }
 
@@ -111,7 +132,11 @@ pub fn read_object(archive: &Archive, member: &Member, limit: DecodeLimit) -> Re
 ///
 /// # Errors
 /// Why it is not an object.
-pub fn object_of(archive: &dyn RangeRead, member: &Member, limit: DecodeLimit) -> Result<Map<String, Value>, String> {
+pub fn object_of(
+    archive: &dyn RangeRead,
+    member: &Member,
+    limit: DecodeLimit,
+) -> Result<Map<String, Value>, String> {
     let bytes = member_bytes(archive, member, limit).map_err(|error| match error {
         LocateError::Row(text) => text,
         LocateError::Storage(error) => reason(&*error),
@@ -121,13 +146,19 @@ pub fn object_of(archive: &dyn RangeRead, member: &Member, limit: DecodeLimit) -
 
 /// # Errors
 /// For a member above the memory limit, and when the archive cannot be read.
-pub(crate) fn member_bytes(archive: &dyn RangeRead, member: &Member, limit: DecodeLimit) -> Result<Vec<u8>, LocateError> {
+pub(crate) fn member_bytes(
+    archive: &dyn RangeRead,
+    member: &Member,
+    limit: DecodeLimit,
+) -> Result<Vec<u8>, LocateError> {
     check_member(limit, archive.path(), member)?;
     let mut bytes = Vec::new();
-    append_range(archive, &(member.offset..member.offset + member.size), &mut bytes).map_err(|error| {
-        let text = reason(&error);
-        LocateError::of_read(error, || text)
-    })?;
+    append_range(archive, &(member.offset..member.offset + member.size), &mut bytes).map_err(
+        |error| {
+            let text = reason(&error);
+            LocateError::of_read(error, || text)
+        },
+    )?;
     // No JSON begins with the magic number of a compression.
     match sniff_compression(&bytes) {
         Compression::None => Ok(bytes),
@@ -157,13 +188,22 @@ impl Write for Bounded {
 
 /// # Errors
 /// For damage, a compression that is not read, and content above the memory limit.
-fn unpacked(compression: Compression, stored: &[u8], member: &Member, limit: DecodeLimit) -> Result<Vec<u8>, String> {
+fn unpacked(
+    compression: Compression,
+    stored: &[u8],
+    member: &Member,
+    limit: DecodeLimit,
+) -> Result<Vec<u8>, String> {
     let mut content = Bounded { bytes: Vec::new(), limit: limit.bytes() };
     match inflate(compression, stored, &mut content) {
         Ok(_) => Ok(content.bytes),
         Err(TarError::WriteInflated { .. }) => {
             let (name, limit) = (&member.name, limit.bytes());
-            Err(format!("member `{name}` is larger after decompression than max_decoded_bytes, which is {limit}; {}", TooLarge::HINT))
+            Err(format!(
+                "member `{name}` is larger after decompression than max_decoded_bytes, which is \
+                 {limit}; {}",
+                TooLarge::HINT
+            ))
         }
         Err(error) => Err(format!("broken JSON: {error}")),
     }
@@ -196,7 +236,9 @@ pub(crate) fn parse_object(json: &[u8]) -> Result<Map<String, Value>, String> {
 /// For a member above the memory limit.
 pub fn check_member(limit: DecodeLimit, path: &str, member: &Member) -> Result<(), String> {
     let place = || format!("member `{}`, byte {}", member.name, member.offset);
-    limit.check(path, member.size, "a member has", place).map_err(|refusal| format!("{refusal}; {}", TooLarge::HINT))
+    limit
+        .check(path, member.size, "a member has", place)
+        .map_err(|refusal| format!("{refusal}; {}", TooLarge::HINT))
 }
 
 /// The name of a value's kind in messages.
@@ -216,13 +258,22 @@ pub fn kind_of(value: &Value) -> &'static str {
 ///
 /// # Errors
 /// Why it is not a list.
-pub fn list_at<'a>(object: &'a Map<String, Value>, field: &str, option: &str) -> Result<&'a [Value], String> {
+pub fn list_at<'a>(
+    object: &'a Map<String, Value>,
+    field: &str,
+    option: &str,
+) -> Result<&'a [Value], String> {
     match object.get(field) {
         None | Some(Value::Null) => Ok(&[]),
         Some(Value::Array(list)) => Ok(list),
         Some(other) => {
-            let keys: Vec<String> = object.keys().take(12).map(|key| format!("`{}`", key.escape_debug())).collect();
-            Err(format!("`{field}` is {}, not a list; {option} names the list, and the keys there are {}", kind_of(other), keys.join(", ")))
+            let keys: Vec<String> =
+                object.keys().take(12).map(|key| format!("`{}`", key.escape_debug())).collect();
+            Err(format!(
+                "`{field}` is {}, not a list; {option} names the list, and the keys there are {}",
+                kind_of(other),
+                keys.join(", ")
+            ))
         }
     }
 }

@@ -78,20 +78,27 @@ impl SplitContext<'_> {
     pub fn charge(&mut self, known: usize) -> Result<()> {
         let items = self.report.quarantined.get(known..).unwrap_or_default();
         let Some(last) = items.last() else { return Ok(()) };
-        let count = self.errors.spent.fetch_add(items.len() as u64, Ordering::Relaxed) + items.len() as u64;
+        let count =
+            self.errors.spent.fetch_add(items.len() as u64, Ordering::Relaxed) + items.len() as u64;
         match self.errors.limit {
-            Some(limit) if count > limit => Err(Error::ErrorBudget { count, limit, last: format!("{}: {}", last.path, last.reason) }),
+            Some(limit) if count > limit => Err(Error::ErrorBudget {
+                count,
+                limit,
+                last: format!("{}: {}", last.path, last.reason),
+            }),
             _ => Ok(()),
         }
     }
 }
 
-/// The inputs of a batch: all of the split, or those of `files` with the number of the batch if the split produced several.
+/// The inputs of a batch: all of the split, or those of `files` with the number of the batch if the
+/// split produced several.
 pub(crate) fn split_sources(split: &Split, files: &[usize], batch: Option<usize>) -> Vec<String> {
     match batch {
         None => split.files.iter().map(|file| file.path.clone()).collect(),
         Some(batch) => {
-            let contributing = split.files.iter().enumerate().filter(|(index, _)| files.contains(index));
+            let contributing =
+                split.files.iter().enumerate().filter(|(index, _)| files.contains(index));
             contributing.map(|(_, file)| format!("{}::split_{batch:05}", file.path)).collect()
         }
     }

@@ -1,6 +1,7 @@
 //! Checks that the keys named by options exist in the samples.
 //!
-//! The invariant: a job whose options name a key that no sample has does not start, because its output would silently lack the values of the key.
+//! The invariant: a job whose options name a key that no sample has does not start, because its
+//! output would silently lack the values of the key.
 
 use crate::report::SplitReport;
 use crate::source::heads::{Seen, read_heads};
@@ -40,7 +41,8 @@ struct Wanted {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Need {
     Always,
-    /// Samples without both lists are metadata-only documents, unless there are members that they should reference.
+    /// Samples without both lists are metadata-only documents, unless there are members that they
+    /// should reference.
     WithOthers,
     /// Values of entries are required if the list of this key has entries.
     WithEntries {
@@ -50,13 +52,20 @@ enum Need {
 }
 
 impl NamedKeys {
-    /// Requires the keys that the user named instead of a default, and one of the two lists if there are members that it may reference.
+    /// Requires the keys that the user named instead of a default, and one of the two lists if
+    /// there are members that it may reference.
     #[must_use]
     pub fn of_samples(keys: &SampleKeys) -> Self {
         let default = SampleKeys::default();
         let mut named = Self::default();
-        named.want("texts_field", Some(&keys.texts_field).filter(|key| **key != default.texts_field));
-        named.want("images_field", Some(&keys.images_field).filter(|key| **key != default.images_field));
+        named.want(
+            "texts_field",
+            Some(&keys.texts_field).filter(|key| **key != default.texts_field),
+        );
+        named.want(
+            "images_field",
+            Some(&keys.images_field).filter(|key| **key != default.images_field),
+        );
         named.wanted.push(Wanted {
             option: "texts_field and images_field",
             keys: vec![keys.texts_field.clone(), keys.images_field.clone()],
@@ -78,7 +87,12 @@ impl NamedKeys {
             ("per_text_fields", &options.per_text_fields, &options.keys.texts_field),
         ] {
             let need = Need::WithEntries { list: list.clone(), are_there: false };
-            named.wanted.extend(keys.iter().map(|key| Wanted { option, keys: vec![key.clone()], is_met: false, need: need.clone() }));
+            named.wanted.extend(keys.iter().map(|key| Wanted {
+                option,
+                keys: vec![key.clone()],
+                is_met: false,
+                need: need.clone(),
+            }));
         }
         named
     }
@@ -93,7 +107,12 @@ impl NamedKeys {
     }
 
     fn want<'a>(&mut self, option: &'static str, keys: impl IntoIterator<Item = &'a String>) {
-        self.wanted.extend(keys.into_iter().map(|key| Wanted { option, keys: vec![key.clone()], is_met: false, need: Need::Always }));
+        self.wanted.extend(keys.into_iter().map(|key| Wanted {
+            option,
+            keys: vec![key.clone()],
+            is_met: false,
+            need: Need::Always,
+        }));
     }
 
     pub fn observe(&mut self, object: &Map<String, Value>) {
@@ -101,7 +120,10 @@ impl NamedKeys {
         for wanted in self.wanted.iter_mut().filter(|wanted| !wanted.is_met) {
             wanted.is_met = wanted.keys.iter().any(|key| object.contains_key(key));
             if let Need::WithEntries { list, are_there } = &mut wanted.need {
-                *are_there |= object.get(list).and_then(Value::as_array).is_some_and(|list| list.iter().any(|entry| !entry.is_null()));
+                *are_there |= object
+                    .get(list)
+                    .and_then(Value::as_array)
+                    .is_some_and(|list| list.iter().any(|entry| !entry.is_null()));
             }
         }
         for key in object.keys() {
@@ -134,7 +156,8 @@ impl NamedKeys {
     /// The same as warnings, with identical text for files with the same keys.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         self.unmet().map(|wanted| {
-            let (option, keys, there) = (wanted.option, quoted(wanted.keys.iter()), self.keys_there());
+            let (option, keys, there) =
+                (wanted.option, quoted(wanted.keys.iter()), self.keys_there());
             format!("no sample of a file has the key {keys} ({option}); the keys there are {there}")
         })
     }
@@ -145,7 +168,9 @@ impl NamedKeys {
             Need::WithOthers => self.others > 0,
             Need::WithEntries { are_there, .. } => are_there,
         };
-        self.wanted.iter().filter(move |wanted| !wanted.is_met && self.samples > 0 && is_needed(wanted))
+        self.wanted
+            .iter()
+            .filter(move |wanted| !wanted.is_met && self.samples > 0 && is_needed(wanted))
     }
 
     fn keys_there(&self) -> String {
@@ -157,11 +182,17 @@ fn quoted<'a>(names: impl Iterator<Item = &'a String>) -> String {
     names.map(|name| format!("`{}`", name.escape_debug())).collect::<Vec<_>>().join(", ")
 }
 
-/// Reads until each key named by the options, or by a filter, is found in a sample. Files that cannot be read are handled by the run.
+/// Reads until each key named by the options, or by a filter, is found in a sample. Files that
+/// cannot be read are handled by the run.
 ///
 /// # Errors
 /// [`Error::AbsentKey`] when there are samples and none has the key, and cancellation.
-pub fn check_keys<'a>(files: impl Iterator<Item = &'a InputFile>, options: &WebDatasetOptions, filtered: &[String], cancel: &Cancel) -> Result<()> {
+pub fn check_keys<'a>(
+    files: impl Iterator<Item = &'a InputFile>,
+    options: &WebDatasetOptions,
+    filtered: &[String],
+    cancel: &Cancel,
+) -> Result<()> {
     let mut named = NamedKeys::of_source(options);
     named.want("expression", filtered);
     for file in files {
@@ -192,23 +223,41 @@ fn ending(name: &str) -> String {
     }
 }
 
-/// Counts the members that are not documents and that no document names as warnings, by their endings.
-pub(crate) fn warn_of_unnamed<'a>(members: impl Iterator<Item = &'a Member>, keys: &SampleKeys, report: &mut SplitReport) {
+/// Counts the members that are not documents and that no document names as warnings,
+/// by their endings.
+pub(crate) fn warn_of_unnamed<'a>(
+    members: impl Iterator<Item = &'a Member>,
+    keys: &SampleKeys,
+    report: &mut SplitReport,
+) {
     let mut texts: BTreeMap<String, u64> = BTreeMap::new();
     for member in members {
         let (kind, ending) = (role(&member.name, &keys.json_extensions), ending(&member.name));
         let lower = without_compression(&ending).to_ascii_lowercase();
         let text = match kind {
-            Role::Foreign | Role::Hidden => format!("hidden members ({ending}) that no document names"),
+            Role::Foreign | Role::Hidden => {
+                format!("hidden members ({ending}) that no document names")
+            }
             Role::Document { .. } => {
-                format!("members ({ending}) next to a document with a shorter name, without `{}` and `{}`", keys.texts_field, keys.images_field)
+                format!(
+                    "members ({ending}) next to a document with a shorter name, without `{}` and \
+                     `{}`",
+                    keys.texts_field, keys.images_field
+                )
             }
             Role::Other if matches!(lower.as_str(), ".jsonl" | ".ndjson") => {
-                format!("members ({ending}) that no document names; a document is one JSON object in a separate member, so split these members")
+                format!(
+                    "members ({ending}) that no document names; a document is one JSON object in \
+                     a separate member, so split these members"
+                )
             }
             Role::Other => format!("members ({ending}) that no document names"),
         };
-        let text = if texts.len() < SHOWN || texts.contains_key(&text) { text } else { "other members that no document names".to_owned() };
+        let text = if texts.len() < SHOWN || texts.contains_key(&text) {
+            text
+        } else {
+            "other members that no document names".to_owned()
+        };
         *texts.entry(text).or_default() += 1;
     }
     for (text, times) in texts {
@@ -224,9 +273,12 @@ pub fn no_sample(members: &[Member], keys: &SampleKeys) -> String {
         *endings.entry(ending(&member.name)).or_default() += 1;
     }
     let more = if endings.len() > SHOWN { ", …" } else { "" };
-    let shown: Vec<String> = endings.iter().take(SHOWN).map(|(ending, count)| format!("{ending} ({count})")).collect();
+    let shown: Vec<String> =
+        endings.iter().take(SHOWN).map(|(ending, count)| format!("{ending} ({count})")).collect();
     format!(
-        "none of the {} members is a sample: no name ends in {}; json_extensions of WebDatasetSource (--json-extension of curate) names the ending of documents, and the endings there are {}{more}",
+        "none of the {} members is a sample: no name ends in {}; json_extensions of \
+         WebDatasetSource (--json-extension of curate) names the ending of documents, and the \
+         endings there are {}{more}",
         members.len(),
         keys.json_extensions.join(" or "),
         shown.join(", ")

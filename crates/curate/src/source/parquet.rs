@@ -1,6 +1,7 @@
 //! Reads interleaved Parquet files with bounded memory.
 //!
-//! Image bytes stay views into the decoded pages. The invariant: a document that spans two record batches is assembled before it is passed on.
+//! Image bytes stay views into the decoded pages. The invariant: a document that spans two record
+//! batches is assembled before it is passed on.
 
 use crate::chunk::{Chunk, Lineage, Row};
 use crate::error::counted;
@@ -48,10 +49,19 @@ impl ParquetOptions {
     /// [`Error::ReservedFields`], and [`Error::Option`] for a limit of zero.
     pub fn check(&self) -> Result<()> {
         // Reserved columns are always read; naming them is not an error.
-        let extras: Vec<String> = self.fields.iter().flatten().filter(|name| !is_reserved(name) && *name != RESCUED).cloned().collect();
+        let extras: Vec<String> = self
+            .fields
+            .iter()
+            .flatten()
+            .filter(|name| !is_reserved(name) && *name != RESCUED)
+            .cloned()
+            .collect();
         refuse_reserved(&extras, &[])?;
         match self.max_batch_bytes {
-            Some(0) => Err(Error::Option { option: "max_batch_bytes", problem: "must be positive".to_owned() }),
+            Some(0) => Err(Error::Option {
+                option: "max_batch_bytes",
+                problem: "must be positive".to_owned(),
+            }),
             _ => Ok(()),
         }
     }
@@ -60,50 +70,95 @@ impl ParquetOptions {
 /// Reads one split and emits its chunks, at least one.
 ///
 /// # Errors
-/// Errors of `emit`, cancellation, a store that does not respond, [`Error::NoSampleId`], and [`Error::File`] for a value that does not fit its column's
-/// type. Damaged files are quarantined instead.
-pub fn read_parquet(split: &Split, options: &ParquetOptions, job: JobSchema<'_>, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
+/// Errors of `emit`, cancellation, a store that does not respond, [`Error::NoSampleId`],
+/// and [`Error::File`] for a value that does not fit its column's type. Damaged files
+/// are quarantined instead.
+pub fn read_parquet(
+    split: &Split,
+    options: &ParquetOptions,
+    job: JobSchema<'_>,
+    context: &mut SplitContext<'_>,
+    emit: Emit<'_>,
+) -> Result<()> {
     let files = open_files(split, options.limit(), context)?;
     let reader = JobReader::new(job, options.fields.as_deref());
-    let here: HashSet<&str> = files.iter().flat_map(|(_, file)| file.schema().fields()).map(|field| field.name().as_str()).collect();
-    let is_missing = |name: &&String| !is_reserved(name) && *name != RESCUED && !here.contains(name.as_str()) && !files.is_empty();
+    let here: HashSet<&str> = files
+        .iter()
+        .flat_map(|(_, file)| file.schema().fields())
+        .map(|field| field.name().as_str())
+        .collect();
+    let is_missing = |name: &&String| {
+        !is_reserved(name) && *name != RESCUED && !here.contains(name.as_str()) && !files.is_empty()
+    };
     for name in options.fields.iter().flatten().filter(is_missing) {
-        context.report.warn(format!("column `{name}` (fields) is in no file of a split, and is null there"));
+        context
+            .report
+            .warn(format!("column `{name}` (fields) is in no file of a split, and is null there"));
     }
-    for field in job.agreed.fields().iter().filter(|field| is_json_field(field) && field.name() != RESCUED) {
+    for field in
+        job.agreed.fields().iter().filter(|field| is_json_field(field) && field.name() != RESCUED)
+    {
         let is_typed = |(_, file): &(usize, ParquetFile)| {
-            file.schema().field_with_name(field.name()).is_ok_and(|own| !is_json_field(own) && !own.data_type().is_null())
+            file.schema()
+                .field_with_name(field.name())
+                .is_ok_and(|own| !is_json_field(own) && !own.data_type().is_null())
         };
         if files.iter().any(is_typed) {
-            context.report.warn(format!("column `{}` has types without a common type; its cells became JSON text", field.name()));
+            context.report.warn(format!(
+                "column `{}` has types without a common type; its cells became JSON text",
+                field.name()
+            ));
         }
     }
-    let is_left_out = |field: &&Arc<Field>| here.contains(field.name().as_str()) && reader.target.field_with_name(field.name()).is_err();
-    for field in job.agreed.fields().iter().filter(is_left_out).filter(|field| field.name() != RESCUED) {
+    let is_left_out = |field: &&Arc<Field>| {
+        here.contains(field.name().as_str()) && reader.target.field_with_name(field.name()).is_err()
+    };
+    for field in
+        job.agreed.fields().iter().filter(is_left_out).filter(|field| field.name() != RESCUED)
+    {
         context.report.drop_key(format!("column `{}` is not in the schema", field.name()));
     }
-    let limit = options.max_batch_bytes.map_or(context.chunk_bytes, |limit| limit.min(context.chunk_bytes));
-    let batcher = Batcher { split, limit: options.max_batch_bytes, open: Vec::new(), open_bytes: 0, batch: 0, is_empty: true };
-    let mut reader = Reader { split, reader, limit, batcher, locator: context.locator(options.limit()) };
+    let limit =
+        options.max_batch_bytes.map_or(context.chunk_bytes, |limit| limit.min(context.chunk_bytes));
+    let batcher = Batcher {
+        split,
+        limit: options.max_batch_bytes,
+        open: Vec::new(),
+        open_bytes: 0,
+        batch: 0,
+        is_empty: true,
+    };
+    let mut reader =
+        Reader { split, reader, limit, batcher, locator: context.locator(options.limit()) };
     for (number, file) in &files {
         reader.read_file(*number, file, context, emit)?;
     }
     reader.finish(context, emit)
 }
 
-fn open_files(split: &Split, limit: DecodeLimit, context: &mut SplitContext<'_>) -> Result<Vec<(usize, ParquetFile)>> {
+fn open_files(
+    split: &Split,
+    limit: DecodeLimit,
+    context: &mut SplitContext<'_>,
+) -> Result<Vec<(usize, ParquetFile)>> {
     let mut files = Vec::new();
     for (number, input) in split.files.iter().enumerate() {
         context.cancel.check()?;
-        let opened = store_of(&input.path).and_then(|store| Spool::over(store.open(&input.path)?)).map_err(TableError::from);
+        let opened = store_of(&input.path)
+            .and_then(|store| Spool::over(store.open(&input.path)?))
+            .map_err(TableError::from);
         // The footer may be the first thing that is asked of the store.
         match opened.and_then(|object| Ok(ParquetFile::open(object)?.with_limit(limit))) {
-            Ok(file) if file.schema().field_with_name("sample_id").is_err() => return Err(Error::NoSampleId { path: input.path.clone() }),
+            Ok(file) if file.schema().field_with_name("sample_id").is_err() => {
+                return Err(Error::NoSampleId { path: input.path.clone() });
+            }
             Ok(file) => match column_problem(file.schema()) {
                 None => files.push((number, file)),
                 Some(problem) => context.quarantine(Quarantined::shard(&input.path, problem))?,
             },
-            Err(TableError::Storage(error)) if may_input_open_later(&error) => return Err(error.into()),
+            Err(TableError::Storage(error)) if may_input_open_later(&error) => {
+                return Err(error.into());
+            }
             Err(error) => context.quarantine(Quarantined::shard(&input.path, error.to_string()))?,
         }
     }
@@ -123,10 +178,13 @@ fn damage(error: ParquetError) -> Result<String> {
 
 /// Why rows with this schema are not interleaved rows.
 pub(super) fn column_problem(schema: &Schema) -> Option<String> {
-    if let Some(missing) = ["position", "modality"].iter().find(|name| schema.field_with_name(name).is_err()) {
+    if let Some(missing) =
+        ["position", "modality"].iter().find(|name| schema.field_with_name(name).is_err())
+    {
         return Some(format!("column `{missing}` is missing"));
     }
-    if let Some(field) = schema.fields().iter().find(|field| shardmill_plan::schema::has_nul(field)) {
+    if let Some(field) = schema.fields().iter().find(|field| shardmill_plan::schema::has_nul(field))
+    {
         return Some(format!("the name of column {:?} holds the character NUL", field.name()));
     }
     let mut names = HashSet::new();
@@ -149,7 +207,13 @@ impl Reader<'_> {
         self.split.files.get(file).map_or("", |file| file.path.as_str())
     }
 
-    fn read_file(&mut self, number: usize, file: &ParquetFile, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
+    fn read_file(
+        &mut self,
+        number: usize,
+        file: &ParquetFile,
+        context: &mut SplitContext<'_>,
+        emit: Emit<'_>,
+    ) -> Result<()> {
         let path = self.path(number).to_owned();
         let in_file = |error: Error| Error::File { path: path.clone(), source: Box::new(error) };
         let names = self.reader.names(file.schema());
@@ -168,10 +232,14 @@ impl Reader<'_> {
                     // The last document may continue in the lost rows.
                     let (complete, cut) = split_last_document(&pending)?;
                     if let Some(cut) = cut {
-                        let (cut, left_out) = from_table(&cut, &path, Lineage::default()).map_err(in_file)?;
+                        let (cut, left_out) =
+                            from_table(&cut, &path, Lineage::default()).map_err(in_file)?;
                         context.report.input.add(&cut);
                         context.report.input.add_counts(&left_out.counts);
-                        context.report.drop_rows("document cut by a damaged file", (cut.rows.len() + left_out.rows.len()) as u64);
+                        context.report.drop_rows(
+                            "document cut by a damaged file",
+                            (cut.rows.len() + left_out.rows.len()) as u64,
+                        );
                     }
                     pending = complete.into_iter().collect();
                     break;
@@ -191,27 +259,40 @@ impl Reader<'_> {
             }
         }
         if let Some(first) = pending.first() {
-            let rest = concat_batches(&first.schema(), &pending).map_err(Error::unfit("table", "one schema"))?;
+            let rest = concat_batches(&first.schema(), &pending)
+                .map_err(Error::unfit("table", "one schema"))?;
             self.emit_rows(&rest, number, context, emit)?;
         }
         Ok(())
     }
 
-    fn emit_rows(&mut self, rows: &RecordBatch, number: usize, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
+    fn emit_rows(
+        &mut self,
+        rows: &RecordBatch,
+        number: usize,
+        context: &mut SplitContext<'_>,
+        emit: Emit<'_>,
+    ) -> Result<()> {
         let path = self.path(number).to_owned();
         let in_file = |error: Error| Error::File { path: path.clone(), source: Box::new(error) };
         let (mut chunk, left_out) = from_table(rows, &path, Lineage::default()).map_err(in_file)?;
         chunk.schema = Arc::clone(&self.reader.target);
         if !left_out.rows.is_empty() {
-            let reason = format!("{} without sample_id, position or modality", counted(left_out.rows.len() as u64, "row"));
+            let reason = format!(
+                "{} without sample_id, position or modality",
+                counted(left_out.rows.len() as u64, "row")
+            );
             context.report.input.add_counts(&left_out.counts);
-            context.report.drop_rows("null sample_id, position or modality", left_out.rows.len() as u64);
+            context
+                .report
+                .drop_rows("null sample_id, position or modality", left_out.rows.len() as u64);
             context.quarantine(Quarantined::part(&path, reason))?;
         }
         if !context.is_located {
             return self.batcher.push(number, chunk, context, emit);
         }
-        // Rows that reference their images are small, but the images may be large: a chunk also ends when they fill it.
+        // Rows that reference their images are small, but the images may be large: a chunk also
+        // ends when they fill it.
         let (mut start, mut bytes) = (0, 0);
         for (document, range) in chunk.document_ranges().into_iter().enumerate() {
             let rows = chunk.rows.get_mut(range).unwrap_or_default();
@@ -247,7 +328,13 @@ struct Batcher<'a> {
 }
 
 impl Batcher<'_> {
-    fn push(&mut self, file: usize, mut chunk: Chunk, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
+    fn push(
+        &mut self,
+        file: usize,
+        mut chunk: Chunk,
+        context: &mut SplitContext<'_>,
+        emit: Emit<'_>,
+    ) -> Result<()> {
         let Some(limit) = self.limit else {
             self.is_empty = false;
             chunk.lineage = Lineage { batch: 0, sources: split_sources(self.split, &[], None) };
@@ -275,7 +362,12 @@ impl Batcher<'_> {
     }
 
     /// `number` is appended to the names of the sources.
-    fn close(&mut self, number: Option<usize>, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
+    fn close(
+        &mut self,
+        number: Option<usize>,
+        context: &mut SplitContext<'_>,
+        emit: Emit<'_>,
+    ) -> Result<()> {
         let chunks = std::mem::take(&mut self.open);
         let files: Vec<usize> = chunks.iter().map(|(file, _)| *file).collect();
         let sources = split_sources(self.split, &files, number);
@@ -289,7 +381,12 @@ impl Batcher<'_> {
         Ok(())
     }
 
-    fn finish(mut self, mut empty: Chunk, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
+    fn finish(
+        mut self,
+        mut empty: Chunk,
+        context: &mut SplitContext<'_>,
+        emit: Emit<'_>,
+    ) -> Result<()> {
         if !self.open.is_empty() {
             return self.close((self.batch > 0).then_some(self.batch), context, emit);
         }
@@ -316,7 +413,9 @@ fn documents(chunk: &Chunk, range: Range<usize>) -> Chunk {
 fn document_sizes(chunk: &Chunk) -> Vec<u64> {
     let mut sizes = vec![0u64; chunk.documents.len()];
     for row in &chunk.rows {
-        let values = row.extra.map_or(0, |extra| chunk.extras.columns().iter().map(|column| value_bytes(column, extra as usize)).sum());
+        let values = row.extra.map_or(0, |extra| {
+            chunk.extras.columns().iter().map(|column| value_bytes(column, extra as usize)).sum()
+        });
         if let Some(size) = sizes.get_mut(row.document) {
             *size += row.byte_size() + values;
         }
@@ -335,7 +434,9 @@ fn value_bytes(column: &ArrayRef, row: usize) -> u64 {
         DataType::LargeBinary => column.as_binary::<i64>().value_length(row).unsigned_abs(),
         data_type => match data_type.primitive_width() {
             Some(width) => width as u64,
-            None => column.to_data().slice(row, 1).get_slice_memory_size().unwrap_or_default() as u64,
+            None => {
+                column.to_data().slice(row, 1).get_slice_memory_size().unwrap_or_default() as u64
+            }
         },
     }
 }
@@ -346,14 +447,22 @@ fn value_bytes(column: &ArrayRef, row: usize) -> u64 {
 /// [`Error::Storage`] when the store or the disk fails, which is not the fault of a row.
 pub(crate) fn locate_missing(rows: &mut [Row], locator: &mut Locator) -> Result<()> {
     for row in rows {
-        let is_missing = row.modality == crate::chunk::Modality::Image && row.payload.is_absent() && row.error.is_none();
+        let is_missing = row.modality == crate::chunk::Modality::Image
+            && row.payload.is_absent()
+            && row.error.is_none();
         if !is_missing {
             continue;
         }
-        let source = SourceRef::parse(row.source_ref.as_deref()).map_err(|error| LocateError::Row(error.to_string()));
+        let source = SourceRef::parse(row.source_ref.as_deref())
+            .map_err(|error| LocateError::Row(error.to_string()));
         let located = source.and_then(|source| locator.locate(&source));
         match located {
-            Ok(located) => match locator.limit.check(located.object.path(), located.len(), "an image has", || "where it is located".to_owned()) {
+            Ok(located) => match locator.limit.check(
+                located.object.path(),
+                located.len(),
+                "an image has",
+                || "where it is located".to_owned(),
+            ) {
                 Ok(()) => row.payload = Payload::Located(located),
                 Err(refusal) => row.error = Some(format!("{refusal}; {}", TooLarge::HINT)),
             },
@@ -376,16 +485,26 @@ fn batch_bytes(batch: &RecordBatch) -> u64 {
 }
 
 /// Splits off the last document, which may continue in the next batch.
-fn split_last_document(pending: &[RecordBatch]) -> Result<(Option<RecordBatch>, Option<RecordBatch>)> {
+fn split_last_document(
+    pending: &[RecordBatch],
+) -> Result<(Option<RecordBatch>, Option<RecordBatch>)> {
     let Some(first) = pending.first() else { return Ok((None, None)) };
-    let rows = concat_batches(&first.schema(), pending).map_err(Error::unfit("table", "one schema"))?;
-    let column = |name: &str| rows.column_by_name(name).map(|column| cast_checked(name, column, &DataType::LargeUtf8)).transpose();
-    let (Some(ids), Some(modalities)) = (column("sample_id")?, column("modality")?) else { return Ok((Some(rows), None)) };
+    let rows =
+        concat_batches(&first.schema(), pending).map_err(Error::unfit("table", "one schema"))?;
+    let column = |name: &str| {
+        rows.column_by_name(name)
+            .map(|column| cast_checked(name, column, &DataType::LargeUtf8))
+            .transpose()
+    };
+    let (Some(ids), Some(modalities)) = (column("sample_id")?, column("modality")?) else {
+        return Ok((Some(rows), None));
+    };
     let (ids, modalities) = (ids.as_string::<i64>(), modalities.as_string::<i64>());
     let mut start = rows.num_rows().saturating_sub(1);
     while start > 0 {
         let starts_here = modalities.is_valid(start) && modalities.value(start) == "metadata";
-        let differs = ids.is_valid(start) != ids.is_valid(start - 1) || ids.is_valid(start) && ids.value(start) != ids.value(start - 1);
+        let differs = ids.is_valid(start) != ids.is_valid(start - 1)
+            || ids.is_valid(start) && ids.value(start) != ids.value(start - 1);
         if starts_here || differs {
             break;
         }
@@ -405,5 +524,6 @@ fn compact(rows: &RecordBatch) -> Result<RecordBatch> {
         DataType::BinaryView => Ok(Arc::new(column.as_binary_view().gc()) as ArrayRef),
         _ => take(column, &all, None).map_err(Error::unfit("table", "one schema")),
     });
-    batch_of(rows.schema(), columns.collect::<Result<_>>()?, rows.num_rows()).map_err(Error::unfit("table", "one schema"))
+    batch_of(rows.schema(), columns.collect::<Result<_>>()?, rows.num_rows())
+        .map_err(Error::unfit("table", "one schema"))
 }

@@ -1,7 +1,7 @@
 //! Finds lists with one value per image or per text that no option names.
 //!
-//! Such a list is stored as a whole, so it keeps the values of dropped images. The invariant: a list whose length differs from the number of rows in
-//! even one sample is not reported.
+//! Such a list is stored as a whole, so it keeps the values of dropped images. The invariant: a
+//! list whose length differs from the number of rows in even one sample is not reported.
 
 use std::collections::BTreeMap;
 
@@ -22,12 +22,17 @@ struct Fit {
 }
 
 impl RowLists {
-    /// Notes the value of a sample with these numbers of images and texts. `len` is `None` for a value that is not a list.
+    /// Notes the value of a sample with these numbers of images and texts. `len` is `None` for a
+    /// value that is not a list.
     pub(crate) fn observe(&mut self, key: &str, len: Option<usize>, images: usize, texts: usize) {
         for (fits, rows) in [(&mut self.of_images, images), (&mut self.of_texts, texts)] {
             let fit = match fits.get_mut(key) {
                 Some(fit) => fit,
-                None => fits.entry(key.to_owned()).or_insert(Fit { first: rows, is_equal: true, is_certain: rows > 1 }),
+                None => fits.entry(key.to_owned()).or_insert(Fit {
+                    first: rows,
+                    is_equal: true,
+                    is_certain: rows > 1,
+                }),
             };
             fit.is_equal &= len == Some(rows);
             fit.is_certain |= rows > 1 || rows != fit.first;
@@ -36,7 +41,9 @@ impl RowLists {
 
     /// One text for each list.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
-        let certain = |fits: &BTreeMap<String, Fit>, key: &str| fits.get(key).is_some_and(|fit| fit.is_equal && fit.is_certain);
+        let certain = |fits: &BTreeMap<String, Fit>, key: &str| {
+            fits.get(key).is_some_and(|fit| fit.is_equal && fit.is_certain)
+        };
         self.of_images.keys().filter_map(move |key| {
             let (row, option) = if certain(&self.of_images, key) {
                 ("image", "per_image_field")
@@ -47,8 +54,9 @@ impl RowLists {
             };
             let flag = option.replace('_', "-");
             Some(format!(
-                "`{key}` has one value per {row} but is stored as a whole, so it keeps the values of dropped {row}s; \
-                 set {option}s=(\"{key}\",) (--{flag} {key}) to store each value with its {row}"
+                "`{key}` has one value per {row} but is stored as a whole, so it keeps the values \
+                 of dropped {row}s; set {option}s=(\"{key}\",) (--{flag} {key}) to store each \
+                 value with its {row}"
             ))
         })
     }
@@ -79,7 +87,10 @@ mod tests {
         ] {
             let texts = warned(samples);
             assert_eq!(texts.len(), usize::from(option.is_some()), "{samples:?}");
-            assert!(texts.iter().zip(option).all(|(text, option)| text.contains(option)), "{texts:?}");
+            assert!(
+                texts.iter().zip(option).all(|(text, option)| text.contains(option)),
+                "{texts:?}"
+            );
         }
     }
 }

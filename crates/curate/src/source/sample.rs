@@ -51,7 +51,8 @@ impl SampleReader<'_> {
     /// The reason why the sample goes to quarantine, or a failure of the store or of a disk.
     pub(crate) fn read(&mut self, json_member: &Member, file: usize) -> Result<Draft, LocateError> {
         let options = self.options;
-        let mut object = parse_object(&member_bytes(&*self.archive.object, json_member, options.limit())?)?;
+        let mut object =
+            parse_object(&member_bytes(&*self.archive.object, json_member, options.limit())?)?;
         let keys = &options.keys;
         let id = sample_id(&object, keys.sample_id_field.as_deref(), &json_member.name);
         self.lists.observe(&object);
@@ -62,22 +63,33 @@ impl SampleReader<'_> {
         let texts = list_of(object.get_mut(&keys.texts_field));
         let images = list_of(object.get_mut(&keys.images_field));
         let of_texts = split_content_lists(&mut object, options, &texts, &images);
-        let [image_rows, text_rows] = [&images, &texts].map(|list| list.iter().filter(|entry| !entry.is_null()).count());
-        let image_values = self.per_row_values(&mut object, &options.per_image_fields, image_rows)?;
+        let [image_rows, text_rows] =
+            [&images, &texts].map(|list| list.iter().filter(|entry| !entry.is_null()).count());
+        let image_values =
+            self.per_row_values(&mut object, &options.per_image_fields, image_rows)?;
         object.extend(of_texts);
         let text_values = self.per_row_values(&mut object, &options.per_text_fields, text_rows)?;
-        for (key, value) in object.iter().filter(|(key, value)| options.is_passed(key) && !is_reserved(key) && !value.is_null()) {
+        for (key, value) in object
+            .iter()
+            .filter(|(key, value)| options.is_passed(key) && !is_reserved(key) && !value.is_null())
+        {
             self.row_lists.observe(key, value.as_array().map(Vec::len), image_rows, text_rows);
         }
         let metadata_values = self.passthrough(object);
 
-        let metadata =
-            Row { position: -1, content_type: Some("application/json".to_owned()), source_ref: Some(self.member_ref(json_member)), ..Row::default() };
+        let metadata = Row {
+            position: -1,
+            content_type: Some("application/json".to_owned()),
+            source_ref: Some(self.member_ref(json_member)),
+            ..Row::default()
+        };
         let mut rows = vec![(metadata.clone(), metadata_values)];
         let scope = keys.scope(self.archive, json_member, &id, image_member.as_deref());
         let is_only = image_rows == 1;
-        let mut images_of_sample = SampleImages::new(self.archive, options.limit(), self.is_located);
-        let (mut text_values, mut image_values) = (text_values.into_iter(), image_values.into_iter());
+        let mut images_of_sample =
+            SampleImages::new(self.archive, options.limit(), self.is_located);
+        let (mut text_values, mut image_values) =
+            (text_values.into_iter(), image_values.into_iter());
         let (mut texts, mut images) = (texts.into_iter(), images.into_iter());
         for position in 0_i32.. {
             let (text, token) = match (texts.next(), images.next()) {
@@ -89,12 +101,19 @@ impl SampleReader<'_> {
                     Value::String(text) => text,
                     other => json_text(&other),
                 };
-                let row =
-                    Row { position, modality: Modality::Text, content_type: Some("text/plain".to_owned()), text: Some(text), ..metadata.clone() };
+                let row = Row {
+                    position,
+                    modality: Modality::Text,
+                    content_type: Some("text/plain".to_owned()),
+                    text: Some(text),
+                    ..metadata.clone()
+                };
                 rows.push((row, text_values.next().unwrap_or_default()));
             }
             if let Some(token) = token.filter(|token| !token.is_null()) {
-                let image = images_of_sample.resolve(&scope, &token, is_only).map_err(LocateError::Storage)?;
+                let image = images_of_sample
+                    .resolve(&scope, &token, is_only)
+                    .map_err(LocateError::Storage)?;
                 self.named.extend(image.member);
                 if image.is_missing
                     && let Some(damage) = &self.archive.damage
@@ -115,22 +134,39 @@ impl SampleReader<'_> {
         let keys = &self.options.keys;
         for entry in list_at(object, &keys.texts_field, "texts_field").unwrap_or_default() {
             if !matches!(entry, Value::Null | Value::String(_)) {
-                self.report.warn(format!("an entry of `{}` (texts_field) is {}, and became JSON text", keys.texts_field, entry_kind(entry)));
+                self.report.warn(format!(
+                    "an entry of `{}` (texts_field) is {}, and became JSON text",
+                    keys.texts_field,
+                    entry_kind(entry)
+                ));
             }
         }
         for entry in list_at(object, &keys.images_field, "images_field").unwrap_or_default() {
             if matches!(entry, Value::Bool(_) | Value::Array(_) | Value::Object(_)) {
-                self.report.warn(format!("an entry of `{}` (images_field) is {}, not the name of a member", keys.images_field, entry_kind(entry)));
+                self.report.warn(format!(
+                    "an entry of `{}` (images_field) is {}, not the name of a member",
+                    keys.images_field,
+                    entry_kind(entry)
+                ));
             }
         }
         let (id, member) = (&keys.sample_id_field, &keys.image_member_field);
-        if let Some(field) = id.as_ref().filter(|field| object.get(*field).is_none_or(Value::is_null)) {
-            self.report.warn(format!("`{field}` (sample_id_field) has no value in a sample, whose id became the name of its JSON"));
+        if let Some(field) =
+            id.as_ref().filter(|field| object.get(*field).is_none_or(Value::is_null))
+        {
+            self.report.warn(format!(
+                "`{field}` (sample_id_field) has no value in a sample, whose \
+                id became the name of its JSON"
+            ));
         }
-        if let Some((field, value)) = member.as_ref().and_then(|field| Some((field, object.get(field)?)))
+        if let Some((field, value)) =
+            member.as_ref().and_then(|field| Some((field, object.get(field)?)))
             && !matches!(value, Value::Null | Value::String(_))
         {
-            self.report.warn(format!("`{field}` (image_member_field) is {}, not the name of a member", kind_of(value)));
+            self.report.warn(format!(
+                "`{field}` (image_member_field) is {}, not the name of a member",
+                kind_of(value)
+            ));
         }
     }
 
@@ -139,7 +175,12 @@ impl SampleReader<'_> {
     }
 
     /// Values of the per-row fields: element k belongs to the k-th row of the modality.
-    fn per_row_values(&mut self, object: &mut Map<String, Value>, fields: &[String], rows: usize) -> Result<Vec<Values>, String> {
+    fn per_row_values(
+        &mut self,
+        object: &mut Map<String, Value>,
+        fields: &[String],
+        rows: usize,
+    ) -> Result<Vec<Values>, String> {
         let mut values = vec![Values::default(); rows];
         for field in fields {
             let list = match object.get_mut(field).map(Value::take) {
@@ -151,7 +192,9 @@ impl SampleReader<'_> {
                 Some(_) => return Err(format!("field `{field}` is not a list")),
             };
             if list.len() != rows {
-                self.report.warn(format!("field `{field}` has another number of values than its sample has rows"));
+                self.report.warn(format!(
+                    "field `{field}` has another number of values than its sample has rows"
+                ));
             }
             for (row, value) in values.iter_mut().zip(list) {
                 self.columns.add(row, field.clone(), value, self.report);
@@ -206,12 +249,25 @@ struct ResolvedImage {
 
 impl<'a> SampleImages<'a> {
     fn new(archive: &'a Archive, limit: DecodeLimit, is_located: bool) -> Self {
-        Self { archive, limit, is_located, frames: HashMap::new(), tiffs: HashMap::new(), remuxed: 0, whole: 0 }
+        Self {
+            archive,
+            limit,
+            is_located,
+            frames: HashMap::new(),
+            tiffs: HashMap::new(),
+            remuxed: 0,
+            whole: 0,
+        }
     }
 
     /// # Errors
     /// A failure of the store or of a disk.
-    fn resolve(&mut self, scope: &TokenScope<'a>, token: &Value, is_only: bool) -> Result<ResolvedImage, Arc<StorageError>> {
+    fn resolve(
+        &mut self,
+        scope: &TokenScope<'a>,
+        token: &Value,
+        is_only: bool,
+    ) -> Result<ResolvedImage, Arc<StorageError>> {
         let mut row = Row { modality: Modality::Image, ..Row::default() };
         let (index, member) = match scope.resolve(token.as_str(), is_only) {
             Ok(found) => found,
@@ -241,15 +297,23 @@ impl<'a> SampleImages<'a> {
         Ok(ResolvedImage { row, member: Some(index), is_missing: false })
     }
 
-    fn locate(&mut self, index: usize, member: &Member, frame: Option<u64>) -> Result<Located, LocateError> {
+    fn locate(
+        &mut self,
+        index: usize,
+        member: &Member,
+        frame: Option<u64>,
+    ) -> Result<Located, LocateError> {
         let range = member.offset..member.offset + member.size;
         check_member(self.limit, &self.archive.path, member)?;
-        let Some(frame) = frame else { return Ok(Located::verbatim(Arc::clone(&self.archive.object), range)) };
+        let Some(frame) = frame else {
+            return Ok(Located::verbatim(Arc::clone(&self.archive.object), range));
+        };
         let text = || frame_error(frame, &member.name);
         let failed = |error| LocateError::of_read(error, text);
         let pages = match self.tiffs.entry(index) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(TiffPages::open(Arc::clone(&self.archive.object), range).map_err(failed)?),
+            Entry::Vacant(new) => new
+                .insert(TiffPages::open(Arc::clone(&self.archive.object), range).map_err(failed)?),
         };
         let located = pages.page(frame).map_err(failed)?.ok_or_else(text)?;
         if located.head.is_empty() {
@@ -277,7 +341,8 @@ fn image_ref(archive: &Archive, member: &Member, frame: Option<u64>) -> String {
 fn entry_kind(entry: &Value) -> String {
     match entry {
         Value::Object(object) if !object.is_empty() => {
-            let keys: Vec<String> = object.keys().take(12).map(|key| format!("`{}`", key.escape_debug())).collect();
+            let keys: Vec<String> =
+                object.keys().take(12).map(|key| format!("`{}`", key.escape_debug())).collect();
             format!("an object with the keys {}", keys.join(", "))
         }
         other => kind_of(other).to_owned(),
@@ -291,20 +356,36 @@ fn list_of(value: Option<&mut Value>) -> Vec<Value> {
     }
 }
 
-/// Divides lists that belong to both images and texts. A list with one value per content row is divided by reading order, and the images' part stays
-/// in `object`; for any other list, element k belongs to the k-th image and to the k-th text. Returns the texts' lists.
-fn split_content_lists(object: &mut Map<String, Value>, options: &WebDatasetOptions, texts: &[Value], images: &[Value]) -> Map<String, Value> {
+/// Divides lists that belong to both images and texts. A list with one value per content row is
+/// divided by reading order, and the images' part stays in `object`; for any other list, element k
+/// belongs to the k-th image and to the k-th text. Returns the texts' lists.
+fn split_content_lists(
+    object: &mut Map<String, Value>,
+    options: &WebDatasetOptions,
+    texts: &[Value],
+    images: &[Value],
+) -> Map<String, Value> {
     let mut of_texts = Map::new();
-    let is_there = |list: &[Value], index: usize| list.get(index).is_some_and(|value| !value.is_null());
+    let is_there =
+        |list: &[Value], index: usize| list.get(index).is_some_and(|value| !value.is_null());
     let positions = 0..texts.len().max(images.len());
-    let rows: Vec<bool> =
-        positions.flat_map(|index| [is_there(texts, index).then_some(true), is_there(images, index).then_some(false)]).flatten().collect();
-    for field in options.per_image_fields.iter().filter(|field| options.per_text_fields.contains(field)) {
+    let rows: Vec<bool> = positions
+        .flat_map(|index| {
+            [is_there(texts, index).then_some(true), is_there(images, index).then_some(false)]
+        })
+        .flatten()
+        .collect();
+    for field in
+        options.per_image_fields.iter().filter(|field| options.per_text_fields.contains(field))
+    {
         let Some(value) = object.get_mut(field) else { continue };
         match value {
             Value::Array(list) if list.len() == rows.len() => {
-                let (texts, images): (Vec<_>, Vec<_>) = std::mem::take(list).into_iter().zip(&rows).partition(|(_, is_text)| **is_text);
-                let values = |pairs: Vec<(Value, &bool)>| Value::Array(pairs.into_iter().map(|(value, _)| value).collect());
+                let (texts, images): (Vec<_>, Vec<_>) =
+                    std::mem::take(list).into_iter().zip(&rows).partition(|(_, is_text)| **is_text);
+                let values = |pairs: Vec<(Value, &bool)>| {
+                    Value::Array(pairs.into_iter().map(|(value, _)| value).collect())
+                };
                 of_texts.insert(field.clone(), values(texts));
                 *value = values(images);
             }

@@ -1,7 +1,8 @@
-//! Finds an escape that makes JSON text invalid although most writers produce it: half of a surrogate pair.
+//! Finds an escape that makes JSON text invalid although most writers produce it: half of a
+//! surrogate pair.
 //!
-//! Python writes it for text that was decoded with `surrogateescape` or split between UTF-16 units. The parser's own message only mentions the end of
-//! an escape.
+//! Python writes it for text that was decoded with `surrogateescape` or split between UTF-16 units.
+//! The parser's own message only mentions the end of an escape.
 
 /// The fault and its position in the text; `None` if all pairs are complete.
 #[must_use]
@@ -10,10 +11,13 @@ pub(crate) fn lone_surrogate(text: &[u8]) -> Option<String> {
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
         at += rest.iter().position(|byte| *byte == b'\\')?;
         match unit_at(text, at) {
-            Some(0xd800..=0xdbff) if matches!(unit_at(text, at + 6), Some(0xdc00..=0xdfff)) => at += 12,
+            Some(0xd800..=0xdbff) if matches!(unit_at(text, at + 6), Some(0xdc00..=0xdfff)) => {
+                at += 12;
+            }
             Some(unit @ 0xd800..=0xdfff) => {
                 return Some(format!(
-                    "the escape \\u{unit:04x} at byte {at} of the JSON is half of a surrogate pair, not a character (write both halves, or \\ufffd)"
+                    "the escape \\u{unit:04x} at byte {at} of the JSON is half of a surrogate \
+                     pair, not a character (write both halves, or \\ufffd)"
                 ));
             }
             // An escaped backslash does not start another escape.
@@ -35,11 +39,19 @@ mod tests {
 
     #[test]
     fn half_of_a_pair_is_found_where_it_stands() {
-        for (text, offset) in
-            [(r#"{"a": "\ud800"}"#, Some(7)), (r#""\udc00""#, Some(1)), (r#""\ud83d\ud83d\ude00""#, Some(1)), (r#""\ud83d""#, Some(1))]
-        {
+        for (text, offset) in [
+            (r#"{"a": "\ud800"}"#, Some(7)),
+            (r#""\udc00""#, Some(1)),
+            (r#""\ud83d\ud83d\ude00""#, Some(1)),
+            (r#""\ud83d""#, Some(1)),
+        ] {
             let found = lone_surrogate(text.as_bytes());
-            assert_eq!(found.map(|what| what.contains(&format!("at byte {} ", offset.unwrap_or_default()))), offset.map(|_| true), "{text}");
+            assert_eq!(
+                found
+                    .map(|what| what.contains(&format!("at byte {} ", offset.unwrap_or_default()))),
+                offset.map(|_| true),
+                "{text}"
+            );
         }
         for text in [r#""\ud83d\ude00""#, r#""\\ud800""#, r#""\u00e9""#, "{", r#""\u""#] {
             assert_eq!(lone_surrogate(text.as_bytes()), None, "{text}");

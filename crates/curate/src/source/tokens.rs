@@ -1,19 +1,22 @@
 //! Resolves image tokens to members (interleaved specification §2.3).
 //!
-//! The invariant: a token never resolves to another sample's image. A missing or ambiguous name stays unresolved, and its row gets an error. A name
-//! is first searched in the directory of the JSON member, then from the root of the archive.
+//! The invariant: a token never resolves to another sample's image. A missing or ambiguous name
+//! stays unresolved, and its row gets an error. A name is first searched in the directory of the
+//! JSON member, then from the root of the archive.
 
 use crate::archive::{Archive, Found};
 use crate::locate::{ambiguous_member, lost_member, missing_member};
 use shardmill_formats::tar::{LinkFault, Member, normal, without_compression};
 
 /// The default extensions, tried in this order after a stem.
-pub const IMAGE_EXTENSIONS: [&str; 8] = [".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".gif"];
+pub const IMAGE_EXTENSIONS: [&str; 8] =
+    [".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".gif"];
 
 /// The MIME type of a name with an unknown extension.
 pub const UNKNOWN: &str = "application/octet-stream";
 
-/// The MIME type of the last extension; the table is fixed, so that results do not depend on the host.
+/// The MIME type of the last extension; the table is fixed, so that results
+/// do not depend on the host.
 #[must_use]
 pub fn content_type(name: &str) -> &'static str {
     match extension(name).to_ascii_lowercase().as_str() {
@@ -60,7 +63,8 @@ impl Unresolved<'_> {
             Self::Lost(fault) => lost_member(token, fault),
             Self::Ambiguous(first, second) => ambiguous_member(token, first, second),
             Self::OfOneName(first, second) => format!(
-                "ambiguous member '{token}': its document may be '{}' at byte {} or '{}' at byte {}",
+                "ambiguous member '{token}': \
+                 its document may be '{}' at byte {} or '{}' at byte {}",
                 first.name, first.offset, second.name, second.offset
             ),
         }
@@ -85,9 +89,15 @@ impl<'a> TokenScope<'a> {
     ///
     /// # Errors
     /// [`Unresolved`], when there is none or the name is ambiguous.
-    pub fn resolve(&self, token: Option<&str>, is_only: bool) -> Result<(usize, &'a Member), Unresolved<'a>> {
+    pub fn resolve(
+        &self,
+        token: Option<&str>,
+        is_only: bool,
+    ) -> Result<(usize, &'a Member), Unresolved<'a>> {
         match self.found(token, is_only) {
-            Found::None => Err(token.and_then(|token| self.lost(token)).map_or(Unresolved::Missing, Unresolved::Lost)),
+            Found::None => Err(token
+                .and_then(|token| self.lost(token))
+                .map_or(Unresolved::Missing, Unresolved::Lost)),
             Found::Several(first, second) => Err(Unresolved::Ambiguous(first, second)),
             // With two documents of the same name, the owner of the image is ambiguous too.
             Found::One(index, member) => match self.archive.find(self.json_name) {
@@ -106,7 +116,9 @@ impl<'a> TokenScope<'a> {
             return Found::None;
         }
         match self.default_member() {
-            Found::One(_, member) if !is_only && content_type(&member.name) != "image/tiff" => Found::None,
+            Found::One(_, member) if !is_only && content_type(&member.name) != "image/tiff" => {
+                Found::None
+            }
             found => found,
         }
     }
@@ -122,7 +134,11 @@ impl<'a> TokenScope<'a> {
         match (self.archive.find(&self.beside(token)), from_root) {
             (Found::None, from_root) => from_root,
             // A token with a directory may be relative to either.
-            (Found::One(near, beside), Found::One(far, from_root)) if near != far && normal(token).contains('/') => Found::Several(beside, from_root),
+            (Found::One(near, beside), Found::One(far, from_root))
+                if near != far && normal(token).contains('/') =>
+            {
+                Found::Several(beside, from_root)
+            }
             (beside, _) => beside,
         }
     }
@@ -139,10 +155,19 @@ impl<'a> TokenScope<'a> {
         }
         let stem = stem(self.json_name);
         // An id that names another document's JSON would resolve to that document's image.
-        let is_of_another = self.sample_id != stem && !matches!(self.archive.find(&self.beside(&format!("{}.json", self.sample_id))), Found::None);
+        let is_of_another = self.sample_id != stem
+            && !matches!(
+                self.archive.find(&self.beside(&format!("{}.json", self.sample_id))),
+                Found::None
+            );
         let bases = [Some(stem), (!is_of_another).then_some(self.sample_id)];
-        let names = bases.into_iter().flatten().flat_map(|base| self.extensions.iter().map(move |extension| format!("{base}{extension}")));
-        names.map(|name| self.archive.find(&self.beside(&name))).find(|found| !matches!(found, Found::None)).unwrap_or(Found::None)
+        let names = bases.into_iter().flatten().flat_map(|base| {
+            self.extensions.iter().map(move |extension| format!("{base}{extension}"))
+        });
+        names
+            .map(|name| self.archive.find(&self.beside(&name)))
+            .find(|found| !matches!(found, Found::None))
+            .unwrap_or(Found::None)
     }
 
     fn beside(&self, name: &str) -> String {
@@ -154,11 +179,13 @@ impl<'a> TokenScope<'a> {
 
     fn looks_like_a_file(&self, token: &str) -> bool {
         let lower = token.to_ascii_lowercase();
-        self.extensions.iter().any(|extension| lower.ends_with(&extension.to_ascii_lowercase())) || content_type(token) != UNKNOWN
+        self.extensions.iter().any(|extension| lower.ends_with(&extension.to_ascii_lowercase()))
+            || content_type(token) != UNKNOWN
     }
 }
 
-/// The file name of a document without its directory, the ending of its compression, and its last extension.
+/// The file name of a document without its directory, the ending of its compression,
+/// and its last extension.
 #[must_use]
 pub fn stem(member_name: &str) -> &str {
     let file = without_compression(member_name.rsplit('/').next().unwrap_or(member_name));

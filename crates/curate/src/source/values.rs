@@ -1,7 +1,7 @@
 //! The values of JSON documents in the columns of the job.
 //!
-//! The invariant: each value is in its column without a change, or in the object of rescued values under
-//! its key. What a declared type does not hold is an error, and is not rescued.
+//! The invariant: each value is in its column without a change, or in the object of rescued values
+//! under its key. What a declared type does not hold is an error, and is not rescued.
 
 use crate::json::json_text;
 use crate::report::SplitReport;
@@ -38,7 +38,12 @@ impl Values {
             Value::Array(_) | Value::Object(_) => json_text(value).len(),
             _ => 8,
         };
-        self.cells.iter().map(|(_, value)| value).chain(self.rescued.values()).map(|value| size(value) as u64).sum()
+        self.cells
+            .iter()
+            .map(|(_, value)| value)
+            .chain(self.rescued.values())
+            .map(|value| size(value) as u64)
+            .sum()
     }
 
     /// The keys of rescued values.
@@ -87,14 +92,23 @@ impl<'a> JobColumns<'a> {
     }
 
     /// Adds the value of a key to a row.
-    pub(crate) fn add(&self, row: &mut Values, key: String, value: Value, report: &mut SplitReport) {
+    pub(crate) fn add(
+        &self,
+        row: &mut Values,
+        key: String,
+        value: Value,
+        report: &mut SplitReport,
+    ) {
         if value.is_null() {
             return;
         }
-        let column = self.by_name.get(&key).and_then(|number| Some((*number, self.columns.get(*number)?.1)));
+        let column =
+            self.by_name.get(&key).and_then(|number| Some((*number, self.columns.get(*number)?.1)));
         match column {
             Some((number, Holds::Declared)) => row.cells.push((number, value)),
-            Some((number, Holds::Kind(kind))) if kind.holds(&value) => row.cells.push((number, value)),
+            Some((number, Holds::Kind(kind))) if kind.holds(&value) => {
+                row.cells.push((number, value));
+            }
             _ if self.rescues => {
                 row.rescued.insert(key, value);
             }
@@ -112,23 +126,37 @@ impl<'a> JobColumns<'a> {
         let mut cells: Vec<Vec<Option<&Value>>> = vec![vec![None; rows.len()]; self.columns.len()];
         for (index, row) in rows.iter().enumerate() {
             for (column, value) in &row.cells {
-                if let Some(cell) = cells.get_mut(*column).and_then(|column| column.get_mut(index)) {
+                if let Some(cell) = cells.get_mut(*column).and_then(|column| column.get_mut(index))
+                {
                     *cell = Some(value);
                 }
             }
         }
-        let column = |(cells, (field, holds)): (Vec<Option<&Value>>, &(FieldRef, Holds))| match holds {
-            Holds::Kind(kind) => Ok(array(&cells, *kind)),
-            Holds::Declared => declared(field, &cells),
-            Holds::Rescued => {
-                let texts = rows.iter().map(|row| Some(&row.rescued).filter(|rescued| !rescued.is_empty()).map(object_text));
-                cast_checked(field.name(), &(Arc::new(texts.collect::<StringArray>()) as ArrayRef), field.data_type())
-            }
-        };
-        let columns = cells.into_iter().zip(&self.columns).map(column).collect::<Result<Vec<_>>>()?;
-        let fields: Vec<FieldRef> = self.columns.iter().map(|(field, _)| Arc::clone(field)).collect();
-        let nullable = fields.iter().map(|field| field.as_ref().clone().with_nullable(true)).collect::<Vec<_>>();
-        batch_of(Arc::new(Schema::new(nullable)), columns, rows.len()).map_err(Error::unfit("passthrough columns", "their schema"))
+        let column =
+            |(cells, (field, holds)): (Vec<Option<&Value>>, &(FieldRef, Holds))| match holds {
+                Holds::Kind(kind) => Ok(array(&cells, *kind)),
+                Holds::Declared => declared(field, &cells),
+                Holds::Rescued => {
+                    let texts = rows.iter().map(|row| {
+                        Some(&row.rescued).filter(|rescued| !rescued.is_empty()).map(object_text)
+                    });
+                    cast_checked(
+                        field.name(),
+                        &(Arc::new(texts.collect::<StringArray>()) as ArrayRef),
+                        field.data_type(),
+                    )
+                }
+            };
+        let columns =
+            cells.into_iter().zip(&self.columns).map(column).collect::<Result<Vec<_>>>()?;
+        let fields: Vec<FieldRef> =
+            self.columns.iter().map(|(field, _)| Arc::clone(field)).collect();
+        let nullable = fields
+            .iter()
+            .map(|field| field.as_ref().clone().with_nullable(true))
+            .collect::<Vec<_>>();
+        batch_of(Arc::new(Schema::new(nullable)), columns, rows.len())
+            .map_err(Error::unfit("passthrough columns", "their schema"))
     }
 }
 
@@ -137,7 +165,8 @@ pub(crate) fn object_text(object: &Map<String, Value>) -> String {
     shardmill_formats::json::json_dumps(object, false)
 }
 
-/// Each value converted to a declared type on its own, so that it does not depend on the other values.
+/// Each value converted to a declared type on its own, so that it does not depend on
+/// the other values.
 fn declared(field: &FieldRef, cells: &[Option<&Value>]) -> Result<ArrayRef> {
     let (name, data_type) = (field.name(), field.data_type());
     if is_json_field(field) || data_type.is_string() {
@@ -149,9 +178,18 @@ fn declared(field: &FieldRef, cells: &[Option<&Value>]) -> Result<ArrayRef> {
         return cast_checked(name, &(Arc::new(texts) as ArrayRef), data_type);
     }
     let mut merged: Option<ArrayRef> = None;
-    for kind in [Kind::Boolean, Kind::Integer { is_exact_float: false }, Kind::Float, Kind::Text, Kind::Json] {
-        let is_same = |value: &Value| std::mem::discriminant(&Kind::of(value)) == std::mem::discriminant(&kind);
-        let own: Vec<Option<&Value>> = cells.iter().map(|cell| cell.filter(|value| is_same(value))).collect();
+    for kind in [
+        Kind::Boolean,
+        Kind::Integer { is_exact_float: false },
+        Kind::Float,
+        Kind::Text,
+        Kind::Json,
+    ] {
+        let is_same = |value: &Value| {
+            std::mem::discriminant(&Kind::of(value)) == std::mem::discriminant(&kind)
+        };
+        let own: Vec<Option<&Value>> =
+            cells.iter().map(|cell| cell.filter(|value| is_same(value))).collect();
         if own.iter().all(Option::is_none) {
             continue;
         }
@@ -159,7 +197,9 @@ fn declared(field: &FieldRef, cells: &[Option<&Value>]) -> Result<ArrayRef> {
         let values = cast_checked(name, &array(&own, kind), data_type)?;
         merged = Some(match merged {
             None => values,
-            Some(others) => zip(&is_own, &values, &others).map_err(Error::unfit(name, "its type"))?,
+            Some(others) => {
+                zip(&is_own, &values, &others).map_err(Error::unfit(name, "its type"))?
+            }
         });
     }
     Ok(merged.unwrap_or_else(|| new_null_array(data_type, cells.len())))
@@ -196,34 +236,57 @@ mod tests {
 
     #[test]
     fn values_without_a_column_are_rescued_with_their_digits() {
-        let new: Value = serde_json::from_str(r#"{"n": 1.50, "s": "x", "new": 123456789012345678901, "rescued": [1]}"#).unwrap();
-        let (table, _) = table(&SchemaChoice::default(), &[json!({"n": 1, "new": null}), new]).unwrap();
+        let new: Value = serde_json::from_str(
+            r#"{"n": 1.50, "s": "x", "new": 123456789012345678901, "rescued": [1]}"#,
+        )
+        .unwrap();
+        let (table, _) =
+            table(&SchemaChoice::default(), &[json!({"n": 1, "new": null}), new]).unwrap();
         let numbers = table["n"].as_primitive::<Int64Type>();
         assert!(numbers.value(0) == 1 && numbers.is_null(1));
         let rescued = table[RESCUED].as_string::<i32>();
         assert!(rescued.is_null(0));
-        assert_eq!(rescued.value(1), r#"{"n": 1.50, "new": 123456789012345678901, "rescued": [1]}"#);
+        assert_eq!(
+            rescued.value(1),
+            r#"{"n": 1.50, "new": 123456789012345678901, "rescued": [1]}"#
+        );
         assert_eq!(table["s"].as_string::<i32>().value(1), "x");
     }
 
     #[test]
     fn declared_type_takes_each_value_on_its_own_or_is_an_error() {
-        let overriding = |data_type: DataType| SchemaChoice { overrides: Some(Arc::new(Schema::new(vec![field("n", data_type)]))), schema: None };
+        let overriding = |data_type: DataType| SchemaChoice {
+            overrides: Some(Arc::new(Schema::new(vec![field("n", data_type)]))),
+            schema: None,
+        };
         let rows = [json!({"n": 7}), json!({"n": "x"}), json!({"n": [1]}), json!({"n": true})];
         let (texts, _) = table(&overriding(DataType::LargeUtf8), &rows).unwrap();
         let texts: Vec<_> = texts["n"].as_string::<i64>().iter().flatten().collect();
         assert_eq!(texts, ["7", "x", "[1]", "true"]);
-        let (floats, _) = table(&overriding(DataType::Float64), &[json!({"n": 7}), json!({}), json!({"n": 0.5}), json!({"n": "1"})]).unwrap();
-        assert_eq!(floats["n"].as_primitive::<Float64Type>().iter().collect::<Vec<_>>(), [Some(7.0), None, Some(0.5), Some(1.0)]);
+        let (floats, _) = table(
+            &overriding(DataType::Float64),
+            &[json!({"n": 7}), json!({}), json!({"n": 0.5}), json!({"n": "1"})],
+        )
+        .unwrap();
+        assert_eq!(
+            floats["n"].as_primitive::<Float64Type>().iter().collect::<Vec<_>>(),
+            [Some(7.0), None, Some(0.5), Some(1.0)]
+        );
         let misfit = table(&overriding(DataType::Int8), &[json!({"n": 300})]).unwrap_err();
         assert!(matches!(misfit, Error::Cast { column, .. } if column == "n"));
     }
 
     #[test]
     fn exact_schema_without_the_last_column_drops_and_counts_other_keys() {
-        let choice = SchemaChoice { schema: Some(Arc::new(Schema::new(vec![field("n", DataType::Int8)]))), overrides: None };
+        let choice = SchemaChoice {
+            schema: Some(Arc::new(Schema::new(vec![field("n", DataType::Int8)]))),
+            overrides: None,
+        };
         let (table, report) = table(&choice, &[json!({"n": 1, "s": "x", "new": 1})]).unwrap();
         assert_eq!((table.num_columns(), table["n"].as_primitive::<Int8Type>().value(0)), (1, 1));
-        assert_eq!(report.keys_dropped.into_iter().collect::<Vec<_>>(), [("column `new` is not in the schema".to_owned(), 1)]);
+        assert_eq!(
+            report.keys_dropped.into_iter().collect::<Vec<_>>(),
+            [("column `new` is not in the schema".to_owned(), 1)]
+        );
     }
 }

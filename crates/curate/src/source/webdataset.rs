@@ -1,8 +1,9 @@
-//! Reads WebDataset shards of interleaved documents: one JSON member per sample, with images as separate members.
+//! Reads WebDataset shards of interleaved documents: one JSON member per sample, with images as
+//! separate members.
 //!
-//! Only headers, JSON and image directories are read here, not pixels. The JSON content of one split is in
-//! memory as a whole, because the names of its outputs depend on the number of its batches. The schema of
-//! the job decides the columns, see [`super::heads_schema`].
+//! Only headers, JSON and image directories are read here, not pixels. The JSON content of one
+//! split is in memory as a whole, because the names of its outputs depend on the number of its
+//! batches. The schema of the job decides the columns, see [`super::heads_schema`].
 
 use crate::archive::Archive;
 use crate::chunk::{Chunk, Lineage, Row};
@@ -25,9 +26,15 @@ use std::sync::Arc;
 /// Reads one split and emits its chunks, at least one.
 ///
 /// # Errors
-/// Errors of `emit`, cancellation, a store that does not respond, and a value that a declared type does not
-/// hold. Damaged shards and samples are quarantined instead.
-pub fn read_webdataset(split: &Split, options: &WebDatasetOptions, job: JobSchema<'_>, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
+/// Errors of `emit`, cancellation, a store that does not respond, and a value that a declared type
+/// does not hold. Damaged shards and samples are quarantined instead.
+pub fn read_webdataset(
+    split: &Split,
+    options: &WebDatasetOptions,
+    job: JobSchema<'_>,
+    context: &mut SplitContext<'_>,
+    emit: Emit<'_>,
+) -> Result<()> {
     let columns = JobColumns::new(job);
     // Counts the columns that the choice of the user leaves out.
     let _target = job.choice.apply_counted(job.agreed, context.report);
@@ -36,7 +43,12 @@ pub fn read_webdataset(split: &Split, options: &WebDatasetOptions, job: JobSchem
         context.cancel.check()?;
         match Archive::open_with(&input.path, options.ignore_zeros, options.limit()) {
             Ok(archive) => {
-                let mut samples = Samples { options, columns: &columns, row_lists: &mut row_lists, drafts: &mut drafts };
+                let mut samples = Samples {
+                    options,
+                    columns: &columns,
+                    row_lists: &mut row_lists,
+                    drafts: &mut drafts,
+                };
                 samples.read(&archive, file, context)?;
             }
             Err(error) if may_input_open_later(&error) => return Err(error.into()),
@@ -58,7 +70,12 @@ struct Samples<'a> {
 }
 
 impl Samples<'_> {
-    fn read(&mut self, archive: &Archive, file: usize, context: &mut SplitContext<'_>) -> Result<()> {
+    fn read(
+        &mut self,
+        archive: &Archive,
+        file: usize,
+        context: &mut SplitContext<'_>,
+    ) -> Result<()> {
         let Self { options, columns, row_lists, drafts } = self;
         let is_located = context.is_located;
         let mut lists = NamedKeys::of_lists(&options.keys);
@@ -67,11 +84,23 @@ impl Samples<'_> {
         let mut broken = HashSet::new();
         for member in documents.iter().filter_map(|index| archive.members.get(*index)) {
             context.cancel.check()?;
-            let mut reader =
-                SampleReader { archive, options, columns, lists: &mut lists, row_lists, report: context.report, named: &mut named, is_located };
+            let mut reader = SampleReader {
+                archive,
+                options,
+                columns,
+                lists: &mut lists,
+                row_lists,
+                report: context.report,
+                named: &mut named,
+                is_located,
+            };
             match reader.read(member, file) {
                 Ok(draft) => {
-                    draft.rows.iter().flat_map(|(_, values)| values.rescued()).for_each(|key| context.report.rescue(key));
+                    draft
+                        .rows
+                        .iter()
+                        .flat_map(|(_, values)| values.rescued())
+                        .for_each(|key| context.report.rescue(key));
                     drafts.push(draft);
                 }
                 Err(LocateError::Storage(error)) => return Err(error.into()),
@@ -89,22 +118,48 @@ impl Samples<'_> {
             return Ok(());
         }
         if documents.is_empty() {
-            return context.quarantine(Quarantined::shard(&archive.path, no_sample(&archive.members, &options.keys)));
+            return context.quarantine(Quarantined::shard(
+                &archive.path,
+                no_sample(&archive.members, &options.keys),
+            ));
         }
         // The images of a quarantined document went with it.
-        let is_of_broken = |name: &str| name.match_indices('.').any(|(dot, _)| name.get(..dot).is_some_and(|stem| broken.contains(stem)));
-        let unnamed = archive.members.iter().enumerate().filter(|(index, _)| !named.contains(index)).map(|(_, member)| member);
+        let is_of_broken = |name: &str| {
+            name.match_indices('.')
+                .any(|(dot, _)| name.get(..dot).is_some_and(|stem| broken.contains(stem)))
+        };
+        let unnamed = archive
+            .members
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !named.contains(index))
+            .map(|(_, member)| member);
         let unnamed = unnamed.filter(|member| broken.is_empty() || !is_of_broken(&member.name));
         warn_of_unnamed(unnamed, &options.keys, context.report);
         Ok(())
     }
 }
 
-/// Reports what cannot be read of an archive, and links that lead nowhere: those that are documents are quarantined.
-fn quarantine_damage(archive: &Archive, options: &WebDatasetOptions, context: &mut SplitContext<'_>) -> Result<()> {
-    for (damage, is_shard) in archive.unreadable.iter().map(|damage| (damage, false)).chain(archive.damage.iter().map(|damage| (damage, true))) {
+/// Reports what cannot be read of an archive, and links that lead nowhere: those that are documents
+/// are quarantined.
+fn quarantine_damage(
+    archive: &Archive,
+    options: &WebDatasetOptions,
+    context: &mut SplitContext<'_>,
+) -> Result<()> {
+    for (damage, is_shard) in archive
+        .unreadable
+        .iter()
+        .map(|damage| (damage, false))
+        .chain(archive.damage.iter().map(|damage| (damage, true)))
+    {
         let (member, offset) = (damage.member.clone(), Some(damage.offset));
-        context.quarantine(Quarantined { member, offset, is_shard, ..Quarantined::part(&archive.path, &damage.reason) })?;
+        context.quarantine(Quarantined {
+            member,
+            offset,
+            is_shard,
+            ..Quarantined::part(&archive.path, &damage.reason)
+        })?;
     }
     for (member, fault) in archive.lost.values() {
         if options.keys.stem_of(member).is_some() {
@@ -117,7 +172,11 @@ fn quarantine_damage(archive: &Archive, options: &WebDatasetOptions, context: &m
 }
 
 fn of_member(archive: &Archive, member: &Member, reason: String) -> Quarantined {
-    Quarantined { member: Some(member.name.clone()), offset: Some(member.offset), ..Quarantined::part(&archive.path, reason) }
+    Quarantined {
+        member: Some(member.name.clone()),
+        offset: Some(member.offset),
+        ..Quarantined::part(&archive.path, reason)
+    }
 }
 
 fn emit_drafts(
@@ -128,11 +187,17 @@ fn emit_drafts(
     context: &mut SplitContext<'_>,
     emit: Emit<'_>,
 ) -> Result<()> {
-    let sizes: Vec<u64> = drafts.iter().map(|draft| draft.rows.iter().map(|(row, values)| row.byte_size() + values.byte_size()).sum()).collect();
+    let sizes: Vec<u64> = drafts
+        .iter()
+        .map(|draft| {
+            draft.rows.iter().map(|(row, values)| row.byte_size() + values.byte_size()).sum()
+        })
+        .collect();
     let batches = cut(&sizes, 0..sizes.len(), options.max_batch_bytes.unwrap_or(u64::MAX));
     let mut drafts = drafts.into_iter();
     for (batch, documents) in batches.iter().enumerate() {
-        let files: Vec<usize> = drafts.as_slice().iter().take(documents.len()).map(|draft| draft.file).collect();
+        let files: Vec<usize> =
+            drafts.as_slice().iter().take(documents.len()).map(|draft| draft.file).collect();
         let sources = split_sources(split, &files, (batches.len() > 1).then_some(batch));
         for chunk in cut(&sizes, documents.clone(), context.chunk_bytes) {
             context.cancel.check()?;
@@ -140,11 +205,25 @@ fn emit_drafts(
             let (mut ids, mut rows, mut values) = (Vec::new(), Vec::new(), Vec::new());
             for draft in drafts.by_ref().take(chunk.len()) {
                 ids.push(draft.id);
-                rows.extend(draft.rows.into_iter().map(|(row, row_values)| numbered(row, row_values, ids.len() - 1, &mut values)));
+                rows.extend(draft.rows.into_iter().map(|(row, row_values)| {
+                    numbered(row, row_values, ids.len() - 1, &mut values)
+                }));
             }
-            let in_files = |source: Error| Error::File { path: context.report.files.join(", "), source: Box::new(source) };
+            let in_files = |source: Error| Error::File {
+                path: context.report.files.join(", "),
+                source: Box::new(source),
+            };
             let extras = columns.table(&values).map_err(in_files)?;
-            emit(Chunk { documents: ids, rows, extras, schema: Arc::clone(&columns.schema), lineage }, context)?;
+            emit(
+                Chunk {
+                    documents: ids,
+                    rows,
+                    extras,
+                    schema: Arc::clone(&columns.schema),
+                    lineage,
+                },
+                context,
+            )?;
         }
     }
     Ok(())
@@ -160,7 +239,8 @@ fn numbered(row: Row, row_values: Values, document: usize, values: &mut Vec<Valu
     Row { document, extra, ..row }
 }
 
-/// Divides `documents` into runs of at most `limit` bytes, with at least one document each; an empty input gives one empty run.
+/// Divides `documents` into runs of at most `limit` bytes, with at least one document each; an
+/// empty input gives one empty run.
 fn cut(sizes: &[u64], documents: Range<usize>, limit: u64) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
     let (mut start, mut filled) = (documents.start, 0u64);

@@ -34,7 +34,10 @@ impl WebDatasetOptions {
         refuse_reserved(&self.per_image_fields, &excluded)?;
         refuse_reserved(&self.per_text_fields, &excluded)?;
         match self.max_batch_bytes {
-            Some(0) => Err(Error::Option { option: "max_batch_bytes", problem: "must be positive".to_owned() }),
+            Some(0) => Err(Error::Option {
+                option: "max_batch_bytes",
+                problem: "must be positive".to_owned(),
+            }),
             _ => Ok(()),
         }
     }
@@ -46,20 +49,27 @@ impl WebDatasetOptions {
     /// Keys that define the structure of the document.
     fn structural(&self) -> impl Iterator<Item = &str> {
         let keys = &self.keys;
-        [Some(&keys.texts_field), Some(&keys.images_field), keys.sample_id_field.as_ref(), keys.image_member_field.as_ref()]
-            .into_iter()
-            .flatten()
-            .map(String::as_str)
+        [
+            Some(&keys.texts_field),
+            Some(&keys.images_field),
+            keys.sample_id_field.as_ref(),
+            keys.image_member_field.as_ref(),
+        ]
+        .into_iter()
+        .flatten()
+        .map(String::as_str)
     }
 
     /// Keys with a meaning of their own, which are not passed through.
     fn consumed(&self) -> impl Iterator<Item = &str> {
-        self.structural().chain(self.per_image_fields.iter().chain(&self.per_text_fields).map(String::as_str))
+        self.structural()
+            .chain(self.per_image_fields.iter().chain(&self.per_text_fields).map(String::as_str))
     }
 
     /// Whether a key with this name becomes a column of the sample.
     pub(crate) fn is_passed(&self, key: &str) -> bool {
-        self.fields.as_ref().is_none_or(|fields| fields.iter().any(|field| field == key)) && !self.is_consumed(key)
+        self.fields.as_ref().is_none_or(|fields| fields.iter().any(|field| field == key))
+            && !self.is_consumed(key)
     }
 
     pub(crate) fn is_consumed(&self, key: &str) -> bool {

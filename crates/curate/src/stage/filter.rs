@@ -32,11 +32,17 @@ pub struct Filter {
     pub drop_invalid_rows: bool,
 }
 
-/// The type of a column without values is unknown, and must not conflict with a literal; another split may know it.
+/// The type of a column without values is unknown, and must not conflict with a literal; another
+/// split may know it.
 fn without_empty_columns(table: &RecordBatch) -> Result<RecordBatch> {
     let is_empty = |column: &ArrayRef| column.null_count() == column.len();
-    let columns =
-        table.columns().iter().map(|column| if is_empty(column) { new_null_array(&DataType::Null, column.len()) } else { Arc::clone(column) });
+    let columns = table.columns().iter().map(|column| {
+        if is_empty(column) {
+            new_null_array(&DataType::Null, column.len())
+        } else {
+            Arc::clone(column)
+        }
+    });
     let columns: Vec<ArrayRef> = columns.collect();
     let names = table
         .schema()
@@ -45,14 +51,21 @@ fn without_empty_columns(table: &RecordBatch) -> Result<RecordBatch> {
         .zip(&columns)
         .map(|(field, column)| Field::new(field.name(), column.data_type().clone(), true))
         .collect::<Vec<_>>();
-    RecordBatch::try_new(Arc::new(Schema::new(names)), columns).map_err(Error::unfit("table", "nulls"))
+    RecordBatch::try_new(Arc::new(Schema::new(names)), columns)
+        .map_err(Error::unfit("table", "nulls"))
 }
 
 impl Filter {
     pub(crate) fn apply(&self, chunk: &mut Chunk, report: &mut SplitReport) -> Result<()> {
         let table = to_table(chunk, &Bodies::absent(chunk.rows.len()).into_column())?;
         let verdict = self.expression.keep(&without_empty_columns(&table)?)?;
-        let per = self.per.unwrap_or_else(|| if self.expression.columns().into_iter().any(is_reserved) { Per::Row } else { Per::Sample });
+        let per = self.per.unwrap_or_else(|| {
+            if self.expression.columns().into_iter().any(is_reserved) {
+                Per::Row
+            } else {
+                Per::Sample
+            }
+        });
         let mut keep = verdict.clone();
         match per {
             Per::Row => {
@@ -63,7 +76,10 @@ impl Filter {
             Per::Sample => {
                 for range in chunk.document_ranges() {
                     let is_kept = range.clone().any(|index| {
-                        let is_metadata = chunk.rows.get(index).is_some_and(|row| row.modality == Modality::Metadata);
+                        let is_metadata = chunk
+                            .rows
+                            .get(index)
+                            .is_some_and(|row| row.modality == Modality::Metadata);
                         is_metadata && verdict.get(index) == Some(&true)
                     });
                     keep.get_mut(range).unwrap_or_default().fill(is_kept);

@@ -36,7 +36,9 @@ enum Verdict {
 
 impl AspectRatioFilter {
     pub(crate) fn apply(&self, chunk: &mut Chunk, report: &mut SplitReport) -> Result<()> {
-        let is_kept = |size: ImageSize| size.aspect_ratio().is_some_and(|ratio| (self.min..=self.max).contains(&ratio));
+        let is_kept = |size: ImageSize| {
+            size.aspect_ratio().is_some_and(|ratio| (self.min..=self.max).contains(&ratio))
+        };
         apply("aspect ratio out of range", self.drop_invalid_rows, is_kept, chunk, report)
     }
 }
@@ -45,7 +47,8 @@ impl SizeFilter {
     pub(crate) fn apply(&self, chunk: &mut Chunk, report: &mut SplitReport) -> Result<()> {
         let is_kept = |size: ImageSize| {
             let pixels = u64::from(size.width) * u64::from(size.height);
-            self.min_side.is_none_or(|least| size.width.min(size.height) >= least) && self.max_pixels.is_none_or(|most| pixels <= most)
+            self.min_side.is_none_or(|least| size.width.min(size.height) >= least)
+                && self.max_pixels.is_none_or(|most| pixels <= most)
         };
         apply("image size out of range", self.drop_invalid_rows, is_kept, chunk, report)
     }

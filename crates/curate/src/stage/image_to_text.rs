@@ -20,7 +20,10 @@ impl ImageToTextRatioFilter {
         for range in chunk.document_ranges() {
             let rows = chunk.rows.get(range.clone()).unwrap_or_default();
             let images = rows.iter().filter(|row| row.modality == Modality::Image).count();
-            let texts = rows.iter().filter(|row| row.modality == Modality::Text).filter_map(|row| row.text.as_deref());
+            let texts = rows
+                .iter()
+                .filter(|row| row.modality == Modality::Text)
+                .filter_map(|row| row.text.as_deref());
             let words: usize = texts.map(|text| text.split_whitespace().count()).sum();
             let ratio = count(images) / count(words.max(1));
             if !(self.min..=self.max).contains(&ratio) {

@@ -39,15 +39,23 @@ pub enum Stage {
 
 /// The expressions of the filters before the first function, which may add columns.
 pub(crate) fn first_filters(stages: &[Stage]) -> impl Iterator<Item = &Expression> {
-    stages.iter().take_while(|stage| !matches!(stage, Stage::Table(_))).filter_map(|stage| match stage {
-        Stage::Filter(filter) => Some(&filter.expression),
-        _ => None,
+    stages.iter().take_while(|stage| !matches!(stage, Stage::Table(_))).filter_map(|stage| {
+        match stage {
+            Stage::Filter(filter) => Some(&filter.expression),
+            _ => None,
+        }
     })
 }
 
 /// How the results of the function at `index` of `stages` get the columns of the job.
-pub(crate) fn results_of<'a>(stages: &'a [Stage], index: usize, turn: &'a Turn<'a>, choice: &'a SchemaChoice) -> Results<'a> {
-    let functions = |stages: &[Stage]| stages.iter().filter(|stage| matches!(stage, Stage::Table(_))).count();
+pub(crate) fn results_of<'a>(
+    stages: &'a [Stage],
+    index: usize,
+    turn: &'a Turn<'a>,
+    choice: &'a SchemaChoice,
+) -> Results<'a> {
+    let functions =
+        |stages: &[Stage]| stages.iter().filter(|stage| matches!(stage, Stage::Table(_))).count();
     let function = functions(stages.get(..index).unwrap_or_default());
     let stage = stages.get(index).map_or("", Stage::name);
     Results { turn, function, choice: (function + 1 == functions(stages)).then_some(choice), stage }
@@ -90,7 +98,8 @@ impl Stage {
     /// Runs the stage and reports its effect under `index`.
     ///
     /// # Errors
-    /// Those of the stage; native filters only fail for a wrong column, and if images cannot be read because the store or the disk fails.
+    /// Those of the stage; native filters only fail for a wrong column, and if images cannot be
+    /// read because the store or the disk fails.
     pub(crate) fn apply(
         &self,
         index: usize,

@@ -1,7 +1,8 @@
-//! Filters on decoded images. The pixels are those of Pillow's `convert("RGB")`, as the filters of NeMo Curator see them: alpha is dropped, and the image
-//! is not turned.
+//! Filters on decoded images. The pixels are those of Pillow's `convert("RGB")`, as the filters of
+//! NeMo Curator see them: alpha is dropped, and the image is not turned.
 //!
-//! The invariant: an image that cannot be decoded completely is dropped. One whose format is not decoded cannot be judged, and is kept.
+//! The invariant: an image that cannot be decoded completely is dropped. One whose format is not
+//! decoded cannot be judged, and is kept.
 
 use crate::error::StageFailure;
 use crate::stage::user::{ImageJudge, JudgedImage, Verdict};
@@ -40,10 +41,15 @@ impl ImageJudge for BlurFilter {
         self.drop_invalid_rows
     }
 
-    fn judge(&self, images: &[JudgedImage], _texts: &[Vec<String>]) -> Result<Vec<Verdict>, StageFailure> {
+    fn judge(
+        &self,
+        images: &[JudgedImage],
+        _texts: &[Vec<String>],
+    ) -> Result<Vec<Verdict>, StageFailure> {
         let is_sharp = |decoded: &Decoded<'_>| {
             let sides = Sides { height: decoded.height as usize, width: decoded.width as usize };
-            Raster::new(decoded.pixels, sides, decoded.channels).is_ok_and(|raster| laplacian_variance(raster) >= self.threshold)
+            Raster::new(decoded.pixels, sides, decoded.channels)
+                .is_ok_and(|raster| laplacian_variance(raster) >= self.threshold)
         };
         Ok(images.iter().map(|image| judged(&image.bytes, is_sharp)).collect())
     }
@@ -58,15 +64,25 @@ impl ImageJudge for DamageFilter {
         self.drop_invalid_rows
     }
 
-    fn judge(&self, images: &[JudgedImage], _texts: &[Vec<String>]) -> Result<Vec<Verdict>, StageFailure> {
+    fn judge(
+        &self,
+        images: &[JudgedImage],
+        _texts: &[Vec<String>],
+    ) -> Result<Vec<Verdict>, StageFailure> {
         Ok(images.iter().map(|image| judged(&image.bytes, |_| true)).collect())
     }
 }
 
 /// The verdict on an image; `is_kept` is asked about its pixels if it is whole.
 fn judged(payload: &[u8], is_kept: impl FnOnce(&Decoded<'_>) -> bool) -> Verdict {
-    // A curated image may be larger than a loader would take: `max_decoded_bytes` was applied when it was fetched.
-    let options = DecodeOptions { background: None, orientation: false, max_pixels: u64::MAX, ..DecodeOptions::default() };
+    // A curated image may be larger than a loader would take: `max_decoded_bytes` was applied when
+    // it was fetched.
+    let options = DecodeOptions {
+        background: None,
+        orientation: false,
+        max_pixels: u64::MAX,
+        ..DecodeOptions::default()
+    };
     if let Some(format) = unsupported_name(payload) {
         return Verdict::Unjudged(format);
     }

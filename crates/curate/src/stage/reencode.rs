@@ -1,7 +1,7 @@
 //! Stores images in another codec.
 //!
-//! The one stage of this crate that changes pixels. The invariant: a row keeps its bytes or gets whole new ones; an image that cannot be decoded has an
-//! error in their place.
+//! The one stage of this crate that changes pixels. The invariant: a row keeps its bytes or gets
+//! whole new ones; an image that cannot be decoded has an error in their place.
 
 use crate::Result;
 use crate::chunk::{Chunk, Modality, Row};
@@ -44,7 +44,11 @@ impl ReencodeImages {
             NativeCodec::Png => Codec::Png,
         };
         let wanted = Reencode { codec, max_side: self.max_side };
-        for row in chunk.rows.iter_mut().filter(|row| row.modality == Modality::Image && row.error.is_none()) {
+        for row in chunk
+            .rows
+            .iter_mut()
+            .filter(|row| row.modality == Modality::Image && row.error.is_none())
+        {
             reencode(row, wanted, limit)?;
         }
         Ok(())
@@ -56,7 +60,9 @@ fn failure(error: &PixelError) -> String {
     match error {
         PixelError::Encoder { .. } => format!("failed to encode image: {error}"),
         // The message names the format, which has no MIME type here.
-        PixelError::Unsupported { format: ImageFormat::Avif | ImageFormat::Other, message } => format!("failed to decode image: {message}"),
+        PixelError::Unsupported { format: ImageFormat::Avif | ImageFormat::Other, message } => {
+            format!("failed to decode image: {message}")
+        }
         _ => format!("failed to decode image: {error}"),
     }
 }

@@ -1,6 +1,7 @@
 //! Stages implemented outside of this crate, such as the user's own Python.
 //!
-//! They receive whole documents, one chunk per call; how documents are grouped into calls is not guaranteed.
+//! They receive whole documents, one chunk per call; how documents are grouped
+//! into calls is not guaranteed.
 
 use crate::chunk::{Chunk, Modality};
 use crate::error::StageFailure;
@@ -37,8 +38,13 @@ pub trait ImageJudge: Send + Sync {
     /// One verdict per image; `texts[image.document]` are the text rows of its sample.
     ///
     /// # Errors
-    /// Errors raised by the filter. An image that it cannot decode gets a verdict and is not an error.
-    fn judge(&self, images: &[JudgedImage], texts: &[Vec<String>]) -> std::result::Result<Vec<Verdict>, StageFailure>;
+    /// Errors raised by the filter. An image that it cannot decode gets a verdict
+    /// and is not an error.
+    fn judge(
+        &self,
+        images: &[JudgedImage],
+        texts: &[Vec<String>],
+    ) -> std::result::Result<Vec<Verdict>, StageFailure>;
 }
 
 /// What a filter says about an image.
@@ -60,10 +66,12 @@ impl From<bool> for Verdict {
 pub trait TableMap: Send + Sync {
     fn name(&self) -> &str;
 
-    /// Whether the function needs the bytes of every image, including those that would be fetched only when they are written.
+    /// Whether the function needs the bytes of every image, including those that would be fetched
+    /// only when they are written.
     fn needs_bytes(&self) -> bool;
 
-    /// Whether the function decodes every image: those above the memory limit get an error before it is called.
+    /// Whether the function decodes every image: those above the memory limit get an error before
+    /// it is called.
     fn decodes_images(&self) -> bool {
         false
     }
@@ -77,19 +85,26 @@ pub trait TableMap: Send + Sync {
         None
     }
 
-    /// Calls the function with consecutive parts of `rows`, each with [`TableMap::batch_rows`] rows except the last. Results keep their order; those
-    /// with the same schema may be combined.
+    /// Calls the function with consecutive parts of `rows`, each with [`TableMap::batch_rows`] rows
+    /// except the last. Results keep their order; those with the same schema may be combined.
     ///
     /// # Errors
     /// As [`TableMap::map`].
     fn map_rows(&self, rows: RecordBatch) -> std::result::Result<Vec<RecordBatch>, StageFailure> {
         let size = self.batch_rows().unwrap_or(rows.num_rows()).max(1);
-        let parts = (0..rows.num_rows()).step_by(size).map(|start| rows.slice(start, size.min(rows.num_rows() - start)));
+        let parts = (0..rows.num_rows())
+            .step_by(size)
+            .map(|start| rows.slice(start, size.min(rows.num_rows() - start)));
         parts.map(|part| self.map(part)).collect()
     }
 }
 
-pub(crate) fn judge_images(judge: &dyn ImageJudge, chunk: &mut Chunk, context: &StageContext, report: &mut SplitReport) -> Result<()> {
+pub(crate) fn judge_images(
+    judge: &dyn ImageJudge,
+    chunk: &mut Chunk,
+    context: &StageContext,
+    report: &mut SplitReport,
+) -> Result<()> {
     let mut images = Vec::new();
     let mut judged = Vec::new();
     for (index, row) in chunk.rows.iter_mut().enumerate() {
@@ -110,7 +125,11 @@ pub(crate) fn judge_images(judge: &dyn ImageJudge, chunk: &mut Chunk, context: &
             texts.push(text.clone());
         }
     }
-    let failed = |source| Error::Stage { stage: judge.name().to_owned(), path: context.path.clone(), source };
+    let failed = |source| Error::Stage {
+        stage: judge.name().to_owned(),
+        path: context.path.clone(),
+        source,
+    };
     let verdicts = judge.judge(&images, &texts).map_err(failed)?;
     if verdicts.len() != images.len() {
         let problem = format!("{} verdicts for {} images", verdicts.len(), images.len());
@@ -122,10 +141,16 @@ pub(crate) fn judge_images(judge: &dyn ImageJudge, chunk: &mut Chunk, context: &
             *keep = *verdict != Verdict::Drop;
         }
         if let Verdict::Unjudged(format) = verdict {
-            report.warn(format!("{}: images are kept without a verdict, because {format} is not decoded", judge.name()));
+            report.warn(format!(
+                "{}: images are kept without a verdict, because {format} is not decoded",
+                judge.name()
+            ));
         }
     }
-    report.drop_rows(judge.name(), verdicts.iter().filter(|verdict| **verdict == Verdict::Drop).count() as u64);
+    report.drop_rows(
+        judge.name(),
+        verdicts.iter().filter(|verdict| **verdict == Verdict::Drop).count() as u64,
+    );
     apply_verdict(chunk, keep, judge.drops_invalid_rows(), report);
     Ok(())
 }
@@ -150,22 +175,37 @@ pub(crate) fn map_table(
             }
         }
     }
-    // Bytes in memory are passed; bytes with only a copy plan are null for the function and are located again afterwards.
-    // A row that comes back without bytes needs its `source_ref`, which the columns of the source may leave out.
+    // Bytes in memory are passed; bytes with only a copy plan are null for the function and are
+    // located again afterwards. A row that comes back without bytes needs its `source_ref`, which
+    // the columns of the source may leave out.
     let mut visible = Chunk { schema: with_reserved(&chunk.schema), ..chunk.clone() };
     let bodies = Bodies::in_memory(&mut visible, Vec::new())?;
     let table = to_table(&visible, &bodies.into_column())?;
-    let failed = |source| Error::Stage { stage: map.name().to_owned(), path: context.path.clone(), source };
+    let failed =
+        |source| Error::Stage { stage: map.name().to_owned(), path: context.path.clone(), source };
     let given = table.schema();
     let mapped = map.map(table).map_err(failed)?;
-    if let Some(missing) = ["sample_id", "position", "modality"].into_iter().find(|name| mapped.column_by_name(name).is_none()) {
-        return Err(Error::StageResult { stage: map.name().to_owned(), problem: format!("column `{missing}` is missing") });
+    if let Some(missing) = ["sample_id", "position", "modality"]
+        .into_iter()
+        .find(|name| mapped.column_by_name(name).is_none())
+    {
+        return Err(Error::StageResult {
+            stage: map.name().to_owned(),
+            problem: format!("column `{missing}` is missing"),
+        });
     }
     let mapped = with_columns_of_job(mapped, &given, results, &context.path, report)?;
-    let problem = |error: Error| Error::StageResult { stage: map.name().to_owned(), problem: error.to_string() };
-    let (mut result, left_out) = from_table(&mapped, &context.path, chunk.lineage.clone()).map_err(problem)?;
+    let problem = |error: Error| Error::StageResult {
+        stage: map.name().to_owned(),
+        problem: error.to_string(),
+    };
+    let (mut result, left_out) =
+        from_table(&mapped, &context.path, chunk.lineage.clone()).map_err(problem)?;
     if !left_out.rows.is_empty() {
-        let problem = format!("row {} has no sample_id, position or modality", left_out.rows.first().copied().unwrap_or_default());
+        let problem = format!(
+            "row {} has no sample_id, position or modality",
+            left_out.rows.first().copied().unwrap_or_default()
+        );
         return Err(Error::StageResult { stage: map.name().to_owned(), problem });
     }
     if context.is_located {
@@ -177,9 +217,15 @@ pub(crate) fn map_table(
     Ok(())
 }
 
-/// Passthrough columns as the first result of the job has them, after the reserved ones, which have fixed
-/// types, and before the rescued values.
-fn with_columns_of_job(rows: RecordBatch, given: &Schema, results: &Results<'_>, path: &str, report: &mut SplitReport) -> Result<RecordBatch> {
+/// Passthrough columns as the first result of the job has them, after the reserved ones, which have
+/// fixed types, and before the rescued values.
+fn with_columns_of_job(
+    rows: RecordBatch,
+    given: &Schema,
+    results: &Results<'_>,
+    path: &str,
+    report: &mut SplitReport,
+) -> Result<RecordBatch> {
     if rows.num_rows() == 0 || results.choice.is_some_and(|choice| choice.schema.is_some()) {
         return Ok(rows);
     }
@@ -188,15 +234,23 @@ fn with_columns_of_job(rows: RecordBatch, given: &Schema, results: &Results<'_>,
     let (mut fixed, free): (Vec<_>, Vec<_>) = names.partition(|(_, place)| place.is_some());
     fixed.sort_by_key(|(_, place)| *place);
     let part = |columns: &[(usize, Option<usize>)]| {
-        rows.project(&columns.iter().map(|(column, _)| *column).collect::<Vec<_>>()).map_err(Error::unfit("table", "its schema"))
+        rows.project(&columns.iter().map(|(column, _)| *column).collect::<Vec<_>>())
+            .map_err(Error::unfit("table", "its schema"))
     };
     let (fixed, free) = (part(&fixed)?, part(&free)?);
     let decided = results.decided(free.schema_ref(), given, path, report)?;
-    let extras: Vec<FieldRef> = decided.fields().iter().filter(|field| place(field.name()).is_none()).cloned().collect();
+    let extras: Vec<FieldRef> =
+        decided.fields().iter().filter(|field| place(field.name()).is_none()).cloned().collect();
     let free = results.converted(&free, &Arc::new(Schema::new(extras)), path)?;
     let all = || fixed.schema_ref().fields().iter().zip(fixed.columns());
-    let (rescued, reserved): (Vec<_>, Vec<_>) = all().partition(|(field, _)| field.name() == RESCUED);
-    let columns = reserved.into_iter().chain(free.schema_ref().fields().iter().zip(free.columns())).chain(rescued);
-    let (fields, columns): (Vec<FieldRef>, Vec<ArrayRef>) = columns.map(|(field, column)| (Arc::clone(field), Arc::clone(column))).unzip();
-    batch_of(Arc::new(Schema::new(fields)), columns, rows.num_rows()).map_err(Error::unfit("table", "its schema"))
+    let (rescued, reserved): (Vec<_>, Vec<_>) =
+        all().partition(|(field, _)| field.name() == RESCUED);
+    let columns = reserved
+        .into_iter()
+        .chain(free.schema_ref().fields().iter().zip(free.columns()))
+        .chain(rescued);
+    let (fields, columns): (Vec<FieldRef>, Vec<ArrayRef>) =
+        columns.map(|(field, column)| (Arc::clone(field), Arc::clone(column))).unzip();
+    batch_of(Arc::new(Schema::new(fields)), columns, rows.num_rows())
+        .map_err(Error::unfit("table", "its schema"))
 }

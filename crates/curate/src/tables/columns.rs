@@ -19,7 +19,8 @@ use std::sync::Arc;
 /// The columns of a split.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// The numbers of all columns that are read: first the delivered ones, then ids and columns of the filter that are not delivered.
+    /// The numbers of all columns that are read: first the delivered ones, then ids and columns of
+    /// the filter that are not delivered.
     pub columns: Vec<usize>,
     /// One for each of them.
     pub fields: SchemaRef,
@@ -31,14 +32,28 @@ pub(super) struct Layout {
 }
 
 /// The top-level columns that a job reads; all if `None`.
-pub(super) fn read_roots<'a>(options: &'a TableOptions, ids: &'a [String], stages: &'a [Stage]) -> Option<BTreeSet<&'a str>> {
+pub(super) fn read_roots<'a>(
+    options: &'a TableOptions,
+    ids: &'a [String],
+    stages: &'a [Stage],
+) -> Option<BTreeSet<&'a str>> {
     let named = options.columns.as_ref()?.iter().map(String::as_str);
     let names = named.chain(ids.iter().map(String::as_str)).chain(filtered(options, stages));
     // A name with dots may be a path into structs, or the name of a column.
-    Some(names.flat_map(|name| std::iter::once(name).chain(name.match_indices('.').filter_map(|(dot, _)| name.get(..dot)))).collect())
+    Some(
+        names
+            .flat_map(|name| {
+                std::iter::once(name)
+                    .chain(name.match_indices('.').filter_map(|(dot, _)| name.get(..dot)))
+            })
+            .collect(),
+    )
 }
 
-pub(super) fn filtered<'a>(options: &'a TableOptions, stages: &'a [Stage]) -> impl Iterator<Item = &'a str> {
+pub(super) fn filtered<'a>(
+    options: &'a TableOptions,
+    stages: &'a [Stage],
+) -> impl Iterator<Item = &'a str> {
     options.filter.iter().chain(first_filters(stages)).flat_map(|filter| filter.columns())
 }
 
@@ -58,7 +73,11 @@ pub(super) fn check_fits(agreed: &Schema, file: &FileColumns<'_>) -> Result<()> 
 }
 
 impl Layout {
-    pub(super) fn new(reader: &TableReader, options: &TableOptions, ids: &IdPolicy) -> Result<Self> {
+    pub(super) fn new(
+        reader: &TableReader,
+        options: &TableOptions,
+        ids: &IdPolicy,
+    ) -> Result<Self> {
         let schema = reader.schema();
         let mut names: Vec<&str> = match &options.columns {
             Some(columns) => columns.iter().map(String::as_str).collect(),
@@ -71,11 +90,19 @@ impl Layout {
                 names.push(name);
             }
         }
-        let found = names.iter().map(|name| Ok(reader.column(name)?)).collect::<Result<Vec<_>>>()?;
+        let found =
+            names.iter().map(|name| Ok(reader.column(name)?)).collect::<Result<Vec<_>>>()?;
         let (columns, fields): (Vec<usize>, Vec<_>) = found.into_iter().unzip();
-        let places: Vec<usize> = ids.columns.iter().filter_map(|column| names.iter().position(|name| name == column)).collect();
-        let metadata = if options.columns.is_none() { schema.metadata().clone() } else { Default::default() };
-        let id_schema = Arc::new(Schema::new(places.iter().filter_map(|place| fields.get(*place).cloned()).collect::<Vec<_>>()));
+        let places: Vec<usize> = ids
+            .columns
+            .iter()
+            .filter_map(|column| names.iter().position(|name| name == column))
+            .collect();
+        let metadata =
+            if options.columns.is_none() { schema.metadata().clone() } else { Default::default() };
+        let id_schema = Arc::new(Schema::new(
+            places.iter().filter_map(|place| fields.get(*place).cloned()).collect::<Vec<_>>(),
+        ));
         check_ids(&id_schema, ids)?;
         let (first, _others) = fields.split_at(delivered.min(fields.len()));
         let delivered = Arc::new(Schema::new_with_metadata(first.to_vec(), metadata));
@@ -97,7 +124,11 @@ impl Layout {
     }
 
     /// All columns, of which `ids` and `others` are parts.
-    pub(super) fn joined(&self, ids: &RecordBatch, others: Option<&RecordBatch>) -> Result<RecordBatch> {
+    pub(super) fn joined(
+        &self,
+        ids: &RecordBatch,
+        others: Option<&RecordBatch>,
+    ) -> Result<RecordBatch> {
         let mut rest = others.into_iter().flat_map(RecordBatch::columns);
         let column = |place: usize| match self.ids.iter().position(|id| *id == place) {
             Some(id) => ids.columns().get(id).cloned(),
@@ -121,7 +152,8 @@ impl Layout {
 /// Checked before any row is processed whose id could not be identified later.
 fn check_ids(schema: &Schema, ids: &IdPolicy) -> Result<()> {
     // A column without values has no type of ids, and no row an id.
-    let has_no_ids = ids.nulls == NullIds::AlwaysProcess && schema.fields().iter().any(|field: &Arc<Field>| field.data_type().is_null());
+    let has_no_ids = ids.nulls == NullIds::AlwaysProcess
+        && schema.fields().iter().any(|field: &Arc<Field>| field.data_type().is_null());
     if ids.columns.is_empty() || has_no_ids {
         return Ok(());
     }
@@ -131,6 +163,10 @@ fn check_ids(schema: &Schema, ids: &IdPolicy) -> Result<()> {
     }
 }
 
-fn batch(schema: &SchemaRef, columns: Vec<arrow_array::ArrayRef>, rows: usize) -> Result<RecordBatch> {
+fn batch(
+    schema: &SchemaRef,
+    columns: Vec<arrow_array::ArrayRef>,
+    rows: usize,
+) -> Result<RecordBatch> {
     batch_of(Arc::clone(schema), columns, rows).map_err(Error::unfit("table", "its schema"))
 }

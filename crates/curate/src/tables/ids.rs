@@ -46,13 +46,21 @@ pub(super) struct Place<'a> {
 
 impl IdPolicy {
     /// One bit per row, set if it has to be processed; `None` if all rows have to be.
-    pub(super) fn pending(&self, done: &dyn DoneIds, ids: &[ArrayRef], place: Place<'_>) -> Result<Option<BooleanBuffer>> {
+    pub(super) fn pending(
+        &self,
+        done: &dyn DoneIds,
+        ids: &[ArrayRef],
+        place: Place<'_>,
+    ) -> Result<Option<BooleanBuffer>> {
         self.check_nulls(ids, place)?;
         // A column without values has no type of ids, and no row an id.
         if ids.iter().any(|array| array.data_type().is_null()) {
             return Ok(None);
         }
-        let done = done.contains(ids).map_err(|error| Error::File { path: place.path.to_owned(), source: Box::new(error.into()) })?;
+        let done = done.contains(ids).map_err(|error| Error::File {
+            path: place.path.to_owned(),
+            source: Box::new(error.into()),
+        })?;
         Ok(if done.count_set_bits() == 0 { None } else { Some(!&done) })
     }
 
@@ -63,7 +71,11 @@ impl IdPolicy {
         for (column, array) in self.columns.iter().zip(ids) {
             let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
             if let Some(row) = nulls.and_then(|nulls| nulls.iter().position(|is_valid| !is_valid)) {
-                return Err(Error::NullId { column: column.clone(), path: place.path.to_owned(), row: place.first_row + row as u64 });
+                return Err(Error::NullId {
+                    column: column.clone(),
+                    path: place.path.to_owned(),
+                    row: place.first_row + row as u64,
+                });
             }
         }
         Ok(())
@@ -84,7 +96,9 @@ impl<'a> Recorder<'a> {
 
     pub(super) fn write(&mut self, ids: &RecordBatch) -> Result<()> {
         let all = ids.columns().iter().map(Array::logical_nulls);
-        let nulls = all.fold(None, |nulls: Option<NullBuffer>, column| NullBuffer::union(nulls.as_ref(), column.as_ref()));
+        let nulls = all.fold(None, |nulls: Option<NullBuffer>, column| {
+            NullBuffer::union(nulls.as_ref(), column.as_ref())
+        });
         let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else {
             return self.output.write(0, ids, &mut self.uncounted);
         };

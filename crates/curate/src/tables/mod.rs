@@ -1,8 +1,11 @@
-//! Jobs over plain tables: rows of files → rows that are not done yet → stages → one Parquet file per split.
+//! Jobs over plain tables: rows of files → rows that are not done yet → stages → one Parquet file
+//! per split.
 //!
-//! A split consists of files, or parts of files. Its finished files have no name yet ([`Outcome`]), so that the caller decides when they become
-//! visible. Called by [`crate::Pipeline::run_split`]. The invariants: each row of the split is in the output, or counted with a reason, or was
-//! transformed by a stage; a column is read only for rows that need it; unreadable data stops the run.
+//! A split consists of files, or parts of files. Its finished files have no name yet ([`Outcome`]),
+//! so that the caller decides when they become visible. Called by [`crate::Pipeline::run_split`].
+//! The invariants: each row of the split is in the output, or counted with a reason,
+//! or was transformed by a stage; a column is read only for rows that need it;
+//! unreadable data stops the run.
 
 mod columns;
 mod ids;
@@ -63,16 +66,24 @@ pub struct Outcome {
     pub ids: Option<Finished>,
 }
 
-/// Runs a split; nothing is visible until the caller publishes the outcome. Ids are written to `ids_path`, if given.
+/// Runs a split; nothing is visible until the caller publishes the outcome. Ids are written to
+/// `ids_path`, if given.
 ///
 /// # Errors
-/// For a file that cannot be read, a null id under [`NullIds::Raise`], errors of stages, a full disk, and when cancelled.
-pub fn run(split: &Split, job: &TableJob<'_>, ids_path: Option<&str>, report: &mut SplitReport) -> Result<Outcome> {
+/// For a file that cannot be read, a null id under [`NullIds::Raise`], errors of stages, a full
+/// disk, and when cancelled.
+pub fn run(
+    split: &Split,
+    job: &TableJob<'_>,
+    ids_path: Option<&str>,
+    report: &mut SplitReport,
+) -> Result<Outcome> {
     let start = Instant::now();
     let mut downstream = Duration::ZERO;
     let sources: Vec<String> = split.files.iter().map(source_name).collect();
     let path = output::path_of(&sources, job.sink, job.publishing);
-    let options = OutputOptions { sink: job.sink, sources: sources.clone(), publishing: job.publishing };
+    let options =
+        OutputOptions { sink: job.sink, sources: sources.clone(), publishing: job.publishing };
     let mut output = Output::new(&path, &options);
     let mut recorder = ids_path.map(|path| ids::Recorder::new(path, &options));
     report.stage(0, SOURCE_STAGE);
@@ -87,14 +98,20 @@ pub fn run(split: &Split, job: &TableJob<'_>, ids_path: Option<&str>, report: &m
             if let Some(recorder) = &mut recorder {
                 recorder.write(ids)?;
             }
-            chain.push(batch, &file.path, report, &mut |batch, report| output.write(sink_stage, &batch, report))?;
+            chain.push(batch, &file.path, report, &mut |batch, report| {
+                output.write(sink_stage, &batch, report)
+            })?;
             downstream += entered.elapsed();
             Ok(())
         })?;
     }
     let entered = Instant::now();
     chain.finish(report, &mut |batch, report| output.write(sink_stage, &batch, report))?;
-    let outcome = Outcome { path, rows: output.finish(sink_stage, report)?, ids: recorder.map(ids::Recorder::finish).transpose()?.flatten() };
+    let outcome = Outcome {
+        path,
+        rows: output.finish(sink_stage, report)?,
+        ids: recorder.map(ids::Recorder::finish).transpose()?.flatten(),
+    };
     downstream += entered.elapsed();
     let (rows, bytes) = (report.input.rows, report.input_bytes);
     let source = report.stage(0, SOURCE_STAGE);

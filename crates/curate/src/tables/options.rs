@@ -16,7 +16,8 @@ use std::collections::HashSet;
 pub struct TableOptions {
     /// Names of the columns to read, in this order; all if `None`.
     pub columns: Option<Vec<String>>,
-    /// Rows for which it is not true are removed before any stage. It may name any column of the files.
+    /// Rows for which it is not true are removed before any stage.
+    /// It may name any column of the files.
     pub filter: Option<Expression>,
     /// Detected from the names of the files if `None`.
     pub format: Option<String>,
@@ -29,31 +30,42 @@ pub struct TableOptions {
 
 impl TableOptions {
     /// # Errors
-    /// [`Error::Option`] for features that only apply to documents of text and images, and for an unknown format.
+    /// [`Error::Option`] for features that only apply to documents of text and images, and for an
+    /// unknown format.
     pub fn check(&self, spec: &Spec) -> Result<()> {
         self.format()?;
         if self.columns.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::Option { option: "columns", problem: "names no column".to_owned() });
         }
         let mut seen = HashSet::new();
-        if let Some(twice) = self.columns.iter().flatten().find(|name| !seen.insert(name.as_str())) {
-            return Err(Error::Option { option: "columns", problem: format!("names `{twice}` twice") });
+        if let Some(twice) = self.columns.iter().flatten().find(|name| !seen.insert(name.as_str()))
+        {
+            return Err(Error::Option {
+                option: "columns",
+                problem: format!("names `{twice}` twice"),
+            });
         }
         if spec.sink.format != SinkFormat::Parquet {
-            let problem = "is for documents of text and images; rows of a TableSource are written by ParquetSink".to_owned();
+            let problem = "is for documents of text and images; rows of a TableSource are written \
+                by ParquetSink"
+                .to_owned();
             return Err(Error::Option { option: "sink", problem });
         }
         spec.stages.iter().try_for_each(|stage| match stage {
-            StageOptions::Filter(Filter { per: Some(Per::Sample), .. }) => {
-                Err(Error::Option { option: "per", problem: "is \"sample\", and a row of a TableSource belongs to no sample".to_owned() })
-            }
+            StageOptions::Filter(Filter { per: Some(Per::Sample), .. }) => Err(Error::Option {
+                option: "per",
+                problem: "is \"sample\", and a row of a TableSource belongs to no sample"
+                    .to_owned(),
+            }),
             StageOptions::Filter(_) | StageOptions::User { .. } => Ok(()),
             StageOptions::AspectRatio(_) => Err(no_documents("interleaved_aspect_ratio_filter")),
             StageOptions::Size(_) => Err(no_documents("interleaved_size_filter")),
             StageOptions::Blur(_) => Err(no_documents("interleaved_blur_filter")),
             StageOptions::Damage(_) => Err(no_documents("interleaved_damage_filter")),
             StageOptions::Reencode(stage) => Err(no_documents(&stage.name)),
-            StageOptions::ImageToTextRatio(_) => Err(no_documents("interleaved_image_to_text_ratio_filter")),
+            StageOptions::ImageToTextRatio(_) => {
+                Err(no_documents("interleaved_image_to_text_ratio_filter"))
+            }
         })
     }
 
@@ -70,10 +82,16 @@ impl TableOptions {
 
 /// Rejects stages that need documents.
 pub(crate) fn check_stages(stages: &[Stage]) -> Result<()> {
-    let needs_documents = |stage: &&Stage| matches!(stage, Stage::Images(_)) || stage.needs_images();
+    let needs_documents =
+        |stage: &&Stage| matches!(stage, Stage::Images(_)) || stage.needs_images();
     stages.iter().find(needs_documents).map_or(Ok(()), |stage| Err(no_documents(stage.name())))
 }
 
 fn no_documents(stage: &str) -> Error {
-    Error::Option { option: "stages", problem: format!("has `{stage}`, which looks at images of documents; rows of a TableSource have none") }
+    Error::Option {
+        option: "stages",
+        problem: format!(
+            "has `{stage}`, which looks at images of documents; rows of a TableSource have none"
+        ),
+    }
 }

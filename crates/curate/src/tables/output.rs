@@ -29,7 +29,11 @@ pub(super) struct Output<'a> {
 }
 
 /// The output file for rows of `sources`.
-pub(super) fn path_of(sources: &[String], sink: &SinkOptions, publishing: Publishing<'_>) -> String {
+pub(super) fn path_of(
+    sources: &[String],
+    sink: &SinkOptions,
+    publishing: Publishing<'_>,
+) -> String {
     let stem = publishing.stem(&Lineage { batch: 0, sources: sources.to_vec() }, Digits::Rows);
     format!("{}/{stem}.{}", sink.path.trim_end_matches('/'), sink.format.extension())
 }
@@ -44,7 +48,12 @@ impl<'a> Output<'a> {
         Self { is_ids: true, ..self }
     }
 
-    pub(super) fn write(&mut self, stage: usize, rows: &RecordBatch, report: &mut SplitReport) -> Result<()> {
+    pub(super) fn write(
+        &mut self,
+        stage: usize,
+        rows: &RecordBatch,
+        report: &mut SplitReport,
+    ) -> Result<()> {
         let start = Instant::now();
         let count = rows.num_rows();
         if count == 0 {
@@ -69,7 +78,12 @@ impl<'a> Output<'a> {
     fn start(&self, rows: &RecordBatch) -> Result<ParquetFile<CountingFile, CountingFile>> {
         let options = self.options.sink.of_file()?;
         let options = match self.is_ids {
-            true => ParquetFileOptions { compression: ParquetCompression::Snappy, is_unique: true, row_group_size: None, ..options },
+            true => ParquetFileOptions {
+                compression: ParquetCompression::Snappy,
+                is_unique: true,
+                row_group_size: None,
+                ..options
+            },
             false => options,
         };
         let file = self.options.publishing.file(&self.path)?;
@@ -77,12 +91,23 @@ impl<'a> Output<'a> {
     }
 
     /// Completes the file; `None` if there were no rows.
-    pub(super) fn finish(&mut self, stage: usize, report: &mut SplitReport) -> Result<Option<Finished>> {
+    pub(super) fn finish(
+        &mut self,
+        stage: usize,
+        report: &mut SplitReport,
+    ) -> Result<Option<Finished>> {
         let start = Instant::now();
         let Some(file) = self.file.take() else { return Ok(None) };
         let file = file.finish()?;
         let bytes = file.written();
-        let output = OutputFile { path: self.path.clone(), batch: 0, sources: self.options.sources.clone(), samples: 0, rows: self.rows, bytes };
+        let output = OutputFile {
+            path: self.path.clone(),
+            batch: 0,
+            sources: self.options.sources.clone(),
+            samples: 0,
+            rows: self.rows,
+            bytes,
+        };
         let finished = Finished::new(file, output)?;
         report.stage(stage, SINK_STAGE).spend(start.elapsed());
         Ok(Some(finished))

@@ -1,7 +1,7 @@
 //! Decides the schema of a table job, and divides its files into splits.
 //!
-//! The invariant: files and parts of files are in the order of the data set, each block occurs once, and the same files give the same schema and the
-//! same splits.
+//! The invariant: files and parts of files are in the order of the data set, each block occurs
+//! once, and the same files give the same schema and the same splits.
 
 use super::TableOptions;
 use super::columns::{check_fits, filtered, read_roots, selected};
@@ -14,7 +14,8 @@ use shardmill_engine::Cancel;
 use shardmill_formats::records::Declared;
 use shardmill_formats::table::{Block, TableFile};
 use shardmill_load::{
-    DatasetOptions, Error as LoadError, FileOpener, Format, MdsShards, TableReader, TextOptions, column_of, files_of_one_format, open_files,
+    DatasetOptions, Error as LoadError, FileOpener, Format, MdsShards, TableReader, TextOptions,
+    column_of, files_of_one_format, open_files,
 };
 use shardmill_plan::schema::{FileColumns, unify};
 use shardmill_plan::{Error as PlanError, FilePart, InputFile, Partitioning, Split, partition};
@@ -33,7 +34,8 @@ pub fn files(paths: &[String], options: &TableOptions) -> Result<InputFiles> {
         let wanted = options.format.clone().unwrap_or_else(|| "data".to_owned());
         return Err(PlanError::NoInput { paths: paths.join(", "), wanted }.into());
     }
-    let left_out = left_out.into_iter().filter(|file| !file.is_side_car).map(|file| file.path).collect();
+    let left_out =
+        left_out.into_iter().filter(|file| !file.is_side_car).map(|file| file.path).collect();
     Ok(InputFiles { files: files.into_iter().map(|file| file.path).collect(), left_out })
 }
 
@@ -68,13 +70,26 @@ pub struct TableInput<'a> {
 }
 
 impl TableInput<'_> {
-    /// Divides `files` into splits. Unless the job has agreed on a schema before, the files agree on one.
+    /// Divides `files` into splits. Unless the job has agreed on a schema before, the files agree
+    /// on one.
     ///
     /// # Errors
-    /// For files without a common schema, and a file that cannot be opened or does not fit `agreed`.
-    pub fn plan(&self, files: Vec<InputFile>, by: &Partitioning, agreed: &Agreed, threads: usize, cancel: &Cancel) -> Result<TablePlan> {
+    /// For files without a common schema, and a file that cannot be opened or does
+    /// not fit `agreed`.
+    pub fn plan(
+        &self,
+        files: Vec<InputFile>,
+        by: &Partitioning,
+        agreed: &Agreed,
+        threads: usize,
+        cancel: &Cancel,
+    ) -> Result<TablePlan> {
         if let (true, Some(schema)) = (files.is_empty(), &agreed.schema) {
-            return Ok(TablePlan { splits: Vec::new(), schema: Arc::clone(schema), id_types: None });
+            return Ok(TablePlan {
+                splits: Vec::new(),
+                schema: Arc::clone(schema),
+                id_types: None,
+            });
         }
         let format = self.format_of(files.first())?;
         self.options.text.check(format)?;
@@ -82,7 +97,8 @@ impl TableInput<'_> {
         let tables = match &declared {
             Some(_) => Vec::new(),
             None => {
-                let paths: Vec<String> = files.iter().chain(&agreed.pending).map(|file| file.path.clone()).collect();
+                let paths: Vec<String> =
+                    files.iter().chain(&agreed.pending).map(|file| file.path.clone()).collect();
                 let options = DatasetOptions {
                     limit: self.options.limit(),
                     threads,
@@ -99,7 +115,9 @@ impl TableInput<'_> {
         };
         self.check_names(&schema, &tables)?;
         let splits = match by.blocksize_bytes {
-            Some(limit) if by.files_per_partition.is_none() && limit > 0 => pack(files, &tables, format, limit),
+            Some(limit) if by.files_per_partition.is_none() && limit > 0 => {
+                pack(files, &tables, format, limit)
+            }
             _ => partition(files, by)?,
         };
         Ok(TablePlan { splits, schema, id_types })
@@ -111,14 +129,23 @@ impl TableInput<'_> {
         let is_read = |name: &str| roots.as_ref().is_none_or(|roots| roots.contains(name));
         let read = |table: &Arc<dyn TableFile>| {
             let schema = table.declared_schema();
-            self.choice.retyped(&if roots.is_some() { selected(schema, is_read) } else { Arc::clone(schema) })
+            self.choice.retyped(&if roots.is_some() {
+                selected(schema, is_read)
+            } else {
+                Arc::clone(schema)
+            })
         };
         let schemas: Vec<SchemaRef> = tables.iter().map(read).collect();
-        let files = tables.iter().zip(&schemas).map(|(table, schema)| FileColumns { path: table.path(), schema, table: Some(table.as_ref()) });
+        let files = tables.iter().zip(&schemas).map(|(table, schema)| FileColumns {
+            path: table.path(),
+            schema,
+            table: Some(table.as_ref()),
+        });
         let Some(agreed) = agreed else {
             let unified = unify(&files.collect::<Vec<_>>())?;
             // Declared columns that only files have that are added later.
-            let declared = self.choice.overrides.as_ref().map(|overrides| selected(overrides, is_read));
+            let declared =
+                self.choice.overrides.as_ref().map(|overrides| selected(overrides, is_read));
             return Ok(SchemaChoice { schema: None, overrides: declared }.apply(&unified));
         };
         for file in files {
@@ -127,16 +154,31 @@ impl TableInput<'_> {
         Ok(agreed)
     }
 
-    /// Checks that the columns exist which the options name, and the filters before the first function.
+    /// Checks that the columns exist which the options name, and the filters
+    /// before the first function.
     fn check_names(&self, schema: &Schema, tables: &[Arc<dyn TableFile>]) -> Result<()> {
-        let names = self.options.columns.iter().flatten().map(String::as_str).chain(filtered(self.options, self.stages));
+        let names = self
+            .options
+            .columns
+            .iter()
+            .flatten()
+            .map(String::as_str)
+            .chain(filtered(self.options, self.stages));
         for name in names {
             if let Err(error) = column_of(schema, name) {
                 // The error lists the columns of the files; the schema has those that are read.
                 let mut seen = HashSet::new();
-                let all = tables.iter().flat_map(|table| table.declared_schema().fields()).filter(|field| seen.insert(field.name()));
+                let all = tables
+                    .iter()
+                    .flat_map(|table| table.declared_schema().fields())
+                    .filter(|field| seen.insert(field.name()));
                 let all = Schema::new(all.cloned().collect::<Vec<_>>());
-                return Err(if tables.is_empty() { error } else { column_of(&all, name).err().unwrap_or(error) }.into());
+                return Err(if tables.is_empty() {
+                    error
+                } else {
+                    column_of(&all, name).err().unwrap_or(error)
+                }
+                .into());
             }
         }
         Ok(())
@@ -152,8 +194,11 @@ impl TableInput<'_> {
         let opener = if format == Format::Mds {
             // The first samples of the whole job determine array types, as in a data set.
             let files = files_of_one_format(self.paths, Some(format))?.1;
-            let objects =
-                files.iter().take(FIRST_SHARDS).map(|file| store_of(&file.path)?.open(&file.path)).collect::<std::result::Result<Vec<_>, _>>()?;
+            let objects = files
+                .iter()
+                .take(FIRST_SHARDS)
+                .map(|file| store_of(&file.path)?.open(&file.path))
+                .collect::<std::result::Result<Vec<_>, _>>()?;
             FileOpener::of_mds(MdsShards::below(self.paths)?, false, limit, &objects)
         } else {
             FileOpener::new(format, &self.text(Some(Arc::clone(&schema))), limit, &[])?
@@ -187,7 +232,8 @@ impl TableInput<'_> {
 /// One of the first shards of a job, up to this number, is expected to have a sample.
 const FIRST_SHARDS: usize = 16;
 
-/// The blocks of a text file are only known after a scan of the whole file, which each of its parts would repeat.
+/// The blocks of a text file are only known after a scan of the whole file, which each of its parts
+/// would repeat.
 fn is_text(format: Format) -> bool {
     matches!(format, Format::Csv | Format::Jsonl)
 }
@@ -201,12 +247,20 @@ pub fn source_name(file: &InputFile) -> String {
     }
 }
 
-fn pack(files: Vec<InputFile>, tables: &[Arc<dyn TableFile>], format: Format, limit: u64) -> Vec<Split> {
+fn pack(
+    files: Vec<InputFile>,
+    tables: &[Arc<dyn TableFile>],
+    format: Format,
+    limit: u64,
+) -> Vec<Split> {
     let mut groups: Vec<Vec<InputFile>> = Vec::new();
     let mut filled = u64::MAX;
     for (number, file) in files.into_iter().enumerate() {
         if file.size > limit {
-            let blocks = tables.get(number).filter(|_| !is_text(format)).map_or(&[][..], |table| table.blocks());
+            let blocks = tables
+                .get(number)
+                .filter(|_| !is_text(format))
+                .map_or(&[][..], |table| table.blocks());
             groups.extend(parts(file, blocks, limit).into_iter().map(|part| vec![part]));
             filled = u64::MAX;
             continue;

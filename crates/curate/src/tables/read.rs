@@ -1,6 +1,7 @@
 //! Reads the rows of a split that are not done.
 //!
-//! The invariant: a column other than an id is read for a block only if one of its rows has to be processed, and then for such rows only.
+//! The invariant: a column other than an id is read for a block only if one of its rows has to be
+//! processed, and then for such rows only.
 
 use super::columns::{Layout, check_fits, selected};
 use super::ids::{IdPolicy, Place};
@@ -26,7 +27,8 @@ use std::time::Instant;
 const MAX_RUN_ROWS: u64 = 1 << 18;
 
 /// Receives delivered rows, and their ids.
-pub(super) type Emit<'a> = dyn FnMut(RecordBatch, &RecordBatch, &mut SplitReport) -> Result<()> + 'a;
+pub(super) type Emit<'a> =
+    dyn FnMut(RecordBatch, &RecordBatch, &mut SplitReport) -> Result<()> + 'a;
 
 pub(super) struct Reader<'a> {
     job: &'a TableJob<'a>,
@@ -57,27 +59,49 @@ impl<'a> Reader<'a> {
     }
 
     /// Emits the rows of one file, in its order.
-    pub(super) fn read(&mut self, file: &InputFile, report: &mut SplitReport, emit: &mut Emit<'_>) -> Result<()> {
+    pub(super) fn read(
+        &mut self,
+        file: &InputFile,
+        report: &mut SplitReport,
+        emit: &mut Emit<'_>,
+    ) -> Result<()> {
         let opened = store_of(&file.path)?.open(&file.path)?;
         let identity = opened.identity();
-        if identity.size != file.size || i64::try_from(identity.modified_ns).unwrap_or(i64::MAX) != file.modified_ns {
+        if identity.size != file.size
+            || i64::try_from(identity.modified_ns).unwrap_or(i64::MAX) != file.modified_ns
+        {
             return Err(StorageError::Changed { path: file.path.clone() }.into());
         }
         self.read_object(file, whole_if_small(Arc::clone(&opened))?, report, emit)?;
         // Checked after the read: rows read before a concurrent write are valid.
-        if opened.is_unchanged() { Ok(()) } else { Err(StorageError::Changed { path: file.path.clone() }.into()) }
+        if opened.is_unchanged() {
+            Ok(())
+        } else {
+            Err(StorageError::Changed { path: file.path.clone() }.into())
+        }
     }
 
-    pub(super) fn read_object(&mut self, input: &InputFile, object: Arc<dyn RangeRead>, report: &mut SplitReport, emit: &mut Emit<'_>) -> Result<()> {
+    pub(super) fn read_object(
+        &mut self,
+        input: &InputFile,
+        object: Arc<dyn RangeRead>,
+        report: &mut SplitReport,
+        emit: &mut Emit<'_>,
+    ) -> Result<()> {
         let file = self.job.reader.open(object)?;
         let all = file.table.blocks();
         if all.iter().all(|block| block.rows == 0) {
             report.input_bytes += input.size;
             return Ok(());
         }
-        let blocks = input.part.map_or(0..all.len(), |part| part.first_block..part.end_block.min(all.len()));
+        let blocks =
+            input.part.map_or(0..all.len(), |part| part.first_block..part.end_block.min(all.len()));
         let within = all.get(blocks.clone()).unwrap_or_default();
-        report.input_bytes += if input.part.is_some() { within.iter().map(|block| block.stored_bytes).sum() } else { input.size };
+        report.input_bytes += if input.part.is_some() {
+            within.iter().map(|block| block.stored_bytes).sum()
+        } else {
+            input.size
+        };
         let runs = runs(all, blocks, self.job.chunk_bytes);
         let (job, layout, rows_out) = (self.job, &self.layout, &mut self.rows_out);
         // A file that was planned in an earlier version may have other columns now.
@@ -87,7 +111,10 @@ impl<'a> Reader<'a> {
             None => Arc::clone(declared),
         };
         let schema = job.choices.source.retyped(&schema);
-        check_fits(agreed, &FileColumns { schema: &schema, ..FileColumns::of(file.table.as_ref()) })?;
+        check_fits(
+            agreed,
+            &FileColumns { schema: &schema, ..FileColumns::of(file.table.as_ref()) },
+        )?;
         let source = Source::new(file, layout, job)?;
         for run in runs {
             job.cancel.check()?;
@@ -114,20 +141,32 @@ impl<'a> Source<'a> {
         let columns = || layout.ids.iter().filter_map(|place| layout.columns.get(*place));
         for (column, name) in columns().zip(&ids.columns) {
             if file.lacks(*column) {
-                return Err(LoadError::MissingRequired { column: name.clone(), path: file.path }.into());
+                return Err(
+                    LoadError::MissingRequired { column: name.clone(), path: file.path }.into()
+                );
             }
         }
         let statistics = match layout.ids.as_slice() {
-            [only] if ids.done.is_some() => layout.columns.get(*only).and_then(|column| file.statistics(*column, job.reader.columns())),
+            [only] if ids.done.is_some() => layout
+                .columns
+                .get(*only)
+                .and_then(|column| file.statistics(*column, job.reader.columns())),
             _ => None,
         };
         Ok(Self { file, layout, statistics })
     }
 
-    fn read_run(&self, run: Range<usize>, ids: &IdPolicy, report: &mut SplitReport, deliver: &mut Deliver<'_>) -> Result<()> {
+    fn read_run(
+        &self,
+        run: Range<usize>,
+        ids: &IdPolicy,
+        report: &mut SplitReport,
+        deliver: &mut Deliver<'_>,
+    ) -> Result<()> {
         let (file, layout) = (&self.file, self.layout);
         let place = Place { path: &file.path, first_row: self.first_row(&run) };
-        let Some(done) = ids.done.as_ref().filter(|done| !self.is_untouched(done.as_ref(), &run)) else {
+        let Some(done) = ids.done.as_ref().filter(|done| !self.is_untouched(done.as_ref(), &run))
+        else {
             let rows = file.read_run(run, &layout.columns, Arc::clone(&layout.fields))?;
             ids.check_nulls(layout.ids(&rows)?.columns(), place)?;
             return deliver(rows, report);
@@ -141,7 +180,9 @@ impl<'a> Source<'a> {
         stage.custom("ids_looked_up", u32::try_from(found.num_rows()).map_or(f64::MAX, f64::from));
         let (columns, fields) = layout.select(&layout.others());
         if columns.is_empty() {
-            let Some(pending) = &pending else { return deliver(layout.joined(&found, None)?, report) };
+            let Some(pending) = &pending else {
+                return deliver(layout.joined(&found, None)?, report);
+            };
             report.drop_rows(DONE, (found.num_rows() - pending.count_set_bits()) as u64);
             return deliver(layout.joined(&self.kept(&found, pending)?, None)?, report);
         }
@@ -171,8 +212,9 @@ impl<'a> Source<'a> {
     fn is_untouched(&self, done: &dyn DoneIds, run: &Range<usize>) -> bool {
         let Some(statistics) = &self.statistics else { return false };
         run.clone().all(|block| {
-            let bounds =
-                [&statistics.min, &statistics.max].map(|bounds| (block < bounds.len() && bounds.is_valid(block)).then(|| bounds.slice(block, 1)));
+            let bounds = [&statistics.min, &statistics.max].map(|bounds| {
+                (block < bounds.len() && bounds.is_valid(block)).then(|| bounds.slice(block, 1))
+            });
             match bounds {
                 [Some(min), Some(max)] => !done.may_contain(&min, &max),
                 _ => false,
@@ -188,12 +230,23 @@ impl<'a> Source<'a> {
     }
 
     fn kept(&self, rows: &RecordBatch, selection: &BooleanBuffer) -> Result<RecordBatch> {
-        let failed = |source| Error::File { path: self.file.path.clone(), source: Box::new(Error::unfit("table", "its schema")(source)) };
+        let failed = |source| Error::File {
+            path: self.file.path.clone(),
+            source: Box::new(Error::unfit("table", "its schema")(source)),
+        };
         filter_record_batch(rows, &BooleanArray::new(selection.clone(), None)).map_err(failed)
     }
 
     fn rows(&self, run: &Range<usize>) -> usize {
-        let rows: u64 = self.file.table.blocks().get(run.clone()).unwrap_or_default().iter().map(|block| block.rows).sum();
+        let rows: u64 = self
+            .file
+            .table
+            .blocks()
+            .get(run.clone())
+            .unwrap_or_default()
+            .iter()
+            .map(|block| block.rows)
+            .sum();
         usize::try_from(rows).unwrap_or(usize::MAX)
     }
 
@@ -207,7 +260,8 @@ fn runs(all: &[Block], blocks: Range<usize>, limit: u64) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     let (mut bytes, mut rows) = (0u64, 0u64);
     for (block, about) in all.iter().enumerate().take(blocks.end).skip(blocks.start) {
-        (bytes, rows) = (bytes.saturating_add(about.decoded_bytes), rows.saturating_add(about.rows));
+        (bytes, rows) =
+            (bytes.saturating_add(about.decoded_bytes), rows.saturating_add(about.rows));
         match runs.last_mut() {
             Some(run) if bytes <= limit && rows <= MAX_RUN_ROWS => run.end = block + 1,
             _ => {

@@ -1,7 +1,7 @@
 //! The stages of a table job, each fed by the preceding one.
 //!
-//! The invariant: each call of a function receives exactly the requested number of rows, except the last call of a split and if memory does not
-//! suffice.
+//! The invariant: each call of a function receives exactly the requested number of rows, except the
+//! last call of a split and if memory does not suffice.
 
 use super::TableJob;
 use crate::report::SplitReport;
@@ -60,7 +60,11 @@ fn name_of(stage: &Stage) -> &str {
 
 impl<'a> Chain<'a> {
     /// `delivered` are the columns of the source.
-    pub(super) fn new(job: &'a TableJob<'a>, delivered: &SchemaRef, report: &mut SplitReport) -> Self {
+    pub(super) fn new(
+        job: &'a TableJob<'a>,
+        delivered: &SchemaRef,
+        report: &mut SplitReport,
+    ) -> Self {
         let choice = &job.choices.sink;
         let step = |(index, stage): (usize, &'a Stage)| {
             let work = match stage {
@@ -68,16 +72,28 @@ impl<'a> Chain<'a> {
                 Stage::Table(map) => {
                     let results = results_of(job.stages, index, job.turn, choice);
                     let chunk_bytes = job.chunk_bytes;
-                    Work::Map(Box::new(MapStep { map: &**map, chunk_bytes, waiting: None, paths: Vec::new(), results, schema: None }))
+                    Work::Map(Box::new(MapStep {
+                        map: &**map,
+                        chunk_bytes,
+                        waiting: None,
+                        paths: Vec::new(),
+                        results,
+                        schema: None,
+                    }))
                 }
                 // Rejected when the pipeline was created.
-                Stage::AspectRatio(_) | Stage::Size(_) | Stage::Reencode(_) | Stage::ImageToTextRatio(_) | Stage::Images(_) => return None,
+                Stage::AspectRatio(_)
+                | Stage::Size(_)
+                | Stage::Reencode(_)
+                | Stage::ImageToTextRatio(_)
+                | Stage::Images(_) => return None,
             };
             Some(Step { index: index + 1, name: name_of(stage), work })
         };
         let steps: Vec<Step<'_>> = job.stages.iter().enumerate().filter_map(step).collect();
         let has_functions = steps.iter().any(|step| matches!(step.work, Work::Map(_)));
-        let columns = (!has_functions && choice.is_made()).then(|| choice.apply_counted(delivered, report));
+        let columns =
+            (!has_functions && choice.is_made()).then(|| choice.apply_counted(delivered, report));
         Self { steps, columns }
     }
 
@@ -89,16 +105,29 @@ impl<'a> Chain<'a> {
     }
 
     /// Passes rows of the file at `path` through all stages.
-    pub(super) fn push(&mut self, rows: RecordBatch, path: &str, report: &mut SplitReport, out: &mut Out<'_>) -> Result<()> {
-        let Some(columns) = &self.columns else { return push(&mut self.steps, rows, path, report, out) };
+    pub(super) fn push(
+        &mut self,
+        rows: RecordBatch,
+        path: &str,
+        report: &mut SplitReport,
+        out: &mut Out<'_>,
+    ) -> Result<()> {
+        let Some(columns) = &self.columns else {
+            return push(&mut self.steps, rows, path, report, out);
+        };
         let failed = |source| Error::File { path: path.to_owned(), source: Box::new(source) };
-        push(&mut self.steps, rows, path, report, &mut |rows, report| out(in_schema(&rows, columns).map_err(failed)?, report))
+        push(&mut self.steps, rows, path, report, &mut |rows, report| {
+            out(in_schema(&rows, columns).map_err(failed)?, report)
+        })
     }
 
     /// Passes on the rows that still wait for a full call.
     pub(super) fn finish(&mut self, report: &mut SplitReport, out: &mut Out<'_>) -> Result<()> {
         for place in 0..self.steps.len() {
-            let Some((step, rest)) = self.steps.get_mut(place..).and_then(<[_]>::split_first_mut) else { continue };
+            let Some((step, rest)) = self.steps.get_mut(place..).and_then(<[_]>::split_first_mut)
+            else {
+                continue;
+            };
             let Work::Map(map) = &mut step.work else { continue };
             let path = map.paths.join(", ");
             for rows in step.measured(None, &path, report)? {
@@ -109,7 +138,13 @@ impl<'a> Chain<'a> {
     }
 }
 
-fn push(steps: &mut [Step<'_>], rows: RecordBatch, path: &str, report: &mut SplitReport, out: &mut Out<'_>) -> Result<()> {
+fn push(
+    steps: &mut [Step<'_>],
+    rows: RecordBatch,
+    path: &str,
+    report: &mut SplitReport,
+    out: &mut Out<'_>,
+) -> Result<()> {
     let Some((step, rest)) = steps.split_first_mut() else { return out(rows, report) };
     for rows in step.measured(Some(rows), path, report)? {
         push(rest, rows, path, report, out)?;
@@ -119,7 +154,12 @@ fn push(steps: &mut [Step<'_>], rows: RecordBatch, path: &str, report: &mut Spli
 
 impl Step<'_> {
     /// The result of the stage for `rows`, or for waiting rows if `None`.
-    fn measured(&mut self, rows: Option<RecordBatch>, path: &str, report: &mut SplitReport) -> Result<Vec<RecordBatch>> {
+    fn measured(
+        &mut self,
+        rows: Option<RecordBatch>,
+        path: &str,
+        report: &mut SplitReport,
+    ) -> Result<Vec<RecordBatch>> {
         let start = Instant::now();
         let (mut rows_in, mut bytes) = (0, 0);
         let mut results = Vec::new();
@@ -133,7 +173,8 @@ impl Step<'_> {
             (Work::Filter(_), None) => {}
             (Work::Map(map), rows) => {
                 for rows in map.calls(rows, path)? {
-                    (rows_in, bytes) = (rows_in + rows.num_rows(), bytes + rows.get_array_memory_size());
+                    (rows_in, bytes) =
+                        (rows_in + rows.num_rows(), bytes + rows.get_array_memory_size());
                     let returned = map.call(rows, report)?;
                     results.extend(returned);
                 }
@@ -167,12 +208,15 @@ impl MapStep<'_> {
         }
         let waited = self.waiting.take();
         let rows = match (waited, rows) {
-            (Some(waited), Some(rows)) => concat_batches(&rows.schema(), [&waited, &rows]).map_err(Error::unfit("table", "its schema"))?,
+            (Some(waited), Some(rows)) => concat_batches(&rows.schema(), [&waited, &rows])
+                .map_err(Error::unfit("table", "its schema"))?,
             (Some(rows), None) | (None, Some(rows)) => rows,
             (None, None) => return Ok(Vec::new()),
         };
         let bytes = rows.get_array_memory_size() as u64;
-        let Some(size) = self.map.batch_rows() else { return Ok(slices(&rows, rows_within(&rows, bytes, self.chunk_bytes))) };
+        let Some(size) = self.map.batch_rows() else {
+            return Ok(slices(&rows, rows_within(&rows, bytes, self.chunk_bytes)));
+        };
         let full = rows.num_rows() - rows.num_rows() % size.max(1);
         let is_too_much = full == 0 && bytes > self.chunk_bytes.saturating_mul(2);
         let full = if is_last || is_too_much { rows.num_rows() } else { full };
@@ -184,16 +228,28 @@ impl MapStep<'_> {
 
     fn call(&mut self, rows: RecordBatch, report: &mut SplitReport) -> Result<Vec<RecordBatch>> {
         let given = rows.schema();
-        let failed = |source| Error::Stage { stage: self.map.name().to_owned(), path: self.paths.join(", "), source };
+        let failed = |source| Error::Stage {
+            stage: self.map.name().to_owned(),
+            path: self.paths.join(", "),
+            source,
+        };
         let mut results = self.map.map_rows(rows).map_err(failed)?;
         results.retain(|rows| rows.num_rows() > 0);
         if let (None, Some(first)) = (&self.schema, results.first()) {
-            self.schema = Some(self.results.decided(first.schema_ref(), &given, &self.paths.join(", "), report)?);
+            self.schema = Some(self.results.decided(
+                first.schema_ref(),
+                &given,
+                &self.paths.join(", "),
+                report,
+            )?);
         }
         let converted = match &self.schema {
             Some(schema) => {
                 let path = self.paths.join(", ");
-                results.iter().map(|rows| self.results.converted(rows, schema, &path)).collect::<Result<_>>()?
+                results
+                    .iter()
+                    .map(|rows| self.results.converted(rows, schema, &path))
+                    .collect::<Result<_>>()?
             }
             None => Vec::new(),
         };
@@ -211,5 +267,8 @@ fn rows_within(rows: &RecordBatch, bytes: u64, limit: u64) -> usize {
 }
 
 fn slices(rows: &RecordBatch, size: usize) -> Vec<RecordBatch> {
-    (0..rows.num_rows()).step_by(size).map(|start| rows.slice(start, size.min(rows.num_rows() - start))).collect()
+    (0..rows.num_rows())
+        .step_by(size)
+        .map(|start| rows.slice(start, size.min(rows.num_rows() - start)))
+        .collect()
 }

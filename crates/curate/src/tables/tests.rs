@@ -18,7 +18,9 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use shardmill_engine::{Cancel, CoreSlots};
 use shardmill_formats::limit::DecodeLimit;
-use shardmill_formats::parquet::{ParquetCompression, ParquetTable, ParquetWriter, ParquetWriterOptions};
+use shardmill_formats::parquet::{
+    ParquetCompression, ParquetTable, ParquetWriter, ParquetWriterOptions,
+};
 use shardmill_formats::records::Declared;
 use shardmill_formats::table::TableFile;
 use shardmill_load::{FileOpener, Format, TableReader, TextOptions};
@@ -80,25 +82,45 @@ impl RangeRead for Counting {
     }
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> shardmill_storage::Result<Vec<Bytes>> {
-        self.1.fetch_add(ranges.iter().map(|range| range.end - range.start).sum(), Ordering::Relaxed);
+        self.1
+            .fetch_add(ranges.iter().map(|range| range.end - range.start).sum(), Ordering::Relaxed);
         self.0.read_ranges(ranges)
     }
 }
 
 fn schema() -> SchemaRef {
-    Arc::new(Schema::new(vec![Field::new("id", DataType::Utf8, true), Field::new("blob", DataType::Binary, false)]))
+    Arc::new(Schema::new(vec![
+        Field::new("id", DataType::Utf8, true),
+        Field::new("blob", DataType::Binary, false),
+    ]))
 }
 
 /// Row groups of four rows: an id, and an incompressible blob.
 fn write(path: &Path, ids: &[Option<&str>], blob_bytes: usize) -> InputFile {
     let schema = schema();
-    let options = ParquetWriterOptions { compression: ParquetCompression::None, ..ParquetWriterOptions::default() };
+    let options = ParquetWriterOptions {
+        compression: ParquetCompression::None,
+        ..ParquetWriterOptions::default()
+    };
     let path = path.display().to_string();
-    let mut writer = ParquetWriter::new(&path, std::fs::File::create(&path).unwrap(), Arc::clone(&schema), &options).unwrap();
+    let mut writer = ParquetWriter::new(
+        &path,
+        std::fs::File::create(&path).unwrap(),
+        Arc::clone(&schema),
+        &options,
+    )
+    .unwrap();
     for (group, ids) in ids.chunks(4).enumerate() {
-        let blobs: Vec<Vec<u8>> = (0..ids.len()).map(|row| vec![u8::try_from(group * 4 + row).unwrap(); blob_bytes]).collect();
-        let columns: Vec<ArrayRef> = vec![Arc::new(StringArray::from(ids.to_vec())), Arc::new(BinaryArray::from_iter_values(blobs))];
-        writer.write_row_group(&RecordBatch::try_new(Arc::clone(&schema), columns).unwrap()).unwrap();
+        let blobs: Vec<Vec<u8>> = (0..ids.len())
+            .map(|row| vec![u8::try_from(group * 4 + row).unwrap(); blob_bytes])
+            .collect();
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(StringArray::from(ids.to_vec())),
+            Arc::new(BinaryArray::from_iter_values(blobs)),
+        ];
+        writer
+            .write_row_group(&RecordBatch::try_new(Arc::clone(&schema), columns).unwrap())
+            .unwrap();
     }
     writer.finish().unwrap();
     InputFile::of(path).unwrap()
@@ -134,12 +156,26 @@ fn sink(directory: &Path) -> SinkOptions {
 }
 
 /// Runs `work` with a job that writes to `directory`.
-fn with_job<T>(directory: &Path, ids: &IdPolicy, stages: &[Stage], work: impl FnOnce(&TableJob<'_>) -> T) -> T {
-    let opener = FileOpener::new(Format::Parquet, &TextOptions::default(), DecodeLimit::default(), &[]).unwrap();
+fn with_job<T>(
+    directory: &Path,
+    ids: &IdPolicy,
+    stages: &[Stage],
+    work: impl FnOnce(&TableJob<'_>) -> T,
+) -> T {
+    let opener =
+        FileOpener::new(Format::Parquet, &TextOptions::default(), DecodeLimit::default(), &[])
+            .unwrap();
     let reader = TableReader::new(opener, schema(), Declared::nothing());
-    let (options, sink, unpublished, cancel) = (TableOptions::default(), sink(directory), Unpublished::default(), Cancel::default());
-    let publishing = Publishing { replace: Replace::Atomically, unpublished: &unpublished, attempt: None, version: "" };
-    let (choices, results, slots) = (Choices::default(), ResultSchemas::new(1, &[]), CoreSlots::new(1));
+    let (options, sink, unpublished, cancel) =
+        (TableOptions::default(), sink(directory), Unpublished::default(), Cancel::default());
+    let publishing = Publishing {
+        replace: Replace::Atomically,
+        unpublished: &unpublished,
+        attempt: None,
+        version: "",
+    };
+    let (choices, results, slots) =
+        (Choices::default(), ResultSchemas::new(1, &[]), CoreSlots::new(1));
     let turn = results.turn(0, &slots, None, &cancel).unwrap();
     work(&TableJob {
         options: &options,
@@ -156,15 +192,26 @@ fn with_job<T>(directory: &Path, ids: &IdPolicy, stages: &[Stage], work: impl Fn
 }
 
 /// The ids that a reader delivers, and the number of bytes that it requested.
-fn read(file: &InputFile, ids: &IdPolicy, report: &mut SplitReport) -> crate::Result<(Vec<Option<String>>, u64)> {
+fn read(
+    file: &InputFile,
+    ids: &IdPolicy,
+    report: &mut SplitReport,
+) -> crate::Result<(Vec<Option<String>>, u64)> {
     let object = Arc::new(Counting(LocalFile::open(&file.path)?, AtomicU64::new(0)));
     let mut delivered = Vec::new();
     with_job(Path::new("unused"), ids, &[], |job| {
-        Reader::new(job)?.read_object(file, Arc::clone(&object) as Arc<dyn RangeRead>, report, &mut |rows, _ids, _report| {
-            assert_eq!(rows.schema().field(0).data_type(), &DataType::Utf8);
-            delivered.extend(rows.column(0).as_string::<i32>().iter().map(|id| id.map(str::to_owned)));
-            Ok(())
-        })
+        Reader::new(job)?.read_object(
+            file,
+            Arc::clone(&object) as Arc<dyn RangeRead>,
+            report,
+            &mut |rows, _ids, _report| {
+                assert_eq!(rows.schema().field(0).data_type(), &DataType::Utf8);
+                delivered.extend(
+                    rows.column(0).as_string::<i32>().iter().map(|id| id.map(str::to_owned)),
+                );
+                Ok(())
+            },
+        )
     })?;
     Ok((delivered, object.1.load(Ordering::Relaxed)))
 }
@@ -187,8 +234,10 @@ fn only_blocks_with_pending_rows_are_read_and_give_those_rows_alone() {
     let directory = tempfile::tempdir().unwrap();
     let ids = names(16);
     let file = write(&directory.path().join("a.parquet"), &some(&ids), BLOB_BYTES);
-    let (skipped, pending): (Vec<String>, Vec<String>) = ids.iter().cloned().partition(|id| id != "row-5");
-    let (delivered, bytes) = read(&file, &policy(done(&skipped)), &mut SplitReport::default()).unwrap();
+    let (skipped, pending): (Vec<String>, Vec<String>) =
+        ids.iter().cloned().partition(|id| id != "row-5");
+    let (delivered, bytes) =
+        read(&file, &policy(done(&skipped)), &mut SplitReport::default()).unwrap();
     assert_eq!(delivered, pending.into_iter().map(Some).collect::<Vec<_>>());
     assert!(bytes < 5 * BLOB_BYTES as u64, "{bytes} bytes were read");
 }
@@ -199,7 +248,8 @@ fn block_whose_bounds_rule_out_every_done_id_is_not_probed() {
     let ids = names(8);
     let file = write(&directory.path().join("a.parquet"), &some(&ids), 10);
     let known = Arc::new(Done { may_contain: false, ..done(&ids) });
-    let policy = IdPolicy { done: Some(Arc::clone(&known) as Arc<dyn DoneIds>), ..policy(Done::default()) };
+    let policy =
+        IdPolicy { done: Some(Arc::clone(&known) as Arc<dyn DoneIds>), ..policy(Done::default()) };
     let (delivered, _bytes) = read(&file, &policy, &mut SplitReport::default()).unwrap();
     assert_eq!((delivered.len(), known.probed.load(Ordering::Relaxed)), (8, 0));
 }
@@ -210,10 +260,15 @@ fn null_id_is_an_error_that_names_its_row_or_is_always_processed() {
     let ids = [Some("a"), Some("b"), Some("c"), Some("d"), Some("e"), None];
     let file = write(&directory.path().join("a.parquet"), &ids, 10);
     let all = ["a", "b", "c", "d"].map(str::to_owned);
-    let error = read(&file, &policy(done(&all)), &mut SplitReport::default()).unwrap_err().to_string();
+    let error =
+        read(&file, &policy(done(&all)), &mut SplitReport::default()).unwrap_err().to_string();
     assert_eq!(error, format!("Id column `id` is null in row 5 of `{}`", file.path));
-    let second = InputFile { part: Some(FilePart { first_block: 1, end_block: 2 }), ..file.clone() };
-    assert_eq!(read(&second, &policy(done(&all)), &mut SplitReport::default()).unwrap_err().to_string(), error);
+    let second =
+        InputFile { part: Some(FilePart { first_block: 1, end_block: 2 }), ..file.clone() };
+    assert_eq!(
+        read(&second, &policy(done(&all)), &mut SplitReport::default()).unwrap_err().to_string(),
+        error
+    );
     let tolerant = IdPolicy { nulls: NullIds::AlwaysProcess, ..policy(done(&all)) };
     let (delivered, _bytes) = read(&file, &tolerant, &mut SplitReport::default()).unwrap();
     assert_eq!(delivered, [Some("e".to_owned()), None]);
@@ -224,12 +279,24 @@ fn parts_of_a_file_give_each_row_once() {
     let directory = tempfile::tempdir().unwrap();
     let ids = names(14);
     let file = write(&directory.path().join("a.parquet"), &some(&ids), 10);
-    let part = |first_block, end_block| InputFile { part: Some(FilePart { first_block, end_block }), ..file.clone() };
+    let part = |first_block, end_block| InputFile {
+        part: Some(FilePart { first_block, end_block }),
+        ..file.clone()
+    };
     let mut delivered = Vec::new();
     for part in [part(0, 1), part(1, 3), part(3, 4)] {
-        delivered.extend(read(&part, &policy(done(&ids[2..4])), &mut SplitReport::default()).unwrap().0.into_iter().flatten());
+        delivered.extend(
+            read(&part, &policy(done(&ids[2..4])), &mut SplitReport::default())
+                .unwrap()
+                .0
+                .into_iter()
+                .flatten(),
+        );
     }
-    assert_eq!(delivered, ids.iter().filter(|id| !ids[2..4].contains(id)).cloned().collect::<Vec<_>>());
+    assert_eq!(
+        delivered,
+        ids.iter().filter(|id| !ids[2..4].contains(id)).cloned().collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -246,11 +313,23 @@ fn ids_of_rows_that_a_stage_dropped_are_recorded_and_those_of_done_and_null_rows
         std::fs::create_dir(directory.path().join("out")).unwrap();
         let outcome = run(&Split::new(0, vec![file]), job, Some(&path), &mut report).unwrap();
         assert!(!Path::new(&path).exists(), "a file is not visible before it is published");
-        outcome.ids.unwrap().publish(job.publishing, 2, "ids", &mut SplitReport::default()).unwrap();
+        outcome
+            .ids
+            .unwrap()
+            .publish(job.publishing, 2, "ids", &mut SplitReport::default())
+            .unwrap();
     });
     let table = ParquetTable::open(Arc::new(LocalFile::open(&path).unwrap())).unwrap();
     let recorded = strings(table.read(0, &[0], None).unwrap().column(0));
     assert_eq!(recorded.iter().flatten().collect::<Vec<_>>(), ["a", "c", "d", "e"]);
     assert_eq!(table.schema().fields().len(), 1);
-    assert_eq!((report.input.rows, report.output.rows, report.rows_dropped["done"], report.rows_dropped["filter expression"]), (6, 1, 1, 4));
+    assert_eq!(
+        (
+            report.input.rows,
+            report.output.rows,
+            report.rows_dropped["done"],
+            report.rows_dropped["filter expression"]
+        ),
+        (6, 1, 1, 4)
+    );
 }

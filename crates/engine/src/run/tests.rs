@@ -26,7 +26,13 @@ enum Fate {
 }
 
 fn fate() -> impl Strategy<Value = Fate> {
-    prop_oneof![12 => Just(Fate::Done), 4 => Just(Fate::Slow), 2 => Just(Fate::Panic), 1 => Just(Fate::Break), 1 => Just(Fate::Cancel)]
+    prop_oneof![
+        12 => Just(Fate::Done),
+        4 => Just(Fate::Slow),
+        2 => Just(Fate::Panic),
+        1 => Just(Fate::Break),
+        1 => Just(Fate::Cancel),
+    ]
 }
 
 proptest! {
@@ -39,7 +45,8 @@ proptest! {
         walks_away_after in prop::option::of(0usize..60),
     ) {
         let cancel = Cancel::default();
-        let (splits, is_cancelled_within) = (fates.len(), fates.iter().any(|fate| matches!(fate, Fate::Cancel)));
+        let (splits, is_cancelled_within) =
+            (fates.len(), fates.iter().any(|fate| matches!(fate, Fate::Cancel)));
         let first_break = fates.iter().position(|fate| matches!(fate, Fate::Break));
         let expected = fates.clone();
         let stop = cancel.clone();
@@ -57,7 +64,8 @@ proptest! {
             count.fetch_sub(1, Ordering::SeqCst);
             assert!(!matches!(fate, Fate::Panic), "fated");
             if matches!(fate, Fate::Break) { Break(split) } else { Continue(split) }
-        }).unwrap();
+        })
+        .unwrap();
         let mut delivered = 0;
         let start = Instant::now();
         while walks_away_after != Some(delivered) {
@@ -75,7 +83,9 @@ proptest! {
                 }
                 Poll::Ready(Err(error)) => {
                     prop_assert!(matches!(error, Error::Cancelled));
-                    prop_assert!(is_cancelled_within || first_break.is_some_and(|split| split < delivered));
+                    prop_assert!(
+                        is_cancelled_within || first_break.is_some_and(|split| split < delivered)
+                    );
                     prop_assert!(matches!(run.poll(Duration::ZERO), Poll::Finished));
                     break;
                 }
@@ -119,7 +129,8 @@ fn error_of_the_first_split_leaves_no_slot_taken() {
     let cancel = Cancel::default();
     let stop = cancel.clone();
     let work = move |split: usize| {
-        let result = shared.acquire(&stop).and(if split == 0 { Err(Error::Cancelled) } else { Ok(split) });
+        let result =
+            shared.acquire(&stop).and(if split == 0 { Err(Error::Cancelled) } else { Ok(split) });
         if result.is_err() { Break(result) } else { Continue(result) }
     };
     let results: Vec<_> = run_in_order(50, 4, &cancel, work).unwrap().collect();
@@ -154,7 +165,11 @@ fn workers_run_ahead_of_a_slow_consumer_by_exactly_the_window() {
         Continue(())
     };
     let mut run = run_in_order(SPLITS, WORKERS, &Cancel::default(), work).unwrap();
-    let wait_for_start = || starts.recv_timeout(Duration::from_secs(60)).expect("a worker waits before the end of the window");
+    let wait_for_start = || {
+        starts
+            .recv_timeout(Duration::from_secs(60))
+            .expect("a worker waits before the end of the window");
+    };
     (1..WINDOW).for_each(|_| wait_for_start());
     for taken in 0..=SPLITS - WINDOW {
         wait_for_start();

@@ -31,7 +31,8 @@ pub(super) fn is_legal(position: u64) -> bool {
     next_legal(position) == Some(position)
 }
 
-/// Position after a chunk. Each record has its own position, so a chunk is at least as long as its number of records.
+/// Position after a chunk. Each record has its own position, so a chunk is at least as long as its
+/// number of records.
 pub(super) fn chunk_end(begin: u64, data_len: u64, num_records: u64) -> Option<u64> {
     let data_end = data_end(begin, data_len.checked_add(CHUNK_HEADER)?)?;
     Some(data_end.max(next_legal(begin.checked_add(num_records)?)?))
@@ -53,19 +54,31 @@ pub(super) fn has_boundary(begin: u64, end: u64) -> bool {
     begin.is_multiple_of(BLOCK) || begin / BLOCK != end.saturating_sub(1) / BLOCK
 }
 
-/// Removes block headers from `raw`, the bytes of a chunk from `begin` on, and passes the rest to `put`. Headers are checked against the chunk's
-/// begin. Returns the end that they state, if there is any header, for the caller to check once the end is known.
-pub(super) fn take_out_headers(begin: u64, raw: &[u8], check: bool, mut put: impl FnMut(&[u8])) -> Result<Option<u64>, Fault> {
+/// Removes block headers from `raw`, the bytes of a chunk from `begin` on, and passes the rest to
+/// `put`. Headers are checked against the chunk's begin. Returns the end that they state, if there
+/// is any header, for the caller to check once the end is known.
+pub(super) fn take_out_headers(
+    begin: u64,
+    raw: &[u8],
+    check: bool,
+    mut put: impl FnMut(&[u8]),
+) -> Result<Option<u64>, Fault> {
     let mut stated_end = None;
     let (mut position, mut rest) = (begin, raw);
     while !rest.is_empty() {
         if position.is_multiple_of(BLOCK) {
-            let truncated = Fault::Truncated { what: "block header", needed: BLOCK_HEADER, found: rest.len() as u64 };
+            let truncated = Fault::Truncated {
+                what: "block header",
+                needed: BLOCK_HEADER,
+                found: rest.len() as u64,
+            };
             let (header, behind) = rest.split_first_chunk::<24>().ok_or(truncated)?;
             if check {
                 let end = read_block_header(header, position, begin)?;
                 if stated_end.is_some_and(|stated| stated != end) {
-                    return Err(Fault::Malformed("headers of blocks disagree about the end of the chunk"));
+                    return Err(Fault::Malformed(
+                        "headers of blocks disagree about the end of the chunk",
+                    ));
                 }
                 stated_end = Some(end);
             }
@@ -83,17 +96,25 @@ pub(super) fn take_out_headers(begin: u64, raw: &[u8], check: bool, mut put: imp
 
 /// The end of the chunk that the header states.
 fn read_block_header(header: &[u8; 24], block: u64, begin: u64) -> Result<u64, Fault> {
-    let (stated_hash, content) = header.split_first_chunk::<8>().ok_or(Fault::Malformed("block header"))?;
+    let (stated_hash, content) =
+        header.split_first_chunk::<8>().ok_or(Fault::Malformed("block header"))?;
     if u64::from_le_bytes(*stated_hash) != hash(content) {
         return Err(Fault::Hash("block header"));
     }
-    let (previous, next) = content.split_first_chunk::<8>().ok_or(Fault::Malformed("block header"))?;
+    let (previous, next) =
+        content.split_first_chunk::<8>().ok_or(Fault::Malformed("block header"))?;
     let next = next.first_chunk::<8>().ok_or(Fault::Malformed("block header"))?;
     let stated = u64::from_le_bytes(*previous);
     if stated != block - begin {
-        return Err(Fault::Mismatch { what: "distance of a block header from the chunk's begin", value: stated, expected: block - begin });
+        return Err(Fault::Mismatch {
+            what: "distance of a block header from the chunk's begin",
+            value: stated,
+            expected: block - begin,
+        });
     }
-    block.checked_add(u64::from_le_bytes(*next)).ok_or(Fault::Malformed("block header points beyond any file"))
+    block
+        .checked_add(u64::from_le_bytes(*next))
+        .ok_or(Fault::Malformed("block header points beyond any file"))
 }
 
 #[cfg(test)]

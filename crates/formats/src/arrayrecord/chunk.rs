@@ -20,11 +20,18 @@ pub(super) struct ChunkHeader {
 
 impl ChunkHeader {
     pub(super) fn of(kind: u8, num_records: u64, decoded_size: u64, data: &[u8]) -> Self {
-        Self { data_size: data.len() as u64, data_hash: hash(data), kind, num_records, decoded_size }
+        Self {
+            data_size: data.len() as u64,
+            data_hash: hash(data),
+            kind,
+            num_records,
+            decoded_size,
+        }
     }
 
     pub(super) fn parse(bytes: &[u8; 40], check: bool) -> Result<Self, Fault> {
-        let ([stated, data_size, data_hash, kind, decoded_size], []) = bytes.as_chunks::<8>() else {
+        let ([stated, data_size, data_hash, kind, decoded_size], []) = bytes.as_chunks::<8>()
+        else {
             return Err(Fault::Malformed("chunk header"));
         };
         if check && u64::from_le_bytes(*stated) != hash(bytes.get(8..).unwrap_or_default()) {
@@ -41,7 +48,12 @@ impl ChunkHeader {
     }
 
     pub(super) fn to_bytes(self) -> [u8; 40] {
-        let fields = [self.data_size, self.data_hash, u64::from(self.kind) | self.num_records << 8, self.decoded_size];
+        let fields = [
+            self.data_size,
+            self.data_hash,
+            u64::from(self.kind) | self.num_records << 8,
+            self.decoded_size,
+        ];
         let mut bytes = [0; 40];
         let (stated, content) = bytes.split_at_mut(8);
         for (place, field) in content.as_chunks_mut::<8>().0.iter_mut().zip(fields) {
@@ -53,7 +65,8 @@ impl ChunkHeader {
 
     /// Where a chunk that begins at `begin` ends.
     pub(super) fn end(&self, begin: u64) -> Result<u64, Fault> {
-        block::chunk_end(begin, self.data_size, self.num_records).ok_or(Fault::Malformed("chunk that is longer than any file"))
+        block::chunk_end(begin, self.data_size, self.num_records)
+            .ok_or(Fault::Malformed("chunk that is longer than any file"))
     }
 }
 
@@ -65,6 +78,9 @@ mod tests {
     fn header_of_the_signature_is_that_of_every_file() {
         let bytes = ChunkHeader::of(SIGNATURE, 0, 0, &[]).to_bytes();
         assert_eq!(bytes[..8], 0xa9e1_8792_3cc2_ba91_u64.to_le_bytes());
-        assert_eq!(ChunkHeader::parse(&bytes, true).unwrap(), ChunkHeader::of(SIGNATURE, 0, 0, &[]));
+        assert_eq!(
+            ChunkHeader::parse(&bytes, true).unwrap(),
+            ChunkHeader::of(SIGNATURE, 0, 0, &[])
+        );
     }
 }

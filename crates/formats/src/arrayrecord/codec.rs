@@ -56,7 +56,8 @@ impl fmt::Debug for Decoder {
     }
 }
 
-/// `len` bytes of `buffer` with unspecified content. Large buffers are allocated again, because zeroed pages cost nothing until they are written.
+/// `len` bytes of `buffer` with unspecified content. Large buffers are allocated again, because
+/// zeroed pages cost nothing until they are written.
 pub(super) fn room(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
     if buffer.len() < len {
         *buffer = vec![0; len];
@@ -105,16 +106,30 @@ pub(super) fn stated_len(codec: Codec, block: &[u8]) -> Result<(u64, &[u8]), Fau
 }
 
 /// Decompresses all of `input` into exactly `output`.
-pub(super) fn decompress(codec: Codec, input: &[u8], output: &mut [u8], zstd: &mut Zstd) -> Result<(), Fault> {
+pub(super) fn decompress(
+    codec: Codec,
+    input: &[u8],
+    output: &mut [u8],
+    zstd: &mut Zstd,
+) -> Result<(), Fault> {
     let expected = output.len();
     match decompress_up_to(codec, input, output, zstd)? {
         found if found == expected => Ok(()),
-        found => Err(Fault::Mismatch { what: "length of decompressed data", value: found as u64, expected: expected as u64 }),
+        found => Err(Fault::Mismatch {
+            what: "length of decompressed data",
+            value: found as u64,
+            expected: expected as u64,
+        }),
     }
 }
 
 /// As [`decompress`], but `output` may be larger than needed; returns the decompressed bytes.
-pub(super) fn decompress_up_to(codec: Codec, input: &[u8], output: &mut [u8], zstd: &mut Zstd) -> Result<usize, Fault> {
+pub(super) fn decompress_up_to(
+    codec: Codec,
+    input: &[u8],
+    output: &mut [u8],
+    zstd: &mut Zstd,
+) -> Result<usize, Fault> {
     let failed = |detail: String| Fault::Decompress { codec, detail };
     let expected = output.len();
     Ok(match codec {
@@ -123,21 +138,37 @@ pub(super) fn decompress_up_to(codec: Codec, input: &[u8], output: &mut [u8], zs
             expected
         }
         Codec::None => input.len(),
-        Codec::Zstd => zstd.get(&failed)?.decompress_to_buffer(input, output).map_err(|error| failed(error.to_string()))?,
+        Codec::Zstd => zstd
+            .get(&failed)?
+            .decompress_to_buffer(input, output)
+            .map_err(|error| failed(error.to_string()))?,
         Codec::Snappy => {
             // The stream states its length again, and the decoder would trust it.
-            let stated = snap::raw::decompress_len(input).map_err(|error| failed(error.to_string()))?;
-            if stated <= expected { snap::raw::Decoder::new().decompress(input, output).map_err(|error| failed(error.to_string()))? } else { stated }
+            let stated =
+                snap::raw::decompress_len(input).map_err(|error| failed(error.to_string()))?;
+            if stated <= expected {
+                snap::raw::Decoder::new()
+                    .decompress(input, output)
+                    .map_err(|error| failed(error.to_string()))?
+            } else {
+                stated
+            }
         }
-        Codec::Brotli => decompress_brotli(input, output).map_err(|detail| failed(detail.to_owned()))?,
+        Codec::Brotli => {
+            decompress_brotli(input, output).map_err(|detail| failed(detail.to_owned()))?
+        }
     })
 }
 
-/// Windows above 16 MiB are announced by the first bits and need an explicitly configured decoder. The one-shot call ignores bytes after the stream.
+/// Windows above 16 MiB are announced by the first bits and need an explicitly configured decoder.
+/// The one-shot call ignores bytes after the stream.
 fn decompress_brotli(input: &[u8], output: &mut [u8]) -> Result<usize, &'static str> {
     const LARGE_WINDOW: u8 = 0x11;
     let is_large = input.first().is_some_and(|byte| byte & 0x7f == LARGE_WINDOW);
-    let mut decoder = BrotliDecoderOptions::new().large_window_size(is_large).build().map_err(|_refused| "no decoder")?;
+    let mut decoder = BrotliDecoderOptions::new()
+        .large_window_size(is_large)
+        .build()
+        .map_err(|_refused| "no decoder")?;
     let result = decoder.decompress(input, output).map_err(|_damage| "damaged stream")?;
     match result.info {
         DecoderInfo::Finished if result.bytes_read == input.len() => Ok(result.bytes_written),
@@ -151,9 +182,13 @@ fn decompress_brotli(input: &[u8], output: &mut [u8]) -> Result<usize, &'static 
 pub(super) struct Zstd(Option<zstd::bulk::Decompressor<'static>>);
 
 impl Zstd {
-    fn get(&mut self, failed: &impl Fn(String) -> Fault) -> Result<&mut zstd::bulk::Decompressor<'static>, Fault> {
+    fn get(
+        &mut self,
+        failed: &impl Fn(String) -> Fault,
+    ) -> Result<&mut zstd::bulk::Decompressor<'static>, Fault> {
         if self.0.is_none() {
-            self.0 = Some(zstd::bulk::Decompressor::new().map_err(|error| failed(error.to_string()))?);
+            self.0 =
+                Some(zstd::bulk::Decompressor::new().map_err(|error| failed(error.to_string()))?);
         }
         self.0.as_mut().ok_or_else(|| failed("no context".to_owned()))
     }

@@ -109,11 +109,19 @@ pub(super) struct Framed<'a> {
 }
 
 impl<'a> Framed<'a> {
-    /// The header of the chunk, and its data, which is borrowed from the raw bytes if no block header interrupts it.
-    pub(super) fn open<R: Room>(self, stripped: &'a mut R) -> Result<(ChunkHeader, &'a [u8]), Fault> {
+    /// The header of the chunk, and its data, which is borrowed from the raw bytes if no block
+    /// header interrupts it.
+    pub(super) fn open<R: Room>(
+        self,
+        stripped: &'a mut R,
+    ) -> Result<(ChunkHeader, &'a [u8]), Fault> {
         let check = self.verify != Verify::None;
-        let header_end = usize::try_from(data_end(self.begin, CHUNK_HEADER).unwrap_or(u64::MAX).saturating_sub(self.begin)).unwrap_or(usize::MAX);
-        let short = |needed: u64| Fault::Truncated { what: "chunk", needed, found: self.raw.len() as u64 };
+        let header_end = usize::try_from(
+            data_end(self.begin, CHUNK_HEADER).unwrap_or(u64::MAX).saturating_sub(self.begin),
+        )
+        .unwrap_or(usize::MAX);
+        let short =
+            |needed: u64| Fault::Truncated { what: "chunk", needed, found: self.raw.len() as u64 };
         let head = self.raw.get(..header_end).ok_or_else(|| short(header_end as u64))?;
         let mut unbroken = [0; 40];
         if head.len() == unbroken.len() {
@@ -125,15 +133,24 @@ impl<'a> Framed<'a> {
         }
         let header = ChunkHeader::parse(&unbroken, check)?;
         let end = header.end(self.begin)?;
-        let data_end =
-            header.data_size.checked_add(CHUNK_HEADER).and_then(|len| data_end(self.begin, len)).ok_or(Fault::Malformed("chunk without an end"))?;
+        let data_end = header
+            .data_size
+            .checked_add(CHUNK_HEADER)
+            .and_then(|len| data_end(self.begin, len))
+            .ok_or(Fault::Malformed("chunk without an end"))?;
         let len = data_end - self.begin;
-        let framed = usize::try_from(len).ok().and_then(|len| self.raw.get(..len)).ok_or_else(|| short(len))?;
+        let framed = usize::try_from(len)
+            .ok()
+            .and_then(|len| self.raw.get(..len))
+            .ok_or_else(|| short(len))?;
         let data = if has_boundary(self.begin, data_end) {
             stripped.clear();
-            let stated_end = take_out_headers(self.begin, framed, check, |part| stripped.put(part))?;
+            let stated_end =
+                take_out_headers(self.begin, framed, check, |part| stripped.put(part))?;
             if stated_end.is_some_and(|stated| stated != end) {
-                return Err(Fault::Malformed("header of a block disagrees with the chunk about its end"));
+                return Err(Fault::Malformed(
+                    "header of a block disagrees with the chunk about its end",
+                ));
             }
             stripped.bytes().get(40..).unwrap_or_default()
         } else {
@@ -146,7 +163,11 @@ impl<'a> Framed<'a> {
     }
 
     /// The records. `num_records` is the number stated by the index, if any.
-    pub(super) fn records(self, num_records: Option<u64>, decoder: &'a mut Decoder) -> Result<Records<'a>, Fault> {
+    pub(super) fn records(
+        self,
+        num_records: Option<u64>,
+        decoder: &'a mut Decoder,
+    ) -> Result<Records<'a>, Fault> {
         let Decoder { zstd, stripped, values, ends } = decoder;
         match self.content(num_records, stripped)? {
             Content::Simple(chunk) => {
@@ -165,8 +186,14 @@ impl<'a> Framed<'a> {
         }
     }
 
-    /// Appends the records to `out`; their ends, relative to the first of them, are left in the decoder.
-    pub(super) fn append(self, num_records: Option<u64>, decoder: &mut Decoder, out: &mut BytesMut) -> Result<(), Fault>
+    /// Appends the records to `out`; their ends, relative to the first of them,
+    /// are left in the decoder.
+    pub(super) fn append(
+        self,
+        num_records: Option<u64>,
+        decoder: &mut Decoder,
+        out: &mut BytesMut,
+    ) -> Result<(), Fault>
     where
         Self: 'a,
     {
@@ -177,7 +204,8 @@ impl<'a> Framed<'a> {
                 chunk.ends(zstd, ends)?;
                 match chunk.plain_values() {
                     Some(plain) => out.extend_from_slice(plain),
-                    // Zeroed pages cost nothing until they are written, so a false length takes no memory.
+                    // Zeroed pages cost nothing until they are written, so a false length
+                    // takes no memory.
                     None if chunk.decoded_size() > LAZY_BYTES => {
                         let mut values = vec![0; chunk.decoded_size()];
                         chunk.values(&mut values, zstd)?;
@@ -202,11 +230,20 @@ impl<'a> Framed<'a> {
         Ok(())
     }
 
-    /// The content of the chunk, after its lengths are checked against the available bytes and the limits.
-    pub(super) fn content<R: Room>(self, num_records: Option<u64>, stripped: &'a mut R) -> Result<Content<'a>, Fault> {
+    /// The content of the chunk, after its lengths are checked against the available
+    /// bytes and the limits.
+    pub(super) fn content<R: Room>(
+        self,
+        num_records: Option<u64>,
+        stripped: &'a mut R,
+    ) -> Result<Content<'a>, Fault> {
         let (header, data) = self.open(stripped)?;
         if let Some(expected) = num_records.filter(|expected| *expected != header.num_records) {
-            return Err(Fault::Mismatch { what: "number of records", value: header.num_records, expected });
+            return Err(Fault::Mismatch {
+                what: "number of records",
+                value: header.num_records,
+                expected,
+            });
         }
         let limit = self.file_size.saturating_add(MAX_DECODED_BYTES).min(self.limit.bytes());
         if header.decoded_size > limit {
@@ -214,10 +251,16 @@ impl<'a> Framed<'a> {
         }
         // Each record has its own position in the file.
         if header.num_records > self.file_size {
-            return Err(Fault::TooLarge { what: "number of records", value: header.num_records, limit: self.file_size });
+            return Err(Fault::TooLarge {
+                what: "number of records",
+                value: header.num_records,
+                limit: self.file_size,
+            });
         }
-        let size = usize::try_from(header.decoded_size).map_err(|_above| Fault::Malformed("decoded size"))?;
-        let count = usize::try_from(header.num_records).map_err(|_above| Fault::Malformed("number of records"))?;
+        let size = usize::try_from(header.decoded_size)
+            .map_err(|_above| Fault::Malformed("decoded size"))?;
+        let count = usize::try_from(header.num_records)
+            .map_err(|_above| Fault::Malformed("number of records"))?;
         match header.kind {
             SIMPLE => Ok(Content::Simple(SimpleChunk::parse(data, count, size)?)),
             TRANSPOSED => Ok(Content::Transposed { data, count, size }),

@@ -14,7 +14,10 @@ pub(super) struct Compressor {
 
 impl fmt::Debug for Compressor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Compressor").field("compression", &self.compression).finish_non_exhaustive()
+        formatter
+            .debug_struct("Compressor")
+            .field("compression", &self.compression)
+            .finish_non_exhaustive()
     }
 }
 
@@ -33,7 +36,10 @@ impl Compressor {
     pub(super) fn new(compression: Compression) -> Result<Self, Fault> {
         let mut zstd = None;
         if let Compression::Zstd { level, window_log } = compression {
-            let failed = |error: std::io::Error| Fault::Compress { codec: Codec::Zstd, detail: error.to_string() };
+            let failed = |error: std::io::Error| Fault::Compress {
+                codec: Codec::Zstd,
+                detail: error.to_string(),
+            };
             let mut compressor = zstd::bulk::Compressor::new(level).map_err(failed)?;
             compressor.window_log(u32::from(window_log)).map_err(failed)?;
             zstd = Some(compressor);
@@ -56,27 +62,40 @@ impl Compressor {
         match self.compression {
             Compression::None => out.extend_from_slice(payload),
             Compression::Zstd { .. } => {
-                let compressor = self.zstd.as_mut().ok_or_else(|| failed("no context".to_owned()))?;
+                let compressor =
+                    self.zstd.as_mut().ok_or_else(|| failed("no context".to_owned()))?;
                 out.resize(start + zstd::zstd_safe::compress_bound(payload.len()), 0);
                 let room = out.get_mut(start..).unwrap_or_default();
-                let len = compressor.compress_to_buffer(payload, room).map_err(|error| failed(error.to_string()))?;
+                let len = compressor
+                    .compress_to_buffer(payload, room)
+                    .map_err(|error| failed(error.to_string()))?;
                 out.truncate(start + len);
             }
             Compression::Snappy => {
                 out.resize(start + snap::raw::max_compress_len(payload.len()), 0);
                 let room = out.get_mut(start..).unwrap_or_default();
                 // Above 4 GiB there is no bound, and the call fails.
-                let len = self.snappy.compress(payload, room).map_err(|error| failed(error.to_string()))?;
+                let len = self
+                    .snappy
+                    .compress(payload, room)
+                    .map_err(|error| failed(error.to_string()))?;
                 out.truncate(start + len);
             }
-            Compression::Brotli { level, window_log } => append_brotli(payload, level, window_log, out).map_err(failed)?,
+            Compression::Brotli { level, window_log } => {
+                append_brotli(payload, level, window_log, out).map_err(failed)?;
+            }
         }
         Ok(())
     }
 }
 
 /// A window larger than the data costs memory and only changes the first byte.
-fn append_brotli(payload: &[u8], level: u8, window_log: Option<u8>, out: &mut Vec<u8>) -> Result<(), String> {
+fn append_brotli(
+    payload: &[u8],
+    level: u8,
+    window_log: Option<u8>,
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
     let quality = Quality::new(level).map_err(|error| error.to_string())?;
     let window_log = window_log.unwrap_or(22);
     let encoder: BrotliEncoder = if window_log > 24 {
@@ -84,7 +103,11 @@ fn append_brotli(payload: &[u8], level: u8, window_log: Option<u8>, out: &mut Ve
         BrotliEncoderOptions::new().quality(quality).large_window_size(window).build()
     } else {
         let window = WindowSize::new(window_log).map_err(|error| error.to_string())?;
-        BrotliEncoderOptions::new().quality(quality).window_size(window).size_hint(u32::try_from(payload.len()).unwrap_or(u32::MAX)).build()
+        BrotliEncoderOptions::new()
+            .quality(quality)
+            .window_size(window)
+            .size_hint(u32::try_from(payload.len()).unwrap_or(u32::MAX))
+            .build()
     }
     .map_err(|error| error.to_string())?;
     let mut sink = brotlic::CompressorWriter::with_encoder(encoder, out);

@@ -76,9 +76,16 @@ impl Error {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Storage(error) => error.hint(),
-            Self::NotWhole { .. } => Some("the file is truncated, has bytes after its end, or its writer was never closed; fetch or write it again"),
-            Self::Postscript { .. } | Self::Footer { .. } => Some("the index of the file is lost; fetch or write it again"),
-            Self::Chunk { fault: Fault::TooLarge { what, .. }, .. } if *what == DECODED_SIZE => Some(TooLarge::HINT),
+            Self::NotWhole { .. } => Some(
+                "the file is truncated, has bytes after its end, or its writer was never closed; \
+                 fetch or write it again",
+            ),
+            Self::Postscript { .. } | Self::Footer { .. } => {
+                Some("the index of the file is lost; fetch or write it again")
+            }
+            Self::Chunk { fault: Fault::TooLarge { what, .. }, .. } if *what == DECODED_SIZE => {
+                Some(TooLarge::HINT)
+            }
             Self::Chunk { .. } => Some("records of other chunks can still be read"),
             _ => None,
         }

@@ -42,7 +42,11 @@ impl ArrayRecordFile {
     ///
     /// # Errors
     /// As [`ArrayRecordFile::open`].
-    pub fn open_limited(object: Arc<dyn RangeRead>, verify: Verify, limit: DecodeLimit) -> Result<Self, Error> {
+    pub fn open_limited(
+        object: Arc<dyn RangeRead>,
+        verify: Verify,
+        limit: DecodeLimit,
+    ) -> Result<Self, Error> {
         let path = || object.path().to_owned();
         let size = object.size();
         let not_whole = |reason| Error::NotWhole { path: path(), reason };
@@ -56,31 +60,60 @@ impl ArrayRecordFile {
         let postscript_offset = size - BLOCK;
         let raw = room(&mut scratch.raw, usize::try_from(BLOCK).unwrap_or(usize::MAX));
         object.read_at(postscript_offset, raw)?;
-        // The hashes of the index are always verified: with a damaged index every record would be a guess.
+        // The hashes of the index are always verified: with a damaged index every record
+        // would be a guess.
         let verify_index = Verify::Full;
         // The index grows with the number of records, and is bounded by the size of the file.
         let of_index = DecodeLimit::new(u64::MAX);
-        let footer_begin = Framed { begin: postscript_offset, raw, file_size: size, verify: verify_index, limit: of_index }
-            .records(None, &mut scratch.decoder)
-            .and_then(|records| footer_offset(records.get(0).ok_or(Fault::Malformed("no record"))?))
-            .and_then(|offset| match FIRST_CHUNK <= offset && offset < postscript_offset && is_legal(offset) {
+        let footer_begin = Framed {
+            begin: postscript_offset,
+            raw,
+            file_size: size,
+            verify: verify_index,
+            limit: of_index,
+        }
+        .records(None, &mut scratch.decoder)
+        .and_then(|records| footer_offset(records.get(0).ok_or(Fault::Malformed("no record"))?))
+        .and_then(|offset| {
+            match FIRST_CHUNK <= offset && offset < postscript_offset && is_legal(offset) {
                 true => Ok(offset),
-                false => Err(Fault::TooLarge { what: "offset of the footer", value: offset, limit: postscript_offset - 1 }),
-            })
-            .map_err(|fault| Error::Postscript { path: path(), offset: postscript_offset, fault })?;
-        let footer_len = usize::try_from(postscript_offset - footer_begin).map_err(|_above| not_whole("its footer is too large for memory"))?;
+                false => Err(Fault::TooLarge {
+                    what: "offset of the footer",
+                    value: offset,
+                    limit: postscript_offset - 1,
+                }),
+            }
+        })
+        .map_err(|fault| Error::Postscript {
+            path: path(),
+            offset: postscript_offset,
+            fault,
+        })?;
+        let footer_len = usize::try_from(postscript_offset - footer_begin)
+            .map_err(|_above| not_whole("its footer is too large for memory"))?;
         let memory = |source| Error::Memory { path: path(), source };
         let mut raw = Mapped::new(footer_len).map_err(memory)?;
         object.read_at(footer_begin, raw.whole())?;
         let mut digest = Xxh3::new();
         digest.update(raw.whole());
         digest.update(&size.to_le_bytes());
-        let footer = Framed { begin: footer_begin, raw: raw.whole(), file_size: size, verify: verify_index, limit: of_index };
+        let footer = Framed {
+            begin: footer_begin,
+            raw: raw.whole(),
+            file_size: size,
+            verify: verify_index,
+            limit: of_index,
+        };
         let mut stripped = Mapped::new(footer_len).map_err(memory)?;
-        let index = read_index(footer, &mut stripped, &mut scratch.decoder).map_err(|failure| match failure {
-            Failure::Fault(fault) => Error::Footer { path: path(), offset: footer_begin, fault },
-            Failure::Memory(source) => memory(source),
-        })?;
+        let index =
+            read_index(footer, &mut stripped, &mut scratch.decoder).map_err(
+                |failure| match failure {
+                    Failure::Fault(fault) => {
+                        Error::Footer { path: path(), offset: footer_begin, fault }
+                    }
+                    Failure::Memory(source) => memory(source),
+                },
+            )?;
         Ok(Self { size, index, verify, limit, digest: digest.digest128(), object })
     }
 
@@ -146,7 +179,9 @@ impl ArrayRecordFile {
     /// # Errors
     /// [`Error::NoSuchPart`].
     pub fn range_of(&self, chunk: usize) -> Result<Range<u64>, Error> {
-        self.index.range(chunk).ok_or_else(|| Error::NoSuchPart { path: self.path().to_owned(), index: chunk })
+        self.index
+            .range(chunk)
+            .ok_or_else(|| Error::NoSuchPart { path: self.path().to_owned(), index: chunk })
     }
 
     /// Offset of the footer, after the last chunk of records.
@@ -169,7 +204,11 @@ impl ArrayRecordFile {
     ///
     /// # Errors
     /// When its bytes cannot be read, or are damaged.
-    pub fn read_chunk<'a>(&self, chunk: usize, scratch: &'a mut Scratch) -> Result<Records<'a>, Error> {
+    pub fn read_chunk<'a>(
+        &self,
+        chunk: usize,
+        scratch: &'a mut Scratch,
+    ) -> Result<Records<'a>, Error> {
         let range = self.range_of(chunk)?;
         self.read_chunk_at(chunk, range, scratch)
     }
@@ -178,27 +217,54 @@ impl ArrayRecordFile {
     ///
     /// # Errors
     /// As [`ArrayRecordFile::read_chunk`].
-    pub fn read_chunk_at<'a>(&self, chunk: usize, range: Range<u64>, scratch: &'a mut Scratch) -> Result<Records<'a>, Error> {
+    pub fn read_chunk_at<'a>(
+        &self,
+        chunk: usize,
+        range: Range<u64>,
+        scratch: &'a mut Scratch,
+    ) -> Result<Records<'a>, Error> {
         let len = self.stored_len(chunk, &range)?;
         let raw = room(&mut scratch.raw, len);
         self.object.read_at(range.start, raw)?;
-        let framed = Framed { begin: range.start, raw, file_size: self.size, verify: self.verify, limit: self.limit };
-        framed.records(self.count_of(chunk), &mut scratch.decoder).map_err(|fault| self.damaged(chunk, range.start, fault))
+        let framed = Framed {
+            begin: range.start,
+            raw,
+            file_size: self.size,
+            verify: self.verify,
+            limit: self.limit,
+        };
+        framed
+            .records(self.count_of(chunk), &mut scratch.decoder)
+            .map_err(|fault| self.damaged(chunk, range.start, fault))
     }
 
-    /// Reads the bytes of a run of chunks with one request and calls `each` with the records of those in `wanted`, which is ascending.
+    /// Reads the bytes of a run of chunks with one request and calls `each` with the records of
+    /// those in `wanted`, which is ascending.
     ///
     /// # Errors
     /// As [`ArrayRecordFile::read_chunk`].
-    pub fn read_chunks(&self, wanted: &[usize], scratch: &mut Scratch, mut each: impl FnMut(usize, Records<'_>)) -> Result<(), Error> {
-        self.each_framed(wanted, scratch, |chunk, framed, decoder| framed.records(self.count_of(chunk), decoder).map(|records| each(chunk, records)))
+    pub fn read_chunks(
+        &self,
+        wanted: &[usize],
+        scratch: &mut Scratch,
+        mut each: impl FnMut(usize, Records<'_>),
+    ) -> Result<(), Error> {
+        self.each_framed(wanted, scratch, |chunk, framed, decoder| {
+            framed.records(self.count_of(chunk), decoder).map(|records| each(chunk, records))
+        })
     }
 
-    /// As [`ArrayRecordFile::read_chunks`], but appends all records of the chunks to `out`. When a chunk is damaged, `out` has those before it.
+    /// As [`ArrayRecordFile::read_chunks`], but appends all records of the chunks to `out`. When a
+    /// chunk is damaged, `out` has those before it.
     ///
     /// # Errors
     /// As [`ArrayRecordFile::read_chunk`].
-    pub fn append_chunks(&self, wanted: &[usize], scratch: &mut Scratch, out: &mut Gathered) -> Result<(), Error> {
+    pub fn append_chunks(
+        &self,
+        wanted: &[usize],
+        scratch: &mut Scratch,
+        out: &mut Gathered,
+    ) -> Result<(), Error> {
         self.each_framed(wanted, scratch, |chunk, framed, decoder| {
             let before = out.values.len();
             framed.append(self.count_of(chunk), decoder, &mut out.values)?;
@@ -207,7 +273,8 @@ impl ArrayRecordFile {
         })
     }
 
-    /// As [`ArrayRecordFile::read_chunks`], but writes the concatenated records of each chunk into the buffer that `room_of` returns for it.
+    /// As [`ArrayRecordFile::read_chunks`], but writes the concatenated records of each chunk into
+    /// the buffer that `room_of` returns for it.
     ///
     /// # Errors
     /// As [`ArrayRecordFile::read_chunk`].
@@ -241,18 +308,34 @@ impl ArrayRecordFile {
         self.object.read_at(begin, raw)?;
         for chunk in wanted {
             let range = self.range_of(*chunk)?;
-            let within = |position: u64| usize::try_from(position.saturating_sub(begin)).unwrap_or(usize::MAX);
+            let within = |position: u64| {
+                usize::try_from(position.saturating_sub(begin)).unwrap_or(usize::MAX)
+            };
             let bytes = raw.get(within(range.start)..within(range.end)).unwrap_or_default();
-            let framed = Framed { begin: range.start, raw: bytes, file_size: self.size, verify: self.verify, limit: self.limit };
-            each(*chunk, framed, decoder).map_err(|fault| self.damaged(*chunk, range.start, fault))?;
+            let framed = Framed {
+                begin: range.start,
+                raw: bytes,
+                file_size: self.size,
+                verify: self.verify,
+                limit: self.limit,
+            };
+            each(*chunk, framed, decoder)
+                .map_err(|fault| self.damaged(*chunk, range.start, fault))?;
         }
         Ok(())
     }
 
-    /// Incompressible data is slightly longer than its decoded size; a much longer chunk cannot be valid.
+    /// Incompressible data is slightly longer than its decoded size;
+    /// a much longer chunk cannot be valid.
     fn stored_len(&self, chunk: usize, range: &Range<u64>) -> Result<usize, Error> {
         let (len, limit) = (range.end.saturating_sub(range.start), self.limit.bytes());
-        let too_large = || self.damaged(chunk, range.start, Fault::TooLarge { what: DECODED_SIZE, value: len, limit });
+        let too_large = || {
+            self.damaged(
+                chunk,
+                range.start,
+                Fault::TooLarge { what: DECODED_SIZE, value: len, limit },
+            )
+        };
         usize::try_from(len).ok().filter(|_| len <= limit.saturating_mul(2)).ok_or_else(too_large)
     }
 
@@ -265,8 +348,9 @@ impl ArrayRecordFile {
         Error::Chunk { path: self.path().to_owned(), chunk, offset, fault }
     }
 
-    /// Splits `wanted`, which is an ascending list of chunk numbers, into runs that are worth reading with one request: with small gaps, and at most
-    /// `limit` bytes in total, unless a single chunk is larger.
+    /// Splits `wanted`, which is an ascending list of chunk numbers, into runs that are worth
+    /// reading with one request: with small gaps, and at most `limit` bytes in total, unless a
+    /// single chunk is larger.
     ///
     /// # Errors
     /// [`Error::NoSuchPart`].
@@ -278,7 +362,11 @@ impl ArrayRecordFile {
         for (place, chunk) in wanted.iter().enumerate() {
             let range = self.range_of(*chunk)?;
             match runs.last_mut() {
-                Some(run) if *chunk > last && range.start - end <= gap && range.end - begin <= limit => run.end = place + 1,
+                Some(run)
+                    if *chunk > last && range.start - end <= gap && range.end - begin <= limit =>
+                {
+                    run.end = place + 1;
+                }
                 _ => {
                     runs.push(place..place + 1);
                     begin = range.start;
@@ -289,12 +377,21 @@ impl ArrayRecordFile {
         Ok(runs)
     }
 
-    /// Range of an uncompressed record that is contiguous in the file. Its chunk is read and checked.
+    /// Range of an uncompressed record that is contiguous in the file.
+    /// Its chunk is read and checked.
     ///
     /// # Errors
     /// As [`ArrayRecordFile::read_chunk`].
-    pub fn plain_range(&self, record: u64, scratch: &mut Scratch) -> Result<Option<Range<u64>>, Error> {
-        let no_record = || Error::NoSuchRecord { path: self.path().to_owned(), index: record, num_records: self.num_records() };
+    pub fn plain_range(
+        &self,
+        record: u64,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Range<u64>>, Error> {
+        let no_record = || Error::NoSuchRecord {
+            path: self.path().to_owned(),
+            index: record,
+            num_records: self.num_records(),
+        };
         let (chunk, place) = self.locate(record).ok_or_else(no_record)?;
         let begin = self.range_of(chunk)?.start;
         let records = self.read_chunk(chunk, scratch)?;

@@ -1,6 +1,7 @@
 //! Decodes the bytes of the footer to the index, in memory that is freed immediately.
 //!
-//! A footer has at least ten bytes for each chunk, both compressed and decompressed; the index keeps half of that.
+//! A footer has at least ten bytes for each chunk, both compressed and decompressed; the index
+//! keeps half of that.
 
 use super::Fault;
 use super::codec::Decoder;
@@ -22,7 +23,11 @@ impl From<Fault> for Failure {
     }
 }
 
-pub(super) fn read_index<'a>(footer: Framed<'a>, stripped: &'a mut Mapped, decoder: &mut Decoder) -> Result<Index, Failure> {
+pub(super) fn read_index<'a>(
+    footer: Framed<'a>,
+    stripped: &'a mut Mapped,
+    decoder: &mut Decoder,
+) -> Result<Index, Failure> {
     let begin = footer.begin;
     match footer.content(None, stripped)? {
         Content::Simple(chunk) => {
@@ -59,7 +64,8 @@ pub(super) fn read_index<'a>(footer: Framed<'a>, stripped: &'a mut Mapped, decod
     }
 }
 
-/// Memory mapped from the system: a footer of many megabytes is needed only briefly, and an allocator would keep its memory.
+/// Memory mapped from the system: a footer of many megabytes is needed only briefly, and an
+/// allocator would keep its memory.
 pub(super) struct Mapped {
     memory: MmapMut,
     len: usize,
@@ -86,7 +92,9 @@ impl Room for Mapped {
     }
 
     fn put(&mut self, bytes: &[u8]) {
-        if let Some(place) = self.memory.get_mut(self.len..).and_then(|rest| rest.get_mut(..bytes.len())) {
+        if let Some(place) =
+            self.memory.get_mut(self.len..).and_then(|rest| rest.get_mut(..bytes.len()))
+        {
             place.copy_from_slice(bytes);
             self.len += bytes.len();
         }

@@ -3,7 +3,12 @@
 use highway::{HighwayHash, HighwayHasher, Key};
 
 /// "Riegeli/" and "records\n", twice.
-const KEY: Key = Key([0x2f69_6c65_6765_6952, 0x0a73_6472_6f63_6572, 0x2f69_6c65_6765_6952, 0x0a73_6472_6f63_6572]);
+const KEY: Key = Key([
+    0x2f69_6c65_6765_6952,
+    0x0a73_6472_6f63_6572,
+    0x2f69_6c65_6765_6952,
+    0x0a73_6472_6f63_6572,
+]);
 
 pub(super) fn hash(bytes: &[u8]) -> u64 {
     HighwayHasher::new(KEY).hash64(bytes)

@@ -1,7 +1,7 @@
 //! Footer and postscript: the position of each chunk, and its number of records.
 //!
-//! The invariant of a parsed [`Index`]: chunks ascend without overlap, lie after the signature and before the footer, and have no more records than
-//! bytes.
+//! The invariant of a parsed [`Index`]: chunks ascend without overlap, lie after the signature and
+//! before the footer, and have no more records than bytes.
 
 use super::block::{CHUNK_HEADER, is_legal};
 use super::offsets::Offsets;
@@ -92,7 +92,11 @@ impl Index {
     /// Size of the only record of a chunk, if the footer states it.
     pub(super) fn length_of_single(&self, chunk: usize) -> Option<usize> {
         match &self.grouping {
-            Grouping::Single { lengths } => lengths.get(chunk).copied().filter(|length| *length < u32::MAX).map(|length| length as usize),
+            Grouping::Single { lengths } => lengths
+                .get(chunk)
+                .copied()
+                .filter(|length| *length < u32::MAX)
+                .map(|length| length as usize),
             _ => None,
         }
     }
@@ -134,7 +138,11 @@ impl IndexBuilder {
         if self.metadata.is_none() {
             let metadata = Metadata::parse(record)?;
             if metadata.num_chunks != self.limit as u64 {
-                return Err(Fault::Mismatch { what: "number of chunks in the metadata", value: metadata.num_chunks, expected: self.limit as u64 });
+                return Err(Fault::Mismatch {
+                    what: "number of chunks in the metadata",
+                    value: metadata.num_chunks,
+                    expected: self.limit as u64,
+                });
             }
             offsets.reserve_exact(self.limit + 1);
             if metadata.num_records == metadata.num_chunks {
@@ -165,10 +173,20 @@ impl IndexBuilder {
         self.offsets.push(self.footer_offset);
         let num_records = self.counts.total;
         if metadata.num_records != num_records {
-            return Err(Fault::Mismatch { what: "number of records in the metadata", value: metadata.num_records, expected: num_records });
+            return Err(Fault::Mismatch {
+                what: "number of records in the metadata",
+                value: metadata.num_records,
+                expected: num_records,
+            });
         }
         let grouping = self.counts.grouping(self.lengths);
-        Ok(Index { offsets: self.offsets, grouping, num_records, decoded_size: self.decoded_size, writer_options: metadata.writer_options })
+        Ok(Index {
+            offsets: self.offsets,
+            grouping,
+            num_records,
+            decoded_size: self.decoded_size,
+            writer_options: metadata.writer_options,
+        })
     }
 }
 
@@ -185,10 +203,14 @@ impl Counts {
     /// A chunk has at least one byte per record, so its claimed number is bounded by the file.
     fn check_last(&self, next_offset: u64, offsets: &Offsets) -> Result<(), Fault> {
         match offsets.last() {
-            Some(begin) if self.last > next_offset - begin => {
-                Err(Fault::TooLarge { what: "number of records in a chunk", value: self.last, limit: next_offset - begin })
+            Some(begin) if self.last > next_offset - begin => Err(Fault::TooLarge {
+                what: "number of records in a chunk",
+                value: self.last,
+                limit: next_offset - begin,
+            }),
+            Some(begin) if next_offset - begin < CHUNK_HEADER => {
+                Err(Fault::Malformed("chunk that is shorter than its header"))
             }
-            Some(begin) if next_offset - begin < CHUNK_HEADER => Err(Fault::Malformed("chunk that is shorter than its header")),
             _ => Ok(()),
         }
     }
@@ -197,13 +219,18 @@ impl Counts {
     fn push(&mut self, num_records: u64, chunk: usize) -> Result<bool, Fault> {
         if chunk == 0 {
             self.group = num_records;
-        } else if self.firsts.is_none() && (self.last != self.group || num_records > self.group || num_records == 0) {
+        } else if self.firsts.is_none()
+            && (self.last != self.group || num_records > self.group || num_records == 0)
+        {
             self.firsts = Some((0..chunk as u64).map(|before| before * self.group).collect());
         }
         if let Some(firsts) = &mut self.firsts {
             firsts.push(self.total);
         }
-        self.total = self.total.checked_add(num_records).ok_or(Fault::Malformed("more records than can be numbered"))?;
+        self.total = self
+            .total
+            .checked_add(num_records)
+            .ok_or(Fault::Malformed("more records than can be numbered"))?;
         self.last = num_records;
         Ok(self.group == 1 && num_records == 1 && self.firsts.is_none())
     }
@@ -270,7 +297,10 @@ impl Metadata {
                     (1, Value::Number(number)) => version = Some(number),
                     (2, Value::Number(chunks)) => metadata.num_chunks = chunks,
                     (3, Value::Number(records)) => metadata.num_records = records,
-                    (4, Value::Bytes(options)) => metadata.writer_options = Some(String::from_utf8_lossy(options).into_owned()),
+                    (4, Value::Bytes(options)) => {
+                        metadata.writer_options =
+                            Some(String::from_utf8_lossy(options).into_owned());
+                    }
                     _unknown => {}
                 }
                 Ok(())
@@ -279,7 +309,11 @@ impl Metadata {
         })?;
         match version {
             Some(VERSION) => Ok(metadata),
-            Some(version) => Err(Fault::Mismatch { what: "version of the format", value: version, expected: VERSION }),
+            Some(version) => Err(Fault::Mismatch {
+                what: "version of the format",
+                value: version,
+                expected: VERSION,
+            }),
             None => Err(Fault::Malformed("metadata without a version")),
         }
     }

@@ -1,6 +1,7 @@
 //! Ascending offsets in a little more than four bytes each.
 //!
-//! An index of a million chunks is held as long as its file is open. Offset `i` is `bases[i >> shift] + within[i]`; every block of offsets has a base.
+//! An index of a million chunks is held as long as its file is open.
+//! Offset `i` is `bases[i >> shift] + within[i]`; every block of offsets has a base.
 
 /// Offsets per base, as a power of two. Chunks of less than 64 MiB on average fit.
 const SHIFT: u32 = 6;
@@ -70,8 +71,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn offsets_of_any_distance_are_returned(steps in vec(prop_oneof![20 => 0..1_u64 << 20, 1 => 0..1_u64 << 40], 0..300), first in 0..u64::MAX >> 1) {
-            let expected: Vec<u64> = steps.iter().scan(first, |at, step| { *at += step; Some(*at) }).collect();
+        fn offsets_of_any_distance_are_returned(
+            steps in vec(prop_oneof![20 => 0..1_u64 << 20, 1 => 0..1_u64 << 40], 0..300),
+            first in 0..u64::MAX >> 1,
+        ) {
+            let expected: Vec<u64> = steps
+                .iter()
+                .scan(first, |at, step| {
+                    *at += step;
+                    Some(*at)
+                })
+                .collect();
             let mut offsets = Offsets::default();
             for offset in &expected {
                 offsets.push(*offset);

@@ -17,15 +17,31 @@ pub(super) struct SimpleChunk<'a> {
 
 impl<'a> SimpleChunk<'a> {
     /// `decoded_size` and `num_records` come from the chunk's header. The caller has bounded both.
-    pub(super) fn parse(data: &'a [u8], num_records: usize, decoded_size: usize) -> Result<Self, Fault> {
+    pub(super) fn parse(
+        data: &'a [u8],
+        num_records: usize,
+        decoded_size: usize,
+    ) -> Result<Self, Fault> {
         let (&codec, rest) = data.split_first().ok_or(Fault::Malformed("no data"))?;
         let codec = Codec::of(codec)?;
-        let (sizes_len, rest) = varint::read(rest).ok_or(Fault::Malformed("length of the sizes is not a valid number"))?;
-        let truncated = || Fault::Truncated { what: "block of sizes", needed: sizes_len, found: rest.len() as u64 };
-        let (sizes, values) = usize::try_from(sizes_len).ok().and_then(|len| rest.split_at_checked(len)).ok_or_else(truncated)?;
+        let (sizes_len, rest) = varint::read(rest)
+            .ok_or(Fault::Malformed("length of the sizes is not a valid number"))?;
+        let truncated = || Fault::Truncated {
+            what: "block of sizes",
+            needed: sizes_len,
+            found: rest.len() as u64,
+        };
+        let (sizes, values) = usize::try_from(sizes_len)
+            .ok()
+            .and_then(|len| rest.split_at_checked(len))
+            .ok_or_else(truncated)?;
         let (stated, values) = stated_len(codec, values)?;
         if stated != decoded_size as u64 {
-            return Err(Fault::Mismatch { what: "length of the values", value: stated, expected: decoded_size as u64 });
+            return Err(Fault::Mismatch {
+                what: "length of the values",
+                value: stated,
+                expected: decoded_size as u64,
+            });
         }
         Ok(Self { codec, sizes, values, decoded_size, num_records })
     }
@@ -48,7 +64,11 @@ impl<'a> SimpleChunk<'a> {
             // A size has at least one byte.
             return match len >= self.num_records as u64 {
                 true => Ok(Cow::Borrowed(block)),
-                false => Err(Fault::Mismatch { what: "length of the sizes", value: len, expected: self.num_records as u64 }),
+                false => Err(Fault::Mismatch {
+                    what: "length of the sizes",
+                    value: len,
+                    expected: self.num_records as u64,
+                }),
             };
         }
         if self.codec == Codec::Zstd
@@ -69,11 +89,19 @@ impl<'a> SimpleChunk<'a> {
     }
 
     /// Calls `each` with the end of each record in the values.
-    pub(super) fn each_end(&self, sizes: &[u8], mut each: impl FnMut(usize) -> Result<(), Fault>) -> Result<(), Fault> {
+    pub(super) fn each_end(
+        &self,
+        sizes: &[u8],
+        mut each: impl FnMut(usize) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         let (mut end, mut rest) = (0usize, sizes);
         for _ in 0..self.num_records {
-            let (size, behind) = varint::read(rest).ok_or(Fault::Malformed("size of a record is not a valid number"))?;
-            let next = usize::try_from(size).ok().and_then(|size| end.checked_add(size)).filter(|end| *end <= self.decoded_size);
+            let (size, behind) = varint::read(rest)
+                .ok_or(Fault::Malformed("size of a record is not a valid number"))?;
+            let next = usize::try_from(size)
+                .ok()
+                .and_then(|size| end.checked_add(size))
+                .filter(|end| *end <= self.decoded_size);
             end = next.ok_or(Fault::Malformed("records are longer than their chunk"))?;
             each(end)?;
             rest = behind;
@@ -82,7 +110,11 @@ impl<'a> SimpleChunk<'a> {
             return Err(Fault::Malformed("more sizes than records"));
         }
         if end != self.decoded_size {
-            return Err(Fault::Mismatch { what: "sum of the records' sizes", value: end as u64, expected: self.decoded_size as u64 });
+            return Err(Fault::Mismatch {
+                what: "sum of the records' sizes",
+                value: end as u64,
+                expected: self.decoded_size as u64,
+            });
         }
         Ok(())
     }
@@ -106,13 +138,16 @@ impl<'a> SimpleChunk<'a> {
     }
 }
 
-/// The content of a zstd frame that is one raw block of `len` bytes, as all writers encode the size of a single record. Decoding it with the library
-/// would cost more than the record itself.
+/// The content of a zstd frame that is one raw block of `len` bytes, as all writers encode the size
+/// of a single record. Decoding it with the library would cost more than the record itself.
 fn stored_frame(frame: &[u8], len: u64) -> Option<&[u8]> {
     let len = u8::try_from(len).ok()?;
-    // Magic number, a descriptor without checksum whose frame size has one byte, that size, and the header of the last block.
+    // Magic number, a descriptor without checksum whose frame size has one byte, that size, and the
+    // header of the last block.
     let [low, middle, high, _] = (u32::from(len) << 3 | 1).to_le_bytes();
-    frame.strip_prefix(&[0x28, 0xb5, 0x2f, 0xfd, 0x20, len, low, middle, high]).filter(|content| content.len() == usize::from(len))
+    frame
+        .strip_prefix(&[0x28, 0xb5, 0x2f, 0xfd, 0x20, len, low, middle, high])
+        .filter(|content| content.len() == usize::from(len))
 }
 
 /// Appends the data of a simple chunk. `sizes` is scratch.

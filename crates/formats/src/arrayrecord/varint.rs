@@ -1,12 +1,16 @@
 //! Varints: seven bits per byte, low bits first, as in protocol buffers.
 
-/// The number at the start of `bytes`, and the rest. `None` when the bytes end early or the number has more than 64 bits.
+/// The number at the start of `bytes`, and the rest. `None` when the bytes end early or the number
+/// has more than 64 bits.
 #[inline]
 pub(super) fn read(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    // An index has a million of these: most have one or two bytes, the others are decoded from eight bytes together if available.
+    // An index has a million of these: most have one or two bytes, the others are decoded from
+    // eight bytes together if available.
     match bytes {
         [low @ ..0x80, rest @ ..] => Some((u64::from(*low), rest)),
-        [low, high @ ..0x80, rest @ ..] => Some((u64::from(*low & 0x7f) | u64::from(*high) << 7, rest)),
+        [low, high @ ..0x80, rest @ ..] => {
+            Some((u64::from(*low & 0x7f) | u64::from(*high) << 7, rest))
+        }
         _ => read_long(bytes),
     }
 }
@@ -17,7 +21,10 @@ fn read_long(bytes: &[u8]) -> Option<(u64, &[u8])> {
         let ends = !word & 0x8080_8080_8080_8080;
         if ends != 0 {
             let bits = ends.trailing_zeros() + 1;
-            return Some((packed(word & (u64::MAX >> (64 - bits))), bytes.get(bits as usize / 8..)?));
+            return Some((
+                packed(word & (u64::MAX >> (64 - bits))),
+                bytes.get(bits as usize / 8..)?,
+            ));
         }
     }
     let mut value = 0u64;

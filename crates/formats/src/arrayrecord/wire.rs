@@ -12,18 +12,26 @@ pub(super) enum Value<'a> {
 }
 
 /// Calls `field` for each field of `message`, in order.
-pub(super) fn fields<'a>(message: &'a [u8], mut field: impl FnMut(u64, Value<'a>) -> Result<(), Fault>) -> Result<(), Fault> {
+pub(super) fn fields<'a>(
+    message: &'a [u8],
+    mut field: impl FnMut(u64, Value<'a>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     const MALFORMED: Fault = Fault::Malformed("index record is not a valid message");
     let mut rest = message;
     while !rest.is_empty() {
         let (tag, behind) = varint::read(rest).ok_or(MALFORMED)?;
         let (value, behind) = match tag & 7 {
-            0 => varint::read(behind).map(|(number, behind)| (Value::Number(number), behind)).ok_or(MALFORMED)?,
+            0 => varint::read(behind)
+                .map(|(number, behind)| (Value::Number(number), behind))
+                .ok_or(MALFORMED)?,
             1 => (Value::Other, behind.get(8..).ok_or(MALFORMED)?),
             5 => (Value::Other, behind.get(4..).ok_or(MALFORMED)?),
             2 => {
                 let (len, behind) = varint::read(behind).ok_or(MALFORMED)?;
-                let (bytes, behind) = usize::try_from(len).ok().and_then(|len| behind.split_at_checked(len)).ok_or(MALFORMED)?;
+                let (bytes, behind) = usize::try_from(len)
+                    .ok()
+                    .and_then(|len| behind.split_at_checked(len))
+                    .ok_or(MALFORMED)?;
                 (Value::Bytes(bytes), behind)
             }
             _ => return Err(MALFORMED),

@@ -1,6 +1,7 @@
 //! Assembles files from chunks: inserts block headers, and adds footer, padding and postscript.
 //!
-//! Compression is separate ([`ChunkEncoder`]), so that threads can share it. The invariant: the output depends only on the records and the options.
+//! Compression is separate ([`ChunkEncoder`]), so that threads can share it. The invariant: the
+//! output depends only on the records and the options.
 
 use super::block::{BLOCK, BLOCK_HEADER, CHUNK_HEADER, block_header, chunk_end};
 use super::chunk::{ChunkHeader, PADDING, SIGNATURE, SIMPLE, TRANSPOSED};
@@ -34,7 +35,8 @@ impl EncodedChunks {
     }
 }
 
-type Encode = fn(&[u64], &[u8], &mut Compressor, &mut (Vec<u8>, Vec<u8>), &mut Vec<u8>) -> Result<(), Fault>;
+type Encode =
+    fn(&[u64], &[u8], &mut Compressor, &mut (Vec<u8>, Vec<u8>), &mut Vec<u8>) -> Result<(), Fault>;
 
 /// Encodes chunks of records. Each thread has its own encoder.
 #[derive(Debug)]
@@ -49,23 +51,44 @@ impl ChunkEncoder {
     /// When the codec rejects its settings.
     pub fn new(options: &WriterOptions) -> Result<Self, Fault> {
         let is_transposed = options.transpose_bucket_size.is_some();
-        Ok(Self { compressor: Compressor::new(options.compression)?, is_transposed, scratch: Default::default() })
+        Ok(Self {
+            compressor: Compressor::new(options.compression)?,
+            is_transposed,
+            scratch: Default::default(),
+        })
     }
 
     /// Appends a chunk to `out`. `values` are its concatenated records.
     ///
     /// # Errors
     /// When the data is too large for the codec; `out` must then be discarded.
-    pub fn encode(&mut self, lengths: &[u64], values: &[u8], out: &mut EncodedChunks) -> Result<(), Fault> {
-        let (kind, encode) = if self.is_transposed { (TRANSPOSED, transposed::encode as Encode) } else { (SIMPLE, simple::encode as Encode) };
+    pub fn encode(
+        &mut self,
+        lengths: &[u64],
+        values: &[u8],
+        out: &mut EncodedChunks,
+    ) -> Result<(), Fault> {
+        let (kind, encode) = if self.is_transposed {
+            (TRANSPOSED, transposed::encode as Encode)
+        } else {
+            (SIMPLE, simple::encode as Encode)
+        };
         // The readers of this crate would reject it.
         if values.len() as u64 > MAX_DECODED_BYTES {
-            return Err(Fault::TooLarge { what: "size of the records of a chunk", value: values.len() as u64, limit: MAX_DECODED_BYTES });
+            return Err(Fault::TooLarge {
+                what: "size of the records of a chunk",
+                value: values.len() as u64,
+                limit: MAX_DECODED_BYTES,
+            });
         }
         let begin = out.bytes.len();
         out.bytes.extend_from_slice(&[0; 40]);
         encode(lengths, values, &mut self.compressor, &mut self.scratch, &mut out.bytes)?;
-        let (place, data) = out.bytes.get_mut(begin..).and_then(<[u8]>::split_first_chunk_mut::<40>).ok_or(Fault::Malformed("no header"))?;
+        let (place, data) = out
+            .bytes
+            .get_mut(begin..)
+            .and_then(<[u8]>::split_first_chunk_mut::<40>)
+            .ok_or(Fault::Malformed("no header"))?;
         let header = ChunkHeader::of(kind, lengths.len() as u64, values.len() as u64, data);
         *place = header.to_bytes();
         out.headers.push(header);
@@ -90,7 +113,14 @@ impl<W: Write> FileWriter<W> {
     /// # Errors
     /// When `out` fails.
     pub fn new(out: W, path: &str, options: WriterOptions) -> Result<Self, Error> {
-        let mut writer = Self { out, path: path.to_owned(), options, position: 0, entries: Vec::new(), num_records: 0 };
+        let mut writer = Self {
+            out,
+            path: path.to_owned(),
+            options,
+            position: 0,
+            entries: Vec::new(),
+            num_records: 0,
+        };
         writer.write(&EncodedChunks::of(SIGNATURE, &[]), false)?;
         Ok(writer)
     }
@@ -129,8 +159,11 @@ impl<W: Write> FileWriter<W> {
 
     fn footer(&self) -> Result<EncodedChunks, Error> {
         let (mut lengths, mut values) = (Vec::with_capacity(self.entries.len() + 1), Vec::new());
-        let metadata =
-            Metadata { num_chunks: self.entries.len() as u64, num_records: self.num_records, writer_options: Some(self.options.recorded()) };
+        let metadata = Metadata {
+            num_chunks: self.entries.len() as u64,
+            num_records: self.num_records,
+            writer_options: Some(self.options.recorded()),
+        };
         metadata.write(&mut values);
         lengths.push(values.len() as u64);
         for entry in &self.entries {
@@ -141,11 +174,24 @@ impl<W: Write> FileWriter<W> {
         self.encode(self.options.compression, &lengths, &values)
     }
 
-    fn encode(&self, compression: Compression, lengths: &[u64], values: &[u8]) -> Result<EncodedChunks, Error> {
+    fn encode(
+        &self,
+        compression: Compression,
+        lengths: &[u64],
+        values: &[u8],
+    ) -> Result<EncodedChunks, Error> {
         let mut chunks = EncodedChunks::default();
-        ChunkEncoder::new(&WriterOptions { compression, transpose_bucket_size: None, ..self.options.clone() })
-            .and_then(|mut encoder| encoder.encode(lengths, values, &mut chunks))
-            .map_err(|fault| Error::Encode { path: self.path.clone(), chunk: self.entries.len() as u64, fault })?;
+        ChunkEncoder::new(&WriterOptions {
+            compression,
+            transpose_bucket_size: None,
+            ..self.options.clone()
+        })
+        .and_then(|mut encoder| encoder.encode(lengths, values, &mut chunks))
+        .map_err(|fault| Error::Encode {
+            path: self.path.clone(),
+            chunk: self.entries.len() as u64,
+            fault,
+        })?;
         Ok(chunks)
     }
 
@@ -157,21 +203,31 @@ impl<W: Write> FileWriter<W> {
         }
         let to_boundary = BLOCK - into_block;
         // A block that begins inside of the padding takes its header from it.
-        let len = if to_boundary < CHUNK_HEADER { to_boundary + BLOCK - BLOCK_HEADER } else { to_boundary };
+        let len = if to_boundary < CHUNK_HEADER {
+            to_boundary + BLOCK - BLOCK_HEADER
+        } else {
+            to_boundary
+        };
         let zeros = vec![0; usize::try_from(len - CHUNK_HEADER).unwrap_or_default()];
         self.write(&EncodedChunks::of(PADDING, &zeros), false)
     }
 
     /// The footer lists content chunks only.
     fn write(&mut self, chunks: &EncodedChunks, is_content: bool) -> Result<(), Error> {
-        // Bytes between two block headers are written in one piece, whether they belong to one chunk or many.
+        // Bytes between two block headers are written in one piece, whether they belong to one
+        // chunk or many.
         let (mut piece, mut behind) = (0, 0);
         for header in &chunks.headers {
             let begin = self.position;
             let too_long = || self.failed(io::Error::other("a file has at most 2^64 bytes"));
-            let end = chunk_end(begin, header.data_size, header.num_records).ok_or_else(too_long)?;
+            let end =
+                chunk_end(begin, header.data_size, header.num_records).ok_or_else(too_long)?;
             if is_content {
-                self.entries.push(ChunkEntry { offset: begin, decoded_size: header.decoded_size, num_records: header.num_records });
+                self.entries.push(ChunkEntry {
+                    offset: begin,
+                    decoded_size: header.decoded_size,
+                    num_records: header.num_records,
+                });
                 self.num_records += header.num_records;
             }
             let mut left = usize::try_from(header.data_size + CHUNK_HEADER).unwrap_or(usize::MAX);
@@ -206,7 +262,10 @@ impl<W: Write> FileWriter<W> {
             if self.position.is_multiple_of(BLOCK) {
                 self.put_block_header(begin, end)?;
             }
-            let len = usize::try_from(end.saturating_sub(self.position)).unwrap_or(usize::MAX).min(self.to_boundary()).min(zeros.len());
+            let len = usize::try_from(end.saturating_sub(self.position))
+                .unwrap_or(usize::MAX)
+                .min(self.to_boundary())
+                .min(zeros.len());
             self.put(zeros.get(..len).unwrap_or_default())?;
             self.position += len as u64;
         }

@@ -45,7 +45,11 @@ impl CsvBorders {
         self.state = match self.state {
             State::Quoted => State::Closing { quote: at },
             State::Closing { quote } if quote + 1 == at => State::Quoted,
-            State::Plain | State::Closing { .. } if before == self.delimiter || at == self.record_start => State::Quoted,
+            State::Plain | State::Closing { .. }
+                if before == self.delimiter || at == self.record_start =>
+            {
+                State::Quoted
+            }
             State::Plain | State::Closing { .. } => State::Plain,
         };
     }
@@ -73,7 +77,11 @@ impl Borders for CsvBorders {
         let quote = self.quote.unwrap_or(b'\n');
         for position in memchr::memchr3_iter(b'\n', b'\r', quote, chunk) {
             let Some(byte) = chunk.get(position).copied() else { break };
-            let before = position.checked_sub(1).and_then(|before| chunk.get(before)).copied().unwrap_or(self.previous);
+            let before = position
+                .checked_sub(1)
+                .and_then(|before| chunk.get(before))
+                .copied()
+                .unwrap_or(self.previous);
             let at = offset + position as u64;
             if Some(byte) == self.quote {
                 self.quote(at, before);

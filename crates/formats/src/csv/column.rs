@@ -13,16 +13,29 @@ use std::sync::Arc;
 
 /// A column of the table. A value that does not fit becomes null and a fault.
 pub(super) trait Column: Send {
-    fn append(&mut self, rows: &Rows<'_>, field: usize, nulls: &NullValues, faults: &mut Vec<Fault>);
+    fn append(
+        &mut self,
+        rows: &Rows<'_>,
+        field: usize,
+        nulls: &NullValues,
+        faults: &mut Vec<Fault>,
+    );
 
     fn finish(self: Box<Self>) -> Result<ArrayRef, ArrowError>;
 }
 
 /// A column of the type of `field`; `None` when CSV does not support the type.
-pub(super) fn column(field: &Field, nulls: &NullValues, options: &CsvOptions, capacity: usize) -> Option<Box<dyn Column>> {
+pub(super) fn column(
+    field: &Field,
+    nulls: &NullValues,
+    options: &CsvOptions,
+    capacity: usize,
+) -> Option<Box<dyn Column>> {
     let (data_type, strings_can_be_null) = (field.data_type(), options.strings_can_be_null);
     let is_exact = *data_type == DataType::Float64 && !options.declared.contains(field.name());
-    if let Some(primitive) = with_parser(data_type, Primitives { data_type, nulls, is_exact, capacity }) {
+    if let Some(primitive) =
+        with_parser(data_type, Primitives { data_type, nulls, is_exact, capacity })
+    {
         return Some(primitive);
     }
     Some(match data_type {
@@ -33,8 +46,18 @@ pub(super) fn column(field: &Field, nulls: &NullValues, options: &CsvOptions, ca
         // A decimal without a parser has a scale that cannot be written as text.
         DataType::Decimal128(_, _) => return None,
         other if !other.is_nested() && can_cast_types(&DataType::Utf8, other) => {
-            let is_text = matches!(other, DataType::Utf8View | DataType::Binary | DataType::LargeBinary | DataType::BinaryView);
-            Box::new(Converted { data_type: other.clone(), can_be_null: strings_can_be_null || !is_text, parts: Vec::new() })
+            let is_text = matches!(
+                other,
+                DataType::Utf8View
+                    | DataType::Binary
+                    | DataType::LargeBinary
+                    | DataType::BinaryView
+            );
+            Box::new(Converted {
+                data_type: other.clone(),
+                can_be_null: strings_can_be_null || !is_text,
+                parts: Vec::new(),
+            })
         }
         _ => return None,
     })
@@ -52,14 +75,19 @@ impl UseParser for Primitives<'_> {
 
     fn with<P: Parse + 'static>(self, parser: P) -> Box<dyn Column> {
         let is_null_plain = self.nulls.iter().any(|value| parser.parse_plain(value).is_some());
-        Box::new(Primitive { values: Values::new(parser, self.data_type, self.capacity), is_null_plain, is_exact: self.is_exact })
+        Box::new(Primitive {
+            values: Values::new(parser, self.data_type, self.capacity),
+            is_null_plain,
+            is_exact: self.is_exact,
+        })
     }
 }
 
 /// Values of a fixed width.
 struct Primitive<P: Parse> {
     values: Values<P>,
-    /// A spelling of null is also a plain number, such as `-999`, so every value has to be compared.
+    /// A spelling of null is also a plain number, such as `-999`,
+    /// so every value has to be compared.
     is_null_plain: bool,
     /// An integer that float64 rounds is a fault.
     is_exact: bool,
@@ -72,13 +100,21 @@ impl<P: Parse> Primitive<P> {
 }
 
 impl<P: Parse> Column for Primitive<P> {
-    fn append(&mut self, rows: &Rows<'_>, field: usize, nulls: &NullValues, faults: &mut Vec<Fault>) {
+    fn append(
+        &mut self,
+        rows: &Rows<'_>,
+        field: usize,
+        nulls: &NullValues,
+        faults: &mut Vec<Fault>,
+    ) {
         let mut unquoted = Vec::new();
         for (row, span) in rows.field(field).enumerate() {
             if span.form == Form::Plain && !self.is_null_plain {
                 let start = span.start as usize;
                 let text = rows.bytes.get(start..start + span.len as usize).unwrap_or_default();
-                if let Some(value) = self.values.parser().parse_plain(text).filter(|_| !self.is_rounded(text)) {
+                if let Some(value) =
+                    self.values.parser().parse_plain(text).filter(|_| !self.is_rounded(text))
+                {
                     self.values.push(value);
                     continue;
                 }
@@ -103,7 +139,13 @@ impl<P: Parse> Column for Primitive<P> {
 struct Booleans(BooleanBuilder);
 
 impl Column for Booleans {
-    fn append(&mut self, rows: &Rows<'_>, field: usize, nulls: &NullValues, faults: &mut Vec<Fault>) {
+    fn append(
+        &mut self,
+        rows: &Rows<'_>,
+        field: usize,
+        nulls: &NullValues,
+        faults: &mut Vec<Fault>,
+    ) {
         let mut unquoted = Vec::new();
         for (row, span) in rows.field(field).enumerate() {
             if is_null(rows, span, nulls, &mut unquoted) {
@@ -129,7 +171,13 @@ struct Nulls {
 }
 
 impl Column for Nulls {
-    fn append(&mut self, rows: &Rows<'_>, field: usize, nulls: &NullValues, faults: &mut Vec<Fault>) {
+    fn append(
+        &mut self,
+        rows: &Rows<'_>,
+        field: usize,
+        nulls: &NullValues,
+        faults: &mut Vec<Fault>,
+    ) {
         let mut unquoted = Vec::new();
         for (row, span) in rows.field(field).enumerate() {
             if !is_null(rows, span, nulls, &mut unquoted) {
@@ -154,7 +202,13 @@ impl<O: OffsetSizeTrait> Texts<O> {
         Self { strings: Strings::new(capacity), can_be_null }
     }
 
-    fn append_checked(&mut self, rows: &Rows<'_>, field: usize, spans: impl Iterator<Item = (Span, bool)>, faults: &mut Vec<Fault>) {
+    fn append_checked(
+        &mut self,
+        rows: &Rows<'_>,
+        field: usize,
+        spans: impl Iterator<Item = (Span, bool)>,
+        faults: &mut Vec<Fault>,
+    ) {
         let mut unquoted = Vec::new();
         for (row, (span, is_null)) in spans.enumerate() {
             let text = rows.text(span, &mut unquoted);
@@ -168,18 +222,31 @@ impl<O: OffsetSizeTrait> Texts<O> {
 }
 
 impl<O: OffsetSizeTrait> Column for Texts<O> {
-    fn append(&mut self, rows: &Rows<'_>, field: usize, nulls: &NullValues, faults: &mut Vec<Fault>) {
+    fn append(
+        &mut self,
+        rows: &Rows<'_>,
+        field: usize,
+        nulls: &NullValues,
+        faults: &mut Vec<Fault>,
+    ) {
         let first_row = self.strings.len();
         let (mut for_null, mut unquoted) = (Vec::new(), Vec::new());
         let can_be_null = self.can_be_null;
-        let mut is_null = |span: Span| span.form == Form::Absent || (can_be_null && is_null(rows, span, nulls, &mut for_null));
+        let mut is_null = |span: Span| {
+            span.form == Form::Absent || (can_be_null && is_null(rows, span, nulls, &mut for_null))
+        };
         for span in rows.field(field) {
             let text = rows.text(span, &mut unquoted);
             self.strings.push((!is_null(span)).then_some(text));
         }
         if !self.strings.is_valid_from(first_row) {
             self.strings.truncate(first_row);
-            self.append_checked(rows, field, rows.field(field).map(|span| (span, is_null(span))), faults);
+            self.append_checked(
+                rows,
+                field,
+                rows.field(field).map(|span| (span, is_null(span))),
+                faults,
+            );
         }
     }
 
@@ -196,21 +263,37 @@ struct Converted {
 }
 
 impl Column for Converted {
-    fn append(&mut self, rows: &Rows<'_>, field: usize, nulls: &NullValues, faults: &mut Vec<Fault>) {
+    fn append(
+        &mut self,
+        rows: &Rows<'_>,
+        field: usize,
+        nulls: &NullValues,
+        faults: &mut Vec<Fault>,
+    ) {
         let mut strings = Box::new(Texts::<i32>::new(self.can_be_null, rows.len()));
         strings.append(rows, field, nulls, faults);
         let Ok(strings) = strings.finish() else { return };
         let options = CastOptions { safe: true, ..CastOptions::default() };
         let Ok(converted) = cast_with_options(&strings, &self.data_type, &options) else { return };
         let texts = strings.as_any().downcast_ref::<StringArray>();
-        for row in (0..strings.len()).filter(|row| strings.is_valid(*row) && converted.is_null(*row)) {
-            faults.push(Rows::value_fault(row, field, texts.map_or("", |texts| texts.value(row)).as_bytes()));
+        for row in
+            (0..strings.len()).filter(|row| strings.is_valid(*row) && converted.is_null(*row))
+        {
+            faults.push(Rows::value_fault(
+                row,
+                field,
+                texts.map_or("", |texts| texts.value(row)).as_bytes(),
+            ));
         }
         self.parts.push(converted);
     }
 
     fn finish(self: Box<Self>) -> Result<ArrayRef, ArrowError> {
         let parts: Vec<&dyn Array> = self.parts.iter().map(AsRef::as_ref).collect();
-        if parts.is_empty() { Ok(arrow_array::new_empty_array(&self.data_type)) } else { arrow_select::concat::concat(&parts) }
+        if parts.is_empty() {
+            Ok(arrow_array::new_empty_array(&self.data_type))
+        } else {
+            arrow_select::concat::concat(&parts)
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! The CSV specifics of a text file: the header names the columns, and a record with too few or too many fields is bad.
+//! The CSV specifics of a text file: the header names the columns, and a record with too few or too
+//! many fields is bad.
 
 use super::borders::CsvBorders;
 use super::column::{Column, column};
@@ -11,7 +12,8 @@ use super::tokenize::Tokenizer;
 use super::{CsvOptions, Error};
 use crate::limit::DecodeLimit;
 use crate::records::{
-    BLOCK_BYTES, BadLines, BlockText, Encoding, Judge, Located, Parsed, Pieces, Place, TextFile, TextFormat, Unpacker, index, line_of,
+    BLOCK_BYTES, BadLines, BlockText, Encoding, Judge, Located, Parsed, Pieces, Place, TextFile,
+    TextFormat, Unpacker, index, line_of,
 };
 use crate::table::type_name;
 use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef};
@@ -39,12 +41,18 @@ pub struct CsvFormat {
 }
 
 impl CsvFile {
-    /// Scans `object` once. `schema` is that of the data set: a column that this file lacks is null, one that the schema lacks is not read. All
-    /// columns are nullable, regardless of the schema.
+    /// Scans `object` once. `schema` is that of the data set: a column that this file
+    /// lacks is null, one that the schema lacks is not read. All columns are nullable,
+    /// regardless of the schema.
     ///
     /// # Errors
-    /// When the file cannot be read, its header is damaged, or `schema` has a column that CSV cannot hold.
-    pub fn open(object: Arc<dyn RangeRead>, schema: &SchemaRef, options: CsvOptions) -> Result<Self, Error> {
+    /// When the file cannot be read, its header is damaged, or `schema` has a column that CSV
+    /// cannot hold.
+    pub fn open(
+        object: Arc<dyn RangeRead>,
+        schema: &SchemaRef,
+        options: CsvOptions,
+    ) -> Result<Self, Error> {
         Self::open_with_blocks(object, schema, options, BLOCK_BYTES)
     }
 
@@ -52,11 +60,20 @@ impl CsvFile {
     ///
     /// # Errors
     /// As [`CsvFile::open`].
-    pub fn open_inferred(object: Arc<dyn RangeRead>, inferred: &Inferred, options: CsvOptions) -> Result<Self, Error> {
+    pub fn open_inferred(
+        object: Arc<dyn RangeRead>,
+        inferred: &Inferred,
+        options: CsvOptions,
+    ) -> Result<Self, Error> {
         Self::scan(object, inferred.schema(), options, BLOCK_BYTES, Some(inferred))
     }
 
-    pub(super) fn open_with_blocks(object: Arc<dyn RangeRead>, schema: &SchemaRef, options: CsvOptions, block_bytes: u64) -> Result<Self, Error> {
+    pub(super) fn open_with_blocks(
+        object: Arc<dyn RangeRead>,
+        schema: &SchemaRef,
+        options: CsvOptions,
+        block_bytes: u64,
+    ) -> Result<Self, Error> {
         Self::scan(object, schema, options, block_bytes, None)
     }
 
@@ -71,25 +88,47 @@ impl CsvFile {
         let nulls = NullValues::new(&options);
         for field in schema.fields() {
             if column(field, &nulls, &options, 0).is_none() {
-                return Err(Error::UnsupportedType { column: field.name().clone(), data_type: field.data_type().clone(), format: "CSV" });
+                return Err(Error::UnsupportedType {
+                    column: field.name().clone(),
+                    data_type: field.data_type().clone(),
+                    format: "CSV",
+                });
             }
         }
-        let header = read_header(object.as_ref(), &Unpacker::new(Encoding::Utf8, options.limit), &options, HEADER_BYTES)?.map(|(header, _)| header);
-        let header = header.unwrap_or_else(|| Header { names: Vec::new(), data_start: object.size(), data_line: 1 });
-        let places: HashMap<&str, usize> = header.names.iter().enumerate().map(|(place, name)| (name.as_str(), place)).collect();
+        let header = read_header(
+            object.as_ref(),
+            &Unpacker::new(Encoding::Utf8, options.limit),
+            &options,
+            HEADER_BYTES,
+        )?
+        .map(|(header, _)| header);
+        let header = header.unwrap_or_else(|| Header {
+            names: Vec::new(),
+            data_start: object.size(),
+            data_line: 1,
+        });
+        let places: HashMap<&str, usize> =
+            header.names.iter().enumerate().map(|(place, name)| (name.as_str(), place)).collect();
         let fields: Vec<Option<usize>> = if options.header {
             schema.fields().iter().map(|field| places.get(field.name().as_str()).copied()).collect()
         } else {
-            (0..schema.fields().len()).map(|place| (place < header.names.len()).then_some(place)).collect()
+            (0..schema.fields().len())
+                .map(|place| (place < header.names.len()).then_some(place))
+                .collect()
         };
-        if !options.header && !header.names.is_empty() && header.names.len() != schema.fields().len() {
+        if !options.header
+            && !header.names.is_empty()
+            && header.names.len() != schema.fields().len()
+        {
             let (path, found) = (object.path().to_owned(), header.names.len());
             return Err(Error::ColumnCount { path, found, expected: schema.fields().len() });
         }
         let mut borders = CsvBorders::new(&options, header.data_start, header.data_line);
         // The sample holds all of a short file.
         let inferred = inferred.filter(|inferred| object.size() > inferred.sample_bytes);
-        let late = inferred.map(|inferred| Late::new(inferred, &header.names, &options, &nulls)).filter(|late| !late.is_empty());
+        let late = inferred
+            .map(|inferred| Late::new(inferred, &header.names, &options, &nulls))
+            .filter(|late| !late.is_empty());
         let index = match inferred.zip(late) {
             None => index(object.as_ref(), header.data_start, &mut borders, block_bytes)?,
             Some((inferred, mut late)) => {
@@ -100,7 +139,12 @@ impl CsvFile {
                 index
             }
         };
-        Self::new(object, schema, CsvFormat { options, nulls, fields, width: header.names.len() }, index)
+        Self::new(
+            object,
+            schema,
+            CsvFormat { options, nulls, fields, width: header.names.len() },
+            index,
+        )
     }
 }
 
@@ -123,13 +167,23 @@ impl TextFormat for CsvFormat {
         self.width
     }
 
-    fn parse(&self, block: &mut BlockText<'_>, judge: &mut Judge<'_, Reason>, arrow: &dyn Fn(ArrowError) -> Error) -> Result<Parsed, Error> {
+    fn parse(
+        &self,
+        block: &mut BlockText<'_>,
+        judge: &mut Judge<'_, Reason>,
+        arrow: &dyn Fn(ArrowError) -> Error,
+    ) -> Result<Parsed, Error> {
         let column_of = |field: &FieldRef| {
             let column = column(field, &self.nulls, &self.options, block.rows);
             column.ok_or_else(|| arrow(ArrowError::NotYetImplemented(type_name(field.data_type()))))
         };
-        let mut columns = block.fields.iter().map(column_of).collect::<Result<Vec<Box<dyn Column>>, Error>>()?;
-        let places: Vec<usize> = block.columns.iter().filter_map(|column| self.fields.get(*column).copied().flatten()).collect();
+        let mut columns =
+            block.fields.iter().map(column_of).collect::<Result<Vec<Box<dyn Column>>, Error>>()?;
+        let places: Vec<usize> = block
+            .columns
+            .iter()
+            .filter_map(|column| self.fields.get(*column).copied().flatten())
+            .collect();
         let batch_rows = (BATCH_FIELDS / self.width.max(1)).clamp(1, 4096);
         let mut tokenizer = Tokenizer::new(block.bytes, &self.options, true);
         let mut rows = Rows::new(block.bytes, self.width, self.options.quote);
@@ -150,7 +204,11 @@ impl TextFormat for CsvFormat {
             total += rows.len();
             rows.clear();
         }
-        let columns = columns.into_iter().map(Column::finish).collect::<Result<Vec<_>, _>>().map_err(arrow)?;
+        let columns = columns
+            .into_iter()
+            .map(Column::finish)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(arrow)?;
         Ok(Parsed { columns, rows: total, records: tokenizer.records() })
     }
 
@@ -172,17 +230,23 @@ impl TextFormat for CsvFormat {
         let column = |field: usize| {
             let index = self.fields.iter().position(|place| *place == Some(field));
             let field = index.and_then(|index| place.schema.fields().get(index));
-            field.map_or((String::new(), DataType::Null), |field| (field.name().clone(), field.data_type().clone()))
+            field.map_or((String::new(), DataType::Null), |field| {
+                (field.name().clone(), field.data_type().clone())
+            })
         };
         match fault {
-            Reason::FieldCount { found } => Error::FieldCount { path, line, found, expected: self.width },
+            Reason::FieldCount { found } => {
+                Error::FieldCount { path, line, found, expected: self.width }
+            }
             Reason::UnclosedQuote => Error::UnclosedQuote { path, line },
             Reason::Value { field, text } => {
                 let (column, data_type) = column(field);
                 let is_inferred = !self.options.declared.contains(&column);
                 Error::of_value((path, line), column, text, data_type, is_inferred)
             }
-            Reason::InvalidUtf8 { field } => Error::InvalidUtf8 { path, line, column: column(field).0 },
+            Reason::InvalidUtf8 { field } => {
+                Error::InvalidUtf8 { path, line, column: column(field).0 }
+            }
         }
     }
 }

@@ -23,13 +23,18 @@ struct Inference {
     by_name: HashMap<String, usize>,
 }
 
-/// The columns of all files, in order of first appearance, with the types that pyarrow would infer for the combined samples: int64, bool, date32,
-/// time32\[s\], timestamp\[s\], timestamp\[ns\], both with UTC if the values have offsets, double, string; null if no value was seen. Columns are
+/// The columns of all files, in order of first appearance, with the types that pyarrow would infer
+/// for the combined samples: int64, bool, date32, time32\[s\], timestamp\[s\], timestamp\[ns\],
+/// both with UTC if the values have offsets, double, string; null if no value was seen. Columns are
 /// matched by name, or by position in files without a header. Bad lines are left to the policy.
 ///
 /// # Errors
 /// When a file cannot be read, a header is damaged, or an option is not valid.
-pub fn infer(objects: &[Arc<dyn RangeRead>], unpacker: &Unpacker, options: &CsvOptions) -> Result<Inferred, Error> {
+pub fn infer(
+    objects: &[Arc<dyn RangeRead>],
+    unpacker: &Unpacker,
+    options: &CsvOptions,
+) -> Result<Inferred, Error> {
     options.check()?;
     let nulls = NullValues::new(options);
     let sample_bytes = sample_bytes(objects.len());
@@ -37,16 +42,29 @@ pub fn infer(objects: &[Arc<dyn RangeRead>], unpacker: &Unpacker, options: &CsvO
     for object in objects {
         inference.add(object.as_ref(), unpacker, options, &nulls, sample_bytes)?;
     }
-    let columns: Arc<[(String, Kinds)]> = inference.names.into_iter().zip(inference.kinds).collect();
+    let columns: Arc<[(String, Kinds)]> =
+        inference.names.into_iter().zip(inference.kinds).collect();
     let schema = schema(&columns);
-    Ok(Inferred { schema, columns, by_name: inference.by_name, sample_bytes, late: Mutex::default() })
+    Ok(Inferred {
+        schema,
+        columns,
+        by_name: inference.by_name,
+        sample_bytes,
+        late: Mutex::default(),
+    })
 }
 
 fn schema(columns: &[(String, Kinds)]) -> SchemaRef {
-    Arc::new(Schema::new(columns.iter().map(|(name, kinds)| Field::new(name, kinds.data_type(), true)).collect::<Vec<_>>()))
+    Arc::new(Schema::new(
+        columns
+            .iter()
+            .map(|(name, kinds)| Field::new(name, kinds.data_type(), true))
+            .collect::<Vec<_>>(),
+    ))
 }
 
-/// Types of a sample, and those of the files whose later records change them. Opening a file adds its types.
+/// Types of a sample, and those of the files whose later records change them. Opening a file adds
+/// its types.
 #[derive(Debug)]
 pub struct Inferred {
     schema: SchemaRef,
@@ -65,13 +83,21 @@ impl Inferred {
         &self.schema
     }
 
-    /// The schema of all files that were opened, if it is not that of the sample: integers became float64 because of a later fraction, or a column
-    /// that was null has values. It does not depend on the order in which they were opened.
+    /// The schema of all files that were opened, if it is not that of the sample: integers became
+    /// float64 because of a later fraction, or a column that was null has values. It does not
+    /// depend on the order in which they were opened.
     #[must_use]
     pub fn late_schema(&self) -> Option<SchemaRef> {
         let mut columns = self.columns.to_vec();
-        for (name, late) in self.late.lock().unwrap_or_else(PoisonError::into_inner).values().flatten() {
-            let Some((sample, (_, kinds))) = self.kinds(name).zip(self.by_name.get(name).and_then(|index| columns.get_mut(*index))) else { continue };
+        for (name, late) in
+            self.late.lock().unwrap_or_else(PoisonError::into_inner).values().flatten()
+        {
+            let Some((sample, (_, kinds))) = self
+                .kinds(name)
+                .zip(self.by_name.get(name).and_then(|index| columns.get_mut(*index)))
+            else {
+                continue;
+            };
             *kinds = late_kinds(sample, *kinds, |kinds| kinds.intersect(*late));
         }
         let schema = schema(&columns);
@@ -88,19 +114,39 @@ impl Inferred {
 }
 
 impl Inference {
-    fn add(&mut self, object: &dyn RangeRead, unpacker: &Unpacker, options: &CsvOptions, nulls: &NullValues, sample_bytes: u64) -> Result<(), Error> {
+    fn add(
+        &mut self,
+        object: &dyn RangeRead,
+        unpacker: &Unpacker,
+        options: &CsvOptions,
+        nulls: &NullValues,
+        sample_bytes: u64,
+    ) -> Result<(), Error> {
         let mut len = sample_bytes;
         loop {
-            let Some((header, start)) = read_header(object, unpacker, options, len)? else { return Ok(()) };
-            let data = usize::try_from(header.data_start - start.mark_len).ok().and_then(|from| start.bytes.get(from..)).unwrap_or_default();
+            let Some((header, start)) = read_header(object, unpacker, options, len)? else {
+                return Ok(());
+            };
+            let data = usize::try_from(header.data_start - start.mark_len)
+                .ok()
+                .and_then(|from| start.bytes.get(from..))
+                .unwrap_or_default();
             let (kinds, records) = sample(data, options, nulls, header.names.len(), start.is_whole);
             if records == 0 && !start.is_whole && len < MAX_RECORD_BYTES {
-                unpacker.check_start(object, &mut CsvBorders::new(options, 0, 1), 1 + u64::from(options.header))?;
+                unpacker.check_start(
+                    object,
+                    &mut CsvBorders::new(options, 0, 1),
+                    1 + u64::from(options.header),
+                )?;
                 len = len.saturating_mul(2);
                 continue;
             }
             if !options.header && !self.names.is_empty() && self.names.len() != header.names.len() {
-                return Err(Error::ColumnCount { path: object.path().to_owned(), found: header.names.len(), expected: self.names.len() });
+                return Err(Error::ColumnCount {
+                    path: object.path().to_owned(),
+                    found: header.names.len(),
+                    expected: self.names.len(),
+                });
             }
             for (name, kinds) in header.names.into_iter().zip(kinds) {
                 self.merge(name, kinds);
@@ -122,13 +168,21 @@ impl Inference {
 }
 
 /// The types that are possible for the complete records in `bytes`, and the number of records.
-fn sample(bytes: &[u8], options: &CsvOptions, nulls: &NullValues, width: usize, is_whole: bool) -> (Vec<Kinds>, u64) {
+fn sample(
+    bytes: &[u8],
+    options: &CsvOptions,
+    nulls: &NullValues,
+    width: usize,
+    is_whole: bool,
+) -> (Vec<Kinds>, u64) {
     let mut kinds = vec![Kinds::ALL; width];
     let mut tokenizer = Tokenizer::new(bytes, options, is_whole);
     let mut rows = Rows::new(bytes, width, options.quote);
     let mut unquoted = Vec::new();
     loop {
-        let is_more = tokenizer.fill(&mut rows, BATCH_ROWS.min((1 << 20) / width.max(1)).max(1), &mut || true);
+        let is_more =
+            tokenizer
+                .fill(&mut rows, BATCH_ROWS.min((1 << 20) / width.max(1)).max(1), &mut || true);
         for (record, spans) in rows.spans.chunks_exact(width.max(1)).enumerate() {
             if rows.faults.iter().any(|fault| fault.row == record) {
                 continue;

@@ -15,7 +15,8 @@ pub(super) struct NullValues {
 
 impl NullValues {
     pub(super) fn new(options: &CsvOptions) -> Self {
-        let values: Vec<Vec<u8>> = options.null_values.iter().map(|value| value.clone().into_bytes()).collect();
+        let values: Vec<Vec<u8>> =
+            options.null_values.iter().map(|value| value.clone().into_bytes()).collect();
         let has_empty = values.iter().any(Vec::is_empty);
         let max_len = values.iter().map(Vec::len).max().unwrap_or_default();
         Self { values, has_empty, max_len }
@@ -33,7 +34,8 @@ impl NullValues {
     }
 }
 
-/// A set of types that can hold all values seen so far. A column gets the first one in pyarrow's order, which is the order of the bits.
+/// A set of types that can hold all values seen so far. A column gets the first one in pyarrow's
+/// order, which is the order of the bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kinds(u16);
 
@@ -69,7 +71,11 @@ impl Kinds {
         keep(TIME, &|| TimeOfDay::<Time32SecondType>::new(TimeUnit::Second).parse(text).is_some());
         if self.0 & (SECONDS | NANOSECONDS | ZONED_SECONDS | ZONED_NANOSECONDS) != 0 {
             let stamp = Stamp::parse(text);
-            let is_in = |unit, is_zoned| stamp.is_some_and(|stamp| stamp.is_zoned == is_zoned && stamp.in_unit(unit).is_some());
+            let is_in = |unit, is_zoned| {
+                stamp.is_some_and(|stamp| {
+                    stamp.is_zoned == is_zoned && stamp.in_unit(unit).is_some()
+                })
+            };
             keep(SECONDS, &|| is_in(TimeUnit::Second, false));
             keep(NANOSECONDS, &|| is_in(TimeUnit::Nanosecond, false));
             keep(ZONED_SECONDS, &|| is_in(TimeUnit::Second, true));

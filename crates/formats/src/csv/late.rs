@@ -1,7 +1,10 @@
-//! Finds values after the sample that change the type of a column: a fraction in a column of integers, and the first values of a column that was null.
+//! Finds values after the sample that change the type of a column: a fraction in a column of
+//! integers, and the first values of a column that was null.
 //!
-//! The pass that finds the records of a file sees all of its bytes; [`Late`] splits them into fields and looks at those of such columns only. Any other
-//! value that does not fit is an error where it is read. The invariant: the types of a file depend on its bytes and on the sample alone.
+//! The pass that finds the records of a file sees all of its bytes; [`Late`] splits them into
+//! fields and looks at those of such columns only. Any other value that does not fit is an error
+//! where it is read. The invariant: the types of a file depend on its bytes and on
+//! the sample alone.
 
 use super::CsvOptions;
 use super::infer::Inferred;
@@ -37,15 +40,31 @@ pub(super) struct Late<'a> {
 
 impl<'a> Late<'a> {
     /// `names` are those of the columns of the file.
-    pub(super) fn new(inferred: &Inferred, names: &[String], options: &'a CsvOptions, nulls: &'a NullValues) -> Self {
+    pub(super) fn new(
+        inferred: &Inferred,
+        names: &[String],
+        options: &'a CsvOptions,
+        nulls: &'a NullValues,
+    ) -> Self {
         let column = |(place, name): (usize, &String)| {
             let sample = inferred.kinds(name)?;
             let data_type = sample.data_type();
             let is_integer = data_type == DataType::Int64;
             let may_change = is_integer || data_type == DataType::Null;
-            may_change.then(|| LateColumn { name: name.clone(), place, sample, kinds: sample, is_integer })
+            may_change.then(|| LateColumn {
+                name: name.clone(),
+                place,
+                sample,
+                kinds: sample,
+                is_integer,
+            })
         };
-        Self { options, nulls, width: names.len(), columns: names.iter().enumerate().filter_map(column).collect() }
+        Self {
+            options,
+            nulls,
+            width: names.len(),
+            columns: names.iter().enumerate().filter_map(column).collect(),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -66,9 +85,12 @@ impl<'a> Late<'a> {
                     if column.is_integer && is_short_integer(text) {
                         continue;
                     }
-                    let is_bad = || rows.faults.binary_search_by_key(&row, |fault| fault.row).is_ok();
+                    let is_bad =
+                        || rows.faults.binary_search_by_key(&row, |fault| fault.row).is_ok();
                     if !is_null(&rows, span, self.nulls, &mut unquoted) && !is_bad() {
-                        column.kinds = late_kinds(column.sample, column.kinds, |kinds| kinds.narrow(rows.text(span, &mut unquoted)));
+                        column.kinds = late_kinds(column.sample, column.kinds, |kinds| {
+                            kinds.narrow(rows.text(span, &mut unquoted));
+                        });
                     }
                 }
             }
@@ -81,12 +103,18 @@ impl<'a> Late<'a> {
 
     /// The columns whose types are not those of the sample.
     pub(super) fn into_changed(self) -> Vec<(String, Kinds)> {
-        let is_changed = |column: &LateColumn| column.kinds.data_type() != column.sample.data_type();
-        self.columns.into_iter().filter(is_changed).map(|column| (column.name, column.kinds)).collect()
+        let is_changed =
+            |column: &LateColumn| column.kinds.data_type() != column.sample.data_type();
+        self.columns
+            .into_iter()
+            .filter(is_changed)
+            .map(|column| (column.name, column.kinds))
+            .collect()
     }
 }
 
-/// `kinds` after `narrow`, unless a column that holds values in the sample would become anything but float64.
+/// `kinds` after `narrow`, unless a column that holds values in the sample would become anything
+/// but float64.
 pub(super) fn late_kinds(sample: Kinds, kinds: Kinds, narrow: impl FnOnce(&mut Kinds)) -> Kinds {
     let mut narrowed = kinds;
     narrow(&mut narrowed);

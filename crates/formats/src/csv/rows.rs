@@ -109,6 +109,11 @@ fn unquote(raw: &[u8], quote: u8, value: &mut Vec<u8>) {
 }
 
 /// Whether the field is null.
-pub(super) fn is_null(rows: &Rows<'_>, span: Span, nulls: &NullValues, unquoted: &mut Vec<u8>) -> bool {
+pub(super) fn is_null(
+    rows: &Rows<'_>,
+    span: Span,
+    nulls: &NullValues,
+    unquoted: &mut Vec<u8>,
+) -> bool {
     span.form == Form::Absent || nulls.contains(rows.text(span, unquoted))
 }

@@ -1,7 +1,8 @@
 //! Finds the special bytes of CSV: delimiters, quotes and line ends.
 //!
-//! Fields are short, four or five bytes in tables of numbers, so starting a search for each field costs more than it finds. Here eight bytes are
-//! compared together and the hits are taken from a mask.
+//! Fields are short, four or five bytes in tables of numbers, so starting a search
+//! for each field costs more than it finds. Here eight bytes are compared together
+//! and the hits are taken from a mask.
 
 use std::slice::Iter;
 
@@ -21,7 +22,8 @@ pub(super) struct Specials<'a> {
 impl<'a> Specials<'a> {
     pub(super) fn new(bytes: &'a [u8], delimiter: u8, quote: Option<u8>) -> Self {
         let (words, tail) = bytes.as_chunks::<8>();
-        let patterns = [delimiter, quote.unwrap_or(delimiter), b'\n', b'\r'].map(|byte| u64::from(byte) * ONES);
+        let patterns = [delimiter, quote.unwrap_or(delimiter), b'\n', b'\r']
+            .map(|byte| u64::from(byte) * ONES);
         Self { patterns, words: words.iter(), tail, next: 0, hits: 0 }
     }
 

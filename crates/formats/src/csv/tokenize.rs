@@ -31,10 +31,20 @@ pub(super) struct Tokenizer<'a> {
 }
 
 impl<'a> Tokenizer<'a> {
-    /// With `is_whole`, the last record ends with the bytes; otherwise it is incomplete unless a line end follows.
+    /// With `is_whole`, the last record ends with the bytes; otherwise it is incomplete unless a
+    /// line end follows.
     pub(super) fn new(bytes: &'a [u8], options: &CsvOptions, is_whole: bool) -> Self {
         let specials = Specials::new(bytes, options.delimiter, options.quote);
-        Self { bytes, specials, delimiter: options.delimiter, quote: options.quote, is_whole, resume: 0, record_start: 0, records: 0 }
+        Self {
+            bytes,
+            specials,
+            delimiter: options.delimiter,
+            quote: options.quote,
+            is_whole,
+            resume: 0,
+            record_start: 0,
+            records: 0,
+        }
     }
 
     /// Number of records passed, selected or not.
@@ -47,9 +57,16 @@ impl<'a> Tokenizer<'a> {
         self.record_start
     }
 
-    /// Appends records until `rows` holds `limit`; false at the end of the block. `is_wanted` is called once for each record.
-    pub(super) fn fill(&mut self, rows: &mut Rows<'a>, limit: usize, is_wanted: &mut dyn FnMut() -> bool) -> bool {
-        let mut record = Record { first_span: rows.spans.len(), found: 0, start: self.record_start };
+    /// Appends records until `rows` holds `limit`; false at the end of the block. `is_wanted` is
+    /// called once for each record.
+    pub(super) fn fill(
+        &mut self,
+        rows: &mut Rows<'a>,
+        limit: usize,
+        is_wanted: &mut dyn FnMut() -> bool,
+    ) -> bool {
+        let mut record =
+            Record { first_span: rows.spans.len(), found: 0, start: self.record_start };
         let (mut start, mut field) = (self.record_start, Field::Plain);
         while rows.len() < limit {
             let Some(position) = self.specials.next() else {
@@ -98,15 +115,28 @@ impl<'a> Tokenizer<'a> {
                     from = close + 2;
                 }
                 next => {
-                    let is_end = next.is_none_or(|next| next == self.delimiter || next == b'\n' || next == b'\r');
-                    let field = if is_clean && is_end { Field::Closed { end: close } } else { Field::Quoted };
+                    let is_end = next.is_none_or(|next| {
+                        next == self.delimiter || next == b'\n' || next == b'\r'
+                    });
+                    let field = if is_clean && is_end {
+                        Field::Closed { end: close }
+                    } else {
+                        Field::Quoted
+                    };
                     return Some((close + 1, field));
                 }
             }
         }
     }
 
-    fn finish(&mut self, rows: &mut Rows<'a>, record: &mut Record, start: usize, field: Field, is_wanted: &mut dyn FnMut() -> bool) {
+    fn finish(
+        &mut self,
+        rows: &mut Rows<'a>,
+        record: &mut Record,
+        start: usize,
+        field: Field,
+        is_wanted: &mut dyn FnMut() -> bool,
+    ) {
         let end = self.bytes.len();
         if !self.is_whole {
             rows.spans.truncate(record.first_span);
@@ -118,13 +148,22 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    fn unclosed(&mut self, rows: &mut Rows<'a>, record: &mut Record, start: usize, is_wanted: &mut dyn FnMut() -> bool) {
+    fn unclosed(
+        &mut self,
+        rows: &mut Rows<'a>,
+        record: &mut Record,
+        start: usize,
+        is_wanted: &mut dyn FnMut() -> bool,
+    ) {
         if !self.is_whole {
             rows.spans.truncate(record.first_span);
             return;
         }
         let end = self.bytes.len();
-        record.push(rows, span(start, end, if self.quote.is_some() { Field::Quoted } else { Field::Plain }));
+        record.push(
+            rows,
+            span(start, end, if self.quote.is_some() { Field::Quoted } else { Field::Plain }),
+        );
         self.record_start = end;
         self.records += 1;
         let (row, faults) = (rows.len(), rows.faults.len());
@@ -144,7 +183,8 @@ struct Record {
 }
 
 impl Record {
-    /// Fields beyond the width of the table are only counted: a line of commas must not fill the memory.
+    /// Fields beyond the width of the table are only counted: a line of commas must
+    /// not fill the memory.
     fn push(&mut self, rows: &mut Rows<'_>, span: Span) {
         self.found += 1;
         if self.found <= rows.width {
@@ -159,8 +199,12 @@ impl Record {
             return false;
         }
         if self.found != rows.width {
-            rows.faults.push(Fault { row: rows.len(), reason: Reason::FieldCount { found: self.found } });
-            rows.spans.resize(self.first_span + rows.width, Span { start: 0, len: 0, form: Form::Absent });
+            rows.faults
+                .push(Fault { row: rows.len(), reason: Reason::FieldCount { found: self.found } });
+            rows.spans.resize(
+                self.first_span + rows.width,
+                Span { start: 0, len: 0, form: Form::Absent },
+            );
         }
         rows.starts.push(offset(self.start));
         true

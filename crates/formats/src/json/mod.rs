@@ -1,7 +1,8 @@
 //! Arrow values as JSON, for all formats that contain JSON.
 //!
-//! Numbers are written so that they round-trip: integers with all digits, floats with as many as needed. The invariant: values that a [`Dialect`]
-//! does not support are rejected, and nothing is rounded or omitted.
+//! Numbers are written so that they round-trip: integers with all digits, floats with as many as
+//! needed. The invariant: values that a [`Dialect`] does not support are rejected, and nothing is
+//! rounded or omitted.
 
 mod python;
 mod text;
@@ -20,10 +21,11 @@ use text::quote_ascii;
 pub enum Dialect {
     /// Accepted by all readers, without spaces. Non-finite numbers are rejected.
     Plain,
-    /// As written by Python's `json.dumps`: with spaces, in ASCII, with names for non-finite numbers.
+    /// As written by Python's `json.dumps`: with spaces, in ASCII,
+    /// with names for non-finite numbers.
     Python,
-    /// As used for documents: `json.dumps(…, ensure_ascii=False)`. Supports every type: decimals and times as text, binaries as base64, non-finite
-    /// numbers as null.
+    /// As used for documents: `json.dumps(…, ensure_ascii=False)`. Supports every type: decimals
+    /// and times as text, binaries as base64, non-finite numbers as null.
     Document,
 }
 
@@ -34,13 +36,25 @@ impl Dialect {
         let holds = |field: &FieldRef| self.holds(field.data_type());
         match data_type {
             _ if self == Self::Document => true,
-            DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => holds(item),
+            DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+                holds(item)
+            }
             DataType::Struct(fields) => fields.iter().all(holds),
             DataType::Dictionary(_, value) => self.holds(value),
-            DataType::Null | DataType::Boolean | DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+            DataType::Null
+            | DataType::Boolean
+            | DataType::Utf8
+            | DataType::LargeUtf8
+            | DataType::Utf8View => true,
             number if number.is_integer() || number.is_floating() => true,
             DataType::Map(entries, _) => match entries.data_type() {
-                DataType::Struct(parts) => matches!(&parts[..], [key, value] if self == Self::Python && key.data_type().is_string() && holds(value)),
+                DataType::Struct(parts) => {
+                    matches!(
+                        &parts[..],
+                        [key, value]
+                            if self == Self::Python && key.data_type().is_string() && holds(value)
+                    )
+                }
                 _ => false,
             },
             DataType::Duration(_) | DataType::Interval(_) => false,
@@ -74,7 +88,10 @@ impl Unwritable {
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
-            Self::Type { .. } => Some("leave the column out by columns=[…], convert it to text (base64 for binaries), or write Parquet"),
+            Self::Type { .. } => Some(
+                "leave the column out by columns=[…], convert it to text (base64 for binaries), \
+                 or write Parquet",
+            ),
             Self::Number { .. } => Some("make it a null, or write Parquet"),
             Self::Value { .. } => None,
         }

@@ -1,4 +1,5 @@
-//! The JSON of Python: what `json.loads` reads, and the output of `json.dumps`, for values of serde and single floats.
+//! The JSON of Python: what `json.loads` reads, and the output of `json.dumps`, for values of serde
+//! and single floats.
 
 use super::text::write_ascii;
 use serde::Serialize;
@@ -7,11 +8,16 @@ use serde_json::ser::{Formatter, Serializer};
 use serde_json::{Error as JsonError, Number, Value};
 use std::io::{Result as IoResult, Write};
 
-/// Numbers of Python that are not finite: their names, how a [`Number`] spells them here, as no writer does, and their values.
-const NON_FINITE: [(&str, &str, f64); 3] =
-    [("NaN", "0e+9999999999", f64::NAN), ("Infinity", "1e+9999999999", f64::INFINITY), ("-Infinity", "-1e+9999999999", f64::NEG_INFINITY)];
+/// Numbers of Python that are not finite: their names, how a [`Number`] spells them here, as no
+/// writer does, and their values.
+const NON_FINITE: [(&str, &str, f64); 3] = [
+    ("NaN", "0e+9999999999", f64::NAN),
+    ("Infinity", "1e+9999999999", f64::INFINITY),
+    ("-Infinity", "-1e+9999999999", f64::NEG_INFINITY),
+];
 
-/// The value that Python's `json.loads` reads. [`json_dumps`] and [`as_float`] know its numbers that are not finite.
+/// The value that Python's `json.loads` reads. [`json_dumps`] and [`as_float`] know its numbers
+/// that are not finite.
 ///
 /// # Errors
 /// When the text is not JSON, with the fault of the original text.
@@ -30,7 +36,8 @@ pub fn json_loads_finite(json: &[u8]) -> Result<Value, JsonError> {
 fn loads(json: &[u8], words: [&str; 3]) -> Result<Value, JsonError> {
     serde_json::from_slice(json).or_else(|error| {
         let Ok(text) = std::str::from_utf8(json) else { return Err(error) };
-        serde_json::from_str(&with_words(text, words)).map_err(|_| json_fault(text, true).unwrap_or(error))
+        serde_json::from_str(&with_words(text, words))
+            .map_err(|_| json_fault(text, true).unwrap_or(error))
     })
 }
 
@@ -41,7 +48,8 @@ pub fn as_float(number: &Number) -> Option<f64> {
     non_finite.map_or_else(|| number.as_f64(), |(.., value)| Some(*value))
 }
 
-/// Why Python's `json.loads` would reject a text, which may begin with a byte order mark and, if that is allowed, contain non-finite numbers.
+/// Why Python's `json.loads` would reject a text, which may begin with a byte order mark and, if
+/// that is allowed, contain non-finite numbers.
 pub(crate) fn json_fault(text: &str, allows_non_finite: bool) -> Option<JsonError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let fault = |text: &str| serde_json::from_str::<IgnoredAny>(text).err();
@@ -49,18 +57,23 @@ pub(crate) fn json_fault(text: &str, allows_non_finite: bool) -> Option<JsonErro
     if allows_non_finite { fault(&with_words(text, ["0"; 3])) } else { Some(plain) }
 }
 
-/// The text with other words in place of the names of [`NON_FINITE`] outside of strings. Words of one letter keep the length.
+/// The text with other words in place of the names of [`NON_FINITE`] outside of strings. Words of
+/// one letter keep the length.
 fn with_words(text: &str, words: [&str; 3]) -> String {
     let mut other = String::with_capacity(text.len());
     let (mut rest, mut is_in_string) = (text, false);
-    let stops = |is_in_string| -> &[char] { if is_in_string { &['"', '\\'] } else { &['"', 'N', 'I'] } };
-    while let Some((before, from)) = rest.find(stops(is_in_string)).map(|place| rest.split_at(place)) {
+    let stops =
+        |is_in_string| -> &[char] { if is_in_string { &['"', '\\'] } else { &['"', 'N', 'I'] } };
+    while let Some((before, from)) =
+        rest.find(stops(is_in_string)).map(|place| rest.split_at(place))
+    {
         other.push_str(before);
         let is_negative = other.ends_with('-');
-        let name = NON_FINITE.iter().zip(words).find(|((name, ..), _)| match name.strip_prefix('-') {
-            Some(name) => is_negative && from.starts_with(name),
-            None => !is_negative && from.starts_with(name),
-        });
+        let name =
+            NON_FINITE.iter().zip(words).find(|((name, ..), _)| match name.strip_prefix('-') {
+                Some(name) => is_negative && from.starts_with(name),
+                None => !is_negative && from.starts_with(name),
+            });
         let taken = match name {
             Some(((name, ..), word)) => {
                 let taken = name.trim_start_matches('-').len();
@@ -73,7 +86,11 @@ fn with_words(text: &str, words: [&str; 3]) -> String {
             }
             None => {
                 is_in_string ^= from.starts_with('"');
-                let kept = from.chars().take(if from.starts_with('\\') { 2 } else { 1 }).map(char::len_utf8).sum();
+                let kept = from
+                    .chars()
+                    .take(if from.starts_with('\\') { 2 } else { 1 })
+                    .map(char::len_utf8)
+                    .sum();
                 other.push_str(from.get(..kept).unwrap_or_default());
                 kept
             }
@@ -89,7 +106,11 @@ struct PythonFormatter {
 }
 
 impl Formatter for PythonFormatter {
-    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> IoResult<()> {
+    fn begin_array_value<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> IoResult<()> {
         if first { Ok(()) } else { writer.write_all(b", ") }
     }
 
@@ -106,7 +127,11 @@ impl Formatter for PythonFormatter {
         writer.write_all(non_finite.map_or(value, |(name, ..)| name).as_bytes())
     }
 
-    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> IoResult<()> {
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> IoResult<()> {
         if !self.is_ascii || fragment.is_ascii() {
             return writer.write_all(fragment.as_bytes());
         }
@@ -121,7 +146,8 @@ impl Formatter for PythonFormatter {
 pub fn json_dumps(value: &impl Serialize, is_ascii: bool) -> String {
     let mut text = Vec::new();
     // Serializing plain values to memory cannot fail.
-    let _infallible = value.serialize(&mut Serializer::with_formatter(&mut text, PythonFormatter { is_ascii }));
+    let _infallible =
+        value.serialize(&mut Serializer::with_formatter(&mut text, PythonFormatter { is_ascii }));
     String::from_utf8(text).unwrap_or_default()
 }
 
@@ -150,11 +176,36 @@ mod tests {
 
     #[test]
     fn json_is_what_python_reads_as_json() {
-        for text in ["1", "\u{feff}{}", "[NaN, -Infinity, Infinity]", "{\"NaN\": \"\\\"Infinity\"}", "\"\\ud800\"", "1e999", " [ ] \n", "\"é\\\\\""]
-        {
+        for text in [
+            "1",
+            "\u{feff}{}",
+            "[NaN, -Infinity, Infinity]",
+            "{\"NaN\": \"\\\"Infinity\"}",
+            "\"\\ud800\"",
+            "1e999",
+            " [ ] \n",
+            "\"é\\\\\"",
+        ] {
             assert!(json_fault(text, true).is_none(), "{text:?}");
         }
-        for text in ["", "{", "{\"a\": }", "[1,]", "1NaN", "-NaN", "[1 NaN]", "nan", "N", "Inf", "'a'", "\"\n\"", "01", "{} {}", "\"\\x\"", "\"NaN"] {
+        for text in [
+            "",
+            "{",
+            "{\"a\": }",
+            "[1,]",
+            "1NaN",
+            "-NaN",
+            "[1 NaN]",
+            "nan",
+            "N",
+            "Inf",
+            "'a'",
+            "\"\n\"",
+            "01",
+            "{} {}",
+            "\"\\x\"",
+            "\"NaN",
+        ] {
             assert!(json_fault(text, true).is_some(), "{text:?}");
         }
     }
@@ -167,27 +218,41 @@ mod tests {
 
     #[test]
     fn fault_after_non_finite_numbers_has_the_right_position() {
-        let fault = json_fault("[NaN, Infinity, x]", true).map(|fault| (fault.line(), fault.column()));
+        let fault =
+            json_fault("[NaN, Infinity, x]", true).map(|fault| (fault.line(), fault.column()));
         assert_eq!(fault, Some((1, 17)));
     }
 
     #[test]
     fn non_finite_numbers_are_read_and_written_by_name() {
-        let text = r#"{"a": NaN, "b": [-Infinity, Infinity, 1e+400, "NaN \" -Infinity"], "NaN": -1}"#;
+        let text =
+            r#"{"a": NaN, "b": [-Infinity, Infinity, 1e+400, "NaN \" -Infinity"], "NaN": -1}"#;
         let value = json_loads(text.as_bytes()).unwrap();
         assert_eq!(json_dumps(&value, false), text);
-        let floats = [&value["a"], &value["b"][0], &value["b"][1], &value["b"][2], &value["NaN"]].map(|value| match value {
-            Value::Number(number) => as_float(number).map(|float| float.to_string()),
-            other => panic!("{other}"),
-        });
+        let floats = [&value["a"], &value["b"][0], &value["b"][1], &value["b"][2], &value["NaN"]]
+            .map(|value| match value {
+                Value::Number(number) => as_float(number).map(|float| float.to_string()),
+                other => panic!("{other}"),
+            });
         assert_eq!(floats.map(Option::unwrap_or_default), ["NaN", "-inf", "inf", "", "-1"]);
         let nulls = json_loads_finite(text.as_bytes()).unwrap();
-        assert_eq!(json_dumps(&nulls, false), r#"{"a": null, "b": [null, null, 1e+400, "NaN \" -Infinity"], "NaN": -1}"#);
+        assert_eq!(
+            json_dumps(&nulls, false),
+            r#"{"a": null, "b": [null, null, 1e+400, "NaN \" -Infinity"], "NaN": -1}"#
+        );
     }
 
     #[test]
     fn what_is_not_json_has_the_fault_of_its_own_text() {
-        for text in ["[NaN, Infinity, x]", "[1Infinity]", "[NaN1]", "[-NaN]", "[1 -Infinity]", "{\"a\": NaN", "[--Infinity]"] {
+        for text in [
+            "[NaN, Infinity, x]",
+            "[1Infinity]",
+            "[NaN1]",
+            "[-NaN]",
+            "[1 -Infinity]",
+            "{\"a\": NaN",
+            "[--Infinity]",
+        ] {
             for loads in [json_loads, json_loads_finite] {
                 assert_eq!(
                     loads(text.as_bytes()).err().map(|fault| fault.to_string()),

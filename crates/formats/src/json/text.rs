@@ -9,7 +9,10 @@ const fn is_special(byte: u8) -> bool {
 /// Length of the prefix that needs no escape.
 fn plain_len(text: &[u8]) -> usize {
     let (blocks, rest) = text.as_chunks::<WIDTH>();
-    let whole = blocks.iter().take_while(|block| !block.iter().fold(false, |found, byte| found | is_special(*byte))).count();
+    let whole = blocks
+        .iter()
+        .take_while(|block| !block.iter().fold(false, |found, byte| found | is_special(*byte)))
+        .count();
     let start = whole * WIDTH;
     let tail = blocks.get(whole).map_or(rest, |block| block.as_slice());
     start + tail.iter().position(|byte| is_special(*byte)).unwrap_or(tail.len())
@@ -42,7 +45,10 @@ pub(super) fn write_ascii(text: &str, out: &mut Vec<u8>) {
         match u8::try_from(character) {
             Ok(byte @ b' '..=b'~') if !is_special(byte) => out.push(byte),
             Ok(byte) if byte < 0x80 => escape(byte, out),
-            _ => character.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.extend_from_slice(format!("\\u{unit:04x}").as_bytes())),
+            _ => character
+                .encode_utf16(&mut [0; 2])
+                .iter()
+                .for_each(|unit| out.extend_from_slice(format!("\\u{unit:04x}").as_bytes())),
         }
     }
 }

@@ -6,11 +6,12 @@ use crate::table::type_name;
 use arrow_array::cast::AsArray;
 use arrow_array::timezone::Tz;
 use arrow_array::types::{
-    ArrowPrimitiveType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
-    UInt64Type,
+    ArrowPrimitiveType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, LargeBinaryArray, LargeStringArray, OffsetSizeTrait, PrimitiveArray, StringArray, StringViewArray, make_array,
+    Array, ArrayRef, BooleanArray, LargeBinaryArray, LargeStringArray, OffsetSizeTrait,
+    PrimitiveArray, StringArray, StringViewArray, make_array,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_cast::cast;
@@ -94,7 +95,8 @@ macro_rules! spell {
 
 spell!(i8 i16 i32 i64 u8 u16 u32 u64; f64: f64::from; f32: f32::from; f16: f16::to_f32;);
 
-/// The shortest spelling of `value` that distinguishes a float from an integer. Python uses its `wide` form.
+/// The shortest spelling of `value` that distinguishes a float from an integer. Python uses its
+/// `wide` form.
 fn write_float_as(value: &impl Debug, wide: f64, dialect: Dialect, out: &mut Vec<u8>) -> bool {
     match dialect {
         Dialect::Python => write_float(wide, JSON_NAMES, out),
@@ -113,7 +115,10 @@ impl ValueEncoder {
     /// [`Unwritable::Type`] for a type that the dialect does not support.
     pub fn new(column: &str, array: &ArrayRef, dialect: Dialect) -> Result<Self, Unwritable> {
         let inner = |array: &ArrayRef| Self::new(column, array, dialect).map(Box::new);
-        let refused = || Unwritable::Type { column: column.to_owned(), data_type: type_name(array.data_type()) };
+        let refused = || Unwritable::Type {
+            column: column.to_owned(),
+            data_type: type_name(array.data_type()),
+        };
         if !dialect.holds(array.data_type()) {
             return Err(refused());
         }
@@ -134,8 +139,14 @@ impl ValueEncoder {
             DataType::Utf8 => Values::Text(array.as_string::<i32>().clone()),
             DataType::LargeUtf8 => Values::LargeText(array.as_string::<i64>().clone()),
             DataType::Utf8View => Values::TextView(array.as_string_view().clone()),
-            DataType::List(_) => Values::List(array.as_list::<i32>().offsets().clone(), inner(array.as_list::<i32>().values())?),
-            DataType::LargeList(_) => Values::LargeList(array.as_list::<i64>().offsets().clone(), inner(array.as_list::<i64>().values())?),
+            DataType::List(_) => Values::List(
+                array.as_list::<i32>().offsets().clone(),
+                inner(array.as_list::<i32>().values())?,
+            ),
+            DataType::LargeList(_) => Values::LargeList(
+                array.as_list::<i64>().offsets().clone(),
+                inner(array.as_list::<i64>().values())?,
+            ),
             DataType::FixedSizeList(_, len) => {
                 let values = array.as_fixed_size_list().values();
                 Values::FixedList(usize::try_from(*len).unwrap_or_default(), inner(values)?)
@@ -143,7 +154,9 @@ impl ValueEncoder {
             DataType::Struct(fields) => {
                 let mut members = Vec::with_capacity(fields.len());
                 let (comma, colon) = dialect.separators();
-                for (number, (field, member)) in fields.iter().zip(array.as_struct().columns()).enumerate() {
+                for (number, (field, member)) in
+                    fields.iter().zip(array.as_struct().columns()).enumerate()
+                {
                     let mut key = if number == 0 { Vec::new() } else { comma.to_vec() };
                     dialect.quote(field.name(), &mut key);
                     key.extend_from_slice(colon);
@@ -153,22 +166,48 @@ impl ValueEncoder {
             }
             DataType::Map(..) => {
                 let map = array.as_map();
-                Values::Map(map.offsets().clone(), Box::new([Self::new(column, map.keys(), dialect)?, Self::new(column, map.values(), dialect)?]))
+                Values::Map(
+                    map.offsets().clone(),
+                    Box::new([
+                        Self::new(column, map.keys(), dialect)?,
+                        Self::new(column, map.values(), dialect)?,
+                    ]),
+                )
             }
-            DataType::Dictionary(_, value) => return Self::new(column, &cast(array, value).map_err(|_unknown| refused())?, dialect),
-            DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
-                Values::Base64(cast(array, &DataType::LargeBinary).map_err(|_unknown| refused())?.as_binary::<i64>().clone())
+            DataType::Dictionary(_, value) => {
+                return Self::new(
+                    column,
+                    &cast(array, value).map_err(|_unknown| refused())?,
+                    dialect,
+                );
             }
-            // Converting a named zone needs a time zone data base that may be missing; the instant in UTC is always the same.
+            DataType::Binary
+            | DataType::LargeBinary
+            | DataType::BinaryView
+            | DataType::FixedSizeBinary(_) => Values::Base64(
+                cast(array, &DataType::LargeBinary)
+                    .map_err(|_unknown| refused())?
+                    .as_binary::<i64>()
+                    .clone(),
+            ),
+            // Converting a named zone needs a time zone data base that may be missing; the instant
+            // in UTC is always the same.
             DataType::Timestamp(unit, Some(zone)) if !zone.starts_with(['+', '-']) => {
-                let instants = array.to_data().into_builder().data_type(DataType::Timestamp(*unit, Some(UTC.into()))).build();
+                let instants = array
+                    .to_data()
+                    .into_builder()
+                    .data_type(DataType::Timestamp(*unit, Some(UTC.into())))
+                    .build();
                 let utc = make_array(instants.map_err(|_unknown| refused())?);
                 match dialect {
                     Dialect::Document => Values::Displayed { array: utc, is_quoted: true },
                     _ => Values::Zoned { local: ArrayRef::clone(array), utc },
                 }
             }
-            other => Values::Displayed { array: ArrayRef::clone(array), is_quoted: dialect == Dialect::Document || !other.is_decimal() },
+            other => Values::Displayed {
+                array: ArrayRef::clone(array),
+                is_quoted: dialect == Dialect::Document || !other.is_decimal(),
+            },
         };
         Ok(Self { column: column.to_owned(), dialect, nulls: array.logical_nulls(), values })
     }
@@ -199,10 +238,14 @@ impl ValueEncoder {
         }
         match &self.values {
             Values::Null => out.extend_from_slice(b"null"),
-            Values::Boolean(values) => out.extend_from_slice(if values.value(row) { b"true" } else { b"false" }),
+            Values::Boolean(values) => {
+                out.extend_from_slice(if values.value(row) { b"true" } else { b"false" });
+            }
             Values::Number(values) => {
                 if !values.write(row, self.dialect, out) {
-                    return Err(Reason::Number("a number that is not finite (nan or inf)".to_owned()));
+                    return Err(Reason::Number(
+                        "a number that is not finite (nan or inf)".to_owned(),
+                    ));
                 }
             }
             Values::Text(values) => self.dialect.quote(values.value(row), out),
@@ -211,7 +254,9 @@ impl ValueEncoder {
             Values::Base64(values) => self.dialect.quote(&STANDARD.encode(values.value(row)), out),
             Values::List(offsets, items) => items.append_items(range_of(offsets, row), out)?,
             Values::LargeList(offsets, items) => items.append_items(range_of(offsets, row), out)?,
-            Values::FixedList(len, items) => items.append_items((row * len, (row + 1) * len), out)?,
+            Values::FixedList(len, items) => {
+                items.append_items((row * len, (row + 1) * len), out)?;
+            }
             Values::Object(members) => {
                 out.push(b'{');
                 for (key, member) in members {
@@ -220,13 +265,21 @@ impl ValueEncoder {
                 }
                 out.push(b'}');
             }
-            Values::Map(offsets, entries) => self.append_entries(range_of(offsets, row), entries, out)?,
+            Values::Map(offsets, entries) => {
+                self.append_entries(range_of(offsets, row), entries, out)?;
+            }
             Values::Displayed { array, is_quoted } => {
-                let text = displayed(array, row).map_err(|error| Reason::Text(error.to_string()))?;
-                if *is_quoted { self.dialect.quote(&text, out) } else { out.extend_from_slice(text.as_bytes()) }
+                let text =
+                    displayed(array, row).map_err(|error| Reason::Text(error.to_string()))?;
+                if *is_quoted {
+                    self.dialect.quote(&text, out);
+                } else {
+                    out.extend_from_slice(text.as_bytes());
+                }
             }
             Values::Zoned { local, utc } => {
-                let text = |array| displayed(array, row).map_err(|error| Reason::Text(error.to_string()));
+                let text =
+                    |array| displayed(array, row).map_err(|error| Reason::Text(error.to_string()));
                 let (local, utc) = (text(local)?, text(utc)?);
                 self.dialect.quote(if is_same_time(&local, &utc) { &local } else { &utc }, out);
             }
@@ -246,7 +299,12 @@ impl ValueEncoder {
         Ok(())
     }
 
-    fn append_entries(&self, (start, end): (usize, usize), [keys, values]: &[Self; 2], out: &mut Vec<u8>) -> Result<(), Reason> {
+    fn append_entries(
+        &self,
+        (start, end): (usize, usize),
+        [keys, values]: &[Self; 2],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Reason> {
         let (comma, colon) = self.dialect.separators();
         out.push(b'{');
         for entry in start..end {
@@ -280,8 +338,12 @@ fn displayed(array: &ArrayRef, row: usize) -> Result<String, ArrowError> {
     ArrayFormatter::try_new(array, &FormatOptions::new())?.value(row).try_to_string()
 }
 
-/// The text of a local time has minutes of its distance from UTC. Around 1900, zones had seconds as well.
+/// The text of a local time has minutes of its distance from UTC. Around 1900,
+/// zones had seconds as well.
 fn is_same_time(local: &str, utc: &str) -> bool {
     let Ok(zone) = UTC.parse::<Tz>() else { return false };
-    matches!((string_to_datetime(&zone, local), string_to_datetime(&zone, utc)), (Ok(local), Ok(utc)) if local == utc)
+    matches!(
+        (string_to_datetime(&zone, local), string_to_datetime(&zone, utc)),
+        (Ok(local), Ok(utc)) if local == utc
+    )
 }

@@ -3,7 +3,8 @@
 use super::records::{Broken, Elements};
 use crate::records::{Borders, Cutter};
 
-/// Only a newline ends a line, because JSON strings contain no newlines. A carriage return before it is white space.
+/// Only a newline ends a line, because JSON strings contain no newlines. A carriage return before
+/// it is white space.
 #[derive(Debug)]
 pub(super) struct LineBorders {
     line_start: u64,

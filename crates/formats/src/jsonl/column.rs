@@ -25,21 +25,33 @@ pub(super) enum Column {
 }
 
 impl Column {
-    /// `data_type` is `whole`, or the items of this list, without the fields that are not selected. `None` when JSON Lines does not support it.
+    /// `data_type` is `whole`, or the items of this list, without the fields that are not selected.
+    /// `None` when JSON Lines does not support it.
     pub(super) fn new(data_type: &DataType, whole: &DataType) -> Option<Self> {
         Some(match data_type {
             DataType::Null => Self::Nulls { len: 0 },
-            DataType::Boolean => Self::Booleans { values: BooleanBufferBuilder::new(0), valid: NullBufferBuilder::new(0) },
+            DataType::Boolean => Self::Booleans {
+                values: BooleanBufferBuilder::new(0),
+                valid: NullBufferBuilder::new(0),
+            },
             DataType::Utf8 => Self::Strings(Strings::new(0)),
             DataType::LargeUtf8 => Self::LargeStrings(Strings::new(0)),
-            DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(_, _) => Self::Lists(Lists::new(data_type, whole)?),
-            DataType::Struct(fields) => Self::Structs(Structs::new(fields, fields_of(whole).unwrap_or(fields))?),
+            DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(_, _) => {
+                Self::Lists(Lists::new(data_type, whole)?)
+            }
+            DataType::Struct(fields) => {
+                Self::Structs(Structs::new(fields, fields_of(whole).unwrap_or(fields))?)
+            }
             other => Self::Scalars(scalars(other)?),
         })
     }
 
     /// Appends the next value. After an error the column may hold part of it; the caller truncates.
-    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>, growth: &mut Growth) -> Result<(), Fault> {
+    pub(super) fn append(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        growth: &mut Growth,
+    ) -> Result<(), Fault> {
         if cursor.peek() == Some(b'n') {
             cursor.literal("null")?;
             self.append_null();
@@ -47,7 +59,9 @@ impl Column {
         }
         let (start, len) = (cursor.clone(), self.len());
         match self.append_value(cursor, growth) {
-            Err(Fault::Value { .. } | Fault::InvalidUtf8 { .. } | Fault::Duplicate { .. }) if growth.is_lenient => {
+            Err(Fault::Value { .. } | Fault::InvalidUtf8 { .. } | Fault::Duplicate { .. })
+                if growth.is_lenient =>
+            {
                 self.truncate(len);
                 *cursor = start;
                 cursor.skip()?;
@@ -77,7 +91,9 @@ impl Column {
             }
             Self::Scalars(scalars) => scalars.append(cursor, growth),
             Self::Strings(strings) => append_string(strings, cursor, growth, &DataType::Utf8),
-            Self::LargeStrings(strings) => append_string(strings, cursor, growth, &DataType::LargeUtf8),
+            Self::LargeStrings(strings) => {
+                append_string(strings, cursor, growth, &DataType::LargeUtf8)
+            }
             Self::Lists(lists) => lists.append(cursor, growth),
             Self::Structs(structs) => structs.append(cursor, growth),
         }
@@ -129,7 +145,9 @@ impl Column {
     pub(super) fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
         match self {
             Self::Nulls { len } => Ok(Arc::new(NullArray::new(*len))),
-            Self::Booleans { values, valid } => Ok(Arc::new(BooleanArray::new(values.finish(), valid.finish()))),
+            Self::Booleans { values, valid } => {
+                Ok(Arc::new(BooleanArray::new(values.finish(), valid.finish())))
+            }
             Self::Scalars(scalars) => scalars.finish(),
             Self::Strings(strings) => strings.finish(),
             Self::LargeStrings(strings) => strings.finish(),

@@ -3,8 +3,10 @@
 use super::fault::Fault;
 use arrow_schema::DataType;
 
-/// Python writes such an escape for text that was decoded with `surrogateescape`, or split between UTF-16 units.
-const HALF_A_PAIR: &str = "the escape is half of a surrogate pair, not a character (write both halves, or \\ufffd)";
+/// Python writes such an escape for text that was decoded with `surrogateescape`, or split between
+/// UTF-16 units.
+const HALF_A_PAIR: &str =
+    "the escape is half of a surrogate pair, not a character (write both halves, or \\ufffd)";
 
 /// Deeper than any real document, shallow enough for the stack of a thread.
 const MAX_DEPTH: usize = 128;
@@ -77,13 +79,16 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// The text of a number, checked against the grammar of JSON; or `NaN`, `Infinity` or `-Infinity`, as Python writes them.
+    /// The text of a number, checked against the grammar of JSON; or `NaN`, `Infinity` or
+    /// `-Infinity`, as Python writes them.
     pub(super) fn number(&mut self) -> Result<&'a [u8], Fault> {
         let start = self.position;
         let is_negative = self.rest().starts_with(b"-");
         self.position += usize::from(is_negative);
         let whole = self.digits();
-        if whole.is_empty() && (self.literal("Infinity").is_ok() || (!is_negative && self.literal("NaN").is_ok())) {
+        if whole.is_empty()
+            && (self.literal("Infinity").is_ok() || (!is_negative && self.literal("NaN").is_ok()))
+        {
             return Ok(self.text.get(start..self.position).unwrap_or_default());
         }
         if whole.is_empty() || (whole.len() > 1 && whole.starts_with(b"0")) {
@@ -174,20 +179,30 @@ impl<'a> Cursor<'a> {
         let first = self.code_unit()?;
         let code = match first {
             0xd800..=0xdbff => match self.code_unit() {
-                Ok(second @ 0xdc00..=0xdfff) => Some(0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00)),
+                Ok(second @ 0xdc00..=0xdfff) => {
+                    Some(0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00))
+                }
                 _ => None,
             },
             code => Some(code),
         };
-        let character = code.and_then(char::from_u32).ok_or(Fault::Syntax { position: start, expected: HALF_A_PAIR })?;
+        let character = code
+            .and_then(char::from_u32)
+            .ok_or(Fault::Syntax { position: start, expected: HALF_A_PAIR })?;
         unescaped.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
         Ok(())
     }
 
     /// Four hexadecimal digits after `\u`.
     fn code_unit(&mut self) -> Result<u32, Fault> {
-        let hex = self.rest().strip_prefix(b"\\u").and_then(|rest| rest.get(..4)).filter(|hex| hex.iter().all(u8::is_ascii_hexdigit));
-        let code = hex.and_then(|hex| std::str::from_utf8(hex).ok()).and_then(|hex| u32::from_str_radix(hex, 16).ok());
+        let hex = self
+            .rest()
+            .strip_prefix(b"\\u")
+            .and_then(|rest| rest.get(..4))
+            .filter(|hex| hex.iter().all(u8::is_ascii_hexdigit));
+        let code = hex
+            .and_then(|hex| std::str::from_utf8(hex).ok())
+            .and_then(|hex| u32::from_str_radix(hex, 16).ok());
         let Some(code) = code else { return Err(self.fault("expected four hexadecimal digits")) };
         self.position += 6;
         Ok(code)
@@ -219,7 +234,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn skip_items(&mut self, open: u8, close: u8, skip: &mut dyn FnMut(&mut Self) -> Result<(), Fault>) -> Result<(), Fault> {
+    fn skip_items(
+        &mut self,
+        open: u8,
+        close: u8,
+        skip: &mut dyn FnMut(&mut Self) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         self.expect(open, "expected a value")?;
         if self.take(close) {
             return Ok(());

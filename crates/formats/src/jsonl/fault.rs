@@ -32,7 +32,11 @@ pub enum Fault {
 impl Fault {
     /// Adds the enclosing field: `inner` becomes `outer.inner`.
     pub(super) fn inside(mut self, outer: &str) -> Self {
-        if let Self::Value { field, .. } | Self::InvalidUtf8 { field } | Self::Duplicate { field } | Self::Unknown { field } = &mut self {
+        if let Self::Value { field, .. }
+        | Self::InvalidUtf8 { field }
+        | Self::Duplicate { field }
+        | Self::Unknown { field } = &mut self
+        {
             *field = match field.as_str() {
                 "" => outer.to_owned(),
                 inner if inner.starts_with('[') => format!("{outer}{inner}"),

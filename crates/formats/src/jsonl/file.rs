@@ -1,4 +1,5 @@
-//! The JSON specifics of a text file: objects are lines or elements of one array, and fields are looked up by name.
+//! The JSON specifics of a text file: objects are lines or elements of one array, and fields are
+//! looked up by name.
 
 use super::borders::{ElementBorders, LineBorders};
 use super::column::Column;
@@ -12,8 +13,8 @@ use super::records::{Broken, Records, Shape};
 use super::{Error, JsonlOptions};
 use crate::limit::DecodeLimit;
 use crate::records::{
-    BLOCK_BYTES, BYTE_ORDER_MARK, BadLines, BlockText, Borders, Declared, Index, Judge, Located, Parsed, Pieces, Place, TextFile, TextFormat, index,
-    read_start,
+    BLOCK_BYTES, BYTE_ORDER_MARK, BadLines, BlockText, Borders, Declared, Index, Judge, Located,
+    Parsed, Pieces, Place, TextFile, TextFormat, index, read_start,
 };
 use arrow_schema::{ArrowError, Fields, Schema, SchemaRef};
 use shardmill_storage::RangeRead;
@@ -35,11 +36,16 @@ pub struct JsonlFormat {
 }
 
 impl JsonlFile {
-    /// Scans `object` once. `schema` is that of the data set; all of its columns are nullable, regardless of the schema.
+    /// Scans `object` once. `schema` is that of the data set; all of its columns are nullable,
+    /// regardless of the schema.
     ///
     /// # Errors
     /// When the file cannot be read, or `schema` has a column that JSON Lines does not support.
-    pub fn open(object: Arc<dyn RangeRead>, schema: &SchemaRef, options: JsonlOptions) -> Result<Self, Error> {
+    pub fn open(
+        object: Arc<dyn RangeRead>,
+        schema: &SchemaRef,
+        options: JsonlOptions,
+    ) -> Result<Self, Error> {
         Self::open_with_blocks(object, schema, options, BLOCK_BYTES)
     }
 
@@ -47,11 +53,20 @@ impl JsonlFile {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn open_inferred(object: Arc<dyn RangeRead>, inferred: &Inferred, options: JsonlOptions) -> Result<Self, Error> {
+    pub fn open_inferred(
+        object: Arc<dyn RangeRead>,
+        inferred: &Inferred,
+        options: JsonlOptions,
+    ) -> Result<Self, Error> {
         Self::scan(object, inferred.schema(), options, BLOCK_BYTES, Some(inferred))
     }
 
-    pub(super) fn open_with_blocks(object: Arc<dyn RangeRead>, schema: &SchemaRef, options: JsonlOptions, block_bytes: u64) -> Result<Self, Error> {
+    pub(super) fn open_with_blocks(
+        object: Arc<dyn RangeRead>,
+        schema: &SchemaRef,
+        options: JsonlOptions,
+        block_bytes: u64,
+    ) -> Result<Self, Error> {
         Self::scan(object, schema, options, block_bytes, None)
     }
 
@@ -62,18 +77,33 @@ impl JsonlFile {
         block_bytes: u64,
         inferred: Option<&Inferred>,
     ) -> Result<Self, Error> {
-        if let Some(field) = schema.fields().iter().find(|field| Column::new(field.data_type(), field.data_type()).is_none()) {
-            return Err(Error::UnsupportedType { column: field.name().clone(), data_type: field.data_type().clone(), format: "JSON Lines" });
+        if let Some(field) = schema
+            .fields()
+            .iter()
+            .find(|field| Column::new(field.data_type(), field.data_type()).is_none())
+        {
+            return Err(Error::UnsupportedType {
+                column: field.name().clone(),
+                data_type: field.data_type().clone(),
+                format: "JSON Lines",
+            });
         }
         let start = read_start(object.as_ref(), BYTE_ORDER_MARK.len() as u64)?.mark_len;
         let shape = shape_of(object.as_ref(), start)?;
         // The sample holds all of a short file.
         let inferred = inferred.filter(|inferred| object.size() > inferred.sample_bytes);
         let watched = |borders: &mut dyn Borders| -> Result<Index, Error> {
-            let Some(inferred) = inferred else { return Ok(index(object.as_ref(), start, borders, block_bytes)?) };
+            let Some(inferred) = inferred else {
+                return Ok(index(object.as_ref(), start, borders, block_bytes)?);
+            };
             let mut late = Late::new(&inferred.row, shape);
             let mut look = |piece: &[u8]| late.look(piece);
-            let index = index(object.as_ref(), start, &mut Pieces::new(borders, options.limit, &mut look), block_bytes)?;
+            let index = index(
+                object.as_ref(),
+                start,
+                &mut Pieces::new(borders, options.limit, &mut look),
+                block_bytes,
+            )?;
             if let Some(members) = late.into_changed() {
                 inferred.add(object.path(), members);
             }
@@ -85,12 +115,18 @@ impl JsonlFile {
                 let mut borders = ElementBorders::new();
                 let index = watched(&mut borders)?;
                 if let Some(Broken { offset, line, expected }) = borders.broken {
-                    return Err(Error::Array { path: object.path().to_owned(), line, offset, expected });
+                    return Err(Error::Array {
+                        path: object.path().to_owned(),
+                        line,
+                        offset,
+                        expected,
+                    });
                 }
                 index
             }
         };
-        // Without columns nothing is parsed later, so only a full check can detect records that are not objects.
+        // Without columns nothing is parsed later, so only a full check can detect records that are
+        // not objects.
         let is_unread = schema.fields().is_empty() && options.bad_lines != BadLines::Skip;
         let file = Self::new(object, schema, JsonlFormat { options, shape }, index)?;
         if is_unread {
@@ -120,7 +156,12 @@ impl TextFormat for JsonlFormat {
     }
 
     /// If `judge` accepts a bad record, it becomes a row of nulls.
-    fn parse(&self, block: &mut BlockText<'_>, judge: &mut Judge<'_, Fault>, arrow: &dyn Fn(ArrowError) -> Error) -> Result<Parsed, Error> {
+    fn parse(
+        &self,
+        block: &mut BlockText<'_>,
+        judge: &mut Judge<'_, Fault>,
+        arrow: &dyn Fn(ArrowError) -> Error,
+    ) -> Result<Parsed, Error> {
         let fields = Fields::from(std::mem::take(&mut block.fields));
         let mut rows = Structs::rows(&fields, block.schema.fields(), &self.options)
             .ok_or_else(|| arrow(ArrowError::NotYetImplemented(format!("{fields:?}"))))?;
@@ -148,22 +189,30 @@ impl TextFormat for JsonlFormat {
 
     /// Unlike in CSV, a lone carriage return does not end a line.
     fn line_of(bytes: &[u8], position: usize, first_line: u64) -> u64 {
-        first_line + memchr::memchr_iter(b'\n', bytes.get(..position).unwrap_or(bytes)).count() as u64
+        first_line
+            + memchr::memchr_iter(b'\n', bytes.get(..position).unwrap_or(bytes)).count() as u64
     }
 
     fn error(&self, fault: Fault, place: &Place<'_>) -> Error {
-        let (path, line, offset) = (place.path.clone(), place.line, place.run.offset + place.position as u64);
+        let (path, line, offset) =
+            (place.path.clone(), place.line, place.run.offset + place.position as u64);
         match fault {
             Fault::Syntax { position, expected } if self.shape == Shape::Array => {
-                let line = Self::line_of(place.bytes, place.position + position, place.run.first_line);
+                let line =
+                    Self::line_of(place.bytes, place.position + position, place.run.first_line);
                 Error::Array { path, line, offset: offset + position as u64, expected }
             }
-            Fault::NotAnObject if self.shape == Shape::Array => Error::ElementNotAnObject { path, line, offset },
-            Fault::Syntax { position, expected } => Error::Syntax { path, line, position: position + 1, expected },
+            Fault::NotAnObject if self.shape == Shape::Array => {
+                Error::ElementNotAnObject { path, line, offset }
+            }
+            Fault::Syntax { position, expected } => {
+                Error::Syntax { path, line, position: position + 1, expected }
+            }
             Fault::NotAnObject => Error::NotAnObject { path, line },
             Fault::Value { field, value, data_type } => {
                 let root = field.split(['.', '[']).next().unwrap_or_default();
-                let is_inferred = !self.options.declared.contains(&field) && !self.options.declared.contains(root);
+                let is_inferred = !self.options.declared.contains(&field)
+                    && !self.options.declared.contains(root);
                 Error::of_value((path, line), field, value, data_type, is_inferred)
             }
             Fault::InvalidUtf8 { field } => Error::InvalidUtf8 { path, line, column: field },
@@ -184,7 +233,8 @@ fn parse_record(text: &[u8], rows: &mut Structs, growth: &mut Growth) -> Result<
     cursor.end()
 }
 
-/// The types are inferred from valid lines alone, so an invalid line may have fields that no other line has.
+/// The types are inferred from valid lines alone, so an invalid line may have fields that no other
+/// line has.
 fn cause_of(fault: Fault, text: &[u8]) -> Fault {
     let mut cursor = Cursor::new(text);
     match fault {
@@ -193,7 +243,8 @@ fn cause_of(fault: Fault, text: &[u8]) -> Fault {
     }
 }
 
-/// Reads as many bytes from `start` on as needed to decide, and holds only a piece of them: a file may begin with any number of blanks.
+/// Reads as many bytes from `start` on as needed to decide, and holds only a piece of them: a file
+/// may begin with any number of blanks.
 fn shape_of(object: &dyn RangeRead, start: u64) -> Result<Shape, Error> {
     let size = object.size();
     let (mut text, mut offset, mut len) = (Vec::<u8>::new(), start, SHAPE_BYTES);
@@ -205,7 +256,8 @@ fn shape_of(object: &dyn RangeRead, start: u64) -> Result<Shape, Error> {
         if let Some(shape) = Shape::of(&text, offset >= size) {
             return Ok(shape);
         }
-        // There are only blanks and at most one bracket. Where they are does not matter, but for a line end after the bracket.
+        // There are only blanks and at most one bracket. Where they are does not matter, but for a
+        // line end after the bracket.
         text.retain(|byte| matches!(byte, b'[' | b'\n'));
         text.dedup();
         len = len.saturating_mul(2).min(MAX_SHAPE_BYTES);

@@ -11,13 +11,19 @@ use shardmill_storage::RangeRead;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The fields of all objects in the samples, in order of first appearance: boolean, int64, uint64 (if an integer needs it and none is negative),
-/// double (also for integers beyond 64 bits, and for a mix of integers and fractions), string, list, struct; null if no value was seen. Strings that
+/// The fields of all objects in the samples, in order of first appearance: boolean, int64, uint64
+/// (if an integer needs it and none is negative), double (also for integers beyond 64 bits, and for
+/// a mix of integers and fractions), string, list, struct; null if no value was seen. Strings that
 /// look like dates stay strings. Bad lines are left to the policy.
 ///
 /// # Errors
-/// When a file cannot be read, or, unless bad lines are tolerated, when two values of one field have no type in common.
-pub fn infer(objects: &[Arc<dyn RangeRead>], unpacker: &Unpacker, options: &JsonlOptions) -> Result<Inferred, Error> {
+/// When a file cannot be read, or, unless bad lines are tolerated, when two values of one field
+/// have no type in common.
+pub fn infer(
+    objects: &[Arc<dyn RangeRead>],
+    unpacker: &Unpacker,
+    options: &JsonlOptions,
+) -> Result<Inferred, Error> {
     let sample_bytes = sample_bytes(objects.len());
     let mut row = Members::except(&options.declared);
     for (file, object) in objects.iter().enumerate() {
@@ -28,8 +34,16 @@ pub fn infer(objects: &[Arc<dyn RangeRead>], unpacker: &Unpacker, options: &Json
             let shape = Shape::of(&start.bytes, is_enough);
             let text = match (shape, memchr::memrchr(b'\n', &start.bytes)) {
                 _ if is_enough => start.bytes.as_slice(),
-                (Some(Shape::Lines), Some(last)) if !start.bytes.get(..last).is_none_or(is_blank) => start.bytes.get(..last).unwrap_or_default(),
-                (Some(Shape::Array), _) if Records::of_start(&start.bytes, Shape::Array).next().is_some() => start.bytes.as_slice(),
+                (Some(Shape::Lines), Some(last))
+                    if !start.bytes.get(..last).is_none_or(is_blank) =>
+                {
+                    start.bytes.get(..last).unwrap_or_default()
+                }
+                (Some(Shape::Array), _)
+                    if Records::of_start(&start.bytes, Shape::Array).next().is_some() =>
+                {
+                    start.bytes.as_slice()
+                }
                 _ => {
                     if !is_checked {
                         unpacker.check_start(object.as_ref(), &mut LineBorders::new(0), 1)?;
@@ -39,14 +53,26 @@ pub fn infer(objects: &[Arc<dyn RangeRead>], unpacker: &Unpacker, options: &Json
                     continue;
                 }
             };
-            observe(Records::of_start(text, shape.unwrap_or(Shape::Lines)), file, objects, options, &mut row)?;
+            observe(
+                Records::of_start(text, shape.unwrap_or(Shape::Lines)),
+                file,
+                objects,
+                options,
+                &mut row,
+            )?;
             break;
         }
     }
-    Ok(Inferred { schema: Arc::new(Schema::new(row.fields())), row, sample_bytes, late: Mutex::default() })
+    Ok(Inferred {
+        schema: Arc::new(Schema::new(row.fields())),
+        row,
+        sample_bytes,
+        late: Mutex::default(),
+    })
 }
 
-/// Types of a sample, and those of the files whose later records change them. Opening a file adds its types.
+/// Types of a sample, and those of the files whose later records change them. Opening a file adds
+/// its types.
 #[derive(Debug)]
 pub struct Inferred {
     schema: SchemaRef,
@@ -64,12 +90,17 @@ impl Inferred {
         &self.schema
     }
 
-    /// The schema of all files that were opened, if it is not that of the sample: there are further fields, integers became float64 or uint64 because
-    /// of a later number, or a field that was null has a value. It does not depend on the order in which they were opened.
+    /// The schema of all files that were opened, if it is not that of the sample: there are further
+    /// fields, integers became float64 or uint64 because of a later number, or a field that was
+    /// null has a value. It does not depend on the order in which they were opened.
     #[must_use]
     pub fn late_schema(&self) -> Option<SchemaRef> {
         let mut row = self.row.clone();
-        self.late.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(|late| row.merge(late));
+        self.late
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .for_each(|late| row.merge(late));
         let schema = Arc::new(Schema::new(row.fields()));
         (schema != self.schema).then_some(schema)
     }
@@ -79,7 +110,13 @@ impl Inferred {
     }
 }
 
-fn observe(records: Records<'_>, file: usize, objects: &[Arc<dyn RangeRead>], options: &JsonlOptions, row: &mut Members) -> Result<(), Error> {
+fn observe(
+    records: Records<'_>,
+    file: usize,
+    objects: &[Arc<dyn RangeRead>],
+    options: &JsonlOptions,
+    row: &mut Members,
+) -> Result<(), Error> {
     for record in records {
         let mut cursor = Cursor::new(record.text);
         let is_object = cursor.peek() == Some(b'{');
@@ -91,7 +128,9 @@ fn observe(records: Records<'_>, file: usize, objects: &[Arc<dyn RangeRead>], op
         let place = Place { file, line: record.line };
         let Err(Refusal::Conflict(conflict)) = row.observe(&mut cursor, place) else { continue };
         if options.bad_lines == BadLines::Error {
-            let path = |file: usize| objects.get(file).map(|object| object.path().to_owned()).unwrap_or_default();
+            let path = |file: usize| {
+                objects.get(file).map(|object| object.path().to_owned()).unwrap_or_default()
+            };
             let (first, first_place) = conflict.first;
             return Err(Error::Conflict {
                 field: conflict.field,

@@ -139,7 +139,9 @@ impl Seen {
                 let is_large = Integer::<Int64Type>::new().parse(number).is_none();
                 match is_large && Integer::<UInt64Type>::new().parse(number).is_none() {
                     true => Kind::Real,
-                    false => Kind::Integer(Range { is_negative: number.starts_with(b"-"), is_large }),
+                    false => {
+                        Kind::Integer(Range { is_negative: number.starts_with(b"-"), is_large })
+                    }
                 }
             }
         };
@@ -154,12 +156,18 @@ impl Seen {
             }
             (known, new) if std::mem::discriminant(known) == std::mem::discriminant(&new) => {}
             (known, new) => {
-                let conflict = Conflict { field: String::new(), first: (known.name(), first), second: new.name() };
+                let conflict = Conflict {
+                    field: String::new(),
+                    first: (known.name(), first),
+                    second: new.name(),
+                };
                 return Err(Refusal::Conflict(conflict));
             }
         }
         match &mut self.kind {
-            Kind::List(items) => items.observe_items(cursor, place).map_err(|refusal| refusal.inside("[]")),
+            Kind::List(items) => {
+                items.observe_items(cursor, place).map_err(|refusal| refusal.inside("[]"))
+            }
             Kind::Object(members) => members.observe(cursor, place),
             _ => Ok(()),
         }
@@ -254,14 +262,24 @@ impl Members {
         }
         loop {
             cursor.peek();
-            let name = std::str::from_utf8(cursor.string(&mut unescaped)?).map_err(|_| Refusal::Fault)?;
+            let name =
+                std::str::from_utf8(cursor.string(&mut unescaped)?).map_err(|_| Refusal::Fault)?;
             cursor.expect(b':', "expected a colon")?;
             if !self.is_full && !self.places.contains_key(name) {
-                let is_declared = self.declared.as_ref().is_some_and(|declared| declared.contains(name));
-                self.add(name, Seen { kind: if is_declared { Kind::Declared } else { Kind::Null }, first: None });
+                let is_declared =
+                    self.declared.as_ref().is_some_and(|declared| declared.contains(name));
+                self.add(
+                    name,
+                    Seen {
+                        kind: if is_declared { Kind::Declared } else { Kind::Null },
+                        first: None,
+                    },
+                );
             }
             match self.places.get(name).and_then(|index| self.members.get_mut(*index)) {
-                Some(member) => member.observe(cursor, place).map_err(|refusal| refusal.inside(name))?,
+                Some(member) => {
+                    member.observe(cursor, place).map_err(|refusal| refusal.inside(name))?;
+                }
                 None => cursor.skip()?,
             }
             if cursor.take(b'}') {
@@ -321,6 +339,10 @@ impl Members {
 
     /// In order of first appearance.
     pub(super) fn fields(&self) -> Fields {
-        self.names.iter().zip(&self.members).map(|(name, seen)| Field::new(name, seen.data_type(), true)).collect()
+        self.names
+            .iter()
+            .zip(&self.members)
+            .map(|(name, seen)| Field::new(name, seen.data_type(), true))
+            .collect()
     }
 }

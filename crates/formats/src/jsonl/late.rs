@@ -1,15 +1,18 @@
-//! Finds records after the sample that change the types: with a member that the schema lacks, with a fraction, a number that is not finite or an
-//! integer beyond int64 among integers, or with the first value of a field that was null.
+//! Finds records after the sample that change the types: with a member that the schema lacks, with
+//! a fraction, a number that is not finite or an integer beyond int64 among integers, or with the
+//! first value of a field that was null.
 //!
-//! The pass that finds the records of a file sees all of its bytes. [`Late`] looks there at the names of each record and at the values of those fields
-//! whose type may change; everything else is skipped. Only a record that changes a type is parsed. The invariant: the types of a file depend on its
-//! bytes and on the sample alone.
+//! The pass that finds the records of a file sees all of its bytes. [`Late`] looks there at the
+//! names of each record and at the values of those fields whose type may change; everything else is
+//! skipped. Only a record that changes a type is parsed. The invariant: the types of a file depend
+//! on its bytes and on the sample alone.
 
 use super::cursor::Cursor;
 use super::kind::{Change, Members, Place, Range};
 use super::records::{Records, Shape};
 
-/// Objects whose names are data, such as ids, must not become a schema of millions of fields. A name beyond the limit is an error where it is read.
+/// Objects whose names are data, such as ids, must not become a schema of millions of fields. A
+/// name beyond the limit is an error where it is read.
 const MAX_LATE_MEMBERS: usize = 1024;
 
 /// Of the largest int64.
@@ -28,7 +31,13 @@ pub(super) struct Late {
 impl Late {
     pub(super) fn new(sample: &Members, shape: Shape) -> Self {
         let max_members = sample.count() + MAX_LATE_MEMBERS;
-        Self { shape, members: sample.clone(), is_flat: sample.is_flat(), max_members, has_changed: false }
+        Self {
+            shape,
+            members: sample.clone(),
+            is_flat: sample.is_flat(),
+            max_members,
+            has_changed: false,
+        }
     }
 
     /// Looks at a piece of the file, which holds whole records.
@@ -38,7 +47,13 @@ impl Late {
         }
         for record in Records::of_run(piece, Shape::Lines) {
             let text = record.text.trim_ascii_start();
-            let is_late = || if self.is_flat { is_late_if_flat(text, &self.members) } else { scan(text, &self.members).is_late };
+            let is_late = || {
+                if self.is_flat {
+                    is_late_if_flat(text, &self.members)
+                } else {
+                    scan(text, &self.members).is_late
+                }
+            };
             if text.first() == Some(&b'{') && is_late() {
                 self.observe(text);
             }
@@ -84,8 +99,9 @@ impl Late {
     }
 }
 
-/// Whether the object at the start of `text` may change the types, where no member has objects. Then each colon after a quote follows a name, and a
-/// name does not depend on what is before it; anything unusual is left to [`scan`]. This is several times faster.
+/// Whether the object at the start of `text` may change the types, where no member has objects.
+/// Then each colon after a quote follows a name, and a name does not depend on what is before it;
+/// anything unusual is left to [`scan`]. This is several times faster.
 fn is_late_if_flat(text: &[u8], members: &Members) -> bool {
     let mut likely = 0;
     for colon in memchr::memchr_iter(b':', text) {
@@ -96,7 +112,9 @@ fn is_late_if_flat(text: &[u8], members: &Members) -> bool {
             }
             continue;
         };
-        let is_likely = members.name(likely).is_some_and(|name| quoted.strip_suffix(name.as_bytes()).is_some_and(|before| before.ends_with(b"\"")));
+        let is_likely = members.name(likely).is_some_and(|name| {
+            quoted.strip_suffix(name.as_bytes()).is_some_and(|before| before.ends_with(b"\""))
+        });
         let place = if is_likely { Some(likely) } else { place_at_end(quoted, members) };
         let Some(place) = place else { return scan(text, members).is_late };
         likely = place + 1;
@@ -119,19 +137,25 @@ fn place_at_end(text: &[u8], members: &Members) -> Option<usize> {
     members.place(std::str::from_utf8(name).ok()?)
 }
 
-/// Whether a number, or a list with numbers, at the start of `text` is not an integer of the range. In numbers, only names have capital letters.
+/// Whether a number, or a list with numbers, at the start of `text` is not an integer of the range.
+/// In numbers, only names have capital letters.
 fn begins_other_number(text: &[u8], known: Range) -> bool {
     let value = text.trim_ascii_start();
     if value.first() == Some(&b'[') {
         let end = memchr::memchr2(b'"', b'}', value).unwrap_or(value.len());
         return has_other_number(value.get(..end).unwrap_or_default(), known);
     }
-    let (digits, is_negative) = value.strip_prefix(b"-").map_or((value, false), |digits| (digits, true));
+    let (digits, is_negative) =
+        value.strip_prefix(b"-").map_or((value, false), |digits| (digits, true));
     let len = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
     match digits.get(len) {
         first if len == 0 => matches!(first, Some(b'N' | b'I')),
         Some(b'.' | b'e' | b'E') => true,
-        _ => (is_negative && !known.is_negative) || (!known.is_large && is_beyond_int64(digits.get(..len).unwrap_or_default(), is_negative)),
+        _ => {
+            (is_negative && !known.is_negative)
+                || (!known.is_large
+                    && is_beyond_int64(digits.get(..len).unwrap_or_default(), is_negative))
+        }
     }
 }
 
@@ -166,7 +190,8 @@ fn scan(text: &[u8], members: &Members) -> Scanned {
     let (mut at, mut is_late, mut integers) = (1, false, None);
     while let Some(found) = memchr::memchr3(b'"', b'{', b'}', text.get(at..).unwrap_or_default()) {
         if let Some(known) = integers.take() {
-            is_late = is_late || has_other_number(text.get(at..at + found).unwrap_or_default(), known);
+            is_late =
+                is_late || has_other_number(text.get(at..at + found).unwrap_or_default(), known);
         }
         at += found + 1;
         match text.get(at - 1) {
@@ -179,14 +204,19 @@ fn scan(text: &[u8], members: &Members) -> Scanned {
                 None => return Scanned { end: Some(at), is_late },
             },
             _ => {
-                let Some((name, end)) = name(text, at, &level) else { return Scanned { end: None, is_late } };
+                let Some((name, end)) = name(text, at, &level) else {
+                    return Scanned { end: None, is_late };
+                };
                 at = end;
                 let Name::Member(place) = name else { continue };
                 level.inner = None;
                 if let Some(members) = level.members {
                     match place.map(|place| members.change(place)) {
                         None => is_late = is_late || !members.is_full(),
-                        Some(Change::Value { lists }) => is_late = is_late || begins_value(text.get(at..).unwrap_or_default(), lists),
+                        Some(Change::Value { lists }) => {
+                            is_late =
+                                is_late || begins_value(text.get(at..).unwrap_or_default(), lists);
+                        }
                         Some(Change::Number(known)) => integers = Some(known),
                         Some(Change::Member(inner)) => level.inner = Some(inner),
                         Some(Change::Nothing) => {}
@@ -194,9 +224,13 @@ fn scan(text: &[u8], members: &Members) -> Scanned {
                     level.likely = place.map_or(level.likely, |place| place + 1);
                 }
                 // Most values are strings, which need no search for their start.
-                at += text.get(at..).map_or(0, |rest| rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count());
+                at += text.get(at..).map_or(0, |rest| {
+                    rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count()
+                });
                 if text.get(at) == Some(&b'"') {
-                    let Some(end) = end_of_string(text, at + 1) else { return Scanned { end: None, is_late } };
+                    let Some(end) = end_of_string(text, at + 1) else {
+                        return Scanned { end: None, is_late };
+                    };
                     at = end;
                 }
             }
@@ -212,7 +246,8 @@ enum Name {
     Member(Option<usize>),
 }
 
-/// The string whose content begins at `at`, and where the text after it, or after the colon of a name, begins.
+/// The string whose content begins at `at`, and where the text after it, or after the colon of a
+/// name, begins.
 fn name(text: &[u8], at: usize, level: &Level<'_>) -> Option<(Name, usize)> {
     let rest = text.get(at..)?;
     if let Some(likely) = level.members.and_then(|members| members.name(level.likely))
@@ -228,7 +263,10 @@ fn name(text: &[u8], at: usize, level: &Level<'_>) -> Option<(Name, usize)> {
     }
     let quoted = text.get(at - 1..end)?;
     let mut unescaped = Vec::new();
-    let plain = Cursor::new(quoted).string(&mut unescaped).ok().and_then(|name| std::str::from_utf8(name).ok());
+    let plain = Cursor::new(quoted)
+        .string(&mut unescaped)
+        .ok()
+        .and_then(|name| std::str::from_utf8(name).ok());
     let place = plain.and_then(|name| level.members?.place(name));
     Some((Name::Member(place), end + space + 1))
 }
@@ -252,7 +290,8 @@ fn has_other_number(text: &[u8], known: Range) -> bool {
         || (!known.is_large && has_beyond_int64(text))
 }
 
-/// Whether an integer in `text` is beyond int64. One of that many digits covers a place that is looked at.
+/// Whether an integer in `text` is beyond int64. One of that many digits covers a place that is
+/// looked at.
 fn has_beyond_int64(text: &[u8]) -> bool {
     let is_digit = |byte: &&u8| byte.is_ascii_digit();
     (INT64_DIGITS - 1..text.len()).step_by(INT64_DIGITS).any(|place| {
@@ -265,13 +304,16 @@ fn has_beyond_int64(text: &[u8]) -> bool {
 }
 
 fn is_beyond_int64(digits: &[u8], is_negative: bool) -> bool {
-    let largest: &[u8; INT64_DIGITS] = if is_negative { b"9223372036854775808" } else { b"9223372036854775807" };
+    let largest: &[u8; INT64_DIGITS] =
+        if is_negative { b"9223372036854775808" } else { b"9223372036854775807" };
     digits.len() > INT64_DIGITS || (digits.len() == INT64_DIGITS && digits > largest.as_slice())
 }
 
 /// Whether a number in `text`, which has no strings, has a point or an exponent.
 fn has_fraction(text: &[u8]) -> bool {
-    let is_in_number = |at: usize| at.checked_sub(1).and_then(|before| text.get(before)).is_some_and(u8::is_ascii_digit);
+    let is_in_number = |at: usize| {
+        at.checked_sub(1).and_then(|before| text.get(before)).is_some_and(u8::is_ascii_digit)
+    };
     memchr::memchr3_iter(b'.', b'e', b'E', text).any(is_in_number)
 }
 

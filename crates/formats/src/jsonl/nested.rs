@@ -32,10 +32,21 @@ impl Lists {
             _ => return None,
         };
         let items = Box::new(Column::new(item.data_type(), whole)?);
-        Some(Self { data_type: data_type.clone(), item: Arc::clone(item), size, ends: vec![0], valid: NullBufferBuilder::new(0), items })
+        Some(Self {
+            data_type: data_type.clone(),
+            item: Arc::clone(item),
+            size,
+            ends: vec![0],
+            valid: NullBufferBuilder::new(0),
+            items,
+        })
     }
 
-    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>, growth: &mut Growth) -> Result<(), Fault> {
+    pub(super) fn append(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        growth: &mut Growth,
+    ) -> Result<(), Fault> {
         if cursor.peek() != Some(b'[') {
             return Err(cursor.misfit(&self.data_type));
         }
@@ -44,7 +55,9 @@ impl Lists {
         if !cursor.take(b']') {
             loop {
                 let index = self.items.len() - first;
-                self.items.append(cursor, growth).map_err(|fault| fault.inside(&format!("[{index}]")))?;
+                self.items
+                    .append(cursor, growth)
+                    .map_err(|fault| fault.inside(&format!("[{index}]")))?;
                 if cursor.take(b']') {
                     break;
                 }
@@ -76,18 +89,41 @@ impl Lists {
     }
 
     pub(super) fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
-        let (items, valid, len) = (self.items.finish()?, self.valid.finish(), self.ends.len().saturating_sub(1));
+        let (items, valid, len) =
+            (self.items.finish()?, self.valid.finish(), self.ends.len().saturating_sub(1));
         let too_many = |_| ArrowError::OffsetOverflowError(items.len());
         let ends = self.ends.iter();
         Ok(match &self.data_type {
             DataType::LargeList(_) => {
-                let offsets = ends.map(|end| i64::try_from(*end)).collect::<Result<Vec<_>, _>>().map_err(too_many)?;
-                Arc::new(LargeListArray::try_new(Arc::clone(&self.item), OffsetBuffer::new(ScalarBuffer::from(offsets)), items, valid)?)
+                let offsets = ends
+                    .map(|end| i64::try_from(*end))
+                    .collect::<Result<Vec<_>, _>>()
+                    .map_err(too_many)?;
+                Arc::new(LargeListArray::try_new(
+                    Arc::clone(&self.item),
+                    OffsetBuffer::new(ScalarBuffer::from(offsets)),
+                    items,
+                    valid,
+                )?)
             }
-            DataType::FixedSizeList(_, size) => Arc::new(FixedSizeListArray::try_new_with_length(Arc::clone(&self.item), *size, items, valid, len)?),
+            DataType::FixedSizeList(_, size) => Arc::new(FixedSizeListArray::try_new_with_length(
+                Arc::clone(&self.item),
+                *size,
+                items,
+                valid,
+                len,
+            )?),
             _ => {
-                let offsets = ends.map(|end| i32::try_from(*end)).collect::<Result<Vec<_>, _>>().map_err(too_many)?;
-                Arc::new(ListArray::try_new(Arc::clone(&self.item), OffsetBuffer::new(ScalarBuffer::from(offsets)), items, valid)?)
+                let offsets = ends
+                    .map(|end| i32::try_from(*end))
+                    .collect::<Result<Vec<_>, _>>()
+                    .map_err(too_many)?;
+                Arc::new(ListArray::try_new(
+                    Arc::clone(&self.item),
+                    OffsetBuffer::new(ScalarBuffer::from(offsets)),
+                    items,
+                    valid,
+                )?)
             }
         })
     }
@@ -108,7 +144,11 @@ pub(super) struct Structs {
 impl Structs {
     /// `fields` is a selection from `all`, in the same order.
     pub(super) fn new(fields: &Fields, all: &Fields) -> Option<Self> {
-        let places = fields.iter().enumerate().map(|(place, field)| (field.name().clone().into_bytes(), place)).collect();
+        let places = fields
+            .iter()
+            .enumerate()
+            .map(|(place, field)| (field.name().clone().into_bytes(), place))
+            .collect();
         let mut wholes = all.iter();
         let mut child = |field: &FieldRef| {
             let whole = wholes.find(|whole| whole.name() == field.name()).unwrap_or(field);
@@ -116,18 +156,30 @@ impl Structs {
         };
         let children = fields.iter().map(&mut child).collect::<Option<Vec<_>>>()?;
         let is_whole = fields.len() == all.len();
-        Some(Self { fields: fields.clone(), places, children, valid: NullBufferBuilder::new(0), is_whole, declared: Vec::new() })
+        Some(Self {
+            fields: fields.clone(),
+            places,
+            children,
+            valid: NullBufferBuilder::new(0),
+            is_whole,
+            declared: Vec::new(),
+        })
     }
 
     /// For the rows of a file.
     pub(super) fn rows(fields: &Fields, all: &Fields, options: &JsonlOptions) -> Option<Self> {
         let mut rows = Self::new(fields, all)?;
         rows.is_whole &= !options.skips_unknown;
-        rows.declared = fields.iter().map(|field| options.declared.contains(field.name())).collect();
+        rows.declared =
+            fields.iter().map(|field| options.declared.contains(field.name())).collect();
         Some(rows)
     }
 
-    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>, growth: &mut Growth) -> Result<(), Fault> {
+    pub(super) fn append(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        growth: &mut Growth,
+    ) -> Result<(), Fault> {
         if cursor.peek() != Some(b'{') {
             return Err(cursor.misfit(&DataType::Struct(self.fields.clone())));
         }
@@ -139,11 +191,16 @@ impl Structs {
             loop {
                 let place = self.place(cursor, growth, likely)?;
                 cursor.expect(b':', "expected a colon")?;
-                match place.and_then(|place| self.children.get_mut(place).zip(self.fields.get(place))) {
-                    Some((child, field)) if child.len() > row => return Err(Fault::Duplicate { field: field.name().clone() }),
+                match place
+                    .and_then(|place| self.children.get_mut(place).zip(self.fields.get(place)))
+                {
+                    Some((child, field)) if child.len() > row => {
+                        return Err(Fault::Duplicate { field: field.name().clone() });
+                    }
                     Some((child, field)) => {
                         let is_inferred = growth.is_inferred;
-                        growth.is_inferred &= place.is_none_or(|place| self.declared.get(place) != Some(&true));
+                        growth.is_inferred &=
+                            place.is_none_or(|place| self.declared.get(place) != Some(&true));
                         let appended = child.append(cursor, growth);
                         growth.is_inferred = is_inferred;
                         appended.map_err(|fault| fault.inside(field.name()))?;
@@ -165,12 +222,20 @@ impl Structs {
     }
 
     /// Reads the name of a field. `None` for a field to skip.
-    fn place(&self, cursor: &mut Cursor<'_>, growth: &mut Growth, likely: usize) -> Result<Option<usize>, Fault> {
+    fn place(
+        &self,
+        cursor: &mut Cursor<'_>,
+        growth: &mut Growth,
+        likely: usize,
+    ) -> Result<Option<usize>, Fault> {
         let name = cursor.string(&mut growth.unescaped)?;
-        let is_likely = self.fields.get(likely).is_some_and(|field| field.name().as_bytes() == name);
+        let is_likely =
+            self.fields.get(likely).is_some_and(|field| field.name().as_bytes() == name);
         let place = if is_likely { Some(likely) } else { self.places.get(name).copied() };
         match place {
-            None if self.is_whole && growth.is_inferred && !growth.is_lenient => Err(Fault::Unknown { field: shown(name) }),
+            None if self.is_whole && growth.is_inferred && !growth.is_lenient => {
+                Err(Fault::Unknown { field: shown(name) })
+            }
             place => Ok(place),
         }
     }
@@ -196,6 +261,11 @@ impl Structs {
 
     pub(super) fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
         let (len, children) = (self.valid.len(), self.finish_children()?);
-        Ok(Arc::new(StructArray::try_new_with_length(self.fields.clone(), children, self.valid.finish(), len)?))
+        Ok(Arc::new(StructArray::try_new_with_length(
+            self.fields.clone(),
+            children,
+            self.valid.finish(),
+            len,
+        )?))
     }
 }

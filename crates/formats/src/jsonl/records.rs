@@ -1,7 +1,8 @@
 //! The positions of the objects of a file: one per line, or the elements of one JSON array.
 //!
-//! Elements are found by strings and brackets alone, piece by piece; their content is left to the parser. The invariant: an array that is truncated,
-//! or followed by other text, is never accepted as a shorter one.
+//! Elements are found by strings and brackets alone, piece by piece; their content is left to the
+//! parser. The invariant: an array that is truncated, or followed by other text, is never accepted
+//! as a shorter one.
 
 use super::borders::is_blank;
 
@@ -13,8 +14,8 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// Decides from the first bytes of a file, which may be all of them; `None` when they do not suffice. A line such as `[1, 2]` is a bad line, not
-    /// an array.
+    /// Decides from the first bytes of a file, which may be all of them; `None` when they do not
+    /// suffice. A line such as `[1, 2]` is a bad line, not an array.
     pub(super) fn of(text: &[u8], is_whole: bool) -> Option<Self> {
         let mut solid = text.iter().enumerate().filter(|(_, byte)| !byte.is_ascii_whitespace());
         let (open, second) = (solid.next(), solid.next());
@@ -22,8 +23,13 @@ impl Shape {
             (None, _) => is_whole.then_some(Self::Lines),
             (Some((_, b'[')), None) => is_whole.then_some(Self::Array),
             (Some((open, b'[')), Some((second, byte))) => {
-                let is_spread = text.get(open..second).is_some_and(|between| between.contains(&b'\n'));
-                Some(if is_spread || matches!(byte, b'{' | b']') { Self::Array } else { Self::Lines })
+                let is_spread =
+                    text.get(open..second).is_some_and(|between| between.contains(&b'\n'));
+                Some(if is_spread || matches!(byte, b'{' | b']') {
+                    Self::Array
+                } else {
+                    Self::Lines
+                })
             }
             _ => Some(Self::Lines),
         }
@@ -83,8 +89,14 @@ impl Elements {
         Self { state: State::First, ..Self::of_file() }
     }
 
-    /// The next element that ends in `chunk`, which begins at `base`; `position` is the next byte to read, and is advanced.
-    pub(super) fn next(&mut self, chunk: &[u8], position: &mut usize, base: u64) -> Result<Option<Element>, Broken> {
+    /// The next element that ends in `chunk`, which begins at `base`; `position` is the next byte
+    /// to read, and is advanced.
+    pub(super) fn next(
+        &mut self,
+        chunk: &[u8],
+        position: &mut usize,
+        base: u64,
+    ) -> Result<Option<Element>, Broken> {
         while let Some(rest) = chunk.get(*position..).filter(|rest| !rest.is_empty()) {
             if self.state == State::Text {
                 let Some(len) = memchr::memchr3(b'"', b'\\', b'\n', rest) else {
@@ -103,7 +115,10 @@ impl Elements {
             let Some(byte) = rest.first().copied() else { break };
             let at = base + *position as u64;
             // The byte that ends a number or a literal is processed again.
-            if self.state == State::Value && self.depth == 0 && (matches!(byte, b',' | b']') || byte.is_ascii_whitespace()) {
+            if self.state == State::Value
+                && self.depth == 0
+                && (matches!(byte, b',' | b']') || byte.is_ascii_whitespace())
+            {
                 return Ok(Some(self.ended(at)));
             }
             *position += 1;
@@ -145,7 +160,8 @@ impl Elements {
                 return Ok(());
             }
             (State::First | State::Next, byte) if !matches!(byte, b',' | b']' | b'}' | b':') => {
-                (self.start, self.start_line, self.depth) = (at, self.line, u64::from(matches!(byte, b'{' | b'[')));
+                (self.start, self.start_line, self.depth) =
+                    (at, self.line, u64::from(matches!(byte, b'{' | b'[')));
                 self.state = if byte == b'"' { State::Text } else { State::Value };
                 return Ok(());
             }
@@ -167,7 +183,11 @@ impl Elements {
     pub(super) fn check_end(&self, end: u64) -> Result<(), Broken> {
         match self.state {
             State::AfterArray => Ok(()),
-            _ => Err(Broken { offset: end, line: self.line, expected: "the file ends before the array does" }),
+            _ => Err(Broken {
+                offset: end,
+                line: self.line,
+                expected: "the file ends before the array does",
+            }),
         }
     }
 
@@ -199,12 +219,22 @@ pub(super) struct Records<'a> {
 impl<'a> Records<'a> {
     /// For a run of whole records.
     pub(super) fn of_run(bytes: &'a [u8], shape: Shape) -> Self {
-        Self { bytes, position: 0, line: 1, elements: (shape == Shape::Array).then(Elements::of_run) }
+        Self {
+            bytes,
+            position: 0,
+            line: 1,
+            elements: (shape == Shape::Array).then(Elements::of_run),
+        }
     }
 
     /// For the start of a file. Broken text ends the iteration; opening the file reports it.
     pub(super) fn of_start(bytes: &'a [u8], shape: Shape) -> Self {
-        Self { bytes, position: 0, line: 1, elements: (shape == Shape::Array).then(Elements::of_file) }
+        Self {
+            bytes,
+            position: 0,
+            line: 1,
+            elements: (shape == Shape::Array).then(Elements::of_file),
+        }
     }
 
     fn line(&mut self) -> Option<Record<'a>> {
@@ -230,7 +260,8 @@ impl<'a> Iterator for Records<'a> {
         let Some(elements) = &mut self.elements else { return self.line() };
         let found = elements.next(self.bytes, &mut self.position, 0).ok()?;
         let element = found.or_else(|| elements.last(self.bytes.len() as u64))?;
-        let (start, end) = (usize::try_from(element.start).ok()?, usize::try_from(element.end).ok()?);
+        let (start, end) =
+            (usize::try_from(element.start).ok()?, usize::try_from(element.end).ok()?);
         Some(Record { position: start, line: element.line, text: self.bytes.get(start..end)? })
     }
 }

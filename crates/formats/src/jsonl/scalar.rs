@@ -30,8 +30,14 @@ impl UseParser for Boxed<'_> {
 
     fn with<P: Parse + 'static>(self, parser: P) -> Box<dyn Scalars> {
         let is_decimal = matches!(self.0, DataType::Decimal128(_, _));
-        let (is_number, is_text) = (is_decimal || self.0.is_numeric(), is_decimal || self.0.is_temporal());
-        Box::new(Primitives { values: Values::new(parser, self.0, 0), is_number, is_text, is_double: *self.0 == DataType::Float64 })
+        let (is_number, is_text) =
+            (is_decimal || self.0.is_numeric(), is_decimal || self.0.is_temporal());
+        Box::new(Primitives {
+            values: Values::new(parser, self.0, 0),
+            is_number,
+            is_text,
+            is_double: *self.0 == DataType::Float64,
+        })
     }
 }
 
@@ -53,7 +59,11 @@ impl<P: Parse> Scalars for Primitives<P> {
         if self.is_double && text.len() > EXACT_DIGITS && growth.is_inferred && is_rounded(text) {
             return Err(Fault::value(text, self.values.data_type()));
         }
-        if self.values.push_text(text) { Ok(()) } else { Err(Fault::value(text, self.values.data_type())) }
+        if self.values.push_text(text) {
+            Ok(())
+        } else {
+            Err(Fault::value(text, self.values.data_type()))
+        }
     }
 
     fn append_null(&mut self) {

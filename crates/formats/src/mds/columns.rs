@@ -28,35 +28,63 @@ impl Columns {
     pub fn new<'a>(columns: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, Error> {
         let mut parsed = Vec::new();
         for (name, encoding_name) in columns {
-            let refused = |reason| Error::Encoding { column: name.to_owned(), encoding: encoding_name.to_owned(), reason };
+            let refused = |reason| Error::Encoding {
+                column: name.to_owned(),
+                encoding: encoding_name.to_owned(),
+                reason,
+            };
             let encoding = Encoding::parse(encoding_name).map_err(refused)?;
-            parsed.push(Column { name: name.to_owned(), encoding, encoding_name: encoding_name.to_owned() });
+            parsed.push(Column {
+                name: name.to_owned(),
+                encoding,
+                encoding_name: encoding_name.to_owned(),
+            });
         }
         parsed.sort_by(|first, second| first.name.cmp(&second.name));
-        if let Some(column) = parsed.windows(2).find_map(|pair| pair.first().filter(|first| pair.last().is_some_and(|last| last.name == first.name)))
-        {
+        if let Some(column) = parsed.windows(2).find_map(|pair| {
+            pair.first().filter(|first| pair.last().is_some_and(|last| last.name == first.name))
+        }) {
             let (name, encoding) = (column.name.clone(), column.encoding_name.clone());
-            return Err(Error::Encoding { column: name, encoding, reason: "the column is named twice" });
+            return Err(Error::Encoding {
+                column: name,
+                encoding,
+                reason: "the column is named twice",
+            });
         }
         Ok(Self(parsed))
     }
 
     /// The lossless encodings for the values of a schema.
     ///
-    /// A field that was read from MDS keeps its encoding if its type still fits. Otherwise: binary is `bytes`, text `str`, int64 `int`, boolean
-    /// `uint8`, every other number its own name, a decimal `str_decimal`; lists of numbers are `ndarray`, with a shape if the sizes are fixed; other
-    /// lists, structs and maps are `json`.
+    /// A field that was read from MDS keeps its encoding if its type still fits. Otherwise: binary
+    /// is `bytes`, text `str`, int64 `int`, boolean `uint8`, every other number its own name, a
+    /// decimal `str_decimal`; lists of numbers are `ndarray`, with a shape if the sizes are fixed;
+    /// other lists, structs and maps are `json`.
     ///
     /// # Errors
     /// [`Error::NoEncoding`] for a type without an encoding, such as a date.
     pub fn of_schema(schema: &Schema) -> Result<Self, Error> {
         let encoding_of = |field: &Field| {
-            let known = field.metadata().get(ENCODING_KEY).filter(|known| fits(known, field.data_type()));
+            let known =
+                field.metadata().get(ENCODING_KEY).filter(|known| fits(known, field.data_type()));
             let derived = || encoding_of_type(field.data_type());
-            known.cloned().or_else(derived).ok_or_else(|| Error::NoEncoding { column: field.name().clone(), data_type: field.data_type().clone() })
+            known.cloned().or_else(derived).ok_or_else(|| Error::NoEncoding {
+                column: field.name().clone(),
+                data_type: field.data_type().clone(),
+            })
         };
-        let encodings = schema.fields().iter().map(|field| encoding_of(field)).collect::<Result<Vec<_>, _>>()?;
-        Self::new(schema.fields().iter().zip(&encodings).map(|(field, encoding)| (field.name().as_str(), encoding.as_str())))
+        let encodings = schema
+            .fields()
+            .iter()
+            .map(|field| encoding_of(field))
+            .collect::<Result<Vec<_>, _>>()?;
+        Self::new(
+            schema
+                .fields()
+                .iter()
+                .zip(&encodings)
+                .map(|(field, encoding)| (field.name().as_str(), encoding.as_str())),
+        )
     }
 
     #[must_use]
@@ -85,8 +113,9 @@ fn fits(encoding: &str, data_type: &DataType) -> bool {
 
 fn encoding_of_type(data_type: &DataType) -> Option<String> {
     use DataType::{
-        Binary, BinaryView, Boolean, Decimal32, Decimal64, Decimal128, Decimal256, Dictionary, FixedSizeBinary, FixedSizeList, Int64, LargeBinary,
-        LargeList, LargeUtf8, List, Map, Struct, Utf8, Utf8View,
+        Binary, BinaryView, Boolean, Decimal32, Decimal64, Decimal128, Decimal256, Dictionary,
+        FixedSizeBinary, FixedSizeList, Int64, LargeBinary, LargeList, LargeUtf8, List, Map,
+        Struct, Utf8, Utf8View,
     };
     let named = match data_type {
         Binary | LargeBinary | BinaryView | FixedSizeBinary(_) => "bytes".to_owned(),

@@ -1,4 +1,5 @@
-//! The description of a shard: the JSON block between its offsets and its samples, which is repeated in its index entry.
+//! The description of a shard: the JSON block between its offsets and its samples, which is
+//! repeated in its index entry.
 
 use super::index::FileEntry;
 use super::{Columns, Compression, Error};
@@ -53,7 +54,11 @@ pub(super) struct WrittenConfig<'a> {
 pub(super) type FieldFault = (&'static str, String);
 
 /// Value of a field of an object; `expected` describes its type. A missing field is null.
-pub(super) fn field<T: DeserializeOwned>(object: &Value, name: &'static str, expected: &str) -> Result<T, FieldFault> {
+pub(super) fn field<T: DeserializeOwned>(
+    object: &Value,
+    name: &'static str,
+    expected: &str,
+) -> Result<T, FieldFault> {
     let value = object.get(name).unwrap_or(&Value::Null);
     T::deserialize(value).map_err(|_| {
         let reason = match object.get(name) {
@@ -89,7 +94,9 @@ impl StatedConfig {
         if self.format != "mds" {
             return Err(("format", format!("`{}` is not `mds`", self.format)));
         }
-        if self.column_encodings.len() != self.column_names.len() || self.column_sizes.len() != self.column_names.len() {
+        if self.column_encodings.len() != self.column_names.len()
+            || self.column_sizes.len() != self.column_names.len()
+        {
             let counts = format!(
                 "{} names, {} encodings and {} sizes do not make columns",
                 self.column_names.len(),
@@ -101,17 +108,30 @@ impl StatedConfig {
         if !self.column_names.is_sorted() {
             return Err(("column_names", "they are not sorted".to_owned()));
         }
-        let columns = self.column_names.iter().zip(&self.column_encodings).map(|(name, encoding)| (name.as_str(), encoding.as_str()));
-        let columns = Columns::new(columns).map_err(|error| ("column_encodings", error.to_string()))?;
+        let columns = self
+            .column_names
+            .iter()
+            .zip(&self.column_encodings)
+            .map(|(name, encoding)| (name.as_str(), encoding.as_str()));
+        let columns =
+            Columns::new(columns).map_err(|error| ("column_encodings", error.to_string()))?;
         for (column, size) in columns.iter().zip(&self.column_sizes) {
             let own = column.encoding.size().map(|size| size as u64);
             if own != size.filter(|size| *size > 0) {
                 let stated = size.map_or_else(|| "null".to_owned(), |size| size.to_string());
-                let what = format!("column `{}` of encoding `{}` cannot have the size {stated}", column.name, column.encoding_name);
+                let what = format!(
+                    "column `{}` of encoding `{}` cannot have the size {stated}",
+                    column.name, column.encoding_name
+                );
                 return Err(("column_sizes", what));
             }
         }
-        let compression = self.compression.as_deref().map(Compression::parse).transpose().map_err(|error| ("compression", error.to_string()))?;
+        let compression = self
+            .compression
+            .as_deref()
+            .map(Compression::parse)
+            .transpose()
+            .map_err(|error| ("compression", error.to_string()))?;
         Ok(ShardConfig { columns, compression, hashes: self.hashes, size_limit: self.size_limit })
     }
 }
@@ -120,7 +140,8 @@ impl ShardConfig {
     /// # Errors
     /// Describes what is wrong with the block.
     pub(super) fn parse(text: &[u8]) -> Result<Self, FieldFault> {
-        let object: Value = serde_json::from_slice(text).map_err(|error| ("config", error.to_string()))?;
+        let object: Value =
+            serde_json::from_slice(text).map_err(|error| ("config", error.to_string()))?;
         StatedConfig::of(&object)?.checked()
     }
 
@@ -133,7 +154,11 @@ impl ShardConfig {
     /// The caller adds the additional fields of an index entry.
     pub(super) fn written(&self) -> WrittenConfig<'_> {
         WrittenConfig {
-            column_encodings: self.columns.iter().map(|column| column.encoding_name.as_str()).collect(),
+            column_encodings: self
+                .columns
+                .iter()
+                .map(|column| column.encoding_name.as_str())
+                .collect(),
             column_names: self.columns.iter().map(|column| column.name.as_str()).collect(),
             column_sizes: self.columns.iter().map(|column| column.encoding.size()).collect(),
             compression: self.compression.as_ref().map(Compression::name),
@@ -149,9 +174,20 @@ impl ShardConfig {
 
     /// The first field in which the two differ, with both values.
     pub(super) fn difference(&self, other: &Self) -> Option<(&'static str, String, String)> {
-        let names = |config: &Self| config.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>().join(", ");
-        let encodings = |config: &Self| config.columns.iter().map(|column| column.encoding_name.clone()).collect::<Vec<_>>().join(", ");
-        let compression = |config: &Self| config.compression.as_ref().map_or("null", Compression::name).to_owned();
+        let names = |config: &Self| {
+            config.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>().join(", ")
+        };
+        let encodings = |config: &Self| {
+            config
+                .columns
+                .iter()
+                .map(|column| column.encoding_name.clone())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let compression = |config: &Self| {
+            config.compression.as_ref().map_or("null", Compression::name).to_owned()
+        };
         let fields = [
             ("column_names", names(self), names(other)),
             ("column_encodings", encodings(self), encodings(other)),
@@ -170,11 +206,14 @@ impl Columns {
         if self == other {
             return Ok(());
         }
-        let differing = self.iter().find(|own| !other.iter().any(|column| column == *own)).or_else(|| {
-            let is_absent = |column: &&super::Column| !self.iter().any(|own| own == *column);
-            other.iter().find(is_absent)
+        let differing =
+            self.iter().find(|own| !other.iter().any(|column| column == *own)).or_else(|| {
+                let is_absent = |column: &&super::Column| !self.iter().any(|own| own == *column);
+                other.iter().find(is_absent)
+            });
+        let (column, encoding) = differing.map_or_else(Default::default, |column| {
+            (column.name.clone(), column.encoding_name.clone())
         });
-        let (column, encoding) = differing.map_or_else(Default::default, |column| (column.name.clone(), column.encoding_name.clone()));
         Err(Error::Encoding { column, encoding, reason: "the other data set has a different one" })
     }
 }

@@ -65,16 +65,30 @@ impl Encoding {
     }
 
     fn parse_array(of: &str) -> Result<Self, &'static str> {
-        let (number, shape) = of.split_once(':').map_or((of, None), |(number, shape)| (number, Some(shape)));
+        let (number, shape) =
+            of.split_once(':').map_or((of, None), |(number, shape)| (number, Some(shape)));
         let number = Number::parse(number).ok_or("the number type does not exist")?;
-        let dimension = |text: &str| text.trim().parse::<u32>().ok().filter(|dimension| *dimension > 0 && i32::try_from(*dimension).is_ok());
-        let shape = shape.map(|shape| shape.split(',').map(dimension).collect::<Option<Vec<u32>>>().ok_or("a dimension is a number above 0"));
+        let dimension = |text: &str| {
+            text.trim()
+                .parse::<u32>()
+                .ok()
+                .filter(|dimension| *dimension > 0 && i32::try_from(*dimension).is_ok())
+        };
+        let shape = shape.map(|shape| {
+            shape
+                .split(',')
+                .map(dimension)
+                .collect::<Option<Vec<u32>>>()
+                .ok_or("a dimension is a number above 0")
+        });
         let shape = shape.transpose()?;
         if let Some(shape) = &shape {
             if shape.len() > MAX_DIMENSIONS {
                 return Err("an array has at most 63 dimensions");
             }
-            let bytes = shape.iter().try_fold(number.width() as u64, |bytes, dimension| bytes.checked_mul(u64::from(*dimension)));
+            let bytes = shape.iter().try_fold(number.width() as u64, |bytes, dimension| {
+                bytes.checked_mul(u64::from(*dimension))
+            });
             if bytes.is_none_or(|bytes| u32::try_from(bytes).is_err()) {
                 return Err("its arrays are too large for a shard");
             }
@@ -88,7 +102,9 @@ impl Encoding {
         match self {
             Self::Int => Some(8),
             Self::Number(number) => Some(number.width()),
-            Self::NdArray { number: Some(number), shape: Some(shape) } => Some(elements(shape).saturating_mul(number.width())),
+            Self::NdArray { number: Some(number), shape: Some(shape) } => {
+                Some(elements(shape).saturating_mul(number.width()))
+            }
             _ => None,
         }
     }
@@ -96,5 +112,7 @@ impl Encoding {
 
 /// Number of elements in an array of this shape.
 pub(super) fn elements(shape: &[u32]) -> usize {
-    shape.iter().fold(1, |elements: usize, dimension| elements.saturating_mul(usize::try_from(*dimension).unwrap_or(usize::MAX)))
+    shape.iter().fold(1, |elements: usize, dimension| {
+        elements.saturating_mul(usize::try_from(*dimension).unwrap_or(usize::MAX))
+    })
 }

@@ -22,7 +22,10 @@ pub enum Error {
     #[error("Column `{column}` of type {} has no MDS encoding", type_name(.data_type))]
     NoEncoding { column: String, data_type: DataType },
 
-    #[error("Column `{column}` of type {} cannot be written with the MDS encoding `{encoding}`", type_name(.data_type))]
+    #[error(
+        "Column `{column}` of type {} cannot be written with the MDS encoding `{encoding}`",
+        type_name(.data_type)
+    )]
     UnsupportedType { column: String, encoding: String, data_type: DataType },
 
     #[error("Rows have no column `{column}`")]
@@ -31,10 +34,15 @@ pub enum Error {
     #[error("Column `{column}` is null in row `{row}`")]
     Null { column: String, row: u64 },
 
-    #[error("Column `{column}` of row `{row}` cannot be written with the MDS encoding `{encoding}`: {reason}")]
+    #[error(
+        "Column `{column}` of row `{row}` cannot be written with the MDS encoding `{encoding}`: \
+         {reason}"
+    )]
     Value { column: String, row: u64, encoding: String, reason: String },
 
-    #[error("Column `{column}` after row `{row}` cannot be written with the MDS encoding `{encoding}`")]
+    #[error(
+        "Column `{column}` after row `{row}` cannot be written with the MDS encoding `{encoding}`"
+    )]
     Cast { column: String, row: u64, encoding: String, source: ArrowError },
 
     /// Offsets in a shard have 32 bits.
@@ -52,7 +60,9 @@ pub enum Error {
     IndexField { path: String, shard: String, field: &'static str, reason: String },
 
     /// The index and the file of a shard disagree.
-    #[error("Field `{field}` of shard `{path}` is `{expected}` in the index, `{found}` in the file")]
+    #[error(
+        "Field `{field}` of shard `{path}` is `{expected}` in the index, `{found}` in the file"
+    )]
     IndexMismatch { path: String, field: &'static str, expected: String, found: String },
 
     #[error("Shard `{path}` is damaged, {field}: {reason}")]
@@ -115,22 +125,37 @@ impl Error {
         match self {
             Self::Storage(error) => error.hint(),
             Self::TooLarge(_) => Some(TooLarge::HINT),
-            Self::Option { option: "hashes", .. } => Some("name algorithms such as md5, sha1, sha256, blake2b, xxh64 or xxh128"),
-            Self::Encoding { .. } => {
-                Some("bytes, str, int, uint8 … float64, str_int, str_float, str_decimal, json, pkl, ndarray[:dtype[:shape]], pil, jpeg, png, …")
+            Self::Option { option: "hashes", .. } => {
+                Some("name algorithms such as md5, sha1, sha256, blake2b, xxh64 or xxh128")
             }
-            Self::NoEncoding { .. } => Some("give the column an encoding, or cast it to another type"),
-            Self::UnsupportedType { .. } => {
-                Some("columns= has one encoding a column: str for text, int for whole numbers, float64, bytes, json; are two of them swapped?")
+            Self::Encoding { .. } => Some(
+                "bytes, str, int, uint8 … float64, str_int, str_float, str_decimal, json, pkl, \
+                 ndarray[:dtype[:shape]], pil, jpeg, png, …",
+            ),
+            Self::NoEncoding { .. } => {
+                Some("give the column an encoding, or cast it to another type")
             }
-            Self::Value { .. } => Some("name the column's encoding by columns=, json for lists that may be empty; or leave such rows out"),
+            Self::UnsupportedType { .. } => Some(
+                "columns= has one encoding a column: str for text, int for whole numbers, \
+                 float64, bytes, json; are two of them swapped?",
+            ),
+            Self::Value { .. } => Some(
+                "name the column's encoding by columns=, json for lists that may be empty; or \
+                 leave such rows out",
+            ),
             Self::Null { .. } => Some("MDS has no nulls; fill them, or leave such rows out"),
-            Self::ShardTooLarge { .. } => Some("set a size_limit below 4 GiB, so that shards are split"),
-            Self::IndexMismatch { .. } => Some("fetch the shard again, or rebuild the index: shardmill repair-index"),
+            Self::ShardTooLarge { .. } => {
+                Some("set a size_limit below 4 GiB, so that shards are split")
+            }
+            Self::IndexMismatch { .. } => {
+                Some("fetch the shard again, or rebuild the index: shardmill repair-index")
+            }
             Self::Hash { .. } | Self::Shard { .. } | Self::Decompress { .. } => {
                 Some("the shard was damaged after it was written; fetch or write it again")
             }
-            Self::Pickle { .. } => Some("leave the column out with columns=, or take its bytes with pickles=\"bytes\""),
+            Self::Pickle { .. } => {
+                Some("leave the column out with columns=, or take its bytes with pickles=\"bytes\"")
+            }
             _ => None,
         }
     }

@@ -45,7 +45,10 @@ const ALGORITHMS: [(&str, NewState); 17] = [
 impl HashAlgorithm {
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        ALGORITHMS.into_iter().find(|(own, _)| *own == name).map(|(name, start)| Self { name, start })
+        ALGORITHMS
+            .into_iter()
+            .find(|(own, _)| *own == name)
+            .map(|(name, start)| Self { name, start })
     }
 
     #[must_use]
@@ -100,10 +103,12 @@ impl Hasher {
     #[must_use]
     pub fn hex(self) -> String {
         match self.0 {
-            State::Digest(digest) => digest.finalize().iter().fold(String::new(), |mut hex, byte| {
-                let _infallible = write!(hex, "{byte:02x}");
-                hex
-            }),
+            State::Digest(digest) => {
+                digest.finalize().iter().fold(String::new(), |mut hex, byte| {
+                    let _infallible = write!(hex, "{byte:02x}");
+                    hex
+                })
+            }
             State::Xxh32(state) => format!("{:08x}", state.digest()),
             State::Xxh64(state) => format!("{:016x}", state.digest()),
             State::Xxh3 { state, is_wide: false } => format!("{:016x}", state.digest()),

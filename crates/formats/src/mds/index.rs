@@ -49,7 +49,8 @@ impl FileEntry {
         let in_part = |(name, reason): FieldFault| (part, format!("`{name}`: {reason}"));
         let file: serde_json::Map<String, Value> = field(shard, part, "an object")?;
         let file = Value::Object(file);
-        let hashes = file.get("hashes").map(|_| field(&file, "hashes", "an object of strings")).transpose();
+        let hashes =
+            file.get("hashes").map(|_| field(&file, "hashes", "an object of strings")).transpose();
         Ok(Self {
             basename: field(&file, "basename", "a string").map_err(in_part)?,
             bytes: field(&file, "bytes", COUNT).map_err(in_part)?,
@@ -59,7 +60,8 @@ impl FileEntry {
 }
 
 impl Index {
-    /// Whether these bytes are an index of MDS shards, or of no shards at all; other libraries use the same file name.
+    /// Whether these bytes are an index of MDS shards, or of no shards at all; other libraries use
+    /// the same file name.
     #[must_use]
     pub fn is_mds(bytes: &[u8]) -> bool {
         #[derive(Deserialize)]
@@ -71,13 +73,17 @@ impl Index {
             shards: Vec<Shard>,
         }
         let stated = serde_json::from_slice::<Shards>(json_of(bytes));
-        stated.is_ok_and(|stated| stated.shards.is_empty() || stated.shards.iter().any(|shard| shard.format.as_deref() == Some("mds")))
+        stated.is_ok_and(|stated| {
+            stated.shards.is_empty()
+                || stated.shards.iter().any(|shard| shard.format.as_deref() == Some("mds"))
+        })
     }
 
     /// Parses the content of the file at `path`. Unknown keys are ignored.
     ///
     /// # Errors
-    /// [`Error::Index`], and [`Error::IndexField`] for a shard of another version or format, with invalid columns, or outside of the directory.
+    /// [`Error::Index`], and [`Error::IndexField`] for a shard of another version or format, with
+    /// invalid columns, or outside of the directory.
     pub fn parse(path: &str, bytes: &[u8]) -> Result<Self, Error> {
         #[derive(Deserialize)]
         struct Shards {
@@ -85,11 +91,16 @@ impl Index {
             version: u64,
         }
         let failed = |reason: String| Error::Index { path: path.to_owned(), reason };
-        let stated: Shards = serde_json::from_slice(json_of(bytes)).map_err(|error| failed(error.to_string()))?;
+        let stated: Shards =
+            serde_json::from_slice(json_of(bytes)).map_err(|error| failed(error.to_string()))?;
         if stated.version != 2 {
             return Err(failed(format!("its version is `{}`, `2` is supported", stated.version)));
         }
-        let shards = stated.shards.into_iter().enumerate().map(|(number, shard)| ShardEntry::parse(path, number, &shard));
+        let shards = stated
+            .shards
+            .into_iter()
+            .enumerate()
+            .map(|(number, shard)| ShardEntry::parse(path, number, &shard));
         Ok(Self { shards: shards.collect::<Result<_, _>>()? })
     }
 
@@ -108,25 +119,48 @@ pub fn index_json(shards: &[ShardEntry]) -> String {
         shards: Vec<WrittenConfig<'a>>,
         version: u64,
     }
-    json_dumps(&Written { shards: shards.iter().map(ShardEntry::written).collect(), version: 2 }, true)
+    json_dumps(
+        &Written { shards: shards.iter().map(ShardEntry::written).collect(), version: 2 },
+        true,
+    )
 }
 
 impl ShardEntry {
     fn parse(path: &str, number: usize, stated: &Value) -> Result<Self, Error> {
         // The name of the shard, if it is given.
-        let basename = |part: &str| stated.get(part).and_then(|file| file.get("basename")).and_then(|name| name.as_str()).map(str::to_owned);
-        let shard = basename("zip_data").or_else(|| basename("raw_data")).unwrap_or_else(|| number.to_string());
-        Self::of(stated).map_err(|(field, reason)| Error::IndexField { path: path.to_owned(), shard, field, reason })
+        let basename = |part: &str| {
+            stated
+                .get(part)
+                .and_then(|file| file.get("basename"))
+                .and_then(|name| name.as_str())
+                .map(str::to_owned)
+        };
+        let shard = basename("zip_data")
+            .or_else(|| basename("raw_data"))
+            .unwrap_or_else(|| number.to_string());
+        Self::of(stated).map_err(|(field, reason)| Error::IndexField {
+            path: path.to_owned(),
+            shard,
+            field,
+            reason,
+        })
     }
 
     fn of(stated: &Value) -> Result<Self, FieldFault> {
         let config = StatedConfig::of(stated)?.checked()?;
         let raw_data = FileEntry::of(stated, "raw_data")?;
-        let zip_data = stated.get("zip_data").filter(|file| !file.is_null()).map(|_| FileEntry::of(stated, "zip_data")).transpose()?;
+        let zip_data = stated
+            .get("zip_data")
+            .filter(|file| !file.is_null())
+            .map(|_| FileEntry::of(stated, "zip_data"))
+            .transpose()?;
         let samples: u64 = field(stated, "samples", COUNT)?;
         for file in std::iter::once(&raw_data).chain(&zip_data) {
             if !is_below(&file.basename) {
-                return Err(("basename", format!("`{}` is not a path below the directory of the index", file.basename)));
+                return Err((
+                    "basename",
+                    format!("`{}` is not a path below the directory of the index", file.basename),
+                ));
             }
         }
         if zip_data.is_some() != config.compression.is_some() {
@@ -156,7 +190,8 @@ impl ShardEntry {
 
     fn written(&self) -> WrittenConfig<'_> {
         let mut written = self.config.written();
-        (written.raw_data, written.samples, written.zip_data) = (Some(&self.raw_data), Some(self.samples), Some(self.zip_data.as_ref()));
+        (written.raw_data, written.samples, written.zip_data) =
+            (Some(&self.raw_data), Some(self.samples), Some(self.zip_data.as_ref()));
         written
     }
 }

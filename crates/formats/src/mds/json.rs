@@ -12,7 +12,9 @@ fn without_special_floats(text: &str) -> Option<String> {
     let (mut is_inside, mut is_escaped, mut found) = (false, false, false);
     let mut rest = text;
     while let Some(character) = rest.chars().next() {
-        let special = ["NaN", "Infinity", "-Infinity"].into_iter().find(|name| !is_inside && rest.starts_with(name));
+        let special = ["NaN", "Infinity", "-Infinity"]
+            .into_iter()
+            .find(|name| !is_inside && rest.starts_with(name));
         if let Some(special) = special {
             replaced.push('0');
             rest = rest.get(special.len()..).unwrap_or_default();

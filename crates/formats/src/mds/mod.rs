@@ -1,8 +1,10 @@
 //! MDS version 2: the shards of MosaicML Streaming, and the `index.json` that lists them.
 //!
-//! [`ShardEncoder`] turns Arrow batches into whole shard files, [`MdsFile`] reads them. Columns are sorted by the bytes of their names. The
-//! invariant: a delivered sample is the one that was written, or the error names the shard and the fault; no number in a file or its index is trusted
-//! before it is checked against the available bytes. The output equals that of MosaicML's writer for the same rows, byte for byte.
+//! [`ShardEncoder`] turns Arrow batches into whole shard files, [`MdsFile`] reads them. Columns are
+//! sorted by the bytes of their names. The invariant: a delivered sample is the one that was
+//! written, or the error names the shard and the fault; no number in a file or its index is trusted
+//! before it is checked against the available bytes. The output equals that of MosaicML's writer
+//! for the same rows, byte for byte.
 
 mod columns;
 mod compression;

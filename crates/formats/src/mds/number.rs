@@ -62,7 +62,10 @@ impl Number {
 
     #[must_use]
     pub fn data_type(self) -> DataType {
-        NUMBERS.iter().find(|(number, ..)| *number == self).map_or(DataType::Null, |(.., data_type)| data_type.clone())
+        NUMBERS
+            .iter()
+            .find(|(number, ..)| *number == self)
+            .map_or(DataType::Null, |(.., data_type)| data_type.clone())
     }
 
     /// Size in bytes.

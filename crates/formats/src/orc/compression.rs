@@ -43,7 +43,10 @@ impl Compression {
         if codec != Codec::Plain && chunk_bytes > MAX_CHUNK_BYTES {
             return Err(format!("chunks of {chunk_bytes} bytes"));
         }
-        Ok(Self { codec, chunk_bytes: usize::try_from(chunk_bytes.min(MAX_CHUNK_BYTES)).unwrap_or_default() })
+        Ok(Self {
+            codec,
+            chunk_bytes: usize::try_from(chunk_bytes.min(MAX_CHUNK_BYTES)).unwrap_or_default(),
+        })
     }
 
     /// The concatenated chunks of a stream. More than `max_bytes` is an error, as is damage.
@@ -57,7 +60,8 @@ impl Compression {
         while !rest.is_empty() {
             let cut = || "a compressed chunk is truncated".to_owned();
             let (header, behind) = rest.split_at_checked(3).ok_or_else(cut)?;
-            let header = header.iter().rev().fold(0usize, |header, byte| header << 8 | usize::from(*byte));
+            let header =
+                header.iter().rev().fold(0usize, |header, byte| header << 8 | usize::from(*byte));
             let (chunk, behind) = behind.split_at_checked(header >> 1).ok_or_else(cut)?;
             if header & 1 == 1 {
                 unpacked.extend_from_slice(chunk);
@@ -111,9 +115,16 @@ impl Unpacker {
             self.zlib.reset(false);
             unpacked.reserve(limit);
             // The reserved capacity may exceed a chunk; the limit is checked below.
-            let status = self.zlib.decompress_vec(chunk, unpacked, FlushDecompress::Finish).map_err(|error| error.to_string())?;
+            let status = self
+                .zlib
+                .decompress_vec(chunk, unpacked, FlushDecompress::Finish)
+                .map_err(|error| error.to_string())?;
             let is_whole = status == Status::StreamEnd && unpacked.len() - start <= limit;
-            return if is_whole { Ok(()) } else { Err("a compressed chunk is too large or truncated".to_owned()) };
+            return if is_whole {
+                Ok(())
+            } else {
+                Err("a compressed chunk is too large or truncated".to_owned())
+            };
         }
         unpacked.resize(start + limit, 0);
         let room = unpacked.get_mut(start..).unwrap_or_default();
@@ -121,9 +132,13 @@ impl Unpacker {
             Codec::Snappy => {
                 let len = snap::raw::decompress_len(chunk).map_err(|error| error.to_string())?;
                 let room = room.get_mut(..len).ok_or("a compressed chunk is too large")?;
-                snap::raw::Decoder::new().decompress(chunk, room).map_err(|error| error.to_string())?
+                snap::raw::Decoder::new()
+                    .decompress(chunk, room)
+                    .map_err(|error| error.to_string())?
             }
-            Codec::Lz4 => lz4_flex::block::decompress_into(chunk, room).map_err(|error| error.to_string())?,
+            Codec::Lz4 => {
+                lz4_flex::block::decompress_into(chunk, room).map_err(|error| error.to_string())?
+            }
             _ => {
                 let zstd = self.zstd.as_mut().ok_or("no decoder")?;
                 zstd.decompress_to_buffer(chunk, room).map_err(|error| error.to_string())?

@@ -1,15 +1,21 @@
-//! Checks decimals whose scale differs from that of their type, before they are decoded: orc-rust would cut digits, or overflow.
+//! Checks decimals whose scale differs from that of their type, before they are decoded: orc-rust
+//! would cut digits, or overflow.
 //!
-//! Each value has its own scale. Writers store the scale of the type, except Hive 0.11, whose type has none.
+//! Each value has its own scale. Writers store the scale of the type, except Hive 0.11, whose type
+//! has none.
 
 use super::wire::NoMessage;
 
 /// What a type without a precision stands for, as in ORC C++.
 pub(super) const UNSCALED: (u32, u32) = (38, 6);
 
-/// The first decimal that does not fit into `precision` digits, of which `scale` follow the point: its number among the values that are not null,
-/// and its text.
-pub(super) fn misfit(data: &[u8], scales: &[i64], (precision, scale): (u32, u32)) -> Result<Option<(usize, String)>, NoMessage> {
+/// The first decimal that does not fit into `precision` digits, of which `scale` follow the point:
+/// its number among the values that are not null, and its text.
+pub(super) fn misfit(
+    data: &[u8],
+    scales: &[i64],
+    (precision, scale): (u32, u32),
+) -> Result<Option<(usize, String)>, NoMessage> {
     if scales.iter().all(|own| *own == i64::from(scale)) {
         return Ok(None);
     }
@@ -24,13 +30,20 @@ pub(super) fn misfit(data: &[u8], scales: &[i64], (precision, scale): (u32, u32)
 }
 
 fn fits(value: i128, own: i64, precision: u32, scale: u32) -> bool {
-    let power = |exponent: i64| u32::try_from(exponent).ok().and_then(|exponent| 10i128.checked_pow(exponent));
+    let power = |exponent: i64| {
+        u32::try_from(exponent).ok().and_then(|exponent| 10i128.checked_pow(exponent))
+    };
     let most = power(i64::from(precision));
     let scaled = match power(i64::from(scale).saturating_sub(own)) {
         Some(factor) => value.checked_mul(factor),
-        None => power(own.saturating_sub(i64::from(scale))).filter(|factor| own >= 0 && value % factor == 0).map(|factor| value / factor),
+        None => power(own.saturating_sub(i64::from(scale)))
+            .filter(|factor| own >= 0 && value % factor == 0)
+            .map(|factor| value / factor),
     };
-    own >= 0 && scaled.zip(most).is_some_and(|(scaled, most)| scaled.unsigned_abs() < most.unsigned_abs())
+    own >= 0
+        && scaled
+            .zip(most)
+            .is_some_and(|(scaled, most)| scaled.unsigned_abs() < most.unsigned_abs())
 }
 
 fn decimal(rest: &mut &[u8]) -> Result<i128, NoMessage> {
@@ -39,7 +52,8 @@ fn decimal(rest: &mut &[u8]) -> Result<i128, NoMessage> {
         let (byte, behind) = rest.split_first().ok_or(NoMessage)?;
         *rest = behind;
         let bits = u128::from(byte & 0x7f);
-        let shifted = bits.checked_shl(shift).filter(|shifted| shifted >> shift == bits).ok_or(NoMessage)?;
+        let shifted =
+            bits.checked_shl(shift).filter(|shifted| shifted >> shift == bits).ok_or(NoMessage)?;
         value |= shifted;
         if byte & 0x80 == 0 {
             return Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed());

@@ -28,11 +28,16 @@ pub enum Error {
     #[error("Stripe {stripe} of `{path}` cannot be read: column `{column}`: {source}")]
     Column { path: String, stripe: usize, column: String, source: DecodeError },
     /// The Arrow type of the column cannot hold a value.
-    #[error("Column `{column}` of `{path}` has a value in row {row} that {} cannot hold: {value}", type_name(.data_type))]
-    Value { path: String, column: String, row: u64, data_type: DataType, value: String },
-    /// orc-rust would return other times. They are corrected only if the time zone of the writer is UTC.
     #[error(
-        "Column `{column}` in stripe {stripe} of `{path}` has times with a negative fraction of a second in a time zone other than UTC, which is not supported"
+        "Column `{column}` of `{path}` has a value in row {row} that {} cannot hold: {value}",
+        type_name(.data_type)
+    )]
+    Value { path: String, column: String, row: u64, data_type: DataType, value: String },
+    /// orc-rust would return other times. They are corrected only if the time zone
+    /// of the writer is UTC.
+    #[error(
+        "Column `{column}` in stripe {stripe} of `{path}` has times with a negative fraction of a \
+         second in a time zone other than UTC, which is not supported"
     )]
     NegativeFraction { path: String, stripe: usize, column: String },
     /// The decoder panicked.
@@ -42,7 +47,10 @@ pub enum Error {
     NoSuchColumn { path: String, index: usize },
     #[error("`{path}` has no stripe {index}")]
     NoSuchStripe { path: String, index: usize },
-    #[error("The rows of stripe {stripe} of `{path}` cannot be combined into a table: {}", arrow_message(.source))]
+    #[error(
+        "The rows of stripe {stripe} of `{path}` cannot be combined into a table: {}",
+        arrow_message(.source)
+    )]
     Arrow { path: String, stripe: usize, source: ArrowError },
 }
 
@@ -53,12 +61,24 @@ impl Error {
         match self {
             Self::Storage(error) => error.hint(),
             Self::TooLarge(_) => Some(TooLarge::HINT),
-            Self::Footer { .. } => Some("the writer was probably not closed, or this is not an ORC file"),
+            Self::Footer { .. } => {
+                Some("the writer was probably not closed, or this is not an ORC file")
+            }
             Self::Unsupported { .. } => Some("rewrite the file, as with `pyarrow.orc.write_table`"),
-            Self::NegativeFraction { .. } => Some("read the other columns with columns=[…], or rewrite the file as Parquet with pyarrow"),
-            Self::Value { data_type: DataType::Decimal128(..), .. } => Some("read the other columns with columns=[…]"),
-            Self::Value { .. } => Some("times outside of 1677 to 2262 are not supported; read the other columns with columns=[…]"),
-            Self::DamagedFooter { .. } | Self::Stripe { .. } | Self::Decoder { .. } => Some("the file is damaged; fetch it again from its source"),
+            Self::NegativeFraction { .. } => Some(
+                "read the other columns with columns=[…], or rewrite the file as Parquet with \
+                 pyarrow",
+            ),
+            Self::Value { data_type: DataType::Decimal128(..), .. } => {
+                Some("read the other columns with columns=[…]")
+            }
+            Self::Value { .. } => Some(
+                "times outside of 1677 to 2262 are not supported; read the other columns with \
+                 columns=[…]",
+            ),
+            Self::DamagedFooter { .. } | Self::Stripe { .. } | Self::Decoder { .. } => {
+                Some("the file is damaged; fetch it again from its source")
+            }
             _ => None,
         }
     }

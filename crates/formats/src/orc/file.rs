@@ -8,7 +8,10 @@ use super::{DecodeError, Error};
 use crate::caught::{Panicked, caught};
 use crate::limit::{DecodeLimit, TooLarge};
 use crate::table::exact::{self, Misfit, NANOSECONDS, children, exactly, with_children};
-use crate::table::{Block, MAX_BLOCK_BYTES, NestedColumn, Statistics, Step, TableError, TableFile, column_field, values};
+use crate::table::{
+    Block, MAX_BLOCK_BYTES, NestedColumn, Statistics, Step, TableError, TableFile, column_field,
+    values,
+};
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
@@ -44,12 +47,17 @@ pub struct OrcFile {
 
 impl fmt::Debug for OrcFile {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("OrcFile").field("path", &self.object.path()).field("blocks", &self.blocks.len()).finish_non_exhaustive()
+        formatter
+            .debug_struct("OrcFile")
+            .field("path", &self.object.path())
+            .field("blocks", &self.blocks.len())
+            .finish_non_exhaustive()
     }
 }
 
 impl OrcFile {
-    /// Reads the tail of `object`. A stripe is one block, regardless of its size, because its streams can only be read from the start.
+    /// Reads the tail of `object`. A stripe is one block, regardless of its size, because its
+    /// streams can only be read from the start.
     ///
     /// # Errors
     /// When the file cannot be read, or its tail is damaged.
@@ -63,7 +71,8 @@ impl OrcFile {
     /// As [`OrcFile::open`].
     pub fn open_limited(object: Arc<dyn RangeRead>, limit: DecodeLimit) -> Result<Self, Error> {
         let tail = read_tail(object.as_ref())?;
-        let footer_error = |reason: String| Error::DamagedFooter { path: object.path().to_owned(), reason };
+        let footer_error =
+            |reason: String| Error::DamagedFooter { path: object.path().to_owned(), reason };
         let mut plain = tail.plain.clone();
         let read = caught(|| {
             let metadata = read_metadata(&mut plain)?;
@@ -72,9 +81,20 @@ impl OrcFile {
         });
         let read = read.map_err(|Panicked| footer_error("inconsistent metadata".to_owned()))?;
         let (metadata, schema) = read.map_err(|error| footer_error(error.to_string()))?;
-        let user = metadata.user_custom_metadata().iter().map(|(key, value)| (key.clone(), String::from_utf8_lossy(value).into_owned()));
+        let user = metadata
+            .user_custom_metadata()
+            .iter()
+            .map(|(key, value)| (key.clone(), String::from_utf8_lossy(value).into_owned()));
         let schema = Arc::new(Schema::new_with_metadata(schema.fields().clone(), user.collect()));
-        let mut file = Self { object, limit, tail, metadata, schema, nested: OnceLock::new(), blocks: Vec::new() };
+        let mut file = Self {
+            object,
+            limit,
+            tail,
+            metadata,
+            schema,
+            nested: OnceLock::new(),
+            blocks: Vec::new(),
+        };
         let all: Vec<usize> = (0..file.schema.fields().len()).collect();
         let block = |stripe: &Stripe| Block {
             rows: stripe.rows,
@@ -93,65 +113,125 @@ impl OrcFile {
         width.unwrap_or_default()
     }
 
-    /// At least the column's share of the stored bytes, which is a better estimate than the number of rows for long texts.
+    /// At least the column's share of the stored bytes, which is a better estimate than the number
+    /// of rows for long texts.
     fn decoded(&self, stripe: &Stripe, columns: &[usize]) -> u64 {
         let share = stripe.data_len / (self.schema.fields().len().max(1) as u64);
         let column_bytes = |column: &usize| {
             let by_rows = stripe.rows.saturating_mul(self.row_bytes(*column));
-            let is_fixed = self.field(*column).is_some_and(|field| field.data_type().is_primitive());
+            let is_fixed =
+                self.field(*column).is_some_and(|field| field.data_type().is_primitive());
             if is_fixed { by_rows } else { by_rows.max(share) }
         };
         columns.iter().map(column_bytes).fold(0, u64::saturating_add)
     }
 
-    fn read_block(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>) -> Result<RecordBatch, Error> {
+    fn read_block(
+        &self,
+        block: usize,
+        columns: &[usize],
+        selection: Option<&BooleanBuffer>,
+    ) -> Result<RecordBatch, Error> {
         let path = || self.object.path().to_owned();
-        let stripe = self.tail.stripes.get(block).ok_or_else(|| Error::NoSuchStripe { path: path(), index: block })?;
+        let stripe = self
+            .tail
+            .stripes
+            .get(block)
+            .ok_or_else(|| Error::NoSuchStripe { path: path(), index: block })?;
         if let Some(index) = columns.iter().find(|index| self.field(**index).is_none()) {
             return Err(Error::NoSuchColumn { path: path(), index: *index });
         }
         let rows = usize::try_from(stripe.rows).unwrap_or(usize::MAX);
         let expected = selection.map_or(rows, BooleanBuffer::count_set_bits);
-        let decoded = if columns.is_empty() || expected == 0 { HashMap::new() } else { self.decode(block, stripe, columns, selection)? };
+        let decoded = if columns.is_empty() || expected == 0 {
+            HashMap::new()
+        } else {
+            self.decode(block, stripe, columns, selection)?
+        };
         let arrow = |source| Error::Arrow { path: path(), stripe: block, source };
-        let fields = columns.iter().filter_map(|column| self.field(*column)).cloned().collect::<Vec<_>>();
+        let fields =
+            columns.iter().filter_map(|column| self.field(*column)).cloned().collect::<Vec<_>>();
         let schema = Arc::new(Schema::new_with_metadata(fields, self.schema.metadata().clone()));
-        let empty = |column: &usize| self.field(*column).map(|field| arrow_array::new_empty_array(field.data_type()));
-        let arrays = columns.iter().filter_map(|column| decoded.get(column).map(Arc::clone).or_else(|| empty(column))).collect();
+        let empty = |column: &usize| {
+            self.field(*column).map(|field| arrow_array::new_empty_array(field.data_type()))
+        };
+        let arrays = columns
+            .iter()
+            .filter_map(|column| decoded.get(column).map(Arc::clone).or_else(|| empty(column)))
+            .collect();
         let options = RecordBatchOptions::new().with_row_count(Some(expected));
         RecordBatch::try_new_with_options(schema, arrays, &options).map_err(arrow)
     }
 
     /// Decodes each requested column once.
-    fn decode(&self, block: usize, stripe: &Stripe, columns: &[usize], selection: Option<&BooleanBuffer>) -> Result<HashMap<usize, ArrayRef>, Error> {
+    fn decode(
+        &self,
+        block: usize,
+        stripe: &Stripe,
+        columns: &[usize],
+        selection: Option<&BooleanBuffer>,
+    ) -> Result<HashMap<usize, ArrayRef>, Error> {
         let path = || self.object.path().to_owned();
         let distinct: HashSet<usize> = columns.iter().copied().collect();
-        let places: Vec<Place<'_>> = distinct.iter().filter_map(|column| self.place(*column)).collect();
-        let wanted: HashSet<usize> =
-            places.iter().flat_map(|place| place.node.all_indices().into_iter().chain(place.structs.iter().copied())).collect();
-        let too_large = |what, stated| TooLarge { path: path(), place: format!("stripe {block}"), what, stated, limit: self.limit.bytes() };
-        // Run lengths can encode any number of rows in a few bytes, just as compression can any number of bytes.
+        let places: Vec<Place<'_>> =
+            distinct.iter().filter_map(|column| self.place(*column)).collect();
+        let wanted: HashSet<usize> = places
+            .iter()
+            .flat_map(|place| {
+                place.node.all_indices().into_iter().chain(place.structs.iter().copied())
+            })
+            .collect();
+        let too_large = |what, stated| TooLarge {
+            path: path(),
+            place: format!("stripe {block}"),
+            what,
+            stated,
+            limit: self.limit.bytes(),
+        };
+        // Run lengths can encode any number of rows in a few bytes, just as compression can any
+        // number of bytes.
         let all: Vec<usize> = distinct.iter().copied().collect();
-        let stated = stripe.rows.saturating_mul(all.iter().map(|column| self.row_bytes(*column)).sum());
+        let stated =
+            stripe.rows.saturating_mul(all.iter().map(|column| self.row_bytes(*column)).sum());
         if stated > self.limit.of_stored(stripe.data_len) {
             return Err(too_large("its rows take", stated).into());
         }
-        let reader = read_stripe(self.object.as_ref(), &self.tail, stripe, &wanted, self.limit).map_err(|failure| match failure {
-            Failure::Storage(error) => Error::Storage(error),
-            Failure::TooLarge { what, bytes } => too_large(what, bytes).into(),
-            Failure::NegativeFraction(number) => Error::NegativeFraction { path: path(), stripe: block, column: self.name_of(number, &places) },
-            Failure::Decimal { column, row: Some(row), value } => {
-                let (name, row) = (self.name_of(column, &places), self.first_row(block) + row);
-                let (precision, scale) = self.tail.types.get(column).and_then(|found| found.digits).unwrap_or_default();
-                let data_type = DataType::Decimal128(u8::try_from(precision).unwrap_or_default(), i8::try_from(scale).unwrap_or_default());
-                Error::Value { path: path(), column: name, row, data_type, value }
-            }
-            Failure::Decimal { column, row: None, value } => {
-                let source = ArrowError::CastError(format!("its type cannot hold the decimal {value}")).into();
-                Error::Column { path: path(), stripe: block, column: self.name_of(column, &places), source }
-            }
-            Failure::Damage(reason) => Error::Stripe { path: path(), stripe: block, reason },
-        })?;
+        let reader = read_stripe(self.object.as_ref(), &self.tail, stripe, &wanted, self.limit)
+            .map_err(|failure| match failure {
+                Failure::Storage(error) => Error::Storage(error),
+                Failure::TooLarge { what, bytes } => too_large(what, bytes).into(),
+                Failure::NegativeFraction(number) => Error::NegativeFraction {
+                    path: path(),
+                    stripe: block,
+                    column: self.name_of(number, &places),
+                },
+                Failure::Decimal { column, row: Some(row), value } => {
+                    let (name, row) = (self.name_of(column, &places), self.first_row(block) + row);
+                    let (precision, scale) = self
+                        .tail
+                        .types
+                        .get(column)
+                        .and_then(|found| found.digits)
+                        .unwrap_or_default();
+                    let data_type = DataType::Decimal128(
+                        u8::try_from(precision).unwrap_or_default(),
+                        i8::try_from(scale).unwrap_or_default(),
+                    );
+                    Error::Value { path: path(), column: name, row, data_type, value }
+                }
+                Failure::Decimal { column, row: None, value } => {
+                    let source =
+                        ArrowError::CastError(format!("its type cannot hold the decimal {value}"))
+                            .into();
+                    Error::Column {
+                        path: path(),
+                        stripe: block,
+                        column: self.name_of(column, &places),
+                        source,
+                    }
+                }
+                Failure::Damage(reason) => Error::Stripe { path: path(), stripe: block, reason },
+            })?;
         // The decoder has many paths that panic on damaged streams.
         let decoded = caught(|| self.decode_columns(reader, block, &places, selection));
         decoded.unwrap_or_else(|Panicked| Err(Error::Decoder { path: path(), stripe: block }))
@@ -168,35 +248,70 @@ impl OrcFile {
         let first_row = self.first_row(block);
         let failed = |column: String| {
             move |fault: Fault| match fault {
-                Fault::Value(Misfit { row, value, data_type }) => {
-                    Error::Value { path: self.object.path().to_owned(), column, row: first_row + row, value, data_type }
-                }
-                Fault::Decode(source) => Error::Column { path: self.object.path().to_owned(), stripe: block, column, source },
+                Fault::Value(Misfit { row, value, data_type }) => Error::Value {
+                    path: self.object.path().to_owned(),
+                    column,
+                    row: first_row + row,
+                    value,
+                    data_type,
+                },
+                Fault::Decode(source) => Error::Column {
+                    path: self.object.path().to_owned(),
+                    stripe: block,
+                    column,
+                    source,
+                },
             }
         };
-        let projected = root.project(&ProjectionMask::roots(root, places.iter().map(|place| place.root)));
+        let projected =
+            root.project(&ProjectionMask::roots(root, places.iter().map(|place| place.root)));
         let info = self.metadata.stripe_metadatas().get(block);
-        let info = info.ok_or_else(|| Error::NoSuchStripe { path: self.object.path().to_owned(), index: block })?;
-        let stripe = OrcStripe::new(&mut reader, &self.metadata, &projected, info).map_err(Fault::from).map_err(failed(String::new()))?;
+        let info = info.ok_or_else(|| Error::NoSuchStripe {
+            path: self.object.path().to_owned(),
+            index: block,
+        })?;
+        let stripe = OrcStripe::new(&mut reader, &self.metadata, &projected, info)
+            .map_err(Fault::from)
+            .map_err(failed(String::new()))?;
         let mut decoded = HashMap::with_capacity(places.len());
         for place in places {
-            let name = || self.field(place.column).map_or_else(String::new, |field| field.name().clone());
-            let Some(mut column) = stripe.columns().iter().find(|column| column.data_type().column_index() == place.root).cloned() else { continue };
+            let name =
+                || self.field(place.column).map_or_else(String::new, |field| field.name().clone());
+            let Some(mut column) = stripe
+                .columns()
+                .iter()
+                .find(|column| column.data_type().column_index() == place.root)
+                .cloned()
+            else {
+                continue;
+            };
             let mut nulls = None;
             for (step, struct_type) in place.steps.iter().zip(&place.structs) {
-                let damaged =
-                    || Error::Stripe { path: self.object.path().to_owned(), stripe: block, reason: "a struct states too few rows".to_owned() };
-                nulls = present::nulls(reader.present.get(struct_type), nulls, stripe.number_of_rows()).ok_or_else(damaged)?;
+                let damaged = || Error::Stripe {
+                    path: self.object.path().to_owned(),
+                    stripe: block,
+                    reason: "a struct states too few rows".to_owned(),
+                };
+                nulls =
+                    present::nulls(reader.present.get(struct_type), nulls, stripe.number_of_rows())
+                        .ok_or_else(damaged)?;
                 let Some(child) = column.children().into_iter().nth(step.index) else { continue };
                 column = child;
             }
             let data_type = place.node.to_arrow_data_type();
-            let decoder = array_decoder_factory(&column, &in_nanoseconds(&data_type), &stripe).map_err(Fault::from).map_err(failed(name()))?;
-            let mut cursor = Cursor { decoder, data_type: &data_type, rows: stripe.number_of_rows(), nulls };
-            let batch_rows = usize::try_from(MAX_BLOCK_BYTES / self.row_bytes(place.column).max(1)).unwrap_or(SELECTED_ROWS);
+            let decoder = array_decoder_factory(&column, &in_nanoseconds(&data_type), &stripe)
+                .map_err(Fault::from)
+                .map_err(failed(name()))?;
+            let mut cursor =
+                Cursor { decoder, data_type: &data_type, rows: stripe.number_of_rows(), nulls };
+            let batch_rows = usize::try_from(MAX_BLOCK_BYTES / self.row_bytes(place.column).max(1))
+                .unwrap_or(SELECTED_ROWS);
             let array = cursor.read(selection, batch_rows).map_err(failed(name()))?;
             let below = place.steps.get(place.structs.len()..).unwrap_or_default();
-            decoded.insert(place.column, values(&array, below).map_err(Fault::from).map_err(failed(name()))?);
+            decoded.insert(
+                place.column,
+                values(&array, below).map_err(Fault::from).map_err(failed(name()))?,
+            );
         }
         Ok(decoded)
     }
@@ -208,7 +323,9 @@ impl OrcFile {
     /// The name of the column that the type `number` belongs to.
     fn name_of(&self, number: usize, places: &[Place<'_>]) -> String {
         let place = places.iter().find(|place| place.node.all_indices().contains(&number));
-        place.and_then(|place| self.field(place.column)).map_or_else(String::new, |field| field.name().clone())
+        place
+            .and_then(|place| self.field(place.column))
+            .map_or_else(String::new, |field| field.name().clone())
     }
 
     fn field(&self, column: usize) -> Option<&FieldRef> {
@@ -224,7 +341,9 @@ impl OrcFile {
         let top = self.schema.fields().len();
         let (root, steps) = match column.checked_sub(top) {
             None => (column, &[][..]),
-            Some(place) => self.nested().get(place).map(|nested| (nested.root, nested.steps.as_slice()))?,
+            Some(place) => {
+                self.nested().get(place).map(|nested| (nested.root, nested.steps.as_slice()))?
+            }
         };
         let mut node = self.metadata.root_data_type().children().get(root)?.data_type();
         let (root, mut structs) = (node.column_index(), Vec::new());
@@ -265,7 +384,8 @@ impl<E: Into<DecodeError>> From<E> for Fault {
 
 /// One column of a stripe.
 struct Cursor<'a> {
-    /// Decodes times as decimals: in 64 bits, it would return null for times that a time zone moves out of range.
+    /// Decodes times as decimals: in 64 bits, it would return null for times that a time zone moves
+    /// out of range.
     decoder: Box<dyn orc_rust::array_decoder::ArrayBatchDecoder>,
     data_type: &'a DataType,
     rows: usize,
@@ -274,10 +394,16 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    fn read(&mut self, selection: Option<&BooleanBuffer>, batch_rows: usize) -> Result<ArrayRef, Fault> {
+    fn read(
+        &mut self,
+        selection: Option<&BooleanBuffer>,
+        batch_rows: usize,
+    ) -> Result<ArrayRef, Fault> {
         let step = if selection.is_some() { SELECTED_ROWS } else { batch_rows };
         // Rows after the last selected one are not decoded.
-        let end = selection.map_or(self.rows, |selection| selection.set_indices().last().map_or(0, |last| last + 1).min(self.rows));
+        let end = selection.map_or(self.rows, |selection| {
+            selection.set_indices().last().map_or(0, |last| last + 1).min(self.rows)
+        });
         let mut parts: Vec<ArrayRef> = Vec::new();
         for start in (0..end).step_by(step) {
             let len = step.min(end - start);
@@ -301,14 +427,21 @@ impl Cursor<'_> {
     fn next(&mut self, start: usize, len: usize) -> Result<ArrayRef, Fault> {
         let decoded = self.decoder.next_batch(len, self.nulls_at(start, len).as_ref())?;
         exactly(&decoded, self.data_type).map_err(|failure| match failure {
-            exact::Failure::Value(misfit) => Fault::Value(Misfit { row: start as u64 + misfit.row, ..misfit }),
+            exact::Failure::Value(misfit) => {
+                Fault::Value(Misfit { row: start as u64 + misfit.row, ..misfit })
+            }
             exact::Failure::Arrow(error) => error.into(),
         })
     }
 
-    fn selected(&mut self, start: usize, selection: &BooleanBuffer) -> Result<Option<ArrayRef>, Fault> {
+    fn selected(
+        &mut self,
+        start: usize,
+        selection: &BooleanBuffer,
+    ) -> Result<Option<ArrayRef>, Fault> {
         if selection.count_set_bits() == 0 && !self.data_type.is_nested() {
-            self.decoder.skip_values(selection.len(), self.nulls_at(start, selection.len()).as_ref())?;
+            self.decoder
+                .skip_values(selection.len(), self.nulls_at(start, selection.len()).as_ref())?;
             return Ok(None);
         }
         let array = self.next(start, selection.len())?;
@@ -322,7 +455,9 @@ fn in_nanoseconds(data_type: &DataType) -> DataType {
     if matches!(data_type, DataType::Timestamp(..)) {
         return NANOSECONDS;
     }
-    let field = |field: &FieldRef| Arc::new(Field::clone(field).with_data_type(in_nanoseconds(field.data_type())));
+    let field = |field: &FieldRef| {
+        Arc::new(Field::clone(field).with_data_type(in_nanoseconds(field.data_type())))
+    };
     with_children(data_type, children(data_type).into_iter().map(field).collect())
 }
 
@@ -343,7 +478,12 @@ impl TableFile for OrcFile {
         &self.blocks
     }
 
-    fn read(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>) -> Result<RecordBatch, TableError> {
+    fn read(
+        &self,
+        block: usize,
+        columns: &[usize],
+        selection: Option<&BooleanBuffer>,
+    ) -> Result<RecordBatch, TableError> {
         Ok(self.read_block(block, columns, selection)?)
     }
 
@@ -358,7 +498,14 @@ impl TableFile for OrcFile {
         let is_within = !place.steps.is_empty();
         // A list around a field has no bounds, and neither has the column.
         let data_type = place.node.to_arrow_data_type();
-        statistics(&self.tail.statistics, number, self.tail.types.get(number)?, &data_type, is_within, &rows)
+        statistics(
+            &self.tail.statistics,
+            number,
+            self.tail.types.get(number)?,
+            &data_type,
+            is_within,
+            &rows,
+        )
     }
 
     fn digest(&self) -> u128 {

@@ -1,6 +1,7 @@
 //! Decodes the integers of a stream, and encodes them again.
 //!
-//! Used only for streams whose values orc-rust would change; see `decimals.rs` and `times.rs`. Sums of numbers from a file wrap around.
+//! Used only for streams whose values orc-rust would change; see `decimals.rs` and `times.rs`. Sums
+//! of numbers from a file wrap around.
 
 use super::lengths::{Runs, big_endian, byte, closest_width, packed, width};
 use super::wire::{self, NoMessage, signed};
@@ -19,12 +20,21 @@ impl Sign {
     }
 
     fn digits(self, value: i64) -> u64 {
-        if self == Self::Signed { ((value << 1) ^ (value >> 63)).cast_unsigned() } else { value.cast_unsigned() }
+        if self == Self::Signed {
+            ((value << 1) ^ (value >> 63)).cast_unsigned()
+        } else {
+            value.cast_unsigned()
+        }
     }
 }
 
 /// The integers of a stream; unsigned ones keep their bits. More than `most` are an error.
-pub(super) fn integers(stream: &[u8], runs: Runs, sign: Sign, most: usize) -> Result<Vec<i64>, NoMessage> {
+pub(super) fn integers(
+    stream: &[u8],
+    runs: Runs,
+    sign: Sign,
+    most: usize,
+) -> Result<Vec<i64>, NoMessage> {
     let (mut rest, mut found) = (stream, Vec::new());
     while !rest.is_empty() {
         if found.len() > most {
@@ -43,7 +53,9 @@ fn run_v1(rest: &mut &[u8], sign: Sign, found: &mut Vec<i64>) -> Result<(), NoMe
     if header < 0x80 {
         let delta = i64::from(byte(rest)?.cast_signed());
         let first = sign.of(wire::varint(rest)?);
-        found.extend((0..i64::from(header) + 3).map(|place| first.wrapping_add(place.wrapping_mul(delta))));
+        found.extend(
+            (0..i64::from(header) + 3).map(|place| first.wrapping_add(place.wrapping_mul(delta))),
+        );
         return Ok(());
     }
     for _ in 0..(0x100 - u16::from(header)) {
@@ -71,14 +83,21 @@ fn run_v2(rest: &mut &[u8], sign: Sign, found: &mut Vec<i64>) -> Result<(), NoMe
             let digits = big_endian(rest, base_bytes)?;
             // The highest bit is the sign.
             let sign_bit = 1u128 << (8 * base_bytes - 1);
-            let base = if digits & sign_bit == 0 { narrow(digits) } else { narrow(digits & !sign_bit).wrapping_neg() };
+            let base = if digits & sign_bit == 0 {
+                narrow(digits)
+            } else {
+                narrow(digits & !sign_bit).wrapping_neg()
+            };
             let mut values = Vec::with_capacity(count);
             packed(rest, count, width(code), &mut |value| values.push(value))?;
             let mut place = 0usize;
             let entry_bits = closest_width(patch_bits + u32::from(fourth >> 5) + 1);
             packed(rest, usize::from(fourth & 0x1f), entry_bits, &mut |entry| {
-                place = place.saturating_add(usize::try_from(entry >> patch_bits).unwrap_or(usize::MAX));
-                let patch = (entry & ((1u128 << patch_bits) - 1)).checked_shl(width(code)).unwrap_or(u128::MAX);
+                place = place
+                    .saturating_add(usize::try_from(entry >> patch_bits).unwrap_or(usize::MAX));
+                let patch = (entry & ((1u128 << patch_bits) - 1))
+                    .checked_shl(width(code))
+                    .unwrap_or(u128::MAX);
                 if let Some(value) = values.get_mut(place) {
                     *value |= patch;
                 }
@@ -89,7 +108,9 @@ fn run_v2(rest: &mut &[u8], sign: Sign, found: &mut Vec<i64>) -> Result<(), NoMe
             let first = sign.of(wire::varint(rest)?);
             let delta = signed(wire::varint(rest)?);
             if code == 0 {
-                found.extend((0..count).map(|place| first.wrapping_add(delta.wrapping_mul(i64::try_from(place).unwrap_or_default()))));
+                found.extend((0..count).map(|place| {
+                    first.wrapping_add(delta.wrapping_mul(i64::try_from(place).unwrap_or_default()))
+                }));
                 return Ok(());
             }
             let mut last = first.wrapping_add(delta);
@@ -134,14 +155,29 @@ mod tests {
     fn runs_of_both_versions_are_decoded() {
         // The examples of the ORC specification, whose numbers are zigzag digits here.
         assert_eq!(integers(&[0x61, 0x00, 0x0e], Runs::V1, Sign::Signed, 512).unwrap(), [7; 100]);
-        assert_eq!(integers(&[0xfb, 0x04, 0x06, 0x03, 0x08, 0x05], Runs::V1, Sign::Signed, 512).unwrap(), [2, 3, -2, 4, -3]);
+        assert_eq!(
+            integers(&[0xfb, 0x04, 0x06, 0x03, 0x08, 0x05], Runs::V1, Sign::Signed, 512).unwrap(),
+            [2, 3, -2, 4, -3]
+        );
         assert_eq!(integers(&[0x0a, 0x27, 0x10], Runs::V2, Sign::Signed, 512).unwrap(), [5000; 5]);
         let direct = [0x5e, 0x03, 0x5c, 0xa1, 0xab, 0x1e, 0xde, 0xad, 0xbe, 0xef];
-        assert_eq!(integers(&direct, Runs::V2, Sign::Signed, 512).unwrap(), [23713, 43806, 57005, 48879].map(|value: u64| signed(value)));
+        assert_eq!(
+            integers(&direct, Runs::V2, Sign::Signed, 512).unwrap(),
+            [23713, 43806, 57005, 48879].map(|value: u64| signed(value))
+        );
         let delta = [0xc6, 0x09, 0x04, 0x02, 0x22, 0x42, 0x42, 0x46];
-        assert_eq!(integers(&delta, Runs::V2, Sign::Signed, 512).unwrap(), [2, 3, 5, 7, 11, 13, 17, 19, 23, 29]);
-        let patched = [0x8e, 0x09, 0x2b, 0x21, 0x07, 0xd0, 0x1e, 0x00, 0x14, 0x70, 0x28, 0x32, 0x3c, 0x46, 0x50, 0x5a, 0xfc, 0xe8];
-        assert_eq!(integers(&patched, Runs::V2, Sign::Signed, 512).unwrap(), [2030, 2000, 2020, 1_000_000, 2040, 2050, 2060, 2070, 2080, 2090]);
+        assert_eq!(
+            integers(&delta, Runs::V2, Sign::Signed, 512).unwrap(),
+            [2, 3, 5, 7, 11, 13, 17, 19, 23, 29]
+        );
+        let patched = [
+            0x8e, 0x09, 0x2b, 0x21, 0x07, 0xd0, 0x1e, 0x00, 0x14, 0x70, 0x28, 0x32, 0x3c, 0x46,
+            0x50, 0x5a, 0xfc, 0xe8,
+        ];
+        assert_eq!(
+            integers(&patched, Runs::V2, Sign::Signed, 512).unwrap(),
+            [2030, 2000, 2020, 1_000_000, 2040, 2050, 2060, 2070, 2080, 2090]
+        );
         assert!(integers(&[0x5e], Runs::V2, Sign::Signed, 512).is_err());
     }
 
@@ -150,7 +186,10 @@ mod tests {
         fn integers_come_back(values in proptest::collection::vec(any::<i64>(), 0..600)) {
             for runs in [Runs::V1, Runs::V2] {
                 for sign in [Sign::Signed, Sign::Unsigned] {
-                    prop_assert_eq!(&integers(&stream(&values, runs, sign), runs, sign, 600).unwrap(), &values);
+                    prop_assert_eq!(
+                        &integers(&stream(&values, runs, sign), runs, sign, 600).unwrap(),
+                        &values
+                    );
                 }
             }
         }

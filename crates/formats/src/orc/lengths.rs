@@ -1,4 +1,5 @@
-//! Sums unsigned integers of a stream: the lengths of lists, before memory is allocated for them, and fractions of seconds.
+//! Sums unsigned integers of a stream: the lengths of lists, before memory is allocated for them,
+//! and fractions of seconds.
 
 use super::wire::{self, NoMessage, signed};
 
@@ -9,7 +10,8 @@ pub(super) enum Runs {
     V2,
 }
 
-/// An upper bound of the sum of all unsigned integers of a stream. It saturates, or is at least 2^63, if one is negative.
+/// An upper bound of the sum of all unsigned integers of a stream. It saturates, or is at least
+/// 2^63, if one is negative.
 pub(super) fn sum_at_most(stream: &[u8], runs: Runs) -> Result<u128, NoMessage> {
     let (mut rest, mut sum) = (stream, 0u128);
     while !rest.is_empty() {
@@ -78,7 +80,12 @@ pub(super) fn width(code: u8) -> u32 {
 }
 
 /// Sums `count` numbers of `bits` bits each; they end at a byte boundary.
-pub(super) fn packed(rest: &mut &[u8], count: usize, bits: u32, each: &mut dyn FnMut(u128)) -> Result<(), NoMessage> {
+pub(super) fn packed(
+    rest: &mut &[u8],
+    count: usize,
+    bits: u32,
+    each: &mut dyn FnMut(u128),
+) -> Result<(), NoMessage> {
     let (mut buffer, mut filled) = (0u128, 0u32);
     for _ in 0..count {
         while filled < bits {
@@ -116,7 +123,9 @@ fn run_v2(rest: &mut &[u8]) -> Result<u128, NoMessage> {
             let entry_bits = closest_width(patch_bits + u32::from(fourth >> 5) + 1);
             let patch_mask = (1u128 << patch_bits) - 1;
             packed(rest, usize::from(fourth & 0x1f), entry_bits, &mut |entry| {
-                sum = sum.saturating_add((entry & patch_mask).checked_shl(width(code)).unwrap_or(u128::MAX));
+                sum = sum.saturating_add(
+                    (entry & patch_mask).checked_shl(width(code)).unwrap_or(u128::MAX),
+                );
             })?;
         }
         _ => {
@@ -129,7 +138,10 @@ fn run_v2(rest: &mut &[u8]) -> Result<u128, NoMessage> {
             let mut last = first.saturating_add(delta);
             let (mut total, mut least) = (first.saturating_add(last), last);
             packed(rest, count.saturating_sub(2), width(code), &mut |step| {
-                last = i128::try_from(step).unwrap_or(i128::MAX).saturating_mul(sign).saturating_add(last);
+                last = i128::try_from(step)
+                    .unwrap_or(i128::MAX)
+                    .saturating_mul(sign)
+                    .saturating_add(last);
                 total = total.saturating_add(last);
                 least = least.min(last);
             })?;

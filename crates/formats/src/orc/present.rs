@@ -3,8 +3,13 @@
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer};
 use bytes::Bytes;
 
-/// The nulls of a struct: `present` has a bit for each of the rows where the struct around it, `outer`, is not null. `None` if there are fewer bits.
-pub(super) fn nulls(present: Option<&Bytes>, outer: Option<NullBuffer>, rows: usize) -> Option<Option<NullBuffer>> {
+/// The nulls of a struct: `present` has a bit for each of the rows where the struct around it,
+/// `outer`, is not null. `None` if there are fewer bits.
+pub(super) fn nulls(
+    present: Option<&Bytes>,
+    outer: Option<NullBuffer>,
+    rows: usize,
+) -> Option<Option<NullBuffer>> {
     let Some(present) = present else { return Some(outer) };
     let wanted = outer.as_ref().map_or(rows, |outer| outer.len() - outer.null_count());
     let bits = bits(present, wanted)?;
@@ -27,7 +32,10 @@ fn bits(mut stream: &[u8], wanted: usize) -> Option<BooleanBuffer> {
             control => (rest.split_at_checked(0x100 - usize::from(control))?, 1),
         };
         for byte in bytes.iter().flat_map(|byte| std::iter::repeat_n(*byte, repeats)) {
-            (0..8).rev().take(wanted - found.len()).for_each(|bit| found.append(byte >> bit & 1 == 1));
+            (0..8)
+                .rev()
+                .take(wanted - found.len())
+                .for_each(|bit| found.append(byte >> bit & 1 == 1));
         }
         stream = behind;
     }
@@ -50,7 +58,9 @@ mod tests {
     #[test]
     fn inner_struct_has_bits_only_where_the_outer_one_is_not_null() {
         let outer = NullBuffer::from(vec![true, false, true, true]);
-        let found = nulls(Some(&Bytes::from_static(&[0xff, 0b0110_0000])), Some(outer), 4).unwrap().unwrap();
+        let found = nulls(Some(&Bytes::from_static(&[0xff, 0b0110_0000])), Some(outer), 4)
+            .unwrap()
+            .unwrap();
         assert_eq!(found.iter().collect::<Vec<_>>(), [false, false, true, true]);
     }
 }

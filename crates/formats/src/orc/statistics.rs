@@ -1,12 +1,15 @@
 //! Bounds of the values of a column in each stripe.
 //!
-//! Decoded from the messages directly, because orc-rust reports a missing bound as zero. Timestamps and decimals have no bounds here: writers
-//! disagree about time zones, and truncate to milliseconds.
+//! Decoded from the messages directly, because orc-rust reports a missing bound as zero.
+//! Timestamps and decimals have no bounds here: writers disagree about time zones,
+//! and truncate to milliseconds.
 
 use super::types::{CHAR, Type};
 use super::wire::{self, Value, signed};
 use crate::table::Statistics;
-use arrow_array::{ArrayRef, BooleanArray, Date32Array, Float32Array, Float64Array, Int64Array, StringArray};
+use arrow_array::{
+    ArrayRef, BooleanArray, Date32Array, Float32Array, Float64Array, Int64Array, StringArray,
+};
 use arrow_cast::cast;
 use arrow_schema::DataType;
 use bytes::Bytes;
@@ -24,7 +27,8 @@ struct Stated {
     true_count: Option<u64>,
 }
 
-/// `column` is the number of the type, `rows` the numbers of rows of the stripes. `None` when no stripe has statistics.
+/// `column` is the number of the type, `rows` the numbers of rows of the stripes. `None` when no
+/// stripe has statistics.
 pub(super) fn statistics(
     messages: &[Bytes],
     column: usize,
@@ -36,14 +40,19 @@ pub(super) fn statistics(
     if messages.is_empty() || messages.len() != rows.len() {
         return None;
     }
-    let stated: Vec<Stated> = messages.iter().map(|message| of_column(message, column).unwrap_or_default()).collect();
+    let stated: Vec<Stated> =
+        messages.iter().map(|message| of_column(message, column).unwrap_or_default()).collect();
     let (min, max) = bounds(&stated, found, data_type)?;
-    let null_counts = stated.iter().zip(rows).map(|(stated, rows)| null_count(stated, is_within_struct, *rows)).collect();
+    let null_counts = stated
+        .iter()
+        .zip(rows)
+        .map(|(stated, rows)| null_count(stated, is_within_struct, *rows))
+        .collect();
     Some(Statistics { min, max, null_counts, row_counts: rows.to_vec() })
 }
 
-/// `None` if the two statements about nulls contradict each other. A field has no value where the struct around it is null, which `has_null` does not
-/// count.
+/// `None` if the two statements about nulls contradict each other. A field has no value where the
+/// struct around it is null, which `has_null` does not count.
 fn null_count(stated: &Stated, is_within_struct: bool, rows: u64) -> Option<u64> {
     let nulls = rows.checked_sub(stated.values?)?;
     if is_within_struct && nulls > 0 {
@@ -56,46 +65,77 @@ fn bounds(stated: &[Stated], found: &Type, data_type: &DataType) -> Option<(Arra
     let ordered = |pair: &(i64, i64)| pair.0 <= pair.1;
     Some(match data_type {
         DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => {
-            let pairs: Vec<_> = stated.iter().map(|stated| stated.integers.filter(ordered)).collect();
+            let pairs: Vec<_> =
+                stated.iter().map(|stated| stated.integers.filter(ordered)).collect();
             // Bounds outside of the type become null.
             let array = |pick: fn((i64, i64)) -> i64| {
-                cast(&(Arc::new(pairs.iter().map(|pair| pair.map(pick)).collect::<Int64Array>()) as ArrayRef), data_type).ok()
+                cast(
+                    &(Arc::new(pairs.iter().map(|pair| pair.map(pick)).collect::<Int64Array>())
+                        as ArrayRef),
+                    data_type,
+                )
+                .ok()
             };
             (array(|pair| pair.0)?, array(|pair| pair.1)?)
         }
         DataType::Date32 => {
             let days = |day: i64| i32::try_from(day).ok();
             let pairs: Vec<_> = stated.iter().map(|stated| stated.days.filter(ordered)).collect();
-            let min = pairs.iter().map(|pair| pair.and_then(|pair| days(pair.0))).collect::<Date32Array>();
-            let max = pairs.iter().map(|pair| pair.and_then(|pair| days(pair.1))).collect::<Date32Array>();
+            let min = pairs
+                .iter()
+                .map(|pair| pair.and_then(|pair| days(pair.0)))
+                .collect::<Date32Array>();
+            let max = pairs
+                .iter()
+                .map(|pair| pair.and_then(|pair| days(pair.1)))
+                .collect::<Date32Array>();
             (Arc::new(min), Arc::new(max))
         }
         DataType::Float32 | DataType::Float64 => {
-            let pairs: Vec<_> = stated.iter().map(|stated| stated.reals.and_then(real_bounds)).collect();
-            let min = Arc::new(pairs.iter().map(|pair| pair.map(|pair| pair.0)).collect::<Float64Array>());
-            let max = Arc::new(pairs.iter().map(|pair| pair.map(|pair| pair.1)).collect::<Float64Array>());
+            let pairs: Vec<_> =
+                stated.iter().map(|stated| stated.reals.and_then(real_bounds)).collect();
+            let min = Arc::new(
+                pairs.iter().map(|pair| pair.map(|pair| pair.0)).collect::<Float64Array>(),
+            );
+            let max = Arc::new(
+                pairs.iter().map(|pair| pair.map(|pair| pair.1)).collect::<Float64Array>(),
+            );
             if *data_type == DataType::Float64 { (min, max) } else { (narrow(min)?, narrow(max)?) }
         }
         // Writers pad values of fixed length in different ways.
         DataType::Utf8 if found.kind != CHAR => {
-            let pairs = || stated.iter().map(|stated| stated.texts.as_ref().filter(|texts| texts.0 <= texts.1));
-            let min = pairs().map(|texts| texts.map(|texts| texts.0.as_str())).collect::<StringArray>();
-            let max = pairs().map(|texts| texts.map(|texts| texts.1.as_str())).collect::<StringArray>();
+            let pairs = || {
+                stated.iter().map(|stated| stated.texts.as_ref().filter(|texts| texts.0 <= texts.1))
+            };
+            let min =
+                pairs().map(|texts| texts.map(|texts| texts.0.as_str())).collect::<StringArray>();
+            let max =
+                pairs().map(|texts| texts.map(|texts| texts.1.as_str())).collect::<StringArray>();
             (Arc::new(min), Arc::new(max))
         }
         DataType::Boolean => {
             let counts = || {
-                stated.iter().map(|stated| stated.values.zip(stated.true_count).filter(|(values, true_count)| *values > 0 && true_count <= values))
+                stated.iter().map(|stated| {
+                    stated
+                        .values
+                        .zip(stated.true_count)
+                        .filter(|(values, true_count)| *values > 0 && true_count <= values)
+                })
             };
-            let min = counts().map(|counts| counts.map(|(values, true_count)| true_count == values)).collect::<BooleanArray>();
-            let max = counts().map(|counts| counts.map(|(_, true_count)| true_count > 0)).collect::<BooleanArray>();
+            let min = counts()
+                .map(|counts| counts.map(|(values, true_count)| true_count == values))
+                .collect::<BooleanArray>();
+            let max = counts()
+                .map(|counts| counts.map(|(_, true_count)| true_count > 0))
+                .collect::<BooleanArray>();
             (Arc::new(min), Arc::new(max))
         }
         _ => return None,
     })
 }
 
-/// A writer that saw NaN first has it as both bounds. A bound of zero may have been the zero of the other sign.
+/// A writer that saw NaN first has it as both bounds. A bound of zero may have been the zero of the
+/// other sign.
 fn real_bounds((min, max): (f64, f64)) -> Option<(f64, f64)> {
     if min.is_nan() || max.is_nan() || min > max {
         return None;
@@ -108,14 +148,21 @@ fn narrow(wide: Arc<Float64Array>) -> Option<ArrayRef> {
     let wide: ArrayRef = wide;
     let narrow = cast(&wide, &DataType::Float32).ok()?;
     let back = cast(&narrow, &DataType::Float64).ok()?;
-    let (narrow, wide) = (narrow.as_any().downcast_ref::<Float32Array>()?, wide.as_any().downcast_ref::<Float64Array>()?);
+    let (narrow, wide) = (
+        narrow.as_any().downcast_ref::<Float32Array>()?,
+        wide.as_any().downcast_ref::<Float64Array>()?,
+    );
     let back = back.as_any().downcast_ref::<Float64Array>()?;
-    let exact = narrow.iter().zip(wide.iter().zip(back.iter())).map(|(narrow, (wide, back))| narrow.filter(|_| wide == back));
+    let exact = narrow
+        .iter()
+        .zip(wide.iter().zip(back.iter()))
+        .map(|(narrow, (wide, back))| narrow.filter(|_| wide == back));
     Some(Arc::new(exact.collect::<Float32Array>()))
 }
 
 fn of_column(message: &[u8], column: usize) -> Option<Stated> {
-    let stated = wire::fields(message).ok()?.filter(|field| field.number == 1).nth(column)?.value.bytes()?;
+    let stated =
+        wire::fields(message).ok()?.filter(|field| field.number == 1).nth(column)?.value.bytes()?;
     let mut found = Stated::default();
     for field in wire::fields(stated).ok()? {
         match (field.number, field.value) {
@@ -134,7 +181,13 @@ fn of_column(message: &[u8], column: usize) -> Option<Stated> {
 
 fn integers(message: &[u8]) -> Option<(i64, i64)> {
     let fields = wire::fields(message).ok()?;
-    let bound = |number| fields.clone().find(|field| field.number == number).and_then(|field| field.value.number()).map(signed);
+    let bound = |number| {
+        fields
+            .clone()
+            .find(|field| field.number == number)
+            .and_then(|field| field.value.number())
+            .map(signed)
+    };
     bound(1).zip(bound(2))
 }
 
@@ -152,7 +205,9 @@ fn reals(message: &[u8]) -> Option<(f64, f64)> {
 /// Long texts have a lower and an upper bound instead of exact ones.
 fn texts(message: &[u8]) -> Option<(String, String)> {
     let fields = wire::fields(message).ok()?;
-    let text = |number| fields.clone().find(|field| field.number == number).and_then(|field| field.value.bytes());
+    let text = |number| {
+        fields.clone().find(|field| field.number == number).and_then(|field| field.value.bytes())
+    };
     let owned = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
     text(1).or_else(|| text(4)).and_then(owned).zip(text(2).or_else(|| text(5)).and_then(owned))
 }

@@ -38,7 +38,8 @@ pub(super) struct Tail {
     pub(super) types: Vec<Type>,
     /// Column statistics of each stripe as messages; empty if they are missing or unsound.
     pub(super) statistics: Vec<Bytes>,
-    /// A tail with the same types and stripes for an uncompressed file, which is passed to orc-rust.
+    /// A tail with the same types and stripes for an uncompressed file,
+    /// which is passed to orc-rust.
     pub(super) plain: Bytes,
     pub(super) digest: u128,
 }
@@ -59,12 +60,22 @@ pub(super) fn read_tail(object: &dyn RangeRead) -> Result<Tail, Error> {
     let message_error = |_| damaged("damaged message".to_owned());
     let size = object.size();
     let mut tail = read(object, size.saturating_sub(TAIL_BYTES), size)?;
-    let postscript_len = u64::from(tail.last().copied().ok_or_else(|| footer_error("the file is empty".to_owned()))?);
-    let behind_footer = size.checked_sub(1 + postscript_len).ok_or_else(|| footer_error("the file is too short".to_owned()))?;
-    let postscript =
-        postscript(from_end(&tail, size - behind_footer).get(..usize::from(*tail.last().unwrap_or(&0))).unwrap_or_default()).map_err(footer_error)?;
+    let postscript_len = u64::from(
+        tail.last().copied().ok_or_else(|| footer_error("the file is empty".to_owned()))?,
+    );
+    let behind_footer = size
+        .checked_sub(1 + postscript_len)
+        .ok_or_else(|| footer_error("the file is too short".to_owned()))?;
+    let postscript = postscript(
+        from_end(&tail, size - behind_footer)
+            .get(..usize::from(*tail.last().unwrap_or(&0)))
+            .unwrap_or_default(),
+    )
+    .map_err(footer_error)?;
     let lens = postscript.footer_len.checked_add(postscript.metadata_len);
-    let start = lens.and_then(|len| behind_footer.checked_sub(len)).ok_or_else(|| footer_error("the file is too short".to_owned()))?;
+    let start = lens
+        .and_then(|len| behind_footer.checked_sub(len))
+        .ok_or_else(|| footer_error("the file is too short".to_owned()))?;
     if size - start > 2 * MAX_FOOTER_BYTES as u64 {
         return Err(footer_error(format!("it states {} bytes", size - start)));
     }
@@ -74,22 +85,35 @@ pub(super) fn read_tail(object: &dyn RangeRead) -> Result<Tail, Error> {
     let tail = Bytes::from(from_end(&tail, size - start).to_vec());
     let compression = Compression::new(postscript.compression, postscript.chunk_bytes)
         .map_err(|feature| Error::Unsupported { path: object.path().to_owned(), feature })?;
-    let metadata_len = usize::try_from(postscript.metadata_len).unwrap_or(usize::MAX).min(tail.len());
+    let metadata_len =
+        usize::try_from(postscript.metadata_len).unwrap_or(usize::MAX).min(tail.len());
     let footer_end = usize::try_from(behind_footer - start).unwrap_or(usize::MAX).min(tail.len());
-    let metadata = compression.unpack(tail.slice(..metadata_len), MAX_FOOTER_BYTES).map_err(|fault| damaged(fault.to_string()))?;
-    let footer = compression.unpack(tail.slice(metadata_len..footer_end), MAX_FOOTER_BYTES).map_err(|fault| damaged(fault.to_string()))?;
+    let metadata = compression
+        .unpack(tail.slice(..metadata_len), MAX_FOOTER_BYTES)
+        .map_err(|fault| damaged(fault.to_string()))?;
+    let footer = compression
+        .unpack(tail.slice(metadata_len..footer_end), MAX_FOOTER_BYTES)
+        .map_err(|fault| damaged(fault.to_string()))?;
 
     let fields = wire::fields(&footer).map_err(message_error)?;
     if fields.clone().any(|field| field.number == 10) {
-        return Err(Error::Unsupported { path: object.path().to_owned(), feature: "encryption".to_owned() });
+        return Err(Error::Unsupported {
+            path: object.path().to_owned(),
+            feature: "encryption".to_owned(),
+        });
     }
     let stripes = stripes(fields.clone(), size).map_err(damaged)?;
-    let messages: Vec<&[u8]> = fields.clone().filter(|field| field.number == 4).filter_map(|field| field.value.bytes()).collect();
+    let messages: Vec<&[u8]> = fields
+        .clone()
+        .filter(|field| field.number == 4)
+        .filter_map(|field| field.value.bytes())
+        .collect();
     let types = types(&messages).map_err(damaged)?;
     let mut statistics = Vec::new();
     if postscript.writer >= FIRST_SOUND_WRITER {
         let messages = wire::fields(&metadata).map_err(message_error)?;
-        let stated = messages.filter(|field| field.number == 1).filter_map(|field| field.value.bytes());
+        let stated =
+            messages.filter(|field| field.number == 1).filter_map(|field| field.value.bytes());
         statistics.extend(stated.map(|message| metadata.slice_ref(message)));
     }
     if statistics.len() != stripes.len() {
@@ -149,9 +173,15 @@ fn stripes(footer: Fields<'_>, size: u64) -> Result<Vec<Stripe>, String> {
                 let lens = [stripe.index_len, stripe.data_len, stripe.footer_len];
                 let end = lens.into_iter().try_fold(stripe.offset, u64::checked_add);
                 if end.is_none_or(|end| end > size) {
-                    return Err(format!("stripe {} lies beyond the end of the file", stripes.len()));
+                    return Err(format!(
+                        "stripe {} lies beyond the end of the file",
+                        stripes.len()
+                    ));
                 }
-                rows = rows.checked_add(stripe.rows).filter(|rows| *rows <= u64::MAX >> 1).ok_or("too many rows")?;
+                rows = rows
+                    .checked_add(stripe.rows)
+                    .filter(|rows| *rows <= u64::MAX >> 1)
+                    .ok_or("too many rows")?;
                 stripes.push(stripe);
                 if stripes.len() > MAX_STRIPES {
                     return Err("too many stripes".to_owned());
@@ -162,7 +192,10 @@ fn stripes(footer: Fields<'_>, size: u64) -> Result<Vec<Stripe>, String> {
         }
     }
     if stated.is_some_and(|stated| stated != rows) {
-        return Err(format!("the stripes hold {rows} rows, the file {}", stated.unwrap_or_default()));
+        return Err(format!(
+            "the stripes hold {rows} rows, the file {}",
+            stated.unwrap_or_default()
+        ));
     }
     Ok(stripes)
 }
@@ -172,8 +205,10 @@ fn plain_tail(footer: Fields<'_>) -> Bytes {
     let mut bytes = Vec::new();
     for field in footer.filter(|field| matches!(field.number, 3..=6)) {
         let message = field.value.bytes().filter(|_| field.number == 4).unwrap_or_default();
-        match one(message).ok().and_then(|found| found.digits).filter(|digits| *digits == UNSCALED) {
-            // orc-rust knows no decimals without precision. Of repeated fields, the last one counts.
+        match one(message).ok().and_then(|found| found.digits).filter(|digits| *digits == UNSCALED)
+        {
+            // orc-rust knows no decimals without precision. Of repeated fields,
+            // the last one counts.
             Some((precision, scale)) => {
                 let mut typed = message.to_vec();
                 put_varint(&mut typed, 5, u64::from(precision));

@@ -1,4 +1,5 @@
-//! Times before 1970 as pyarrow stores them: seconds and a negative fraction, which orc-rust reads as a large one.
+//! Times before 1970 as pyarrow stores them: seconds and a negative fraction, which orc-rust reads
+//! as a large one.
 //!
 //! The streams are rewritten without negative fractions, so that orc-rust decodes the same times.
 
@@ -11,17 +12,25 @@ use bytes::Bytes;
 const EPOCH: i64 = 1_420_070_400;
 const SECOND: i64 = 1_000_000_000;
 
-/// A reader subtracts a second from times before 1970 if the fraction has more nanoseconds (ORC-763).
+/// A reader subtracts a second from times before 1970 if the fraction has
+/// more nanoseconds (ORC-763).
 const UNADJUSTED: i64 = 999_999;
 
 /// Streams of seconds and fractions that have the same times.
-pub(super) fn without_negative_fractions(seconds: &[u8], fractions: &[u8], runs: Runs, most: usize) -> Result<(Bytes, Bytes), NoMessage> {
+pub(super) fn without_negative_fractions(
+    seconds: &[u8],
+    fractions: &[u8],
+    runs: Runs,
+    most: usize,
+) -> Result<(Bytes, Bytes), NoMessage> {
     let mut seconds = integers(seconds, runs, Sign::Signed, most)?;
     let mut fractions = integers(fractions, runs, Sign::Unsigned, most)?;
     if seconds.len() != fractions.len() {
         return Err(NoMessage);
     }
-    for (second, fraction) in seconds.iter_mut().zip(&mut fractions).filter(|(_, fraction)| **fraction < 0) {
+    for (second, fraction) in
+        seconds.iter_mut().zip(&mut fractions).filter(|(_, fraction)| **fraction < 0)
+    {
         let from_1970 = second.checked_add(EPOCH).ok_or(NoMessage)?;
         let (from_1970, nanoseconds) = stored(from_1970, decoded(*fraction)?).ok_or(NoMessage)?;
         *second = from_1970.checked_sub(EPOCH).ok_or(NoMessage)?;
@@ -39,7 +48,8 @@ fn decoded(fraction: i64) -> Result<i64, NoMessage> {
 
 /// The seconds and the fraction that a reader expects for the time.
 fn stored(seconds: i64, fraction: i64) -> Option<(i64, i64)> {
-    let (seconds, nanoseconds) = (seconds.checked_add(fraction.div_euclid(SECOND))?, fraction.rem_euclid(SECOND));
+    let (seconds, nanoseconds) =
+        (seconds.checked_add(fraction.div_euclid(SECOND))?, fraction.rem_euclid(SECOND));
     Some(match seconds {
         ..-1 if nanoseconds > UNADJUSTED => (seconds + 1, nanoseconds),
         // Second 0 is not before 1970, so a reader would not subtract one.
@@ -61,7 +71,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn time_is_the_same(seconds in prop_oneof![-3..3i64, any::<i32>().prop_map(i64::from)], fraction in prop_oneof![-SECOND + 1..0, -2_000_000..0i64]) {
+        fn time_is_the_same(
+            seconds in prop_oneof![-3..3i64, any::<i32>().prop_map(i64::from)],
+            fraction in prop_oneof![-SECOND + 1..0, -2_000_000..0i64],
+        ) {
             let (second, nanoseconds) = stored(seconds, fraction).unwrap();
             prop_assert!(nanoseconds >= 0);
             prop_assert_eq!(read(second, nanoseconds), read(seconds, fraction));

@@ -48,7 +48,8 @@ impl Type {
 
 /// The types of a footer, the root first. Errors are described in words.
 ///
-/// Every type except the root has exactly one parent, which precedes it, so a walk over the tree ends and visits each type once.
+/// Every type except the root has exactly one parent, which precedes it, so a walk over the tree
+/// ends and visits each type once.
 pub(super) fn types(messages: &[&[u8]]) -> Result<Vec<Type>, String> {
     if messages.len() > MAX_TYPES {
         return Err(format!("{} types", messages.len()));
@@ -67,7 +68,10 @@ pub(super) fn types(messages: &[&[u8]]) -> Result<Vec<Type>, String> {
             return Err("types are nested too deep".to_owned());
         }
         for child in &parent.children {
-            let slot = depths.get_mut(*child).filter(|slot| *child > number && slot.is_none()).ok_or("types form a cycle")?;
+            let slot = depths
+                .get_mut(*child)
+                .filter(|slot| *child > number && slot.is_none())
+                .ok_or("types form a cycle")?;
             *slot = Some(depth + 1);
         }
     }
@@ -82,7 +86,9 @@ pub(super) fn one(message: &[u8]) -> Result<Type, String> {
             1 => found.kind = field.value.number().unwrap_or_default(),
             2 => {
                 let numbers = field.value.numbers().map_err(no_message)?;
-                found.children.extend(numbers.into_iter().map(|child| usize::try_from(child).unwrap_or(usize::MAX)));
+                found.children.extend(
+                    numbers.into_iter().map(|child| usize::try_from(child).unwrap_or(usize::MAX)),
+                );
             }
             3 => names += 1,
             5 => precision = field.value.number().unwrap_or_default(),
@@ -102,5 +108,9 @@ pub(super) fn one(message: &[u8]) -> Result<Type, String> {
         let digits = u32::try_from(precision).ok().zip(u32::try_from(scale).ok());
         found.digits = if precision == 0 { Some(UNSCALED) } else { digits };
     }
-    if is_valid { Ok(found) } else { Err(format!("a type of kind {} is not well formed", found.kind)) }
+    if is_valid {
+        Ok(found)
+    } else {
+        Err(format!("a type of kind {} is not well formed", found.kind))
+    }
 }

@@ -20,7 +20,8 @@ pub(super) enum Value<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoMessage;
 
-/// The fields of a validated message, iterated in place, because a hostile message has millions of them.
+/// The fields of a validated message, iterated in place, because a hostile
+/// message has millions of them.
 #[derive(Debug, Clone)]
 pub(super) struct Fields<'a> {
     rest: &'a [u8],

@@ -1,9 +1,12 @@
-//! Checks the pages of a read against a limit and their checksums before they are decompressed, and decompresses those of Brotli.
+//! Checks the pages of a read against a limit and their checksums before they are decompressed, and
+//! decompresses those of Brotli.
 //!
-//! A page header states the decompressed size of the page, and the decoder trusts it. For gzip, Brotli and LZ4 frames, the decoder ignores it. Brotli
-//! has no maximal ratio, so each page would be decompressed twice; instead, the decoder is told that these pages are not compressed
-//! (`footer::for_pages`). The invariant: the pages that are decoded together, and the values of nested columns, stay within the budget. The budget is
-//! the limit, or the size stated in the footer if the stored bytes make it plausible.
+//! A page header states the decompressed size of the page, and the decoder trusts it. For gzip,
+//! Brotli and LZ4 frames, the decoder ignores it. Brotli has no maximal ratio, so each page would
+//! be decompressed twice; instead, the decoder is told that these pages are not compressed
+//! (`footer::for_pages`). The invariant: the pages that are decoded together, and the values of
+//! nested columns, stay within the budget. The budget is the limit, or the size stated in the
+//! footer if the stored bytes make it plausible.
 
 use super::thrift::PageFacts;
 use crate::limit::{DecodeLimit, TooLarge};
@@ -44,7 +47,8 @@ struct Chunk {
     row_group: usize,
     column: String,
     codec: Compression,
-    /// Size in memory of a value in a column whose number of values is not bounded by the number of rows.
+    /// Size in memory of a value in a column whose number of values is not bounded
+    /// by the number of rows.
     value_bytes: u64,
 }
 
@@ -59,17 +63,27 @@ struct State {
 impl Gauge {
     /// # Errors
     /// When a single value is too large because of its type.
-    pub(super) fn new<'a>(path: &str, limit: DecodeLimit, chunks: impl Iterator<Item = (usize, &'a ColumnChunkMetaData)>) -> Result<Self, TooLarge> {
+    pub(super) fn new<'a>(
+        path: &str,
+        limit: DecodeLimit,
+        chunks: impl Iterator<Item = (usize, &'a ColumnChunkMetaData)>,
+    ) -> Result<Self, TooLarge> {
         let (mut stated, mut stored, mut found) = (0u64, 0u64, Vec::new());
         for (row_group, chunk) in chunks {
             let width = value_width(chunk);
-            let place = || format!("row group {row_group}, column `{}`", chunk.column_path().string());
+            let place =
+                || format!("row group {row_group}, column `{}`", chunk.column_path().string());
             limit.check(path, width, "its type has values of", place)?;
-            let (start, len) =
-                (unsigned(chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset())), unsigned(chunk.compressed_size()));
+            let (start, len) = (
+                unsigned(
+                    chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset()),
+                ),
+                unsigned(chunk.compressed_size()),
+            );
             let value_bytes = if chunk.column_descr().max_rep_level() > 0 { width + 4 } else { 0 };
             let values = unsigned(chunk.num_values()).saturating_mul(value_bytes);
-            stated = stated.saturating_add(unsigned(chunk.uncompressed_size())).saturating_add(values);
+            stated =
+                stated.saturating_add(unsigned(chunk.uncompressed_size())).saturating_add(values);
             stored = stored.saturating_add(len);
             found.push(Chunk {
                 bytes: start..start.saturating_add(len),
@@ -105,7 +119,9 @@ impl Gauge {
 
     fn refuse(&self, offset: u64, what: &'static str, stated: u64, limit: u64) -> TooLarge {
         let place = match self.chunk_at(offset) {
-            Some(chunk) => format!("row group {}, column `{}`, byte {offset}", chunk.row_group, chunk.column),
+            Some(chunk) => {
+                format!("row group {}, column `{}`, byte {offset}", chunk.row_group, chunk.column)
+            }
             None => format!("byte {offset}"),
         };
         TooLarge { path: self.path.clone(), place, what, stated, limit }
@@ -124,7 +140,8 @@ impl Gauge {
         Ok(())
     }
 
-    /// The page at `offset` as the decoder gets it; a page of Brotli is decompressed. Bytes without a recorded header are not a page.
+    /// The page at `offset` as the decoder gets it; a page of Brotli is decompressed. Bytes without
+    /// a recorded header are not a page.
     ///
     /// # Errors
     /// When the page is too large or damaged.
@@ -139,7 +156,11 @@ impl Gauge {
         let is_brotli = matches!(codec, Compression::BROTLI(_));
         let facts = self.state().pages.remove(&offset);
         let Some(facts) = facts else {
-            return if is_brotli { Err(damaged("Page of Brotli without a valid header")) } else { Ok(stored) };
+            return if is_brotli {
+                Err(damaged("Page of Brotli without a valid header"))
+            } else {
+                Ok(stored)
+            };
         };
         let values = facts.values.saturating_mul(chunk.map_or(0, |chunk| chunk.value_bytes));
         let spent = {
@@ -156,11 +177,21 @@ impl Gauge {
         let page = if is_brotli {
             brotli_page(stored, facts)?
         } else {
-            let compressed = usize::try_from(facts.plain_len).ok().and_then(|plain| stored.get(plain..)).unwrap_or_default();
-            let is_longer = is_longer(codec, compressed, facts.page_len.saturating_sub(facts.plain_len));
+            let compressed = usize::try_from(facts.plain_len)
+                .ok()
+                .and_then(|plain| stored.get(plain..))
+                .unwrap_or_default();
+            let is_longer =
+                is_longer(codec, compressed, facts.page_len.saturating_sub(facts.plain_len));
             (!is_longer).then_some(stored)
         };
-        page.ok_or_else(|| refused("a page decompresses to more than the stated", facts.page_len, self.limit.bytes()))
+        page.ok_or_else(|| {
+            refused(
+                "a page decompresses to more than the stated",
+                facts.page_len,
+                self.limit.bytes(),
+            )
+        })
     }
 }
 
@@ -176,28 +207,38 @@ fn brotli_page(stored: Bytes, facts: PageFacts) -> Result<Option<Bytes>, Parquet
     let mut page = vec![0; usize::try_from(facts.page_len)?];
     let plain = usize::try_from(facts.plain_len)?;
     let parts = page.split_at_mut_checked(plain).zip(stored.split_at_checked(plain));
-    let ((levels, values), (stored_levels, compressed)) = parts.ok_or_else(|| damaged("Page of Brotli with levels beyond its end"))?;
+    let ((levels, values), (stored_levels, compressed)) =
+        parts.ok_or_else(|| damaged("Page of Brotli with levels beyond its end"))?;
     levels.copy_from_slice(stored_levels);
     // Without values, there may be no stream.
     if !values.is_empty() {
-        let found = BrotliDecoder::new().decompress(compressed, values).map_err(|error| damaged(&format!("Page of Brotli: {error}")))?;
+        let found = BrotliDecoder::new()
+            .decompress(compressed, values)
+            .map_err(|error| damaged(&format!("Page of Brotli: {error}")))?;
         match found.info {
             DecoderInfo::NeedsMoreOutput => return Ok(None),
             DecoderInfo::Finished if found.bytes_written == values.len() => {}
-            DecoderInfo::Finished | DecoderInfo::NeedsMoreInput => return Err(damaged("Page of Brotli that is shorter than stated")),
+            DecoderInfo::Finished | DecoderInfo::NeedsMoreInput => {
+                return Err(damaged("Page of Brotli that is shorter than stated"));
+            }
         }
     }
     Ok(Some(page.into()))
 }
 
-/// Whether a page decompresses to far more than stated, if the decoder would only notice afterwards.
+/// Whether a page decompresses to far more than stated, if the decoder
+/// would only notice afterwards.
 fn is_longer(codec: Compression, stored: &[u8], stated: u64) -> bool {
     let most = |ratio: u64| (stored.len() as u64).saturating_mul(ratio);
     let end = stated.saturating_add(1);
     // The decoder rejects data that cannot be decompressed.
-    let counted = |reader: &mut dyn Read| io::copy(&mut reader.take(end), &mut io::sink()).is_ok_and(|len| len == end);
+    let counted = |reader: &mut dyn Read| {
+        io::copy(&mut reader.take(end), &mut io::sink()).is_ok_and(|len| len == end)
+    };
     match codec {
-        Compression::GZIP(_) if most(GZIP_RATIO) > UNSEEN_BYTES => counted(&mut MultiGzDecoder::new(stored)),
+        Compression::GZIP(_) if most(GZIP_RATIO) > UNSEEN_BYTES => {
+            counted(&mut MultiGzDecoder::new(stored))
+        }
         Compression::LZ4 if stored.starts_with(&LZ4_FRAME) && most(LZ4_RATIO) > UNSEEN_BYTES => {
             counted(&mut lz4_flex::frame::FrameDecoder::new(stored))
         }
@@ -213,7 +254,9 @@ pub(super) fn value_width(chunk: &ColumnChunkMetaData) -> u64 {
         Type::INT64 | Type::DOUBLE => 8,
         Type::INT96 => 12,
         Type::BYTE_ARRAY => 16,
-        Type::FIXED_LEN_BYTE_ARRAY => u64::try_from(chunk.column_descr().type_length()).unwrap_or_default(),
+        Type::FIXED_LEN_BYTE_ARRAY => {
+            u64::try_from(chunk.column_descr().type_length()).unwrap_or_default()
+        }
     }
 }
 

@@ -27,7 +27,12 @@ impl ParquetFile {
     #[must_use]
     pub fn row_groups(&self) -> Vec<RowGroup> {
         let groups = self.footer.row_groups().iter();
-        groups.map(|group| RowGroup { rows: unsigned(group.num_rows()), columns: group.columns().iter().map(ColumnChunk::new).collect() }).collect()
+        groups
+            .map(|group| RowGroup {
+                rows: unsigned(group.num_rows()),
+                columns: group.columns().iter().map(ColumnChunk::new).collect(),
+            })
+            .collect()
     }
 
     /// The writer of the file, as it names itself.

@@ -1,13 +1,19 @@
 //! Parquet files as Arrow record batches, and back.
 //!
-//! Byte ranges of a file enter, record batches leave ([`ParquetFile`]); record batches enter, a file leaves ([`ParquetWriter`]). [`ParquetTable`]
-//! serves data sets, [`ParquetBatches`] the curate source. The invariant: no type of the `parquet` crate leaves this directory, and no input, however damaged, panics through it.
+//! Byte ranges of a file enter, record batches leave ([`ParquetFile`]); record batches enter, a
+//! file leaves ([`ParquetWriter`]). [`ParquetTable`] serves data sets, [`ParquetBatches`] the
+//! curate source. The invariant: no type of the `parquet` crate leaves this directory, and no
+//! input, however damaged, panics through it.
 //!
 //! ```text
-//! table.rs read.rs --ranges--> object_reader.rs --pages whose sizes and checksums hold--> the parquet crate --> batches
-//!                                gauge.rs, thrift.rs: decoded sizes, before memory is allocated
-//!                                page_damage.rs: which page a failure comes from
-//! footer.rs: metadata that the decoder would refuse; exact/: values that it would change; stored_schema.rs: types that it would lose
+//! table.rs read.rs --ranges--> object_reader.rs
+//!     --pages whose sizes and checksums hold--> the parquet crate --> batches
+//!
+//! gauge.rs, thrift.rs: decoded sizes, before memory is allocated
+//! page_damage.rs: which page a failure comes from
+//! footer.rs: metadata that the decoder would refuse
+//! exact/: values that it would change
+//! stored_schema.rs: types that it would lose
 //! statistics/ bloom.rs page_index.rs: what is ruled out before a page is read
 //! write.rs stored_types.rs write_row_groups.rs write_checksums.rs: the way back
 //! ```

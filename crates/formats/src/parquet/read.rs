@@ -14,7 +14,10 @@ use crate::table::NestedColumn;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+    ParquetRecordBatchReaderBuilder,
+};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::schema::types::SchemaDescriptor;
@@ -52,7 +55,8 @@ impl ParquetFile {
     /// [`Error::Footer`].
     pub fn open(object: Arc<dyn RangeRead>) -> Result<Self, Error> {
         let footer = |source| footer_error(object.path(), source);
-        let reader = ObjectReader::with_footer(Arc::clone(&object), DecodeLimit::default()).map_err(footer)?;
+        let reader = ObjectReader::with_footer(Arc::clone(&object), DecodeLimit::default())
+            .map_err(footer)?;
         let (bytes, is_encrypted) = reader.footer().map_err(footer)?;
         Self::of_footer(object, &bytes, is_encrypted)
     }
@@ -64,13 +68,18 @@ impl ParquetFile {
     }
 
     /// `bytes` is the footer.
-    pub(super) fn of_footer(object: Arc<dyn RangeRead>, bytes: &[u8], is_encrypted: bool) -> Result<Self, Error> {
+    pub(super) fn of_footer(
+        object: Arc<dyn RangeRead>,
+        bytes: &[u8],
+        is_encrypted: bool,
+    ) -> Result<Self, Error> {
         let path = || object.path().to_owned();
         if is_encrypted {
             return Err(Error::Encrypted { path: path() });
         }
         let damaged = |source| Error::DamagedFooter { path: path(), source };
-        // Rejects a footer that would keep the decoder busy for hours. Other damage is left to the decoder.
+        // Rejects a footer that would keep the decoder busy for hours.
+        // Other damage is left to the decoder.
         let (verdict, parts) = judge_footer(bytes);
         if verdict == Verdict::UnsupportedField {
             return Err(damaged(unsupported_field()));
@@ -80,35 +89,62 @@ impl ParquetFile {
             Some(parts) if parts.has_encryption => Error::Encrypted { path: path() },
             _ => damaged(source),
         };
-        let decode = |descriptor| unpanicked("inconsistent metadata", || footer::decode(bytes, parts, descriptor)).map(Arc::new).map_err(failed);
+        let decode = |descriptor| {
+            unpanicked("inconsistent metadata", || footer::decode(bytes, parts, descriptor))
+                .map(Arc::new)
+                .map_err(failed)
+        };
         let for_pages = |footer| footer::for_pages(footer).map_err(damaged);
-        let (footer, page_footer, shape, decoding) = if let Some(shape) = parts.and_then(Shape::known) {
+        let (footer, page_footer, shape, decoding) = if let Some(shape) =
+            parts.and_then(Shape::known)
+        {
             let footer = decode(Some(Arc::clone(&shape.descriptor)))?;
             let page_footer = for_pages(&footer)?;
             (footer, page_footer, shape, OnceLock::new())
         } else {
             let mut footer = decode(None)?;
             let original = footer.file_metadata().schema_descr_ptr();
-            if let Some(descriptor) = unpanicked("inconsistent schema", || exact::as_bytes(&original)).map_err(damaged)? {
+            if let Some(descriptor) =
+                unpanicked("inconsistent schema", || exact::as_bytes(&original)).map_err(damaged)?
+            {
                 footer = decode(Some(Arc::new(descriptor)))?;
             }
             let page_footer = for_pages(&footer)?;
-            let typed = unpanicked("the decoder does not know its types", || typed(&original, &page_footer));
+            let typed = unpanicked("the decoder does not know its types", || {
+                typed(&original, &page_footer)
+            });
             let (declared, decoding) = typed.map_err(|source| match unknown_type(&footer) {
                 Some((column, data_type)) => Error::UnknownType { path: path(), column, data_type },
                 None => Error::Schema { path: path(), source },
             })?;
             let descriptor = footer.file_metadata().schema_descr_ptr();
-            let shape = Shape::new(parts, Schemas { descriptor, declared, decoded: Arc::clone(decoding.schema()) });
+            let shape = Shape::new(
+                parts,
+                Schemas { descriptor, declared, decoded: Arc::clone(decoding.schema()) },
+            );
             (footer, page_footer, shape, OnceLock::from(decoding))
         };
         let is_encrypted = parts.is_some_and(|parts| parts.has_encryption);
-        Ok(Self { object, footer, page_footer, shape, is_encrypted, limit: DecodeLimit::default(), nested: OnceLock::new(), decoding })
+        Ok(Self {
+            object,
+            footer,
+            page_footer,
+            shape,
+            is_encrypted,
+            limit: DecodeLimit::default(),
+            nested: OnceLock::new(),
+            decoding,
+        })
     }
 
     /// How rows are decoded with other types than the declared ones.
-    pub(super) fn decoding_with(&self, options: ArrowReaderOptions) -> Result<ArrowReaderMetadata, ParquetError> {
-        unpanicked("inconsistent schema", || ArrowReaderMetadata::try_new(Arc::clone(&self.page_footer), options))
+    pub(super) fn decoding_with(
+        &self,
+        options: ArrowReaderOptions,
+    ) -> Result<ArrowReaderMetadata, ParquetError> {
+        unpanicked("inconsistent schema", || {
+            ArrowReaderMetadata::try_new(Arc::clone(&self.page_footer), options)
+        })
     }
 
     #[must_use]
@@ -122,14 +158,25 @@ impl ParquetFile {
     }
 
     /// The decoded columns of `batch` with the types of `fields`.
-    pub(super) fn delivered<'a>(&self, batch: RecordBatch, fields: impl Iterator<Item = &'a FieldRef>) -> Result<RecordBatch, ParquetError> {
+    pub(super) fn delivered<'a>(
+        &self,
+        batch: RecordBatch,
+        fields: impl Iterator<Item = &'a FieldRef>,
+    ) -> Result<RecordBatch, ParquetError> {
         if Arc::ptr_eq(&self.shape.declared, &self.shape.decoded) {
             return Ok(batch);
         }
-        let columns = batch.columns().iter().zip(fields).map(|(column, field)| exact::delivered(column, field));
+        let columns = batch
+            .columns()
+            .iter()
+            .zip(fields)
+            .map(|(column, field)| exact::delivered(column, field));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let own = batch.schema();
-        let fields = own.fields().iter().zip(&columns).map(|(field, column)| Field::clone(field).with_data_type(column.data_type().clone()));
+        let fields =
+            own.fields().iter().zip(&columns).map(|(field, column)| {
+                Field::clone(field).with_data_type(column.data_type().clone())
+            });
         let schema = Schema::new_with_metadata(fields.collect::<Vec<_>>(), own.metadata().clone());
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         Ok(RecordBatch::try_new_with_options(Arc::new(schema), columns, &options)?)
@@ -151,19 +198,37 @@ impl ParquetFile {
         self.footer.num_row_groups()
     }
 
-    /// Rows in file order, in batches of about `batch_bytes`. `columns` selects by name; missing names are ignored. The column `view` is delivered as
-    /// a view into the decoded pages, without copying its values.
+    /// Rows in file order, in batches of about `batch_bytes`. `columns` selects by name; missing
+    /// names are ignored. The column `view` is delivered as a view into the decoded pages, without
+    /// copying its values.
     ///
     /// # Errors
     /// [`Error::Footer`] when the metadata is inconsistent.
-    pub fn batches(&self, columns: &[&str], view: Option<&str>, batch_bytes: u64) -> Result<ParquetBatches, Error> {
+    pub fn batches(
+        &self,
+        columns: &[&str],
+        view: Option<&str>,
+        batch_bytes: u64,
+    ) -> Result<ParquetBatches, Error> {
         let footer = |source| Error::Footer { path: self.object.path().to_owned(), source };
         let metadata = match view {
-            Some(name) => self.decoding_with(ArrowReaderOptions::new().with_schema(with_view(self.decoded_schema(), name))),
-            None => kept(&self.decoding, || self.decoding_with(ArrowReaderOptions::new().with_schema(Arc::clone(self.decoded_schema())))).cloned(),
+            Some(name) => self.decoding_with(
+                ArrowReaderOptions::new().with_schema(with_view(self.decoded_schema(), name)),
+            ),
+            None => kept(&self.decoding, || {
+                self.decoding_with(
+                    ArrowReaderOptions::new().with_schema(Arc::clone(self.decoded_schema())),
+                )
+            })
+            .cloned(),
         }
         .map_err(footer)?;
-        let wanted = self.schema().fields().iter().enumerate().filter(|(_, field)| columns.contains(&field.name().as_str()));
+        let wanted = self
+            .schema()
+            .fields()
+            .iter()
+            .enumerate()
+            .filter(|(_, field)| columns.contains(&field.name().as_str()));
         let mask = ProjectionMask::roots(metadata.parquet_schema(), wanted.map(|(index, _)| index));
         Ok(ParquetBatches {
             file: self.clone(),
@@ -179,35 +244,59 @@ impl ParquetFile {
     }
 
     fn batch_rows(&self, batch_bytes: u64) -> usize {
-        let bytes = self.footer.row_groups().iter().map(|group| unsigned(group.total_byte_size())).fold(0, u64::saturating_add);
+        let bytes = self
+            .footer
+            .row_groups()
+            .iter()
+            .map(|group| unsigned(group.total_byte_size()))
+            .fold(0, u64::saturating_add);
         let row_bytes = bytes / self.num_rows().max(1);
-        let leaves = self.footer.row_groups().first().map(RowGroupMetaData::columns).unwrap_or_default();
+        let leaves =
+            self.footer.row_groups().first().map(RowGroupMetaData::columns).unwrap_or_default();
         let fixed = leaves.iter().map(value_width).fold(1, u64::saturating_add);
-        let rows = (batch_bytes / row_bytes.max(1)).min(MAX_FIXED_BYTES / fixed).clamp(1, MAX_BATCH_ROWS);
+        let rows =
+            (batch_bytes / row_bytes.max(1)).min(MAX_FIXED_BYTES / fixed).clamp(1, MAX_BATCH_ROWS);
         usize::try_from(rows).unwrap_or(1)
     }
 }
 
-/// The delivered schema, and how the decoder is asked for it. `original` is the schema of the footer.
-fn typed(original: &SchemaDescriptor, footer: &Arc<ParquetMetaData>) -> Result<(SchemaRef, ArrowReaderMetadata), ParquetError> {
+/// The delivered schema, and how the decoder is asked for it.
+/// `original` is the schema of the footer.
+fn typed(
+    original: &SchemaDescriptor,
+    footer: &Arc<ParquetMetaData>,
+) -> Result<(SchemaRef, ArrowReaderMetadata), ParquetError> {
     let loaded = ArrowReaderMetadata::try_new(Arc::clone(footer), ArrowReaderOptions::new())?;
     let corrected = corrected_schema(loaded.schema(), footer);
-    let corrected = corrected.map(|schema| ArrowReaderMetadata::try_new(Arc::clone(footer), ArrowReaderOptions::new().with_schema(schema)));
+    let corrected = corrected.map(|schema| {
+        ArrowReaderMetadata::try_new(
+            Arc::clone(footer),
+            ArrowReaderOptions::new().with_schema(schema),
+        )
+    });
     let decoding = corrected.and_then(Result::ok).unwrap_or(loaded);
     let declared = if footer.file_metadata().schema_descr() == original {
         Arc::clone(decoding.schema())
     } else {
-        Arc::new(exact::declared(original, footer.file_metadata().key_value_metadata(), decoding.schema())?)
+        Arc::new(exact::declared(
+            original,
+            footer.file_metadata().key_value_metadata(),
+            decoding.schema(),
+        )?)
     };
     Ok((declared, decoding))
 }
 
 pub(super) fn footer_error(path: &str, source: ParquetError) -> Error {
-    refusal_of(source).map_or_else(|source| Error::Footer { path: path.to_owned(), source }, Error::TooLarge)
+    refusal_of(source)
+        .map_or_else(|source| Error::Footer { path: path.to_owned(), source }, Error::TooLarge)
 }
 
 /// What `cell` holds; created by the first call that succeeds.
-pub(super) fn kept<T>(cell: &OnceLock<T>, create: impl FnOnce() -> Result<T, ParquetError>) -> Result<&T, ParquetError> {
+pub(super) fn kept<T>(
+    cell: &OnceLock<T>,
+    create: impl FnOnce() -> Result<T, ParquetError>,
+) -> Result<&T, ParquetError> {
     match cell.get() {
         Some(known) => Ok(known),
         None => create().map(|created| cell.get_or_init(|| created)),
@@ -215,19 +304,27 @@ pub(super) fn kept<T>(cell: &OnceLock<T>, create: impl FnOnce() -> Result<T, Par
 }
 
 /// The decoder has paths that panic on damaged metadata.
-pub(super) fn unpanicked<T>(what: &str, call: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+pub(super) fn unpanicked<T>(
+    what: &str,
+    call: impl FnOnce() -> Result<T, ParquetError>,
+) -> Result<T, ParquetError> {
     caught(call).unwrap_or_else(|_panic| Err(ParquetError::General(what.to_owned())))
 }
 
 fn with_view(schema: &Schema, name: &str) -> SchemaRef {
     let fields = schema.fields().iter().map(|field| {
         let is_binary = matches!(field.data_type(), DataType::Binary | DataType::LargeBinary);
-        if field.name() == name && is_binary { Arc::new(Field::clone(field).with_data_type(DataType::BinaryView)) } else { Arc::clone(field) }
+        if field.name() == name && is_binary {
+            Arc::new(Field::clone(field).with_data_type(DataType::BinaryView))
+        } else {
+            Arc::clone(field)
+        }
     });
     Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
 }
 
-/// Batches of one file, in row order. A batch never spans two row groups, so that damage in one does not affect rows of the preceding one.
+/// Batches of one file, in row order. A batch never spans two row groups, so that damage in one
+/// does not affect rows of the preceding one.
 pub struct ParquetBatches {
     file: ParquetFile,
     gauge: Option<Arc<Gauge>>,
@@ -242,8 +339,15 @@ pub struct ParquetBatches {
 
 impl ParquetBatches {
     fn columns(&self) -> impl Iterator<Item = &FieldRef> {
-        let is_read = |column: usize| self.file.leaves_of(column).any(|leaf| self.mask.leaf_included(leaf));
-        self.file.schema().fields().iter().enumerate().filter(move |(column, _)| is_read(*column)).map(|(_, field)| field)
+        let is_read =
+            |column: usize| self.file.leaves_of(column).any(|leaf| self.mask.leaf_included(leaf));
+        self.file
+            .schema()
+            .fields()
+            .iter()
+            .enumerate()
+            .filter(move |(column, _)| is_read(*column))
+            .map(|(_, field)| field)
     }
 
     fn next_batch(&mut self) -> Option<Result<RecordBatch, ParquetError>> {
@@ -253,12 +357,16 @@ impl ParquetBatches {
                 Some(Ok(batch)) => {
                     return Some(self.file.delivered(batch, self.columns()));
                 }
-                Some(Err(ArrowError::ParquetError(message))) => return Some(Err(ParquetError::General(message))),
+                Some(Err(ArrowError::ParquetError(message))) => {
+                    return Some(Err(ParquetError::General(message)));
+                }
                 Some(Err(error)) => return Some(Err(ParquetError::ArrowError(error.to_string()))),
                 None => {
                     let row_group = self.row_groups.next()?;
                     match self.open(row_group) {
-                        Ok((reader, gauge)) => (self.reader, self.gauge) = (Some(reader), Some(gauge)),
+                        Ok((reader, gauge)) => {
+                            (self.reader, self.gauge) = (Some(reader), Some(gauge));
+                        }
                         Err(error) => return Some(Err(error)),
                     }
                 }
@@ -266,40 +374,59 @@ impl ParquetBatches {
         }
     }
 
-    fn open(&self, row_group: usize) -> Result<(ParquetRecordBatchReader, Arc<Gauge>), ParquetError> {
+    fn open(
+        &self,
+        row_group: usize,
+    ) -> Result<(ParquetRecordBatchReader, Arc<Gauge>), ParquetError> {
         let group = self.file.footer.row_groups().get(row_group);
-        let leaves = group.into_iter().flat_map(|group| group.columns().iter().enumerate().filter(|(leaf, _)| self.mask.leaf_included(*leaf)));
+        let leaves = group.into_iter().flat_map(|group| {
+            group.columns().iter().enumerate().filter(|(leaf, _)| self.mask.leaf_included(*leaf))
+        });
         let chunks = leaves.map(|(_, chunk)| (row_group, chunk));
-        let gauge = Gauge::new(self.file.object.path(), self.file.limit, chunks).map_err(|refusal| ParquetError::External(Box::new(refusal)))?;
+        let gauge = Gauge::new(self.file.object.path(), self.file.limit, chunks)
+            .map_err(|refusal| ParquetError::External(Box::new(refusal)))?;
         let gauge = Arc::new(gauge);
         let object = ObjectReader::new(Arc::clone(&self.file.object)).gauged(Arc::clone(&gauge));
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(object, self.metadata.clone());
-        let builder = builder.with_projection(self.mask.clone()).with_row_groups(vec![row_group]).with_batch_size(self.batch_rows);
+        let builder =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(object, self.metadata.clone());
+        let builder = builder
+            .with_projection(self.mask.clone())
+            .with_row_groups(vec![row_group])
+            .with_batch_size(self.batch_rows);
         Ok((builder.build()?, gauge))
     }
 }
 
-/// A rejection by the limit, or of a value, has an error of its own. `row` is the first row that was read.
+/// A rejection by the limit, or of a value, has an error of its own. `row` is the first row that
+/// was read.
 pub(super) fn rows_error(path: String, row: u64, source: ParquetError) -> Error {
     match refusal_of(source).map_err(misfit_of) {
         Ok(refusal) => Error::TooLarge(refusal),
-        Err(Ok(ColumnMisfit { column, misfit })) => {
-            Error::Value { path, column, row: row + misfit.row, value: misfit.value, data_type: misfit.data_type }
-        }
+        Err(Ok(ColumnMisfit { column, misfit })) => Error::Value {
+            path,
+            column,
+            row: row + misfit.row,
+            value: misfit.value,
+            data_type: misfit.data_type,
+        },
         Err(Err(source)) => Error::Rows { path, row, source },
     }
 }
 
 pub(super) fn misfit_of(source: ParquetError) -> Result<ColumnMisfit, ParquetError> {
     match source {
-        ParquetError::External(inner) => inner.downcast().map(|misfit| *misfit).map_err(ParquetError::External),
+        ParquetError::External(inner) => {
+            inner.downcast().map(|misfit| *misfit).map_err(ParquetError::External)
+        }
         source => Err(source),
     }
 }
 
 fn refusal_of(source: ParquetError) -> Result<TooLarge, ParquetError> {
     match source {
-        ParquetError::External(inner) => inner.downcast().map(|refusal| *refusal).map_err(ParquetError::External),
+        ParquetError::External(inner) => {
+            inner.downcast().map(|refusal| *refusal).map_err(ParquetError::External)
+        }
         source => Err(source),
     }
 }
@@ -353,12 +480,23 @@ mod tests {
     fn sizes_of_a_hostile_footer_give_a_batch_size() {
         let values: ArrayRef = Arc::new(Int32Array::from(vec![1]));
         let batch = RecordBatch::try_from_iter([("x", values)]).unwrap();
-        let mut writer = ParquetWriter::new("a.parquet", Vec::new(), batch.schema(), &ParquetWriterOptions::default()).unwrap();
+        let mut writer = ParquetWriter::new(
+            "a.parquet",
+            Vec::new(),
+            batch.schema(),
+            &ParquetWriterOptions::default(),
+        )
+        .unwrap();
         (0..3).for_each(|_| writer.write_row_group(&batch).unwrap());
         let file = ParquetFile::open(memory("a.parquet", writer.finish().unwrap())).unwrap();
         for (size, expected) in [(i64::MAX, 1), (i64::MIN, 4096)] {
-            let groups = file.footer.row_groups().iter().map(|group| group.clone().into_builder().set_total_byte_size(size).build().unwrap());
-            let footer = ParquetMetaData::clone(&file.footer).into_builder().set_row_groups(groups.collect()).build();
+            let groups = file.footer.row_groups().iter().map(|group| {
+                group.clone().into_builder().set_total_byte_size(size).build().unwrap()
+            });
+            let footer = ParquetMetaData::clone(&file.footer)
+                .into_builder()
+                .set_row_groups(groups.collect())
+                .build();
             let hostile = ParquetFile { footer: Arc::new(footer), ..file.clone() };
             assert_eq!(hostile.batch_rows(1 << 20), expected);
         }

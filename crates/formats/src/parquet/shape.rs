@@ -1,7 +1,8 @@
-//! Caches the decoded schema for the next files: those of a data set usually have the same one, and decoding it is half of the work of opening a
-//! file.
+//! Caches the decoded schema for the next files: those of a data set usually have the same one, and
+//! decoding it is half of the work of opening a file.
 //!
-//! The invariant: files share a decoded schema only if its bytes are equal, including those of the key-value metadata.
+//! The invariant: files share a decoded schema only if its bytes are equal, including those of the
+//! key-value metadata.
 
 use super::thrift::FooterParts;
 use arrow_schema::SchemaRef;
@@ -24,7 +25,8 @@ pub(super) struct Schemas {
     pub(super) descriptor: SchemaDescPtr,
     /// Types as the file declares them.
     pub(super) declared: SchemaRef,
-    /// What the decoder is asked for: bytes where it would change values. The same as `declared` if it changes none.
+    /// What the decoder is asked for: bytes where it would change values. The same as `declared` if
+    /// it changes none.
     pub(super) decoded: SchemaRef,
 }
 
@@ -42,12 +44,16 @@ impl Shape {
     /// `None` while another thread holds the lock: a process forked meanwhile would wait forever.
     pub(super) fn known(parts: FooterParts<'_>) -> Option<Arc<Self>> {
         let known = KNOWN.try_read().ok()?;
-        known.iter().find(|shape| *shape.schema_bytes == *parts.schema && *shape.pair_bytes == *parts.pairs).map(Arc::clone)
+        known
+            .iter()
+            .find(|shape| *shape.schema_bytes == *parts.schema && *shape.pair_bytes == *parts.pairs)
+            .map(Arc::clone)
     }
 
     /// Kept for the next files, if `parts` are known.
     pub(super) fn new(parts: Option<FooterParts<'_>>, schemas: Schemas) -> Arc<Self> {
-        let (schema_bytes, pair_bytes) = parts.map(|parts| (parts.schema.into(), parts.pairs.into())).unwrap_or_default();
+        let (schema_bytes, pair_bytes) =
+            parts.map(|parts| (parts.schema.into(), parts.pairs.into())).unwrap_or_default();
         let shape = Arc::new(Self { schema_bytes, pair_bytes, schemas, views: OnceLock::new() });
         if parts.is_some_and(|parts| parts.schema.len() + parts.pairs.len() <= MAX_KEPT_BYTES)
             && let Ok(mut known) = KNOWN.try_write()

@@ -1,7 +1,8 @@
 //! A Parquet file as blocks of rows: its row groups, with large ones split.
 //!
-//! Strings and binaries are delivered as views into the decoded pages: values are not copied before they reach their batch, and a column of more than
-//! 2 GiB has no offsets that could overflow (arrow-rs#7973).
+//! Strings and binaries are delivered as views into the decoded pages: values are
+//! not copied before they reach their batch, and a column of more than 2 GiB has no offsets
+//! that could overflow (arrow-rs#7973).
 
 use super::gauge::unsigned;
 use super::gauge::{Gauge, value_width};
@@ -11,13 +12,16 @@ use super::{Error, ParquetFile};
 use crate::caught::caught;
 use crate::limit::DecodeLimit;
 use crate::table::{
-    Block, BlockPages, MAX_BLOCK_BYTES, NestedColumn, Projection, Statistics, TableError, TableFile, column_field, read_one_by_one, scan_one_by_one,
+    Block, BlockPages, MAX_BLOCK_BYTES, NestedColumn, Projection, Statistics, TableError,
+    TableFile, column_field, read_one_by_one, scan_one_by_one,
 };
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
+};
 use parquet::basic::Type;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
@@ -77,17 +81,33 @@ impl ParquetTable {
         let reader = ObjectReader::with_footer(Arc::clone(&object), limit).map_err(footer)?;
         let (bytes, is_encrypted) = reader.footer().map_err(footer)?;
         let digest = digest_of(&bytes);
-        let file = ParquetFile::of_footer(Arc::clone(&object), &bytes, is_encrypted)?.with_limit(limit);
-        let too_many = || footer(ParquetError::General("the footer states more rows than a file can hold".to_owned()));
+        let file =
+            ParquetFile::of_footer(Arc::clone(&object), &bytes, is_encrypted)?.with_limit(limit);
+        let too_many = || {
+            footer(ParquetError::General(
+                "the footer states more rows than a file can hold".to_owned(),
+            ))
+        };
         let (blocks, places) = blocks_of(file.footer.row_groups()).ok_or_else(too_many)?;
         let (schema, decoding) = if let Some(schema) = file.shape.views.get() {
             (Arc::clone(schema), OnceLock::new())
         } else {
             let decoding = decoding_of(&file, with_views(file.decoded_schema()))
                 .map_err(|source| Error::Schema { path: file.object.path().to_owned(), source })?;
-            (Arc::clone(file.shape.views.get_or_init(|| with_views(file.schema()))), OnceLock::from(decoding))
+            (
+                Arc::clone(file.shape.views.get_or_init(|| with_views(file.schema()))),
+                OnceLock::from(decoding),
+            )
         };
-        Ok(Self { file, schema, decoding, nested_decoding: OnceLock::new(), blocks, places, digest })
+        Ok(Self {
+            file,
+            schema,
+            decoding,
+            nested_decoding: OnceLock::new(),
+            blocks,
+            places,
+            digest,
+        })
     }
 
     /// How `columns` are decoded. A struct that is requested as a whole has its declared type.
@@ -97,9 +117,13 @@ impl ParquetTable {
             field.is_some_and(|field| matches!(field.data_type(), DataType::Struct(_)))
         };
         if !self.is_any_nested(columns) || columns.iter().any(is_struct) {
-            return kept(&self.decoding, || decoding_of(&self.file, with_views(self.file.decoded_schema())));
+            return kept(&self.decoding, || {
+                decoding_of(&self.file, with_views(self.file.decoded_schema()))
+            });
         }
-        kept(&self.nested_decoding, || decoding_of(&self.file, with_views_in_structs(&with_views(self.file.decoded_schema()))))
+        kept(&self.nested_decoding, || {
+            decoding_of(&self.file, with_views_in_structs(&with_views(self.file.decoded_schema())))
+        })
     }
 
     fn is_any_nested(&self, columns: &[usize]) -> bool {
@@ -117,13 +141,28 @@ impl ParquetTable {
         Some((place, self.file.footer.row_groups().get(place.row_group)?))
     }
 
-    fn decode(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>) -> Result<RecordBatch, ParquetError> {
+    fn decode(
+        &self,
+        block: usize,
+        columns: &[usize],
+        selection: Option<&BooleanBuffer>,
+    ) -> Result<RecordBatch, ParquetError> {
         let missing = || ParquetError::General(format!("there is no block {block}"));
         let (place, group) = self.row_group(block).ok_or_else(missing)?;
-        let rows = selection.map_or(place.rows.end - place.rows.start, |selection| selection.count_set_bits() as u64);
-        let decoded = self.decode_groups(place.row_group..place.row_group + 1, columns, row_selection(place, group, selection)?, rows);
-        let selected =
-            |row: u64| selection.and_then(|selection| selection.set_indices().nth(usize::try_from(row).ok()?)).map_or(row, |row| row as u64);
+        let rows = selection.map_or(place.rows.end - place.rows.start, |selection| {
+            selection.count_set_bits() as u64
+        });
+        let decoded = self.decode_groups(
+            place.row_group..place.row_group + 1,
+            columns,
+            row_selection(place, group, selection)?,
+            rows,
+        );
+        let selected = |row: u64| {
+            selection
+                .and_then(|selection| selection.set_indices().nth(usize::try_from(row).ok()?))
+                .map_or(row, |row| row as u64)
+        };
         decoded.map_err(|error| moved(error, selected))
     }
 
@@ -139,54 +178,103 @@ impl ParquetTable {
         if let Some(selection) = selection {
             builder = builder.with_row_selection(selection);
         }
-        let batches = builder.build()?.collect::<Result<Vec<_>, _>>().map_err(|error| stopped(&gauge, error.into()))?;
+        let batches = builder
+            .build()?
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| stopped(&gauge, error.into()))?;
         let batch = match batches.as_slice() {
             [batch] => batch.clone(),
             [] if rows == 0 => return Ok(self.empty(columns)),
-            [] => return Err(ParquetError::General(format!("{rows} rows were expected, the pages hold none"))),
+            [] => {
+                return Err(ParquetError::General(format!(
+                    "{rows} rows were expected, the pages hold none"
+                )));
+            }
             [first, ..] => concat_batches(&first.schema(), &batches)?,
         };
         if batch.num_rows() as u64 != rows {
-            return Err(ParquetError::General(format!("{rows} rows were expected, the pages hold {}", batch.num_rows())));
+            return Err(ParquetError::General(format!(
+                "{rows} rows were expected, the pages hold {}",
+                batch.num_rows()
+            )));
         }
         self.delivered(&batch, columns)
     }
 
     /// The requested columns of a decoded batch.
-    fn delivered(&self, batch: &RecordBatch, columns: &[usize]) -> Result<RecordBatch, ParquetError> {
+    fn delivered(
+        &self,
+        batch: &RecordBatch,
+        columns: &[usize],
+    ) -> Result<RecordBatch, ParquetError> {
         let nested = if self.is_any_nested(columns) { self.file.nested() } else { &[] };
-        let declared = columns.iter().filter_map(|column| column_field(&self.schema, nested, *column));
+        let declared =
+            columns.iter().filter_map(|column| column_field(&self.schema, nested, *column));
         if nested.is_empty() {
             return self.file.delivered(in_order(batch, columns)?, declared);
         }
         let projection = Projection::new(&self.schema, self.file.nested(), columns);
         let arrays = projection.deliver(&projection.roots(), batch.columns())?;
-        let names = columns.iter().filter_map(|column| column_field(&self.schema, self.file.nested(), *column));
-        let fields = names.zip(&arrays).map(|(field, array)| Field::new(field.name(), array.data_type().clone(), field.is_nullable()));
+        let names = columns
+            .iter()
+            .filter_map(|column| column_field(&self.schema, self.file.nested(), *column));
+        let fields = names.zip(&arrays).map(|(field, array)| {
+            Field::new(field.name(), array.data_type().clone(), field.is_nullable())
+        });
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let decoded = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields.collect::<Vec<_>>())), arrays, &options)?;
+        let decoded = RecordBatch::try_new_with_options(
+            Arc::new(Schema::new(fields.collect::<Vec<_>>())),
+            arrays,
+            &options,
+        )?;
         self.file.delivered(decoded, declared)
     }
 
-    /// All rows of the row group that contains the blocks of a run, in batches that fit into a cache.
-    fn scan_group(&self, run: &Range<usize>, columns: &[usize], each: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>) -> Result<(), ParquetError> {
-        let group =
-            self.places.get(run.start).map(|place| place.row_group).ok_or_else(|| ParquetError::General("there is no such block".to_owned()))?;
-        let expected: u64 = self.blocks.get(run.clone()).unwrap_or_default().iter().map(|block| block.rows).sum();
+    /// All rows of the row group that contains the blocks of a run,
+    /// in batches that fit into a cache.
+    fn scan_group(
+        &self,
+        run: &Range<usize>,
+        columns: &[usize],
+        each: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>,
+    ) -> Result<(), ParquetError> {
+        let group = self
+            .places
+            .get(run.start)
+            .map(|place| place.row_group)
+            .ok_or_else(|| ParquetError::General("there is no such block".to_owned()))?;
+        let expected: u64 =
+            self.blocks.get(run.clone()).unwrap_or_default().iter().map(|block| block.rows).sum();
         let mut rows = 0;
         // A block has at most as many rows as fit into memory together.
-        let most = self.blocks.get(run.clone()).unwrap_or_default().iter().map(|block| block.rows).max().unwrap_or(1);
+        let most = self
+            .blocks
+            .get(run.clone())
+            .unwrap_or_default()
+            .iter()
+            .map(|block| block.rows)
+            .max()
+            .unwrap_or(1);
         let (builder, gauge) = self.reader_of(group..group + 1, columns)?;
-        for batch in builder.with_batch_size(usize::try_from(most)?.clamp(1, SCANNED_ROWS)).build()? {
+        for batch in
+            builder.with_batch_size(usize::try_from(most)?.clamp(1, SCANNED_ROWS)).build()?
+        {
             let batch = batch.map_err(|error| stopped(&gauge, error.into()))?;
             gauge.begin_batch();
-            let delivered = self.delivered(&batch, columns).map_err(|error| moved(error, |row| rows + row))?;
+            let delivered =
+                self.delivered(&batch, columns).map_err(|error| moved(error, |row| rows + row))?;
             rows += batch.num_rows() as u64;
             if each(delivered).is_break() {
                 return Ok(());
             }
         }
-        if rows == expected { Ok(()) } else { Err(ParquetError::General(format!("{expected} rows were expected, the pages hold {rows}"))) }
+        if rows == expected {
+            Ok(())
+        } else {
+            Err(ParquetError::General(format!(
+                "{expected} rows were expected, the pages hold {rows}"
+            )))
+        }
     }
 
     fn reader_of(
@@ -197,20 +285,30 @@ impl ParquetTable {
         let mask = self.file.mask_of(columns);
         let all = self.file.footer.row_groups().get(groups.clone()).unwrap_or_default();
         let leaves = all.iter().zip(groups.clone()).flat_map(|(group, number)| {
-            let wanted = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
+            let wanted =
+                group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
             wanted.map(move |(_, chunk)| (number, chunk))
         });
-        let gauge = Gauge::new(self.path(), self.file.limit, leaves.clone()).map_err(|refusal| ParquetError::External(Box::new(refusal)))?;
+        let gauge = Gauge::new(self.path(), self.file.limit, leaves.clone())
+            .map_err(|refusal| ParquetError::External(Box::new(refusal)))?;
         let gauge = Arc::new(gauge);
-        let ranges = leaves.map(|(_, chunk)| chunk.byte_range()).map(|(start, len)| start..start.saturating_add(len)).collect();
-        let object = ObjectReader::fetch(Arc::clone(&self.file.object), ranges)?.gauged(Arc::clone(&gauge));
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(object, self.decoding_for(columns)?.clone());
+        let ranges = leaves
+            .map(|(_, chunk)| chunk.byte_range())
+            .map(|(start, len)| start..start.saturating_add(len))
+            .collect();
+        let object =
+            ObjectReader::fetch(Arc::clone(&self.file.object), ranges)?.gauged(Arc::clone(&gauge));
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
+            object,
+            self.decoding_for(columns)?.clone(),
+        );
         Ok((builder.with_projection(mask).with_row_groups(groups.collect()), gauge))
     }
 
     /// The row groups of consecutive blocks, if each block is a whole row group.
     fn whole_groups(&self, blocks: &Range<usize>) -> Option<Range<usize>> {
-        let (first, last) = (self.row_group(blocks.start)?, self.row_group(blocks.end.checked_sub(1)?)?);
+        let (first, last) =
+            (self.row_group(blocks.start)?, self.row_group(blocks.end.checked_sub(1)?)?);
         let groups = first.0.row_group..last.0.row_group + 1;
         // A run may begin or end inside of a row group.
         let is_whole = first.0.rows.start == 0 && last.0.rows.end == unsigned(last.1.num_rows());
@@ -219,7 +317,8 @@ impl ParquetTable {
 
     fn empty(&self, columns: &[usize]) -> RecordBatch {
         let nested = if self.is_any_nested(columns) { self.file.nested() } else { &[] };
-        let fields = columns.iter().filter_map(|column| column_field(&self.schema, nested, *column));
+        let fields =
+            columns.iter().filter_map(|column| column_field(&self.schema, nested, *column));
         RecordBatch::new_empty(Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>())))
     }
 }
@@ -245,19 +344,37 @@ impl TableFile for ParquetTable {
         &self.blocks
     }
 
-    fn read(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>) -> Result<RecordBatch, TableError> {
+    fn read(
+        &self,
+        block: usize,
+        columns: &[usize],
+        selection: Option<&BooleanBuffer>,
+    ) -> Result<RecordBatch, TableError> {
         if columns.is_empty() {
-            let rows = selection.map_or_else(|| self.blocks.get(block).map_or(0, |block| block.rows), |selection| selection.count_set_bits() as u64);
-            let options = RecordBatchOptions::new().with_row_count(Some(usize::try_from(rows).unwrap_or(usize::MAX)));
-            let empty = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options);
+            let rows = selection.map_or_else(
+                || self.blocks.get(block).map_or(0, |block| block.rows),
+                |selection| selection.count_set_bits() as u64,
+            );
+            let options = RecordBatchOptions::new()
+                .with_row_count(Some(usize::try_from(rows).unwrap_or(usize::MAX)));
+            let empty =
+                RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options);
             return self.guarded(block..block + 1, columns, || Ok(empty?));
         }
         self.guarded(block..block + 1, columns, || self.decode(block, columns, selection))
     }
 
     fn read_run(&self, blocks: Range<usize>, columns: &[usize]) -> Result<RecordBatch, TableError> {
-        let rows: u64 = self.blocks.get(blocks.clone()).unwrap_or_default().iter().map(|block| block.rows).sum();
-        let Some(groups) = self.whole_groups(&blocks).filter(|_| !columns.is_empty() && blocks.len() > 1) else {
+        let rows: u64 = self
+            .blocks
+            .get(blocks.clone())
+            .unwrap_or_default()
+            .iter()
+            .map(|block| block.rows)
+            .sum();
+        let Some(groups) =
+            self.whole_groups(&blocks).filter(|_| !columns.is_empty() && blocks.len() > 1)
+        else {
             return read_one_by_one(self, blocks, columns);
         };
         self.guarded(blocks, columns, || self.decode_groups(groups, columns, None, rows))
@@ -265,7 +382,10 @@ impl TableFile for ParquetTable {
 
     fn runs(&self) -> Vec<Range<usize>> {
         let mut start = 0;
-        let lens = self.places.chunk_by(|first, second| first.row_group == second.row_group).map(<[Place]>::len);
+        let lens = self
+            .places
+            .chunk_by(|first, second| first.row_group == second.row_group)
+            .map(<[Place]>::len);
         let mut run = |len| {
             start += len;
             start - len..start
@@ -273,7 +393,12 @@ impl TableFile for ParquetTable {
         lens.map(&mut run).collect()
     }
 
-    fn scan(&self, run: Range<usize>, columns: &[usize], each: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>) -> Result<(), TableError> {
+    fn scan(
+        &self,
+        run: Range<usize>,
+        columns: &[usize],
+        each: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>,
+    ) -> Result<(), TableError> {
         if columns.is_empty() || !self.runs().contains(&run) {
             return scan_one_by_one(self, run, columns, each);
         }
@@ -283,8 +408,11 @@ impl TableFile for ParquetTable {
     fn decoded_bytes(&self, block: usize, columns: &[usize]) -> u64 {
         let Some((place, group)) = self.row_group(block) else { return 0 };
         let mask = self.file.mask_of(columns);
-        let leaves = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
-        let bytes = leaves.map(|(_, chunk)| decoded_bytes(chunk, unsigned(group.num_rows()))).fold(0, u64::saturating_add);
+        let leaves =
+            group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
+        let bytes = leaves
+            .map(|(_, chunk)| decoded_bytes(chunk, unsigned(group.num_rows())))
+            .fold(0, u64::saturating_add);
         share(bytes, place.rows.end - place.rows.start, unsigned(group.num_rows()))
     }
 
@@ -299,15 +427,26 @@ impl TableFile for ParquetTable {
         self.file.list_length(column)
     }
 
-    fn page_statistics(&self, block: usize, column: usize) -> Result<Option<BlockPages>, TableError> {
+    fn page_statistics(
+        &self,
+        block: usize,
+        column: usize,
+    ) -> Result<Option<BlockPages>, TableError> {
         // A block that is only part of its row group would need part of its pages.
         match self.row_group(block) {
-            Some((place, group)) if place.rows == (0..unsigned(group.num_rows())) => Ok(self.file.pages(place.row_group, column)?),
+            Some((place, group)) if place.rows == (0..unsigned(group.num_rows())) => {
+                Ok(self.file.pages(place.row_group, column)?)
+            }
             _ => Ok(None),
         }
     }
 
-    fn may_contain(&self, block: usize, column: usize, values: &ArrayRef) -> Result<bool, TableError> {
+    fn may_contain(
+        &self,
+        block: usize,
+        column: usize,
+        values: &ArrayRef,
+    ) -> Result<bool, TableError> {
         let Some((place, _)) = self.row_group(block) else { return Ok(true) };
         Ok(self.file.bloom_may_contain(place.row_group, column, values)?)
     }
@@ -323,24 +462,41 @@ impl ParquetTable {
     }
 
     /// The decoder has paths that panic on damaged pages (such as arrow-rs#9872).
-    fn guarded<T>(&self, blocks: Range<usize>, columns: &[usize], decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, TableError> {
+    fn guarded<T>(
+        &self,
+        blocks: Range<usize>,
+        columns: &[usize],
+        decode: impl FnOnce() -> Result<T, ParquetError>,
+    ) -> Result<T, TableError> {
         let (path, row) = (self.path().to_owned(), self.first_row(blocks.start));
         let error = match caught(decode) {
             Ok(Ok(decoded)) => return Ok(decoded),
-            Ok(Err(ParquetError::External(inner))) => match inner.downcast::<shardmill_storage::Error>() {
-                Ok(storage) => return Err(TableError::Storage(*storage)),
-                Err(inner) => rows_error(path, row, ParquetError::External(inner)),
-            },
+            Ok(Err(ParquetError::External(inner))) => {
+                match inner.downcast::<shardmill_storage::Error>() {
+                    Ok(storage) => return Err(TableError::Storage(*storage)),
+                    Err(inner) => rows_error(path, row, ParquetError::External(inner)),
+                }
+            }
             Ok(Err(source)) => rows_error(path, row, source),
             Err(_panic) => Error::Decoder { path, row },
         };
         if matches!(error, Error::TooLarge(_) | Error::Value { .. }) {
             return Err(error.into());
         }
-        let mut groups: Vec<usize> = self.places.get(blocks).unwrap_or_default().iter().map(|place| place.row_group).collect();
+        let mut groups: Vec<usize> = self
+            .places
+            .get(blocks)
+            .unwrap_or_default()
+            .iter()
+            .map(|place| place.row_group)
+            .collect();
         groups.dedup();
         let mask = self.file.mask_of(columns);
-        Err(groups.into_iter().find_map(|group| self.file.damaged_page_of(group, &mask).ok().flatten()).unwrap_or(error).into())
+        Err(groups
+            .into_iter()
+            .find_map(|group| self.file.damaged_page_of(group, &mask).ok().flatten())
+            .unwrap_or(error)
+            .into())
     }
 }
 
@@ -377,15 +533,23 @@ fn with_views(schema: &Schema) -> SchemaRef {
 fn with_views_in_structs(schema: &Schema) -> SchemaRef {
     fn within(field: &FieldRef) -> FieldRef {
         match field.data_type() {
-            DataType::Struct(fields) => with_type(field, Some(DataType::Struct(fields.iter().map(within).collect()))),
+            DataType::Struct(fields) => {
+                with_type(field, Some(DataType::Struct(fields.iter().map(within).collect())))
+            }
             other => with_type(field, view_of(other)),
         }
     }
-    Arc::new(Schema::new_with_metadata(schema.fields().iter().map(within).collect::<Vec<_>>(), schema.metadata().clone()))
+    Arc::new(Schema::new_with_metadata(
+        schema.fields().iter().map(within).collect::<Vec<_>>(),
+        schema.metadata().clone(),
+    ))
 }
 
 fn with_type(field: &FieldRef, data_type: Option<DataType>) -> FieldRef {
-    data_type.map_or_else(|| Arc::clone(field), |data_type| Arc::new(Field::clone(field).with_data_type(data_type)))
+    data_type.map_or_else(
+        || Arc::clone(field),
+        |data_type| Arc::new(Field::clone(field).with_data_type(data_type)),
+    )
 }
 
 /// `None` for types that are decoded as declared.
@@ -394,7 +558,9 @@ fn view_of(data_type: &DataType) -> Option<DataType> {
         DataType::Utf8 | DataType::LargeUtf8 => Some(DataType::Utf8View),
         DataType::Binary | DataType::LargeBinary => Some(DataType::BinaryView),
         // A row group may have more distinct values than the writer's key type can index.
-        DataType::Dictionary(_, value) => Some(DataType::Dictionary(Box::new(DataType::Int32), value.clone())),
+        DataType::Dictionary(_, value) => {
+            Some(DataType::Dictionary(Box::new(DataType::Int32), value.clone()))
+        }
         _ => None,
     }
 }
@@ -405,23 +571,35 @@ fn blocks_of(groups: &[RowGroupMetaData]) -> Option<(Vec<Block>, Vec<Place>)> {
     let mut places = Vec::with_capacity(groups.len());
     for (row_group, group) in groups.iter().enumerate() {
         let rows = unsigned(group.num_rows());
-        let decoded = group.columns().iter().map(|chunk| decoded_bytes(chunk, rows)).fold(0, u64::saturating_add);
+        let decoded = group
+            .columns()
+            .iter()
+            .map(|chunk| decoded_bytes(chunk, rows))
+            .fold(0, u64::saturating_add);
         let stored = unsigned(group.compressed_size());
-        let parts = decoded.div_ceil(MAX_BLOCK_BYTES).max(rows.div_ceil(MAX_BLOCK_ROWS)).clamp(1, rows.max(1));
+        let parts = decoded
+            .div_ceil(MAX_BLOCK_BYTES)
+            .max(rows.div_ceil(MAX_BLOCK_ROWS))
+            .clamp(1, rows.max(1));
         if parts > MAX_BLOCKS.saturating_sub(blocks.len() as u64).max(1) {
             return None;
         }
         for part in 0..parts {
             let (start, end) = (share(rows, part, parts), share(rows, part + 1, parts));
             let len = end - start;
-            blocks.push(Block { rows: len, decoded_bytes: share(decoded, len, rows), stored_bytes: share(stored, len, rows) });
+            blocks.push(Block {
+                rows: len,
+                decoded_bytes: share(decoded, len, rows),
+                stored_bytes: share(stored, len, rows),
+            });
             places.push(Place { row_group, rows: start..end });
         }
     }
     Some((blocks, places))
 }
 
-/// The width of a value is known for most types, regardless of its encoding; strings take their plain size.
+/// The width of a value is known for most types, regardless of its encoding; strings take their
+/// plain size.
 fn decoded_bytes(chunk: &ColumnChunkMetaData, rows: u64) -> u64 {
     let values = unsigned(chunk.num_values()).max(rows);
     let widths = values.saturating_mul(value_width(chunk));
@@ -436,7 +614,11 @@ fn decoded_bytes(chunk: &ColumnChunkMetaData, rows: u64) -> u64 {
 }
 
 /// Selected positions within the row group, or `None` for all of it.
-fn row_selection(place: &Place, group: &RowGroupMetaData, selection: Option<&BooleanBuffer>) -> Result<Option<RowSelection>, ParquetError> {
+fn row_selection(
+    place: &Place,
+    group: &RowGroupMetaData,
+    selection: Option<&BooleanBuffer>,
+) -> Result<Option<RowSelection>, ParquetError> {
     let total = usize::try_from(group.num_rows())?;
     let (start, end) = (usize::try_from(place.rows.start)?, usize::try_from(place.rows.end)?);
     Ok(match selection {
@@ -457,7 +639,8 @@ fn in_order(batch: &RecordBatch, columns: &[usize]) -> Result<RecordBatch, Parqu
     if sorted == columns {
         return Ok(batch.clone());
     }
-    let places: Vec<usize> = columns.iter().filter_map(|column| sorted.binary_search(column).ok()).collect();
+    let places: Vec<usize> =
+        columns.iter().filter_map(|column| sorted.binary_search(column).ok()).collect();
     Ok(batch.project(&places)?)
 }
 

@@ -1,11 +1,15 @@
-//! Validates a Thrift structure before it is decoded, and rejects one that would keep the decoder busy for hours.
+//! Validates a Thrift structure before it is decoded, and rejects one that would keep the decoder
+//! busy for hours.
 //!
-//! The input is a footer or a page header, the output a verdict. When the decoder (parquet 59.3.2) skips a list of booleans it consumes no byte per
-//! element: six bytes make it count to two thousand million, and a file of some kilobytes can repeat that hundreds of times. No structure read here
-//! has collections of booleans, except the list of empty pages in an index, which is decoded. The decoder also does not compare the type of a known
-//! field with that in the file, so it can be led to bytes that this walk took for text. Such fields are rejected as well, and so are pages with more
-//! values than any writer puts into one, and dictionaries with more entries than bytes. The invariant: everything else consumes at least one byte, so
-//! this walk takes no more steps than there are bytes, and the decoder takes the same ones.
+//! The input is a footer or a page header, the output a verdict. When the decoder (parquet 59.3.2)
+//! skips a list of booleans it consumes no byte per element: six bytes make it count to two
+//! thousand million, and a file of some kilobytes can repeat that hundreds of times. No structure
+//! read here has collections of booleans, except the list of empty pages in an index, which is
+//! decoded. The decoder also does not compare the type of a known field with that in the file, so
+//! it can be led to bytes that this walk took for text. Such fields are rejected as well, and so
+//! are pages with more values than any writer puts into one, and dictionaries with more entries
+//! than bytes. The invariant: everything else consumes at least one byte, so this walk takes no
+//! more steps than there are bytes, and the decoder takes the same ones.
 
 use super::thrift_fields::{FILE, Fields, Kind, PAGE};
 
@@ -35,7 +39,8 @@ pub(super) enum Verdict {
     UnsupportedField,
 }
 
-/// The parts of a footer, as bytes. The footers of one data set have the same schema and key-value metadata.
+/// The parts of a footer, as bytes. The footers of one data set have the same schema
+/// and key-value metadata.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct FooterParts<'a> {
     pub(super) schema: &'a [u8],
@@ -60,7 +65,9 @@ pub(super) fn judge_footer(bytes: &[u8]) -> (Verdict, Option<FooterParts<'_>>) {
             Ok(Some((wire, next))) => {
                 id = next;
                 let before = walk.bytes;
-                if let Err(stop) = walk.value(wire, kind_of(FILE, id), Place::default().inside(id), MAX_DEPTH) {
+                if let Err(stop) =
+                    walk.value(wire, kind_of(FILE, id), Place::default().inside(id), MAX_DEPTH)
+                {
                     break Err(stop);
                 }
                 let value = before.get(..before.len() - walk.bytes.len()).unwrap_or_default();
@@ -70,7 +77,8 @@ pub(super) fn judge_footer(bytes: &[u8]) -> (Verdict, Option<FooterParts<'_>>) {
                     4 => {
                         // Otherwise, the decoder rejects the footer: it needs the schema first.
                         is_plain &= schemas == 1 && parts.row_groups.is_empty();
-                        parts.before_row_groups = bytes.get(..bytes.len() - before.len()).unwrap_or_default();
+                        parts.before_row_groups =
+                            bytes.get(..bytes.len() - before.len()).unwrap_or_default();
                         (parts.row_groups, parts.after_row_groups) = (value, walk.bytes);
                     }
                     8 => parts.has_encryption = true,
@@ -115,7 +123,8 @@ pub(super) fn list_header(count: usize) -> Vec<u8> {
 fn kind_of(fields: Fields, id: u64) -> Kind {
     let is_of = |(known, _): &&(u8, Kind)| u64::from(*known) == id;
     // Most structures number their fields without gaps.
-    let guess = usize::try_from(id).ok().and_then(|id| fields.get(id.checked_sub(1)?)).filter(is_of);
+    let guess =
+        usize::try_from(id).ok().and_then(|id| fields.get(id.checked_sub(1)?)).filter(is_of);
     guess.or_else(|| fields.iter().find(is_of)).map_or(Kind::Any, |(_, kind)| *kind)
 }
 
@@ -143,10 +152,24 @@ pub(super) fn judge_page_header(bytes: &[u8]) -> (Verdict, PageFacts) {
     let mut walk = Walk::new(bytes, true);
     let result = walk.structure(PAGE, Place::default(), MAX_DEPTH);
     let header_len = (bytes.len() - walk.bytes.len()) as u64;
-    let plain_len = if walk.is_plain { u64::MAX } else { walk.definitions_len.saturating_add(walk.repetitions_len) };
-    let facts = PageFacts { header_len, page_len: walk.page_len, values: walk.values, plain_len, checksum: walk.checksum };
-    // The decoder allocates memory for the claimed number of dictionary entries before it reads any of them.
-    if result.is_ok() && walk.dictionary_entries > walk.page_len.min(walk.stored_len.saturating_mul(MAX_ENTRIES_A_BYTE)) {
+    let plain_len = if walk.is_plain {
+        u64::MAX
+    } else {
+        walk.definitions_len.saturating_add(walk.repetitions_len)
+    };
+    let facts = PageFacts {
+        header_len,
+        page_len: walk.page_len,
+        values: walk.values,
+        plain_len,
+        checksum: walk.checksum,
+    };
+    // The decoder allocates memory for the claimed number of dictionary entries before it reads any
+    // of them.
+    if result.is_ok()
+        && walk.dictionary_entries
+            > walk.page_len.min(walk.stored_len.saturating_mul(MAX_ENTRIES_A_BYTE))
+    {
         return (Verdict::UnsupportedField, facts);
     }
     (verdict(result), facts)
@@ -217,9 +240,12 @@ impl<'a> Walk<'a> {
             return Ok(None);
         }
         let id = match header >> 4 {
-            // An explicit id, as a zigzag number. The decoder truncates it to 16 bits and continues from negative ids, so it could mean another field
-            // there.
-            0 => Some(self.varint()?).filter(|id| id & 1 == 0 && id >> 1 <= MAX_ID).map(|id| id >> 1).ok_or(Verdict::UnsupportedField)?,
+            // An explicit id, as a zigzag number. The decoder truncates it to 16 bits and continues
+            // from negative ids, so it could mean another field there.
+            0 => Some(self.varint()?)
+                .filter(|id| id & 1 == 0 && id >> 1 <= MAX_ID)
+                .map(|id| id >> 1)
+                .ok_or(Verdict::UnsupportedField)?,
             delta => last.saturating_add(u64::from(delta)),
         };
         Ok(Some((header & 0x0f, id)))
@@ -278,10 +304,20 @@ impl<'a> Walk<'a> {
         self.elements(&[kinds >> 4, kinds & 0x0f], (Kind::Any, place), count, depth)
     }
 
-    fn elements(&mut self, wires: &[u8], (expected, place): (Kind, Place), count: u64, depth: usize) -> Step<()> {
+    fn elements(
+        &mut self,
+        wires: &[u8],
+        (expected, place): (Kind, Place),
+        count: u64,
+        depth: usize,
+    ) -> Step<()> {
         if count > 0 && wires.iter().any(|wire| BOOLEANS.contains(wire)) {
             // Where booleans are expected, the decoder reads one byte each and does not skip.
-            return if matches!(expected, Kind::Boolean) { self.skip(count) } else { Err(Verdict::UnsupportedField) };
+            return if matches!(expected, Kind::Boolean) {
+                self.skip(count)
+            } else {
+                Err(Verdict::UnsupportedField)
+            };
         }
         for _ in 0..count {
             for wire in wires {
@@ -355,7 +391,8 @@ mod tests {
     fn list_of_two_thousand_million_booleans_is_refused_wherever_it_hides() {
         let booleans = [0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];
         let in_field = [&[0xf9][..], &booleans, &[0]].concat();
-        let in_list_in_structure = [&[0xfc, 0x19, 0x29][..], &booleans, &booleans, &[0, 0]].concat();
+        let in_list_in_structure =
+            [&[0xfc, 0x19, 0x29][..], &booleans, &booleans, &[0, 0]].concat();
         let in_map = [0xfb, 0xff, 0xff, 0x03, 0x12, 0];
         // The decoder reads a one-byte number here, and then the text of this list.
         let in_text = [&[0x18, 8, 0xf9][..], &booleans, &[0, 0]].concat();
@@ -396,29 +433,47 @@ mod tests {
     #[test]
     fn structure_that_is_cut_is_unfinished_at_every_byte() {
         // All unknown fields: a number, a text, a list of two structures, a boolean, a double.
-        let whole = [0xf5, 0x80, 0x01, 0x18, 2, b'h', b'i', 0x19, 0x2c, 0x15, 2, 0, 0, 0x11, 0x17, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let whole = [
+            0xf5, 0x80, 0x01, 0x18, 2, b'h', b'i', 0x19, 0x2c, 0x15, 2, 0, 0, 0x11, 0x17, 0, 0, 0,
+            0, 0, 0, 0, 0, 0,
+        ];
         assert_eq!(judge_footer(&whole).0, Verdict::Harmless);
         assert!((0..whole.len()).all(|len| judge_footer(&whole[..len]).0 == Verdict::Unfinished));
     }
 
     #[test]
     fn list_that_claims_more_than_there_is_ends_with_the_bytes() {
-        assert_eq!(judge_footer(&[0x49, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07, 0, 0, 0]).0, Verdict::Unfinished);
+        assert_eq!(
+            judge_footer(&[0x49, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07, 0, 0, 0]).0,
+            Verdict::Unfinished
+        );
         assert_eq!(judge_footer(&[0xfc; 60]).0, Verdict::Unfinished);
         assert_eq!(judge_footer(&[0xfc; 1000]).0, Verdict::UnsupportedField);
     }
 
     #[test]
     fn header_of_a_page_is_harmless_and_one_with_a_text_for_its_length_is_not() {
-        let page = [0x15, 0, 0x15, 20, 0x15, 20, 0x2c, 0x15, 4, 0x15, 0, 0x15, 6, 0x15, 6, 0x1c, 0x36, 0, 0x28, 1, b'x', 0x21, 0x11, 0, 0, 0];
+        let page = [
+            0x15, 0, 0x15, 20, 0x15, 20, 0x2c, 0x15, 4, 0x15, 0, 0x15, 6, 0x15, 6, 0x1c, 0x36, 0,
+            0x28, 1, b'x', 0x21, 0x11, 0, 0, 0,
+        ];
         assert_eq!(verdict_of_page(&page), Verdict::Harmless);
         assert_eq!(verdict_of_page(&[0x15, 0, 0x18, 1, b'x', 0]), Verdict::UnsupportedField);
     }
 
     #[test]
     fn levels_of_version_2_and_pages_that_are_not_compressed_are_known() {
-        let page =
-            |fields: &[u8]| [&[0x15, 6, 0x15, 20, 0x15, 20, 0x5c, 0x15, 4, 0x15, 0, 0x15, 4, 0x15, 0, 0x15, 6, 0x15, 4][..], fields, &[0]].concat();
+        let page = |fields: &[u8]| {
+            [
+                &[
+                    0x15, 6, 0x15, 20, 0x15, 20, 0x5c, 0x15, 4, 0x15, 0, 0x15, 4, 0x15, 0, 0x15, 6,
+                    0x15, 4,
+                ][..],
+                fields,
+                &[0],
+            ]
+            .concat()
+        };
         let plain_len = |bytes: &[u8]| {
             let (verdict, facts) = judge_page_header(bytes);
             assert_eq!((verdict, facts.page_len, facts.values), (Verdict::Harmless, 10, 2));
@@ -435,22 +490,37 @@ mod tests {
     #[test]
     fn dictionary_that_claims_more_entries_than_it_has_bytes_is_refused() {
         let entries = [0x1c, 0x15, 0x80, 0x80, 0x80, 0x40, 0x15, 0, 0, 0];
-        let header = |page: &[u8], stored: &[u8]| [&[0x15, 4, 0x15], page, &[0x15], stored, &[0x4c], &entries[1..]].concat();
+        let header = |page: &[u8], stored: &[u8]| {
+            [&[0x15, 4, 0x15], page, &[0x15], stored, &[0x4c], &entries[1..]].concat()
+        };
         let large = [0xfe, 0xff, 0xff, 0xff, 0x0f];
         assert_eq!(verdict_of_page(&header(&[20], &[20])), Verdict::UnsupportedField);
         assert_eq!(verdict_of_page(&header(&large, &[20])), Verdict::UnsupportedField);
         assert_eq!(verdict_of_page(&header(&large, &large)), Verdict::Harmless);
         // Negative, but a large positive number after truncation to 32 bits.
         let cut = [0xcf, 0xce, 0xce, 0xce, 0xde, 0x01];
-        assert_eq!(verdict_of_page(&[&[0x15, 4, 0x15, 40, 0x15, 40, 0x4c, 0x15][..], &cut, &[0x15, 0, 0, 0]].concat()), Verdict::UnsupportedField);
-        assert_eq!(verdict_of_page(&[0x15, 4, 0x15, 40, 0x15, 40, 0x4c, 0x15, 10, 0x15, 0, 0, 0]), Verdict::Harmless);
+        assert_eq!(
+            verdict_of_page(
+                &[&[0x15, 4, 0x15, 40, 0x15, 40, 0x4c, 0x15][..], &cut, &[0x15, 0, 0, 0]].concat()
+            ),
+            Verdict::UnsupportedField
+        );
+        assert_eq!(
+            verdict_of_page(&[0x15, 4, 0x15, 40, 0x15, 40, 0x4c, 0x15, 10, 0x15, 0, 0, 0]),
+            Verdict::Harmless
+        );
     }
 
     #[test]
     fn page_of_two_thousand_million_values_is_refused() {
-        let page = |count: &[u8]| [&[0x15, 0, 0x15, 20, 0x15, 20, 0x2c, 0x15][..], count, &[0x15, 0, 0, 0]].concat();
+        let page = |count: &[u8]| {
+            [&[0x15, 0, 0x15, 20, 0x15, 20, 0x2c, 0x15][..], count, &[0x15, 0, 0, 0]].concat()
+        };
         assert_eq!(verdict_of_page(&page(&[0x80, 0x80, 0x80, 0x40])), Verdict::Harmless);
-        assert_eq!(verdict_of_page(&page(&[0xfe, 0xff, 0xff, 0xff, 0x0f])), Verdict::UnsupportedField);
+        assert_eq!(
+            verdict_of_page(&page(&[0xfe, 0xff, 0xff, 0xff, 0x0f])),
+            Verdict::UnsupportedField
+        );
         assert_eq!(verdict_of_page(&page(&[0x03])), Verdict::UnsupportedField);
     }
 

@@ -1,6 +1,8 @@
-//! The fields and types of the Thrift structures that a reader of Parquet decodes (parquet-format, `parquet.thrift`).
+//! The fields and types of the Thrift structures that a reader of Parquet
+//! decodes (parquet-format, `parquet.thrift`).
 //!
-//! The decoder skips fields that are not listed here, whatever they are; a missing entry costs safety, a wrong one rejects valid files.
+//! The decoder skips fields that are not listed here, whatever they are; a missing entry costs
+//! safety, a wrong one rejects valid files.
 
 /// The fields of a structure: ids and kinds.
 pub(super) type Fields = &'static [(u8, Kind)];
@@ -78,14 +80,27 @@ pub(super) const FILE: Fields = &[
 ];
 
 /// `ColumnIndex`
-pub(super) const COLUMN_INDEX: Fields =
-    &[(1, List(&Boolean)), (2, List(&Text)), (3, List(&Text)), (4, Number), (5, List(&Number)), (6, List(&Number)), (7, List(&Number))];
+pub(super) const COLUMN_INDEX: Fields = &[
+    (1, List(&Boolean)),
+    (2, List(&Text)),
+    (3, List(&Text)),
+    (4, Number),
+    (5, List(&Number)),
+    (6, List(&Number)),
+    (7, List(&Number)),
+];
 
 /// `OffsetIndex`
-pub(super) const OFFSET_INDEX: Fields = &[(1, List(&Structure(&[(1, Number), (2, Number), (3, Number)]))), (2, List(&Number))];
+pub(super) const OFFSET_INDEX: Fields =
+    &[(1, List(&Structure(&[(1, Number), (2, Number), (3, Number)]))), (2, List(&Number))];
 
 /// `BloomFilterHeader`
-pub(super) const BLOOM_FILTER: Fields = &[(1, Number), (2, Structure(&[(1, EMPTY)])), (3, Structure(&[(1, EMPTY)])), (4, Structure(&[(1, EMPTY)]))];
+pub(super) const BLOOM_FILTER: Fields = &[
+    (1, Number),
+    (2, Structure(&[(1, EMPTY)])),
+    (3, Structure(&[(1, EMPTY)])),
+    (4, Structure(&[(1, EMPTY)])),
+];
 
 /// `PageHeader`
 pub(super) const PAGE: Fields = &[
@@ -96,7 +111,19 @@ pub(super) const PAGE: Fields = &[
     (5, Structure(&[(1, Count), (2, Number), (3, Number), (4, Number), (5, STATISTICS)])),
     (6, EMPTY),
     (7, Structure(&[(1, Count), (2, Number), (3, Boolean)])),
-    (8, Structure(&[(1, Count), (2, Number), (3, Number), (4, Number), (5, Number), (6, Number), (7, Boolean), (8, STATISTICS)])),
+    (
+        8,
+        Structure(&[
+            (1, Count),
+            (2, Number),
+            (3, Number),
+            (4, Number),
+            (5, Number),
+            (6, Number),
+            (7, Boolean),
+            (8, STATISTICS),
+        ]),
+    ),
 ];
 
 const SCHEMA_ELEMENT: Fields = &[
@@ -132,7 +159,8 @@ const LOGICAL_TYPE: Fields = &[
     (18, Structure(&[(1, Text), (2, Number)])),
 ];
 
-const TIME: Kind = Structure(&[(1, Boolean), (2, Structure(&[(1, EMPTY), (2, EMPTY), (3, EMPTY)]))]);
+const TIME: Kind =
+    Structure(&[(1, Boolean), (2, Structure(&[(1, EMPTY), (2, EMPTY), (3, EMPTY)]))]);
 
 const ROW_GROUP: Fields = &[
     (1, List(&Structure(COLUMN_CHUNK))),
@@ -176,8 +204,27 @@ const COLUMN: Fields = &[
     (17, Structure(&[(1, Structure(BOUNDING_BOX)), (2, NUMBERS)])),
 ];
 
-const STATISTICS: Kind = Structure(&[(1, Text), (2, Text), (3, Number), (4, Number), (5, Text), (6, Text), (7, Boolean), (8, Boolean), (9, Number)]);
+const STATISTICS: Kind = Structure(&[
+    (1, Text),
+    (2, Text),
+    (3, Number),
+    (4, Number),
+    (5, Text),
+    (6, Text),
+    (7, Boolean),
+    (8, Boolean),
+    (9, Number),
+]);
 
-const BOUNDING_BOX: Fields = &[(1, Double), (2, Double), (3, Double), (4, Double), (5, Double), (6, Double), (7, Double), (8, Double)];
+const BOUNDING_BOX: Fields = &[
+    (1, Double),
+    (2, Double),
+    (3, Double),
+    (4, Double),
+    (5, Double),
+    (6, Double),
+    (7, Double),
+    (8, Double),
+];
 
 const AES: Kind = Structure(&[(1, Text), (2, Text), (3, Boolean)]);

@@ -1,7 +1,8 @@
 //! Writes one Parquet file.
 //!
-//! Images are stored unchanged: they are already compressed, unique and never compared. So the payload column has no codec, no dictionary and no
-//! statistics. The `write` crate decides where a row group ends.
+//! Images are stored unchanged: they are already compressed, unique and never compared. So the
+//! payload column has no codec, no dictionary and no statistics. The `write` crate decides where a
+//! row group ends.
 
 use super::Error;
 use super::write_row_groups::{RowGroupEncoders, RowGroupFile, pieces};
@@ -75,7 +76,12 @@ impl<W: Write + Send> ParquetWriter<W> {
     ///
     /// # Errors
     /// [`Error::UnsupportedType`], [`Error::Write`].
-    pub fn new(path: &str, sink: W, schema: SchemaRef, options: &ParquetWriterOptions) -> Result<Self, Error> {
+    pub fn new(
+        path: &str,
+        sink: W,
+        schema: SchemaRef,
+        options: &ParquetWriterOptions,
+    ) -> Result<Self, Error> {
         let mut properties = WriterProperties::builder()
             .set_compression(options.compression.codec())
             .set_created_by(format!("shardmill version {}", env!("CARGO_PKG_VERSION")));
@@ -87,9 +93,11 @@ impl<W: Write + Send> ParquetWriter<W> {
                 .set_column_statistics_enabled(column, EnabledStatistics::None);
         }
         for column in &options.plain {
-            properties = properties.set_column_dictionary_enabled(ColumnPath::from(column.as_str()), false);
+            properties =
+                properties.set_column_dictionary_enabled(ColumnPath::from(column.as_str()), false);
         }
-        let (file, encoders) = pieces(path, sink, schema, properties.build(), !options.omits_checksums)?;
+        let (file, encoders) =
+            pieces(path, sink, schema, properties.build(), !options.omits_checksums)?;
         Ok(Self { file, encoders })
     }
 

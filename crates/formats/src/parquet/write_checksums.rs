@@ -1,11 +1,15 @@
 //! Adds page checksums, which the writer of the `parquet` crate omits.
 //!
-//! The crate passes each page to a [`PageStore`] as a header and then its data. This store hashes the data and inserts the checksum into the header.
-//! The crate counted the shorter header, so sizes and offsets of the column chunk are corrected before it is written. The invariant: footer and
-//! offset index describe the written bytes; a header of unknown shape is an error, never a file without checksums.
+//! The crate passes each page to a [`PageStore`] as a header and then its data. This store hashes
+//! the data and inserts the checksum into the header. The crate counted the shorter header, so
+//! sizes and offsets of the column chunk are corrected before it is written. The invariant: footer
+//! and offset index describe the written bytes; a header of unknown shape is an error, never a file
+//! without checksums.
 
 use bytes::{Buf, Bytes};
-use parquet::arrow::arrow_writer::{ArrowColumnChunk, PageKey, PageStore, PageStoreArgs, PageStoreFactory};
+use parquet::arrow::arrow_writer::{
+    ArrowColumnChunk, PageKey, PageStore, PageStoreArgs, PageStoreFactory,
+};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
@@ -72,8 +76,12 @@ impl PageStore for ChunkPages {
 
     fn take(&mut self, key: PageKey) -> Result<Bytes> {
         let mut pages = locked(&self.0);
-        let part = usize::try_from(key.get()).ok().and_then(|index| pages.parts.get_mut(index)).map(std::mem::take);
-        let part = part.ok_or_else(|| ParquetError::General("a page that was not stored".to_owned()))?;
+        let part = usize::try_from(key.get())
+            .ok()
+            .and_then(|index| pages.parts.get_mut(index))
+            .map(std::mem::take);
+        let part =
+            part.ok_or_else(|| ParquetError::General("a page that was not stored".to_owned()))?;
         pages.resident = pages.resident.saturating_sub(part.len());
         Ok(part)
     }
@@ -88,7 +96,8 @@ impl Pages {
     fn seal(&mut self, data: &[u8]) -> Result<()> {
         let index = self.parts.len() - 1;
         let Some(header) = self.parts.last_mut() else { return Ok(()) };
-        let (sealed, is_dictionary) = with_checksum(header, crc32fast::hash(data)).ok_or_else(foreign_header)?;
+        let (sealed, is_dictionary) =
+            with_checksum(header, crc32fast::hash(data)).ok_or_else(foreign_header)?;
         let growth = sealed.len() - header.len();
         *header = sealed.into();
         self.resident += growth;
@@ -102,15 +111,24 @@ impl Pages {
 
     /// Corrects sizes and the offsets of data pages for the inserted checksums.
     fn correct(&self, close: &mut ColumnCloseResult) -> Result<()> {
-        let growth = self.growth.iter().sum::<usize>() + self.dictionary.map_or(0, |(_, growth)| growth);
+        let growth =
+            self.growth.iter().sum::<usize>() + self.dictionary.map_or(0, |(_, growth)| growth);
         close.bytes_written += growth as u64;
         let growth = i64::try_from(growth)?;
-        let (compressed, uncompressed) = (close.metadata.compressed_size() + growth, close.metadata.uncompressed_size() + growth);
+        let (compressed, uncompressed) = (
+            close.metadata.compressed_size() + growth,
+            close.metadata.uncompressed_size() + growth,
+        );
         let builder = close.metadata.clone().into_builder();
-        close.metadata = builder.set_total_compressed_size(compressed).set_total_uncompressed_size(uncompressed).build()?;
+        close.metadata = builder
+            .set_total_compressed_size(compressed)
+            .set_total_uncompressed_size(uncompressed)
+            .build()?;
         if let Some(index) = &mut close.offset_index {
             if index.page_locations.len() != self.growth.len() {
-                return Err(ParquetError::General("the offset index does not list the pages".to_owned()));
+                return Err(ParquetError::General(
+                    "the offset index does not list the pages".to_owned(),
+                ));
             }
             let mut moved = 0;
             for (place, growth) in index.page_locations.iter_mut().zip(&self.growth) {
@@ -171,7 +189,9 @@ struct PartsRead(VecDeque<Bytes>);
 impl Read for PartsRead {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         let mut filled = 0;
-        while let (Some(first), Some(rest)) = (self.0.front_mut(), into.get_mut(filled..).filter(|rest| !rest.is_empty())) {
+        while let (Some(first), Some(rest)) =
+            (self.0.front_mut(), into.get_mut(filled..).filter(|rest| !rest.is_empty()))
+        {
             let len = rest.len().min(first.len());
             first.split_to(len).copy_to_slice(rest.get_mut(..len).unwrap_or_default());
             filled += len;
@@ -185,14 +205,19 @@ impl Read for PartsRead {
 
 impl ChunkPages {
     /// Appends the chunk encoded into this store to the row group.
-    pub(super) fn append<W: Write + Send>(&self, mut chunk: ArrowColumnChunk, row_group: &mut SerializedRowGroupWriter<'_, W>) -> Result<()> {
+    pub(super) fn append<W: Write + Send>(
+        &self,
+        mut chunk: ArrowColumnChunk,
+        row_group: &mut SerializedRowGroupWriter<'_, W>,
+    ) -> Result<()> {
         let mut pages = locked(&self.0);
         pages.correct(chunk.close_mut())?;
         let Some((dictionary, _)) = pages.dictionary else {
             drop(pages);
             return chunk.append_to_row_group(row_group);
         };
-        // The chunk counted its dictionary without the checksum, and would misplace all pages after it.
+        // The chunk counted its dictionary without the checksum, and would
+        // misplace all pages after it.
         let dictionary_len = pages.parts.iter().skip(dictionary).take(2).map(Bytes::len).sum();
         let close = chunk.close().clone().update_dictionary_location(dictionary_len)?;
         let parts = pages.take_parts(dictionary);
@@ -203,8 +228,8 @@ impl ChunkPages {
 
 /// The header with the checksum as its field 4, and whether it belongs to a dictionary.
 ///
-/// Fields 1 to 3 (type, two sizes) are always present. The next field is the structure for the page type, whose number is encoded as the difference
-/// to the preceding field.
+/// Fields 1 to 3 (type, two sizes) are always present. The next field is the structure for the page
+/// type, whose number is encoded as the difference to the preceding field.
 fn with_checksum(header: &[u8], checksum: u32) -> Option<(Vec<u8>, bool)> {
     let mut at = 0;
     for _ in 0..3 {
@@ -215,7 +240,8 @@ fn with_checksum(header: &[u8], checksum: u32) -> Option<(Vec<u8>, bool)> {
         at += 2 + number.iter().position(|byte| *byte < 0x80)?;
     }
     let next = *header.get(at)?;
-    let distance = (next >> 4).checked_sub(1).filter(|distance| *distance > 0 && next & 0x0f == STRUCT)?;
+    let distance =
+        (next >> 4).checked_sub(1).filter(|distance| *distance > 0 && next & 0x0f == STRUCT)?;
     let mut sealed = Vec::with_capacity(header.len() + 6);
     sealed.extend_from_slice(header.get(..at)?);
     sealed.push(NEXT_I32);

@@ -8,7 +8,8 @@ use crate::table::type_name;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{FieldRef, SchemaRef};
 use parquet::arrow::arrow_writer::{
-    ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, ArrowWriter, ArrowWriterOptions, compute_leaves,
+    ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, ArrowWriter,
+    ArrowWriterOptions, compute_leaves,
 };
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
@@ -63,10 +64,15 @@ pub(super) fn pieces<W: Write + Send>(
         Some(stores) => options.with_page_store_factory(Arc::<ChecksumStores>::clone(stores)),
         None => options,
     };
-    let made = ArrowWriter::try_new_with_options(sink, Arc::clone(&schema), options).and_then(ArrowWriter::into_serialized_writer);
-    let (writer, factory) = made.map_err(|source| Error::Write { path: path.to_owned(), source })?;
+    let made = ArrowWriter::try_new_with_options(sink, Arc::clone(&schema), options)
+        .and_then(ArrowWriter::into_serialized_writer);
+    let (writer, factory) =
+        made.map_err(|source| Error::Write { path: path.to_owned(), source })?;
     let path = path.to_owned();
-    Ok((RowGroupFile { path: path.clone(), writer }, RowGroupEncoders { path, schema, factory, stores, made: 0 }))
+    Ok((
+        RowGroupFile { path: path.clone(), writer },
+        RowGroupEncoders { path, schema, factory, stores, made: 0 },
+    ))
 }
 
 impl RowGroupEncoders {
@@ -75,10 +81,18 @@ impl RowGroupEncoders {
     /// # Errors
     /// [`Error::Write`].
     pub fn next_row_group(&mut self) -> Result<RowGroupEncoder, Error> {
-        let columns = self.factory.create_column_writers(self.made).map_err(|source| Error::Write { path: self.path.clone(), source })?;
+        let columns = self
+            .factory
+            .create_column_writers(self.made)
+            .map_err(|source| Error::Write { path: self.path.clone(), source })?;
         self.made += 1;
         let pages = self.stores.as_ref().map(|stores| stores.take()).unwrap_or_default();
-        Ok(RowGroupEncoder { path: self.path.clone(), schema: SchemaRef::clone(&self.schema), columns, pages })
+        Ok(RowGroupEncoder {
+            path: self.path.clone(),
+            schema: SchemaRef::clone(&self.schema),
+            columns,
+            pages,
+        })
     }
 }
 
@@ -99,8 +113,15 @@ impl RowGroupEncoder {
                 let stored = stored_array(array, field.data_type()).map_err(unsupported)?;
                 write_column(field, &stored, &mut columns).map_err(failed)
             };
-            let message = || format!("the encoder failed on column `{}` of type {}", field.name(), type_name(array.data_type()));
-            caught(write).unwrap_or_else(|Panicked| Err(failed(ParquetError::General(message()))))?;
+            let message = || {
+                format!(
+                    "the encoder failed on column `{}` of type {}",
+                    field.name(),
+                    type_name(array.data_type())
+                )
+            };
+            caught(write)
+                .unwrap_or_else(|Panicked| Err(failed(ParquetError::General(message()))))?;
         }
         Ok(())
     }
@@ -109,15 +130,23 @@ impl RowGroupEncoder {
     /// [`Error::Write`].
     pub fn finish(self) -> Result<EncodedRowGroup, Error> {
         let path = self.path;
-        let chunks = self.columns.into_iter().map(ArrowColumnWriter::close).collect::<Result<_, _>>();
+        let chunks =
+            self.columns.into_iter().map(ArrowColumnWriter::close).collect::<Result<_, _>>();
         let chunks = chunks.map_err(|source| Error::Write { path, source })?;
         Ok(EncodedRowGroup { chunks, pages: self.pages })
     }
 }
 
 /// Writes one column, which has an encoder for each leaf.
-fn write_column<'a>(field: &FieldRef, array: &ArrayRef, encoders: &mut impl Iterator<Item = &'a mut ArrowColumnWriter>) -> Result<(), ParquetError> {
-    compute_leaves(field, array)?.iter().zip(encoders).try_for_each(|(leaf, encoder)| encoder.write(leaf))
+fn write_column<'a>(
+    field: &FieldRef,
+    array: &ArrayRef,
+    encoders: &mut impl Iterator<Item = &'a mut ArrowColumnWriter>,
+) -> Result<(), ParquetError> {
+    compute_leaves(field, array)?
+        .iter()
+        .zip(encoders)
+        .try_for_each(|(leaf, encoder)| encoder.write(leaf))
 }
 
 impl<W: Write + Send> RowGroupFile<W> {
@@ -126,7 +155,8 @@ impl<W: Write + Send> RowGroupFile<W> {
     /// # Errors
     /// [`Error::Write`].
     pub fn append(&mut self, row_group: EncodedRowGroup) -> Result<(), Error> {
-        self.append_chunks(row_group).map_err(|source| Error::Write { path: self.path.clone(), source })
+        self.append_chunks(row_group)
+            .map_err(|source| Error::Write { path: self.path.clone(), source })
     }
 
     fn append_chunks(&mut self, row_group: EncodedRowGroup) -> Result<(), ParquetError> {
@@ -159,19 +189,35 @@ mod tests {
     use arrow_schema::{DataType, Field, Schema};
 
     #[test]
-    fn panic_of_the_encoder_becomes_an_error_that_names_the_column() -> Result<(), Box<dyn std::error::Error>> {
-        let words = DictionaryArray::<Int32Type>::new(Int32Array::from(vec![0]), Arc::new(StringViewArray::from(vec!["a"])));
+    fn panic_of_the_encoder_becomes_an_error_that_names_the_column()
+    -> Result<(), Box<dyn std::error::Error>> {
+        let words = DictionaryArray::<Int32Type>::new(
+            Int32Array::from(vec![0]),
+            Arc::new(StringViewArray::from(vec!["a"])),
+        );
         let field = Field::new("word", words.data_type().clone(), true);
         let schema = Arc::new(Schema::new(vec![field]));
         let rows = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(words)])?;
-        let (_file, mut encoders) = pieces("a.parquet", Vec::new(), Arc::clone(&schema), WriterProperties::default(), false)?;
+        let (_file, mut encoders) = pieces(
+            "a.parquet",
+            Vec::new(),
+            Arc::clone(&schema),
+            WriterProperties::default(),
+            false,
+        )?;
         // The stored type would be supported.
-        assert_eq!(encoders.schema.field(0).data_type(), &DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)));
+        assert_eq!(
+            encoders.schema.field(0).data_type(),
+            &DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+        );
         let mut encoder = encoders.next_row_group()?;
         encoder.schema = schema;
         let message = encoder.write(&rows).unwrap_err().to_string();
         assert!(
-            message.contains("a.parquet") && message.contains("failed on column `word` of type dictionary<values=string_view, indices=int32>"),
+            message.contains("a.parquet")
+                && message.contains(
+                    "failed on column `word` of type dictionary<values=string_view, indices=int32>"
+                ),
             "{message}"
         );
         Ok(())

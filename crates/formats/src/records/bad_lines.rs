@@ -2,14 +2,16 @@
 
 use arrow_buffer::BooleanBuffer;
 
-/// How records that cannot be parsed, and values that do not fit their column, are handled. A quoted field of CSV that is never closed is always an
-/// error, because the records after its quote are unknown.
+/// How records that cannot be parsed, and values that do not fit their column, are handled. A
+/// quoted field of CSV that is never closed is always an error, because the records after its quote
+/// are unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum BadLines {
     /// Reading stops with an error that names the file, the line and the column.
     #[default]
     Error,
-    /// The record is skipped and listed in the [`Quarantine`]. Opening a file then parses all of it, because row counts have to be exact.
+    /// The record is skipped and listed in the [`Quarantine`]. Opening a file then parses all of
+    /// it, because row counts have to be exact.
     Skip,
     /// A value that does not fit is null; missing fields are null, and excess fields are ignored.
     Null,
@@ -52,18 +54,24 @@ pub(crate) struct KeptRows<'a> {
 
 impl<'a> KeptRows<'a> {
     /// `good` has a bit for each record, `selection` one for each good record.
-    pub(crate) fn new(good: Option<&'a BooleanBuffer>, selection: Option<&'a BooleanBuffer>) -> Self {
+    pub(crate) fn new(
+        good: Option<&'a BooleanBuffer>,
+        selection: Option<&'a BooleanBuffer>,
+    ) -> Self {
         Self { good, selection, record: 0, row: 0 }
     }
 
     /// Whether the next record is delivered. Called once for each record, in order.
     pub(crate) fn next(&mut self) -> bool {
-        let is_good = self.good.is_none_or(|good| self.record < good.len() && good.value(self.record));
+        let is_good =
+            self.good.is_none_or(|good| self.record < good.len() && good.value(self.record));
         self.record += 1;
         if !is_good {
             return false;
         }
-        let is_selected = self.selection.is_none_or(|selection| self.row < selection.len() && selection.value(self.row));
+        let is_selected = self
+            .selection
+            .is_none_or(|selection| self.row < selection.len() && selection.value(self.row));
         self.row += 1;
         is_selected
     }

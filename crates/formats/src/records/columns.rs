@@ -2,7 +2,10 @@
 
 use super::value::Parse;
 use arrow_array::builder::NullBufferBuilder;
-use arrow_array::{ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, GenericStringArray, OffsetSizeTrait, PrimitiveArray};
+use arrow_array::{
+    ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, GenericStringArray, OffsetSizeTrait,
+    PrimitiveArray,
+};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType};
 use std::sync::Arc;
@@ -19,7 +22,12 @@ pub(crate) struct Values<P: Parse> {
 
 impl<P: Parse> Values<P> {
     pub(crate) fn new(parser: P, data_type: &DataType, capacity: usize) -> Self {
-        Self { parser, data_type: data_type.clone(), values: Vec::with_capacity(capacity), valid: NullBufferBuilder::new(capacity) }
+        Self {
+            parser,
+            data_type: data_type.clone(),
+            values: Vec::with_capacity(capacity),
+            valid: NullBufferBuilder::new(capacity),
+        }
     }
 
     pub(crate) fn parser(&self) -> &P {
@@ -90,7 +98,9 @@ impl<O: OffsetSizeTrait> Strings<O> {
     pub(crate) fn is_valid_from(&self, len: usize) -> bool {
         let offsets = self.offsets.get(len..).unwrap_or_default();
         let start = offsets.first().map_or(0, |start| start.as_usize());
-        let Some(Ok(text)) = self.values.get(start..).map(std::str::from_utf8) else { return false };
+        let Some(Ok(text)) = self.values.get(start..).map(std::str::from_utf8) else {
+            return false;
+        };
         offsets.iter().all(|offset| text.is_char_boundary(offset.as_usize().saturating_sub(start)))
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The columns whose types are given. Those of the others are inferred from a sample, and their values
-/// must fit exactly.
+/// The columns whose types are given. Those of the others are inferred from a sample, and their
+/// values must fit exactly.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Declared {
     #[default]

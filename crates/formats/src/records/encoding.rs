@@ -10,8 +10,8 @@ const MAX_CHARACTER_BYTES: usize = 4;
 
 /// The characters of cp1252 from 0x80 to 0x9f; NUL where it has none.
 const CP1252: [char; 32] = [
-    '€', '\0', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\0', 'Ž', '\0', '\0', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›',
-    'œ', '\0', 'ž', 'Ÿ',
+    '€', '\0', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\0', 'Ž', '\0', '\0', '‘',
+    '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\0', 'ž', 'Ÿ',
 ];
 
 /// With the names and the characters of Python's codecs.
@@ -53,7 +53,15 @@ pub(crate) struct Undecodable {
 pub(crate) fn decoder<'a>(input: Box<dyn Read + 'a>, encoding: Encoding) -> Box<dyn Read + 'a> {
     match encoding {
         Encoding::Utf8 => input,
-        _ => Box::new(Decoder { input, encoding, order: None, bytes: Vec::new(), offset: 0, text: String::new(), taken: 0 }),
+        _ => Box::new(Decoder {
+            input,
+            encoding,
+            order: None,
+            bytes: Vec::new(),
+            offset: 0,
+            text: String::new(),
+            taken: 0,
+        }),
     }
 }
 
@@ -71,18 +79,26 @@ struct Decoder<R> {
 }
 
 impl<R: Read> Decoder<R> {
-    /// Decodes the next text; false at the end of the input. Text before a byte that is not valid comes before the error.
+    /// Decodes the next text; false at the end of the input. Text before a byte that is not valid
+    /// comes before the error.
     fn fill(&mut self) -> io::Result<bool> {
         let is_last = self.input.by_ref().take(CHUNK_BYTES).read_to_end(&mut self.bytes)? == 0;
         self.text.clear();
         self.taken = 0;
-        let used = if self.encoding == Encoding::Utf16 { self.decode_units() } else { self.decode_bytes() };
+        let used = if self.encoding == Encoding::Utf16 {
+            self.decode_units()
+        } else {
+            self.decode_bytes()
+        };
         self.bytes.drain(..used);
         self.offset += used as u64;
         // A part of a character may be completed by what follows.
         let is_certain = is_last || self.bytes.len() >= MAX_CHARACTER_BYTES;
         if used == 0 && !self.bytes.is_empty() && is_certain {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, Undecodable { encoding: self.encoding, offset: self.offset }));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                Undecodable { encoding: self.encoding, offset: self.offset },
+            ));
         }
         Ok(!is_last)
     }
@@ -90,7 +106,9 @@ impl<R: Read> Decoder<R> {
     /// Returns how many bytes were decoded.
     fn decode_bytes(&mut self) -> usize {
         let character = |byte: u8| match (self.encoding, byte) {
-            (Encoding::Cp1252, 0x80..=0x9f) => CP1252.get(usize::from(byte - 0x80)).copied().filter(|character| *character != '\0'),
+            (Encoding::Cp1252, 0x80..=0x9f) => {
+                CP1252.get(usize::from(byte - 0x80)).copied().filter(|character| *character != '\0')
+            }
             _ => Some(char::from(byte)),
         };
         let decoded = self.bytes.iter().map_while(|byte| character(*byte));
@@ -108,7 +126,9 @@ impl<R: Read> Decoder<R> {
         let (units, _) = self.bytes.as_chunks::<2>();
         let characters = char::decode_utf16(units.iter().map(|unit| order(*unit)));
         // The mark stays, and is removed as that of UTF-8.
-        self.text.extend(characters.map_while(Result::ok).inspect(|character| used += 2 * character.len_utf16()));
+        self.text.extend(
+            characters.map_while(Result::ok).inspect(|character| used += 2 * character.len_utf16()),
+        );
         used
     }
 }
@@ -148,9 +168,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn utf_16_of_either_order_is_read_in_pieces_of_any_size(text in "\\PC{0,40}", repeats in prop::sample::select(vec![1, 3000]), piece in 1usize..9) {
+        fn utf_16_of_either_order_is_read_in_pieces_of_any_size(
+            text in "\\PC{0,40}",
+            repeats in prop::sample::select(vec![1, 3000]),
+            piece in 1usize..9,
+        ) {
             let text = text.repeat(repeats);
-            for (mark, order) in [("\u{feff}", u16::to_be_bytes as fn(u16) -> [u8; 2]), ("\u{feff}", u16::to_le_bytes), ("", u16::to_le_bytes)] {
+            for (mark, order) in [
+                ("\u{feff}", u16::to_be_bytes as fn(u16) -> [u8; 2]),
+                ("\u{feff}", u16::to_le_bytes),
+                ("", u16::to_le_bytes),
+            ] {
                 let whole = format!("{mark}{text}");
                 let bytes: Vec<u8> = whole.encode_utf16().flat_map(order).collect();
                 prop_assert_eq!(decode(&bytes, Encoding::Utf16, piece).unwrap(), whole);
@@ -161,7 +189,10 @@ mod tests {
     #[test]
     fn bytes_are_the_characters_of_their_encoding() {
         let all: Vec<u8> = (0..=255).collect();
-        assert_eq!(decode(&all, Encoding::Latin1, 7).unwrap().chars().map(u32::from).collect::<Vec<_>>(), (0..=255).collect::<Vec<_>>());
+        assert_eq!(
+            decode(&all, Encoding::Latin1, 7).unwrap().chars().map(u32::from).collect::<Vec<_>>(),
+            (0..=255).collect::<Vec<_>>()
+        );
         assert_eq!(decode(b"\x80\x9f\xe9", Encoding::Cp1252, 1).unwrap(), "€Ÿé");
     }
 
@@ -171,8 +202,12 @@ mod tests {
             let text = [b"a".repeat(200_000), vec![byte]].concat();
             assert_eq!(offset_of(decode(&text, Encoding::Cp1252, 1 << 20)), Some(200_000));
         }
-        let units = |units: &[u16]| units.iter().flat_map(|unit| unit.to_le_bytes()).collect::<Vec<u8>>();
-        assert_eq!(offset_of(decode(&units(&[0xfeff, 0x61, 0xdc00, 0x61, 0x61]), Encoding::Utf16, 3)), Some(4));
+        let units =
+            |units: &[u16]| units.iter().flat_map(|unit| unit.to_le_bytes()).collect::<Vec<u8>>();
+        assert_eq!(
+            offset_of(decode(&units(&[0xfeff, 0x61, 0xdc00, 0x61, 0x61]), Encoding::Utf16, 3)),
+            Some(4)
+        );
         assert_eq!(offset_of(decode(&units(&[0x61, 0xd83d]), Encoding::Utf16, 3)), Some(2));
         assert_eq!(offset_of(decode(b"a\0b", Encoding::Utf16, 3)), Some(2));
     }

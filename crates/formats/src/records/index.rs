@@ -6,7 +6,8 @@ use shardmill_storage::{Error, RangeRead};
 use std::io::Read;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Large enough to amortize a request, small enough to stay in the cache for the two passes over it.
+/// Large enough to amortize a request, small enough to stay in the cache
+/// for the two passes over it.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 /// Records that are read together, without the line end of the last one.
@@ -24,8 +25,9 @@ pub(crate) struct Run {
 pub(crate) struct Index {
     pub(crate) runs: Vec<Run>,
     pub(crate) longest: Longest,
-    /// Digest of the whole content. XXH3 keeps up with the disk, SHA-2 would take three times as long as the scan; the digest distinguishes changed
-    /// files from copies, but does not guard against forgery.
+    /// Digest of the whole content. XXH3 keeps up with the disk, SHA-2 would take three times as
+    /// long as the scan; the digest distinguishes changed files from copies, but does not guard
+    /// against forgery.
     pub(crate) digest: u128,
 }
 
@@ -53,7 +55,8 @@ pub(crate) trait Borders {
     fn finish(&mut self, end: u64, cutter: &mut Cutter);
 }
 
-/// Groups records into runs. A run is closed by the record that no longer fits, so its borders do not depend on how the file was read.
+/// Groups records into runs. A run is closed by the record that no longer fits, so its borders do
+/// not depend on how the file was read.
 #[derive(Debug)]
 pub(crate) struct Cutter {
     target_bytes: u64,
@@ -94,11 +97,17 @@ impl Cutter {
     }
 }
 
-/// Reads `object` once from its start and splits everything from `start` on into runs of about `target_bytes`.
+/// Reads `object` once from its start and splits everything from `start` on into
+/// runs of about `target_bytes`.
 ///
 /// # Errors
 /// When the bytes cannot be read.
-pub(crate) fn index(object: &dyn RangeRead, start: u64, borders: &mut dyn Borders, target_bytes: u64) -> Result<Index, Error> {
+pub(crate) fn index(
+    object: &dyn RangeRead,
+    start: u64,
+    borders: &mut dyn Borders,
+    target_bytes: u64,
+) -> Result<Index, Error> {
     let size = object.size();
     let mut cutter = Cutter::new(target_bytes);
     let mut hash = Xxh3::new();
@@ -120,8 +129,8 @@ pub(crate) fn index(object: &dyn RangeRead, start: u64, borders: &mut dyn Border
     Ok(Index { runs: cutter.runs, longest: cutter.longest, digest: hash.digest128() })
 }
 
-/// Reads `object` from its start until `borders` has found `records` records, or its end. What is then read for type inference or for the header is
-/// known to be below the limit.
+/// Reads `object` from its start until `borders` has found `records` records, or its end. What is
+/// then read for type inference or for the header is known to be below the limit.
 ///
 /// # Errors
 /// For a record that is longer than the limit.
@@ -149,7 +158,9 @@ pub(crate) fn check_start(
         }
         let last = cutter.current.as_ref();
         let open = offset - last.map_or(0, |run| run.offset + run.len);
-        limit.check(object.path(), open, "a record of at least", || format!("line {}", last.map_or(1, |run| run.first_line + 1)))?;
+        limit.check(object.path(), open, "a record of at least", || {
+            format!("line {}", last.map_or(1, |run| run.first_line + 1))
+        })?;
     }
 }
 
@@ -161,14 +172,20 @@ pub(crate) fn read_run(object: &dyn RangeRead, run: &Run) -> Result<Vec<u8>, Err
     let (size, end) = (object.size(), run.offset.saturating_add(run.len));
     let len = usize::try_from(run.len).unwrap_or(usize::MAX);
     if end > size {
-        return Err(Error::ShortRead { path: object.path().to_owned(), offset: run.offset, len, end: size });
+        return Err(Error::ShortRead {
+            path: object.path().to_owned(),
+            offset: run.offset,
+            len,
+            end: size,
+        });
     }
     let mut bytes = vec![0; len];
     object.read_at(run.offset, &mut bytes)?;
     Ok(bytes)
 }
 
-/// The first `len` bytes of a file and whether that is the whole file; a byte order mark counts towards `len` and is removed.
+/// The first `len` bytes of a file and whether that is the whole file; a byte order mark counts
+/// towards `len` and is removed.
 ///
 /// # Errors
 /// When they cannot be read.
@@ -194,7 +211,8 @@ pub struct Start {
     pub(crate) is_whole: bool,
 }
 
-/// The physical line at `position` of `bytes`, whose first byte is on `first_line`. `\n`, `\r\n` and a lone `\r` end a line.
+/// The physical line at `position` of `bytes`, whose first byte is on `first_line`. `\n`, `\r\n`
+/// and a lone `\r` end a line.
 pub(crate) fn line_of(bytes: &[u8], position: usize, first_line: u64) -> u64 {
     let before = bytes.get(..position).unwrap_or(bytes);
     let ends = memchr::memchr2_iter(b'\n', b'\r', before).filter(|end| {

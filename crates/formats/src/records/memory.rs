@@ -24,7 +24,12 @@ impl RangeRead for Memory {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
         let len = buffer.len();
-        let short = || Error::ShortRead { path: self.path.clone(), offset, len, end: self.bytes.len() as u64 };
+        let short = || Error::ShortRead {
+            path: self.path.clone(),
+            offset,
+            len,
+            end: self.bytes.len() as u64,
+        };
         let start = usize::try_from(offset).map_err(|_| short())?;
         let end = start.checked_add(len).ok_or_else(short)?;
         buffer.copy_from_slice(self.bytes.get(start..end).ok_or_else(short)?);

@@ -1,10 +1,12 @@
-//! Shows the text of a file to a function while its records are counted, so that one pass over the file serves both.
+//! Shows the text of a file to a function while its records are counted, so that one pass over the
+//! file serves both.
 
 use super::{Borders, Cutter};
 use crate::limit::DecodeLimit;
 
-/// Passes pieces of whole records on. A piece may begin with what separates its first record from the one before. Memory holds one chunk and the
-/// record that is not complete; a record beyond the limit is left out, because opening the file reports it.
+/// Passes pieces of whole records on. A piece may begin with what separates its first record from
+/// the one before. Memory holds one chunk and the record that is not complete; a record beyond the
+/// limit is left out, because opening the file reports it.
 pub(crate) struct Pieces<'a> {
     borders: &'a mut dyn Borders,
     look: &'a mut dyn FnMut(&[u8]),
@@ -15,7 +17,11 @@ pub(crate) struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    pub(crate) fn new(borders: &'a mut dyn Borders, limit: DecodeLimit, look: &'a mut dyn FnMut(&[u8])) -> Self {
+    pub(crate) fn new(
+        borders: &'a mut dyn Borders,
+        limit: DecodeLimit,
+        look: &'a mut dyn FnMut(&[u8]),
+    ) -> Self {
         Self { borders, look, limit, open: Vec::new(), is_too_long: false }
     }
 
@@ -44,7 +50,8 @@ impl Borders for Pieces<'_> {
         let before = cutter.end();
         self.borders.push(chunk, offset, cutter);
         let end = cutter.end();
-        let whole = usize::try_from(end.saturating_sub(offset)).unwrap_or_default().min(chunk.len());
+        let whole =
+            usize::try_from(end.saturating_sub(offset)).unwrap_or_default().min(chunk.len());
         let (records, open) = chunk.split_at_checked(whole).unwrap_or((chunk, &[]));
         self.extend(records);
         if end > before {

@@ -1,7 +1,8 @@
 //! A text file as blocks of rows, independent of the format of its records.
 //!
-//! Combines a [`TextFormat`] and the result of [`index`](super::index) to a [`TableFile`]. The invariant: which rows exist depends only on the bytes
-//! and the policy on bad lines, never on the columns that are read.
+//! Combines a [`TextFormat`] and the result of [`index`](super::index) to a [`TableFile`]. The
+//! invariant: which rows exist depends only on the bytes and the policy on bad lines, never on the
+//! columns that are read.
 
 use super::index::{Index, Run, read_run};
 use super::{BadLines, Error, KeptRows, MAX_RECORD_BYTES, Quarantine};
@@ -29,11 +30,17 @@ pub trait TextFormat: Debug + Send + Sync + Sized {
     /// Number of columns over which the bytes of a record are distributed.
     fn width(&self, schema: &Schema) -> usize;
 
-    /// Parses the stored `columns` of the kept records. `judge` receives the faults in the order of the records; an error from it ends the parsing.
+    /// Parses the stored `columns` of the kept records. `judge` receives the faults in the order of
+    /// the records; an error from it ends the parsing.
     ///
     /// # Errors
     /// Those of `judge` and `arrow`, which is called for inconsistent columns.
-    fn parse(&self, block: &mut BlockText<'_>, judge: &mut Judge<'_, Self::Fault>, arrow: &dyn Fn(ArrowError) -> Error) -> Result<Parsed, Error>;
+    fn parse(
+        &self,
+        block: &mut BlockText<'_>,
+        judge: &mut Judge<'_, Self::Fault>,
+        arrow: &dyn Fn(ArrowError) -> Error,
+    ) -> Result<Parsed, Error>;
 
     /// The physical line at `position` of `bytes`, whose first byte is on `first_line`.
     fn line_of(bytes: &[u8], position: usize, first_line: u64) -> u64;
@@ -127,12 +134,25 @@ impl<F> TextFile<F> {
 
 impl<F: TextFormat> TextFile<F> {
     /// All columns are nullable, regardless of `schema`.
-    pub(crate) fn new(object: Arc<dyn RangeRead>, schema: &Schema, format: F, index: Index) -> Result<Self, Error> {
+    pub(crate) fn new(
+        object: Arc<dyn RangeRead>,
+        schema: &Schema,
+        format: F,
+        index: Index,
+    ) -> Result<Self, Error> {
         index.longest.check(object.path(), format.limit())?;
         if let Some(run) = index.runs.iter().find(|run| run.len > MAX_RECORD_BYTES) {
-            return Err(Error::RecordTooLong { path: object.path().to_owned(), line: run.first_line, len: run.len });
+            return Err(Error::RecordTooLong {
+                path: object.path().to_owned(),
+                line: run.first_line,
+                len: run.len,
+            });
         }
-        let nullable = schema.fields().iter().map(|field| Field::clone(field).with_nullable(true)).collect::<Vec<_>>();
+        let nullable = schema
+            .fields()
+            .iter()
+            .map(|field| Field::clone(field).with_nullable(true))
+            .collect::<Vec<_>>();
         let mut file = Self {
             schema: Arc::new(Schema::new_with_metadata(nullable, schema.metadata().clone())),
             nested: OnceLock::new(),
@@ -147,20 +167,33 @@ impl<F: TextFormat> TextFile<F> {
         if file.format.bad_lines() == BadLines::Skip {
             file.find_bad_lines()?;
         }
-        file.blocks = file.runs.iter().zip(&file.good).map(|(run, good)| file.block(run, good.as_ref())).collect();
+        file.blocks = file
+            .runs
+            .iter()
+            .zip(&file.good)
+            .map(|(run, good)| file.block(run, good.as_ref()))
+            .collect();
         Ok(file)
     }
 
     fn block(&self, run: &Run, good: Option<&BooleanBuffer>) -> Block {
         let bad = good.map_or(0, |good| (good.len() - good.count_set_bits()) as u64);
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        Block { rows: run.records - bad, decoded_bytes: self.decoded(run, &all), stored_bytes: run.len }
+        Block {
+            rows: run.records - bad,
+            decoded_bytes: self.decoded(run, &all),
+            stored_bytes: run.len,
+        }
     }
 
-    /// Strings and lists take at most their size in the file; the distribution of a record's bytes over its columns is not known before it is parsed.
+    /// Strings and lists take at most their size in the file; the distribution of a record's bytes
+    /// over its columns is not known before it is parsed.
     fn decoded(&self, run: &Run, columns: &[usize]) -> u64 {
         let field_bytes = run.len / (self.format.width(&self.schema).max(1) as u64);
-        let width = |column| column_field(&self.schema, self.nested_of(columns), column).and_then(|field| field.data_type().primitive_width());
+        let width = |column| {
+            column_field(&self.schema, self.nested_of(columns), column)
+                .and_then(|field| field.data_type().primitive_width())
+        };
         let column_bytes = |column: &usize| match width(*column) {
             Some(width) => run.records.saturating_mul(width as u64),
             None => field_bytes.saturating_add(run.records.saturating_mul(4)),
@@ -168,7 +201,8 @@ impl<F: TextFormat> TextFile<F> {
         columns.iter().map(column_bytes).fold(0, u64::saturating_add)
     }
 
-    /// Parses all columns of the file: which rows exist must not depend on the columns that are read.
+    /// Parses all columns of the file: which rows exist must not depend on
+    /// the columns that are read.
     fn find_bad_lines(&mut self) -> Result<(), Error> {
         let mut quarantine = Quarantine::default();
         let mut kept = Vec::with_capacity(self.runs.len());
@@ -200,17 +234,36 @@ impl<F: TextFormat> TextFile<F> {
 
     /// Returns the first bad record of the file as an error.
     pub(crate) fn check_records(&self) -> Result<(), Error> {
-        self.runs.iter().try_for_each(|run| self.parse_all(run, |bytes, located| Err(self.error(located, bytes, run))))
+        self.runs.iter().try_for_each(|run| {
+            self.parse_all(run, |bytes, located| Err(self.error(located, bytes, run)))
+        })
     }
 
     /// Parses all records and columns of a run, to find faults.
-    fn parse_all(&self, run: &Run, mut judge: impl FnMut(&[u8], Located<F::Fault>) -> Result<(), Error>) -> Result<(), Error> {
+    fn parse_all(
+        &self,
+        run: &Run,
+        mut judge: impl FnMut(&[u8], Located<F::Fault>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let bytes = read_run(self.object.as_ref(), run)?;
-        let columns: Vec<usize> = (0..self.schema.fields().len()).filter(|column| self.format.is_stored(*column)).collect();
+        let columns: Vec<usize> = (0..self.schema.fields().len())
+            .filter(|column| self.format.is_stored(*column))
+            .collect();
         let rows = usize::try_from(run.records).unwrap_or_default();
         let (kept, is_lenient) = (KeptRows::new(None, None), false);
-        let mut block = BlockText { bytes: &bytes, schema: &self.schema, fields: self.fields(&columns), columns: &columns, kept, rows, is_lenient };
-        let parsed = self.format.parse(&mut block, &mut |located| judge(&bytes, located), &|source| self.arrow(run, source))?;
+        let mut block = BlockText {
+            bytes: &bytes,
+            schema: &self.schema,
+            fields: self.fields(&columns),
+            columns: &columns,
+            kept,
+            rows,
+            is_lenient,
+        };
+        let parsed =
+            self.format.parse(&mut block, &mut |located| judge(&bytes, located), &|source| {
+                self.arrow(run, source)
+            })?;
         self.check_count(run, parsed.records, run.records)
     }
 
@@ -221,14 +274,23 @@ impl<F: TextFormat> TextFile<F> {
     }
 
     fn fields(&self, columns: &[usize]) -> Vec<FieldRef> {
-        columns.iter().filter_map(|column| self.schema.fields().get(*column)).map(Arc::clone).collect()
+        columns
+            .iter()
+            .filter_map(|column| self.schema.fields().get(*column))
+            .map(Arc::clone)
+            .collect()
     }
 
     fn check_count(&self, run: &Run, found: u64, expected: u64) -> Result<(), Error> {
         if found == expected {
             return Ok(());
         }
-        Err(Error::Changed { path: self.object.path().to_owned(), offset: run.offset, found, expected })
+        Err(Error::Changed {
+            path: self.object.path().to_owned(),
+            offset: run.offset,
+            found,
+            expected,
+        })
     }
 
     fn arrow(&self, run: &Run, source: ArrowError) -> Error {
@@ -236,44 +298,89 @@ impl<F: TextFormat> TextFile<F> {
     }
 
     fn error(&self, located: Located<F::Fault>, bytes: &[u8], run: &Run) -> Error {
-        let (position, line) = (located.position, F::line_of(bytes, located.position, run.first_line));
-        self.format.error(located.fault, &Place { path: self.object.path().to_owned(), line, schema: &self.schema, bytes, position, run })
+        let (position, line) =
+            (located.position, F::line_of(bytes, located.position, run.first_line));
+        self.format.error(
+            located.fault,
+            &Place {
+                path: self.object.path().to_owned(),
+                line,
+                schema: &self.schema,
+                bytes,
+                position,
+                run,
+            },
+        )
     }
 
-    fn read_block(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>) -> Result<RecordBatch, Error> {
+    fn read_block(
+        &self,
+        block: usize,
+        columns: &[usize],
+        selection: Option<&BooleanBuffer>,
+    ) -> Result<RecordBatch, Error> {
         let path = || self.object.path().to_owned();
-        let (run, stated) = self.runs.get(block).zip(self.blocks.get(block)).ok_or_else(|| Error::NoSuchBlock { path: path(), index: block })?;
+        let (run, stated) = self
+            .runs
+            .get(block)
+            .zip(self.blocks.get(block))
+            .ok_or_else(|| Error::NoSuchBlock { path: path(), index: block })?;
         let nested = self.nested_of(columns);
-        if let Some(index) = columns.iter().find(|index| **index >= self.schema.fields().len() + nested.len()) {
+        if let Some(index) =
+            columns.iter().find(|index| **index >= self.schema.fields().len() + nested.len())
+        {
             return Err(Error::NoSuchColumn { path: path(), index: *index });
         }
         let arrow = |source| self.arrow(run, source);
-        let rows = selection.map_or_else(|| usize::try_from(stated.rows).unwrap_or_default(), BooleanBuffer::count_set_bits);
+        let rows = selection.map_or_else(
+            || usize::try_from(stated.rows).unwrap_or_default(),
+            BooleanBuffer::count_set_bits,
+        );
         // A column that is requested twice is parsed once.
         let projection = Projection::new(&self.schema, nested, columns);
         let roots = projection.roots();
-        let distinct: Vec<usize> = roots.iter().copied().filter(|column| self.format.is_stored(*column)).collect();
+        let distinct: Vec<usize> =
+            roots.iter().copied().filter(|column| self.format.is_stored(*column)).collect();
         let mut parsed = Vec::new();
         if !distinct.is_empty() && rows > 0 {
             let bytes = read_run(self.object.as_ref(), run)?;
             let is_lenient = self.format.bad_lines() == BadLines::Null;
-            let mut judge = |located: Located<F::Fault>| match is_lenient && !F::is_fatal(&located.fault) {
-                true => Ok(()),
-                false => Err(self.error(located, &bytes, run)),
-            };
+            let mut judge =
+                |located: Located<F::Fault>| match is_lenient && !F::is_fatal(&located.fault) {
+                    true => Ok(()),
+                    false => Err(self.error(located, &bytes, run)),
+                };
             let kept = KeptRows::new(self.good.get(block).and_then(Option::as_ref), selection);
             let fields = distinct.iter().filter_map(|root| projection.field(*root)).collect();
-            let mut block = BlockText { bytes: &bytes, schema: &self.schema, fields, columns: &distinct, kept, rows, is_lenient };
+            let mut block = BlockText {
+                bytes: &bytes,
+                schema: &self.schema,
+                fields,
+                columns: &distinct,
+                kept,
+                rows,
+                is_lenient,
+            };
             let found = self.format.parse(&mut block, &mut judge, &arrow)?;
             self.check_count(run, found.records, run.records)?;
             self.check_count(run, found.rows as u64, rows as u64)?;
             parsed = found.columns;
         }
-        let place = |root: &usize| distinct.binary_search(root).ok().and_then(|place| parsed.get(place)).map(Arc::clone);
-        let array = |root: &usize| place(root).or_else(|| projection.field(*root).map(|field| new_null_array(field.data_type(), rows)));
+        let place = |root: &usize| {
+            distinct.binary_search(root).ok().and_then(|place| parsed.get(place)).map(Arc::clone)
+        };
+        let array = |root: &usize| {
+            place(root).or_else(|| {
+                projection.field(*root).map(|field| new_null_array(field.data_type(), rows))
+            })
+        };
         let decoded: Vec<ArrayRef> = roots.iter().filter_map(array).collect();
         let arrays = projection.deliver(&roots, &decoded).map_err(arrow)?;
-        let fields = columns.iter().filter_map(|column| column_field(&self.schema, nested, *column)).cloned().collect::<Vec<_>>();
+        let fields = columns
+            .iter()
+            .filter_map(|column| column_field(&self.schema, nested, *column))
+            .cloned()
+            .collect::<Vec<_>>();
         let schema = Arc::new(Schema::new_with_metadata(fields, self.schema.metadata().clone()));
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(schema, arrays, &options).map_err(arrow)
@@ -297,7 +404,12 @@ impl<F: TextFormat> TableFile for TextFile<F> {
         &self.blocks
     }
 
-    fn read(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>) -> Result<RecordBatch, TableError> {
+    fn read(
+        &self,
+        block: usize,
+        columns: &[usize],
+        selection: Option<&BooleanBuffer>,
+    ) -> Result<RecordBatch, TableError> {
         Ok(self.read_block(block, columns, selection)?)
     }
 

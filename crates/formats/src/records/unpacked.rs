@@ -1,8 +1,10 @@
-//! Turns compressed files, and those in other encodings, into UTF-8 text that can be read by offset.
+//! Turns compressed files, and those in other encodings, into UTF-8 text
+//! that can be read by offset.
 //!
-//! A stream is converted once, piece by piece, into an unnamed file on disk; its records are then read as from a plain file. This happens before a
-//! file is opened. Memory holds one piece, regardless of the decompressed size. The invariant: an incomplete stream is an error, and never a shorter
-//! file.
+//! A stream is converted once, piece by piece, into an unnamed file on disk; its records are then
+//! read as from a plain file. This happens before a file is opened. Memory holds one piece,
+//! regardless of the decompressed size. The invariant: an incomplete stream is an error, and never
+//! a shorter file.
 
 use super::encoding::{Encoding, Undecodable, decoder};
 use super::{Borders, Error, Start, check_start, read_start, start_of};
@@ -43,7 +45,8 @@ impl Unpacker {
     /// Returns `object` itself if it is plain UTF-8, else its content as such.
     ///
     /// # Errors
-    /// When the stream is damaged or ends early, when its text is not valid in its encoding, when a line is too long, and when the disk is full.
+    /// When the stream is damaged or ends early, when its text is not valid in its encoding, when a
+    /// line is too long, and when the disk is full.
     pub fn unpack(&self, object: Arc<dyn RangeRead>) -> Result<Arc<dyn RangeRead>, Error> {
         let Some(mut stream) = self.stream(object.as_ref())? else { return Ok(object) };
         let scratch = self.scratch()?;
@@ -56,7 +59,9 @@ impl Unpacker {
             read.map_err(|source| {
                 let path = object.path().to_owned();
                 match source.get_ref().and_then(|inner| inner.downcast_ref::<Undecodable>()) {
-                    Some(Undecodable { encoding, offset }) => Error::Encoding { path, encoding: encoding.name(), offset: *offset },
+                    Some(Undecodable { encoding, offset }) => {
+                        Error::Encoding { path, encoding: encoding.name(), offset: *offset }
+                    }
                     None => Error::Unpack { path, unpacked: size + piece.len() as u64, source },
                 }
             })?;
@@ -68,13 +73,16 @@ impl Unpacker {
             size += piece.len() as u64;
         }
         drop(stream);
-        if let Some((_, filled)) = self.scratch.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        if let Some((_, filled)) =
+            self.scratch.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
+        {
             *filled += size;
         }
         Ok(Arc::new(Unpacked { object, scratch, pieces, size }))
     }
 
-    /// The first `len` bytes of the content of a file. A stream that is damaged there yields the readable part; opening the file reports the error.
+    /// The first `len` bytes of the content of a file. A stream that is damaged there yields the
+    /// readable part; opening the file reports the error.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -89,10 +97,23 @@ impl Unpacker {
     }
 
     /// Rejects a file if one of its first records is too long, without loading it into memory.
-    pub(crate) fn check_start(&self, object: &dyn RangeRead, borders: &mut dyn Borders, records: u64) -> Result<(), Error> {
+    pub(crate) fn check_start(
+        &self,
+        object: &dyn RangeRead,
+        borders: &mut dyn Borders,
+        records: u64,
+    ) -> Result<(), Error> {
         match self.stream(object)? {
             Some(mut stream) => check_start(object, &mut stream, borders, records, self.limit)?,
-            None => check_start(object, &mut SequentialRead::new(object), borders, records, self.limit)?,
+            None => {
+                check_start(
+                    object,
+                    &mut SequentialRead::new(object),
+                    borders,
+                    records,
+                    self.limit,
+                )?;
+            }
         }
         Ok(())
     }
@@ -105,14 +126,22 @@ impl Unpacker {
         let reader = || BufReader::with_capacity(PIECE_BYTES, SequentialRead::new(object));
         let unpacked: Box<dyn Read + 'a> = match sniff_compression(&magic) {
             Compression::None if magic.len() < 4 && is_named_compressed(object.path()) => {
-                return Err(Error::Unpack { path: path(), unpacked: 0, source: io::ErrorKind::UnexpectedEof.into() });
+                return Err(Error::Unpack {
+                    path: path(),
+                    unpacked: 0,
+                    source: io::ErrorKind::UnexpectedEof.into(),
+                });
             }
             Compression::None if self.encoding == Encoding::Utf8 => return Ok(None),
             Compression::None => Box::new(reader()),
             Compression::Gzip => Box::new(MultiGzDecoder::new(reader())),
             Compression::Zstd => {
                 let decoder = zstd::stream::read::Decoder::with_buffer(reader());
-                Box::new(decoder.map_err(|source| Error::Unpack { path: path(), unpacked: 0, source })?)
+                Box::new(decoder.map_err(|source| Error::Unpack {
+                    path: path(),
+                    unpacked: 0,
+                    source,
+                })?)
             }
             compression => return Err(Error::Compression { path: path(), compression }),
         };
@@ -130,7 +159,8 @@ impl Unpacker {
     }
 }
 
-/// The current line of a stream. A line that is too long is rejected before it fills the disk; the reader bounds the elements of an array.
+/// The current line of a stream. A line that is too long is rejected before it fills the disk; the
+/// reader bounds the elements of an array.
 #[derive(Default)]
 struct OpenLine {
     line: u64,
@@ -152,7 +182,8 @@ impl OpenLine {
         if self.is_array == Some(true) {
             return Ok(());
         }
-        Ok(limit.check(path, self.len, "a record of at least", || format!("line {}", self.line + 1))?)
+        Ok(limit
+            .check(path, self.len, "a record of at least", || format!("line {}", self.line + 1))?)
     }
 }
 
@@ -182,11 +213,17 @@ impl RangeRead for Unpacked {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> shardmill_storage::Result<()> {
         let len = buffer.len();
-        let short = || StorageError::ShortRead { path: self.path().to_owned(), offset, len, end: offset.saturating_add(len as u64) };
+        let short = || StorageError::ShortRead {
+            path: self.path().to_owned(),
+            offset,
+            len,
+            end: offset.saturating_add(len as u64),
+        };
         if offset.checked_add(len as u64).is_none_or(|end| end > self.size) {
             return Err(short());
         }
-        let (mut position, mut rest) = (usize::try_from(offset).map_err(|_beyond| short())?, buffer);
+        let (mut position, mut rest) =
+            (usize::try_from(offset).map_err(|_beyond| short())?, buffer);
         while !rest.is_empty() {
             let (piece, within) = (position / PIECE_BYTES, position % PIECE_BYTES);
             let place = self.pieces.get(piece).ok_or_else(short)?;
@@ -230,7 +267,12 @@ mod tests {
         let plain = lines();
         let two_streams = [gzip(&plain[..1000]), gzip(&plain[1000..])].concat();
         let unpacker = Unpacker::default();
-        for packed in [gzip(&plain), two_streams, zstd::encode_all(plain.as_slice(), 3).unwrap(), plain.clone()] {
+        for packed in [
+            gzip(&plain),
+            two_streams,
+            zstd::encode_all(plain.as_slice(), 3).unwrap(),
+            plain.clone(),
+        ] {
             let unpacked = unpacker.unpack(memory("a.jsonl.gz", &packed)).unwrap();
             assert!(content(unpacked.as_ref()) == plain);
             let mut across = vec![0; 5000];
@@ -246,7 +288,10 @@ mod tests {
         for packed in [gzip(&plain), zstd::encode_all(plain.as_slice(), 3).unwrap()] {
             for len in 0..packed.len() {
                 let unpacked = Unpacker::default().unpack(memory("a.jsonl.gz", &packed[..len]));
-                assert!(unpacked.is_err_and(|error| matches!(error, Error::Unpack { .. })), "{len}");
+                assert!(
+                    unpacked.is_err_and(|error| matches!(error, Error::Unpack { .. })),
+                    "{len}"
+                );
             }
         }
     }
@@ -255,10 +300,17 @@ mod tests {
     fn start_is_that_of_the_content_and_says_whether_it_is_all() {
         let plain = [b"\xef\xbb\xbf".as_slice(), &b"{\"x\": 1}\n".repeat(40)].concat();
         let packed = gzip(&plain);
-        for (len, is_whole) in [(30, false), (plain.len() as u64 - 1, false), (plain.len() as u64, true), (1000, true)] {
-            let start = |name: &str, bytes: &[u8]| Unpacker::default().start(memory(name, bytes).as_ref(), len).unwrap();
+        for (len, is_whole) in
+            [(30, false), (plain.len() as u64 - 1, false), (plain.len() as u64, true), (1000, true)]
+        {
+            let start = |name: &str, bytes: &[u8]| {
+                Unpacker::default().start(memory(name, bytes).as_ref(), len).unwrap()
+            };
             let (found, expected) = (start("a.jsonl.gz", &packed), start("a.jsonl", &plain));
-            assert_eq!((found.bytes, found.mark_len, found.is_whole), (expected.bytes, expected.mark_len, is_whole));
+            assert_eq!(
+                (found.bytes, found.mark_len, found.is_whole),
+                (expected.bytes, expected.mark_len, is_whole)
+            );
         }
     }
 }

@@ -4,7 +4,8 @@ use shardmill_errors::ErrorKind;
 use shardmill_storage::Error as StorageError;
 use std::io;
 
-/// One variant per format, so that a caller can print a reason and a hint without knowing the format.
+/// One variant per format, so that a caller can print a reason and a hint
+/// without knowing the format.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
@@ -30,7 +31,8 @@ pub enum TableError {
 }
 
 impl TableError {
-    /// The storage error, if it is the only cause. A file that ends early may be damaged, so that is excluded.
+    /// The storage error, if it is the only cause. A file that ends early may be damaged, so that
+    /// is excluded.
     #[must_use]
     pub fn of_store(&self) -> Option<&StorageError> {
         let found = match self {
@@ -51,7 +53,9 @@ impl TableError {
             Self::Storage(error) => error.kind(),
             Self::ArrayRecord(error) => error.kind(),
             Self::Mds(error) => error.kind(),
-            Self::Parquet(_) | Self::Text(_) | Self::Orc(_) | Self::WebDataset(_) => ErrorKind::Format,
+            Self::Parquet(_) | Self::Text(_) | Self::Orc(_) | Self::WebDataset(_) => {
+                ErrorKind::Format
+            }
             Self::Decoder { .. } | Self::Join { .. } => ErrorKind::Format,
         }
     }
@@ -86,13 +90,18 @@ fn within<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Storag
     }
 }
 
-/// Storage errors are passed on, so that users do not look for damage in a file that could not be fetched. A file that ends early may be damaged.
+/// Storage errors are passed on, so that users do not look for damage in a file that could not be
+/// fetched. A file that ends early may be damaged.
 macro_rules! from_format {
     ($($room:ident)::+, $variant:ident) => {
         impl From<crate::$($room)::+::Error> for TableError {
             fn from(error: crate::$($room)::+::Error) -> Self {
                 match error {
-                    crate::$($room)::+::Error::Storage(error) if !matches!(error, StorageError::ShortRead { .. }) => Self::Storage(error),
+                    crate::$($room)::+::Error::Storage(error)
+                        if !matches!(error, StorageError::ShortRead { .. }) =>
+                    {
+                        Self::Storage(error)
+                    }
                     error => Self::$variant(error),
                 }
             }

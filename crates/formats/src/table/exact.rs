@@ -1,17 +1,25 @@
-//! Values that a decoder would change are decoded in a wider form, and converted here: the same values, or an error.
+//! Values that a decoder would change are decoded in a wider form, and converted here: the same
+//! values, or an error.
 //!
-//! Decoders return times in 64 bits, in which times far from 1970 wrap around, become null or lose a fraction. Parquet decodes INT96 and intervals as
-//! their twelve bytes. ORC decodes times as decimals of seconds with nine digits after the point.
+//! Decoders return times in 64 bits, in which times far from 1970 wrap around, become null or lose
+//! a fraction. Parquet decodes INT96 and intervals as their twelve bytes. ORC decodes times as
+//! decimals of seconds with nine digits after the point.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, ArrowTimestampType, Decimal128Type, IntervalDayTimeType, IntervalMonthDayNanoType, IntervalYearMonthType,
-    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+    ArrowPrimitiveType, ArrowTimestampType, Decimal128Type, IntervalDayTimeType,
+    IntervalMonthDayNanoType, IntervalYearMonthType, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
 };
-use arrow_array::{Array, ArrayRef, OffsetSizeTrait, PrimitiveArray, TimestampSecondArray, make_array};
+use arrow_array::{
+    Array, ArrayRef, OffsetSizeTrait, PrimitiveArray, TimestampSecondArray, make_array,
+};
 use arrow_buffer::{IntervalDayTime, IntervalMonthDayNano, NullBuffer, OffsetBuffer};
 use arrow_cast::display::array_value_to_string;
-use arrow_schema::{ArrowError, DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef, IntervalUnit, TimeUnit, UnionFields};
+use arrow_schema::{
+    ArrowError, DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef, IntervalUnit, TimeUnit,
+    UnionFields,
+};
 use std::sync::Arc;
 
 /// The twelve bytes of an INT96, or of an interval of Parquet.
@@ -39,7 +47,10 @@ pub(crate) fn children(data_type: &DataType) -> Vec<&FieldRef> {
     match data_type {
         DataType::Struct(fields) => fields.iter().collect(),
         DataType::Union(fields, _) => fields.iter().map(|(_, field)| field).collect(),
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) | DataType::Map(item, _) => vec![item],
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => vec![item],
         _ => Vec::new(),
     }
 }
@@ -47,12 +58,15 @@ pub(crate) fn children(data_type: &DataType) -> Vec<&FieldRef> {
 pub(crate) fn with_children(data_type: &DataType, fields: Vec<FieldRef>) -> DataType {
     match (data_type, fields.as_slice()) {
         (DataType::Struct(_), _) => DataType::Struct(fields.into()),
-        (DataType::Union(own, mode), _) if own.len() == fields.len() => {
-            DataType::Union(own.iter().map(|(id, _)| id).zip(fields).collect::<UnionFields>(), *mode)
-        }
+        (DataType::Union(own, mode), _) if own.len() == fields.len() => DataType::Union(
+            own.iter().map(|(id, _)| id).zip(fields).collect::<UnionFields>(),
+            *mode,
+        ),
         (DataType::List(_), [item]) => DataType::List(Arc::clone(item)),
         (DataType::LargeList(_), [item]) => DataType::LargeList(Arc::clone(item)),
-        (DataType::FixedSizeList(_, size), [item]) => DataType::FixedSizeList(Arc::clone(item), *size),
+        (DataType::FixedSizeList(_, size), [item]) => {
+            DataType::FixedSizeList(Arc::clone(item), *size)
+        }
         (DataType::Map(_, is_sorted), [item]) => DataType::Map(Arc::clone(item), *is_sorted),
         _ => data_type.clone(),
     }
@@ -78,30 +92,51 @@ pub(crate) fn exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Failu
     }
     if array.data_type() == &TWELVE_BYTES || array.data_type() == &NANOSECONDS {
         let found = match to {
-            DataType::Timestamp(TimeUnit::Second, zone) => times::<TimestampSecondType>(array, zone),
-            DataType::Timestamp(TimeUnit::Millisecond, zone) => times::<TimestampMillisecondType>(array, zone),
-            DataType::Timestamp(TimeUnit::Microsecond, zone) => times::<TimestampMicrosecondType>(array, zone),
-            DataType::Timestamp(TimeUnit::Nanosecond, zone) => times::<TimestampNanosecondType>(array, zone),
-            DataType::Interval(IntervalUnit::YearMonth) => intervals::<IntervalYearMonthType>(array, &year_month),
-            DataType::Interval(IntervalUnit::DayTime) => intervals::<IntervalDayTimeType>(array, &day_time),
-            DataType::Interval(IntervalUnit::MonthDayNano) => intervals::<IntervalMonthDayNanoType>(array, &month_day_nano),
+            DataType::Timestamp(TimeUnit::Second, zone) => {
+                times::<TimestampSecondType>(array, zone)
+            }
+            DataType::Timestamp(TimeUnit::Millisecond, zone) => {
+                times::<TimestampMillisecondType>(array, zone)
+            }
+            DataType::Timestamp(TimeUnit::Microsecond, zone) => {
+                times::<TimestampMicrosecondType>(array, zone)
+            }
+            DataType::Timestamp(TimeUnit::Nanosecond, zone) => {
+                times::<TimestampNanosecondType>(array, zone)
+            }
+            DataType::Interval(IntervalUnit::YearMonth) => {
+                intervals::<IntervalYearMonthType>(array, &year_month)
+            }
+            DataType::Interval(IntervalUnit::DayTime) => {
+                intervals::<IntervalDayTimeType>(array, &day_time)
+            }
+            DataType::Interval(IntervalUnit::MonthDayNano) => {
+                intervals::<IntervalMonthDayNanoType>(array, &month_day_nano)
+            }
             _ => return Ok(Arc::clone(array)),
         };
-        return found.map_err(|(row, value)| Failure::Value(Misfit { row: row as u64, value, data_type: to.clone() }));
+        return found.map_err(|(row, value)| {
+            Failure::Value(Misfit { row: row as u64, value, data_type: to.clone() })
+        });
     }
     let (data, fields) = (array.to_data(), children(to));
     if fields.is_empty() || data.child_data().len() != fields.len() {
         return Ok(Arc::clone(array));
     }
     let in_row = |failure| match failure {
-        Failure::Value(misfit) => Failure::Value(Misfit { row: row_of(array, misfit.row), ..misfit }),
+        Failure::Value(misfit) => {
+            Failure::Value(Misfit { row: row_of(array, misfit.row), ..misfit })
+        }
         other => other,
     };
     let parts = data.child_data().iter().zip(fields);
-    let parts = parts.map(|(part, field)| exactly(&make_array(part.clone()), field.data_type()).map_err(in_row));
+    let parts = parts
+        .map(|(part, field)| exactly(&make_array(part.clone()), field.data_type()).map_err(in_row));
     let parts = parts.collect::<Result<Vec<_>, _>>()?;
     let fields = children(array.data_type()).into_iter().zip(&parts);
-    let fields = fields.map(|(field, part)| Arc::new(Field::clone(field).with_data_type(part.data_type().clone())));
+    let fields = fields.map(|(field, part)| {
+        Arc::new(Field::clone(field).with_data_type(part.data_type().clone()))
+    });
     let data_type = with_children(array.data_type(), fields.collect());
     let parts = parts.iter().map(Array::to_data).collect();
     Ok(make_array(data.into_builder().data_type(data_type).child_data(parts).build()?))
@@ -130,16 +165,26 @@ fn times<T: ArrowTimestampType>(array: &ArrayRef, zone: &Option<Arc<str>>) -> Fo
         TimeUnit::Microsecond => 1000,
         TimeUnit::Nanosecond => 1,
     };
-    let of = |nanoseconds: i128| (nanoseconds % unit == 0).then(|| i64::try_from(nanoseconds / unit).ok()).flatten();
+    let of = |nanoseconds: i128| {
+        (nanoseconds % unit == 0).then(|| i64::try_from(nanoseconds / unit).ok()).flatten()
+    };
     let nulls = array.logical_nulls();
     let times = match array.as_primitive_opt::<Decimal128Type>() {
         Some(decimals) => values::<T, _>(decimals.iter(), nulls, &of, &time_text)?,
-        None => values::<T, _>(twelve_bytes(array).map(|value| value.map(nanoseconds)), nulls, &of, &time_text)?,
+        None => values::<T, _>(
+            twelve_bytes(array).map(|value| value.map(nanoseconds)),
+            nulls,
+            &of,
+            &time_text,
+        )?,
     };
     Ok(Arc::new(times.with_timezone_opt(zone.clone())))
 }
 
-fn intervals<T: ArrowPrimitiveType>(array: &ArrayRef, of: &dyn Fn([u32; 3]) -> Option<T::Native>) -> Found {
+fn intervals<T: ArrowPrimitiveType>(
+    array: &ArrayRef,
+    of: &dyn Fn([u32; 3]) -> Option<T::Native>,
+) -> Found {
     Ok(Arc::new(values::<T, _>(twelve_bytes(array), array.logical_nulls(), of, &interval_text)?))
 }
 
@@ -148,7 +193,8 @@ fn twelve_bytes(array: &ArrayRef) -> impl Iterator<Item = Option<[u32; 3]>> {
     bytes.into_iter().flatten().map(|value| value.map(words))
 }
 
-/// The results of `of` for all values, or the first row for which there is none, with the text of its value.
+/// The results of `of` for all values, or the first row for which there is none, with the text of
+/// its value.
 fn values<T: ArrowPrimitiveType, V: Copy>(
     all: impl Iterator<Item = Option<V>>,
     nulls: Option<NullBuffer>,
@@ -180,7 +226,8 @@ fn nanoseconds([low, high, day]: [u32; 3]) -> i128 {
 }
 
 fn time_text(all: i128) -> String {
-    let (seconds, fraction) = (all.div_euclid(SECOND_NANOSECONDS), all.rem_euclid(SECOND_NANOSECONDS));
+    let (seconds, fraction) =
+        (all.div_euclid(SECOND_NANOSECONDS), all.rem_euclid(SECOND_NANOSECONDS));
     let shown = i64::try_from(seconds).map(|seconds| TimestampSecondArray::from(vec![seconds]));
     match shown.map(|time| array_value_to_string(&time, 0)) {
         Ok(Ok(text)) if fraction == 0 => text,
@@ -201,7 +248,11 @@ fn day_time([months, days, milliseconds]: [u32; 3]) -> Option<IntervalDayTime> {
 
 fn month_day_nano([months, days, milliseconds]: [u32; 3]) -> Option<IntervalMonthDayNano> {
     let nanoseconds = i64::from(milliseconds) * MILLISECOND_NANOSECONDS;
-    Some(IntervalMonthDayNano::new(i32::try_from(months).ok()?, i32::try_from(days).ok()?, nanoseconds))
+    Some(IntervalMonthDayNano::new(
+        i32::try_from(months).ok()?,
+        i32::try_from(days).ok()?,
+        nanoseconds,
+    ))
 }
 
 fn interval_text([months, days, milliseconds]: [u32; 3]) -> String {

@@ -12,14 +12,24 @@ pub struct Guarded(());
 impl Guarded {
     /// # Errors
     /// Those of `open`, and [`TableError::Decoder`] when it panics.
-    pub fn open(path: &str, open: impl FnOnce() -> Result<Arc<dyn TableFile>, TableError>) -> Result<Arc<dyn TableFile>, TableError> {
-        let inner = caught(open).unwrap_or_else(|Panicked| Err(TableError::Decoder { path: path.to_owned(), row: 0 }))?;
+    pub fn open(
+        path: &str,
+        open: impl FnOnce() -> Result<Arc<dyn TableFile>, TableError>,
+    ) -> Result<Arc<dyn TableFile>, TableError> {
+        let inner = caught(open).unwrap_or_else(|Panicked| {
+            Err(TableError::Decoder { path: path.to_owned(), row: 0 })
+        })?;
         Ok(Arc::new(Wrapped::new(inner, Self(()))))
     }
 }
 
 impl Around for Guarded {
-    fn read<T>(&self, file: &dyn TableFile, block: usize, read: impl FnMut() -> Result<T, TableError>) -> Result<T, TableError> {
+    fn read<T>(
+        &self,
+        file: &dyn TableFile,
+        block: usize,
+        read: impl FnMut() -> Result<T, TableError>,
+    ) -> Result<T, TableError> {
         caught(read).unwrap_or_else(|Panicked| {
             let row = file.blocks().iter().take(block).map(|block| block.rows).sum();
             Err(TableError::Decoder { path: file.path().to_owned(), row })

@@ -1,8 +1,10 @@
 //! Files of rows behind one interface for Parquet, ORC, CSV, JSONL and other formats.
 //!
-//! An open file has a schema and blocks; a block is decoded as a unit: a row group or a part of a large one, a stripe, a run of lines. Blocks depend
-//! only on the file, so they are part of the identity of a data set. Used by the dataset of the `load` crate. The invariant: [`TableFile::read`]
-//! returns exactly the requested rows, with exactly the types of [`TableFile::schema`], or an error with the position.
+//! An open file has a schema and blocks; a block is decoded as a unit: a row group or a part of a
+//! large one, a stripe, a run of lines. Blocks depend only on the file, so they are part of the
+//! identity of a data set. Used by the dataset of the `load` crate. The invariant:
+//! [`TableFile::read`] returns exactly the requested rows, with exactly the types of
+//! [`TableFile::schema`], or an error with the position.
 
 mod error;
 pub(crate) mod exact;
@@ -43,7 +45,8 @@ pub struct Block {
 
 /// An open file: its footer, index or scan, and access to its rows.
 ///
-/// Strings and binaries may be delivered as view types if the schema says so: the schema always states the delivered types.
+/// Strings and binaries may be delivered as view types if the schema says so: the schema always
+/// states the delivered types.
 pub trait TableFile: Debug + Send + Sync {
     fn path(&self) -> &str;
 
@@ -55,7 +58,8 @@ pub trait TableFile: Debug + Send + Sync {
         self.schema()
     }
 
-    /// Fields inside of the structs of [`TableFile::declared_schema`]. Their column numbers follow those of the top-level columns.
+    /// Fields inside of the structs of [`TableFile::declared_schema`]. Their column numbers follow
+    /// those of the top-level columns.
     fn nested(&self) -> &[NestedColumn] {
         &[]
     }
@@ -63,15 +67,22 @@ pub trait TableFile: Debug + Send + Sync {
     /// In file order. Blocks without rows are allowed.
     fn blocks(&self) -> &[Block];
 
-    /// Rows of one block in file order. `columns` are numbers of columns, delivered in the given order; it may be empty. A number is an index into the
-    /// schema, or past its end into [`TableFile::nested`]; strings and binaries of nested columns may be views. `selection` has one bit for each row of
-    /// the block, and only the rows whose bit is set are delivered.
+    /// Rows of one block in file order. `columns` are numbers of columns, delivered in the given
+    /// order; it may be empty. A number is an index into the schema, or past its end into
+    /// [`TableFile::nested`]; strings and binaries of nested columns may be views. `selection` has
+    /// one bit for each row of the block, and only the rows whose bit is set are delivered.
     ///
     /// # Errors
     /// When the bytes cannot be read or decoded.
-    fn read(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>) -> Result<RecordBatch, TableError>;
+    fn read(
+        &self,
+        block: usize,
+        columns: &[usize],
+        selection: Option<&BooleanBuffer>,
+    ) -> Result<RecordBatch, TableError>;
 
-    /// All rows of consecutive blocks. Small row groups are decoded faster together than one by one.
+    /// All rows of consecutive blocks. Small row groups are decoded faster together
+    /// than one by one.
     ///
     /// # Errors
     /// As [`TableFile::read`].
@@ -79,51 +90,70 @@ pub trait TableFile: Debug + Send + Sync {
         read_one_by_one(self, blocks, columns)
     }
 
-    /// Consecutive blocks that one thread should read in order, because they are parts of one unit of decoding.
+    /// Consecutive blocks that one thread should read in order, because they are parts of one unit
+    /// of decoding.
     fn runs(&self) -> Vec<Range<usize>> {
         (0..self.blocks().len()).map(|block| block..block + 1).collect()
     }
 
-    /// All rows of one of [`TableFile::runs`], once, in batches of any size. Data shared by several parts of a row group is decoded once.
+    /// All rows of one of [`TableFile::runs`], once, in batches of any size. Data shared by several
+    /// parts of a row group is decoded once.
     ///
     /// # Errors
     /// As [`TableFile::read`]; batches passed on before the error are good.
-    fn scan(&self, run: Range<usize>, columns: &[usize], each: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>) -> Result<(), TableError> {
+    fn scan(
+        &self,
+        run: Range<usize>,
+        columns: &[usize],
+        each: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>,
+    ) -> Result<(), TableError> {
         scan_one_by_one(self, run, columns, each)
     }
 
     /// Size in memory of these columns of a block, estimated from metadata.
     fn decoded_bytes(&self, block: usize, columns: &[usize]) -> u64;
 
-    /// Statistics of a column that are known without reading it, one entry per block. `None` if there are none.
+    /// Statistics of a column that are known without reading it, one entry per block. `None` if
+    /// there are none.
     fn statistics(&self, _column: usize) -> Option<Statistics> {
         None
     }
 
-    /// The number of values of each row of a list column, if metadata suggests that all rows have the same and none is null. It may be wrong: rows of
-    /// different lengths can have such a mean.
+    /// The number of values of each row of a list column, if metadata suggests that all rows have
+    /// the same and none is null. It may be wrong: rows of different lengths can have such a mean.
     fn list_length(&self, _column: usize) -> Option<u64> {
         None
     }
 
-    /// As [`TableFile::statistics`] for the pages of one block. Reading them may cost a request to the storage.
+    /// As [`TableFile::statistics`] for the pages of one block. Reading them may cost a request to
+    /// the storage.
     ///
     /// # Errors
     /// When the bytes cannot be read.
-    fn page_statistics(&self, _block: usize, _column: usize) -> Result<Option<BlockPages>, TableError> {
+    fn page_statistics(
+        &self,
+        _block: usize,
+        _column: usize,
+    ) -> Result<Option<BlockPages>, TableError> {
         Ok(None)
     }
 
-    /// False if a block certainly contains none of `values`, an array of the column's type without nulls. Reading the bloom filter for this may cost
-    /// a request to the storage.
+    /// False if a block certainly contains none of `values`, an array of the column's type without
+    /// nulls. Reading the bloom filter for this may cost a request to the storage.
     ///
     /// # Errors
     /// When the bytes cannot be read.
-    fn may_contain(&self, _block: usize, _column: usize, _values: &ArrayRef) -> Result<bool, TableError> {
+    fn may_contain(
+        &self,
+        _block: usize,
+        _column: usize,
+        _values: &ArrayRef,
+    ) -> Result<bool, TableError> {
         Ok(true)
     }
 
-    /// Digest of the footer or index: two files with equal digests, sizes and blocks are considered copies.
+    /// Digest of the footer or index: two files with equal digests, sizes
+    /// and blocks are considered copies.
     fn digest(&self) -> u128;
 }
 
@@ -143,12 +173,18 @@ pub(crate) fn scan_one_by_one<T: TableFile + ?Sized>(
 }
 
 /// Reads all rows of consecutive blocks, for a reader without a faster way.
-pub(crate) fn read_one_by_one<T: TableFile + ?Sized>(table: &T, blocks: Range<usize>, columns: &[usize]) -> Result<RecordBatch, TableError> {
-    let parts = blocks.map(|block| table.read(block, columns, None)).collect::<Result<Vec<_>, _>>()?;
+pub(crate) fn read_one_by_one<T: TableFile + ?Sized>(
+    table: &T,
+    blocks: Range<usize>,
+    columns: &[usize],
+) -> Result<RecordBatch, TableError> {
+    let parts =
+        blocks.map(|block| table.read(block, columns, None)).collect::<Result<Vec<_>, _>>()?;
     match parts.as_slice() {
         [only] => Ok(only.clone()),
         [] => Ok(RecordBatch::new_empty(Arc::new(Schema::empty()))),
-        [first, ..] => concat_batches(&first.schema(), &parts).map_err(|source| TableError::Join { path: table.path().to_owned(), source }),
+        [first, ..] => concat_batches(&first.schema(), &parts)
+            .map_err(|source| TableError::Join { path: table.path().to_owned(), source }),
     }
 }
 

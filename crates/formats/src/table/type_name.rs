@@ -1,10 +1,14 @@
 //! How a type is written for people: the names that Arrow's C++ and Python libraries use.
 //!
-//! The one place that formats a type for output. `Display` of [`DataType`] has other names, which users of Python do not know.
+//! The one place that formats a type for output. `Display` of [`DataType`] has other names, which
+//! users of Python do not know.
 
-use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit, UnionFields, UnionMode};
+use arrow_schema::{
+    ArrowError, DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit, UnionFields, UnionMode,
+};
 
-/// A type such as `int64`, `list<double>`, `timestamp[us, tz=UTC]` or `struct<a: string, b: int8 not null>`.
+/// A type such as `int64`, `list<double>`, `timestamp[us, tz=UTC]`
+/// or `struct<a: string, b: int8 not null>`.
 #[must_use]
 pub fn type_name(data_type: &DataType) -> String {
     match data_type {
@@ -34,7 +38,9 @@ pub fn type_name(data_type: &DataType) -> String {
         DataType::Time64(unit) => format!("time64[{}]", unit_name(*unit)),
         DataType::Duration(unit) => format!("duration[{}]", unit_name(*unit)),
         DataType::Timestamp(unit, None) => format!("timestamp[{}]", unit_name(*unit)),
-        DataType::Timestamp(unit, Some(zone)) => format!("timestamp[{}, tz={zone}]", unit_name(*unit)),
+        DataType::Timestamp(unit, Some(zone)) => {
+            format!("timestamp[{}, tz={zone}]", unit_name(*unit))
+        }
         DataType::Interval(IntervalUnit::YearMonth) => "month_interval".to_owned(),
         DataType::Interval(IntervalUnit::DayTime) => "day_time_interval".to_owned(),
         DataType::Interval(IntervalUnit::MonthDayNano) => "month_day_nano_interval".to_owned(),
@@ -46,30 +52,44 @@ pub fn type_name(data_type: &DataType) -> String {
         DataType::LargeList(item) => format!("large_list<{}>", value_name(item)),
         DataType::ListView(item) => format!("list_view<{}>", value_name(item)),
         DataType::LargeListView(item) => format!("large_list_view<{}>", value_name(item)),
-        DataType::FixedSizeList(item, length) => format!("fixed_size_list<{}>[{length}]", value_name(item)),
+        DataType::FixedSizeList(item, length) => {
+            format!("fixed_size_list<{}>[{length}]", value_name(item))
+        }
         DataType::Struct(fields) => format!("struct<{}>", joined(fields)),
         DataType::Map(entries, is_sorted) => map_name(entries, *is_sorted),
-        DataType::Dictionary(indices, values) => format!("dictionary<values={}, indices={}>", type_name(values), type_name(indices)),
+        DataType::Dictionary(indices, values) => {
+            format!("dictionary<values={}, indices={}>", type_name(values), type_name(indices))
+        }
         DataType::RunEndEncoded(ends, values) => {
-            format!("run_end_encoded<run_ends: {}, values: {}>", type_name(ends.data_type()), value_name(values))
+            format!(
+                "run_end_encoded<run_ends: {}, values: {}>",
+                type_name(ends.data_type()),
+                value_name(values)
+            )
         }
         DataType::Union(fields, mode) => union_name(fields, *mode),
     }
 }
 
-/// The type of a column. An extension type is printed with its name, such as `extension<arrow.uuid>`.
+/// The type of a column. An extension type is printed with its name,
+/// such as `extension<arrow.uuid>`.
 #[must_use]
 pub fn column_type_name(field: &Field) -> String {
-    field.extension_type_name().map_or_else(|| type_name(field.data_type()), |name| format!("extension<{name}>"))
+    field
+        .extension_type_name()
+        .map_or_else(|| type_name(field.data_type()), |name| format!("extension<{name}>"))
 }
 
-/// The message of an Arrow error, with these names for the types in it. Quoted text is not changed, because it may be a value.
+/// The message of an Arrow error, with these names for the types in it. Quoted text is not changed,
+/// because it may be a value.
 #[must_use]
 pub fn arrow_message(error: &ArrowError) -> String {
     let message = error.to_string();
-    let (mut out, mut rest, mut quote) = (String::with_capacity(message.len()), message.as_str(), None);
+    let (mut out, mut rest, mut quote) =
+        (String::with_capacity(message.len()), message.as_str(), None);
     while let Some(mark) = rest.chars().next() {
-        let is_word = mark.is_ascii_uppercase() && !out.ends_with(|before: char| before.is_alphanumeric() || before == '_');
+        let is_word = mark.is_ascii_uppercase()
+            && !out.ends_with(|before: char| before.is_alphanumeric() || before == '_');
         if quote.is_none()
             && is_word
             && let Some((data_type, length)) = leading_type(rest)
@@ -79,7 +99,9 @@ pub fn arrow_message(error: &ArrowError) -> String {
             continue;
         }
         quote = match quote {
-            None if matches!(mark, '\'' | '"' | '`') && !out.ends_with(char::is_alphanumeric) => Some(mark),
+            None if matches!(mark, '\'' | '"' | '`') && !out.ends_with(char::is_alphanumeric) => {
+                Some(mark)
+            }
             Some(open) if open == mark => None,
             _ => quote,
         };
@@ -139,7 +161,9 @@ fn map_name(entries: &Field, is_sorted: bool) -> String {
     let sorted = if is_sorted { ", keys_sorted" } else { "" };
     match entries.data_type() {
         DataType::Struct(fields) => match fields.as_ref() {
-            [key, value] => format!("map<{}, {}{sorted}>", column_type_name(key), value_name(value)),
+            [key, value] => {
+                format!("map<{}, {}{sorted}>", column_type_name(key), value_name(value))
+            }
             _ => format!("map<{}{sorted}>", joined(fields)),
         },
         other => format!("map<{}{sorted}>", type_name(other)),
@@ -151,7 +175,8 @@ fn union_name(fields: &UnionFields, mode: UnionMode) -> String {
         UnionMode::Sparse => "sparse",
         UnionMode::Dense => "dense",
     };
-    let members = fields.iter().map(|(id, field)| format!("{}: {}={id}", field.name(), value_name(field)));
+    let members =
+        fields.iter().map(|(id, field)| format!("{}: {}={id}", field.name(), value_name(field)));
     format!("{mode}_union<{}>", members.collect::<Vec<_>>().join(", "))
 }
 
@@ -165,14 +190,23 @@ mod tests {
         let list = DataType::List(Arc::new(Field::new("item", DataType::Float64, true)));
         let zoned = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
         let cases = [
-            (format!("Casting from {} to {list} not supported", DataType::Utf8), "Casting from string to list<double> not supported".to_owned()),
-            (format!("Can't cast value 300 to type {}", DataType::Int8), "Can't cast value 300 to type int8".to_owned()),
+            (
+                format!("Casting from {} to {list} not supported", DataType::Utf8),
+                "Casting from string to list<double> not supported".to_owned(),
+            ),
+            (
+                format!("Can't cast value 300 to type {}", DataType::Int8),
+                "Can't cast value 300 to type int8".to_owned(),
+            ),
             (format!("{zoned} is not sorted"), "timestamp[us, tz=UTC] is not sorted".to_owned()),
             (
                 format!("Cannot cast string 'Utf8' to value of {} type", DataType::Int64),
                 "Cannot cast string 'Utf8' to value of int64 type".to_owned(),
             ),
-            ("Int64Array of myInt64 is Nullable, not µ(Utf8".to_owned(), "Int64Array of myInt64 is Nullable, not µ(string".to_owned()),
+            (
+                "Int64Array of myInt64 is Nullable, not µ(Utf8".to_owned(),
+                "Int64Array of myInt64 is Nullable, not µ(string".to_owned(),
+            ),
         ];
         for (message, expected) in cases {
             let told = arrow_message(&ArrowError::CastError(message));

@@ -14,7 +14,12 @@ pub trait Around: Debug + Send + Sync {
     ///
     /// # Errors
     /// Those of `read`, and the reason if it was not completed.
-    fn read<T>(&self, file: &dyn TableFile, block: usize, read: impl FnMut() -> Result<T, TableError>) -> Result<T, TableError>;
+    fn read<T>(
+        &self,
+        file: &dyn TableFile,
+        block: usize,
+        read: impl FnMut() -> Result<T, TableError>,
+    ) -> Result<T, TableError>;
 }
 
 /// The invariant: each row is delivered once, even if a scan is repeated.
@@ -29,7 +34,11 @@ impl<A: Around> Wrapped<A> {
         Self { inner, around }
     }
 
-    fn around<T>(&self, block: usize, mut read: impl FnMut(&dyn TableFile) -> Result<T, TableError>) -> Result<T, TableError> {
+    fn around<T>(
+        &self,
+        block: usize,
+        mut read: impl FnMut(&dyn TableFile) -> Result<T, TableError>,
+    ) -> Result<T, TableError> {
         self.around.read(&*self.inner, block, || read(&*self.inner))
     }
 }
@@ -55,7 +64,12 @@ impl<A: Around> TableFile for Wrapped<A> {
         self.inner.blocks()
     }
 
-    fn read(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>) -> Result<RecordBatch, TableError> {
+    fn read(
+        &self,
+        block: usize,
+        columns: &[usize],
+        selection: Option<&BooleanBuffer>,
+    ) -> Result<RecordBatch, TableError> {
         self.around(block, |file| file.read(block, columns, selection))
     }
 
@@ -67,7 +81,12 @@ impl<A: Around> TableFile for Wrapped<A> {
         self.inner.runs()
     }
 
-    fn scan(&self, run: Range<usize>, columns: &[usize], each: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>) -> Result<(), TableError> {
+    fn scan(
+        &self,
+        run: Range<usize>,
+        columns: &[usize],
+        each: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>,
+    ) -> Result<(), TableError> {
         let mut delivered = 0;
         self.around(run.start, |file| {
             let mut skipped = delivered;
@@ -96,11 +115,20 @@ impl<A: Around> TableFile for Wrapped<A> {
         self.inner.list_length(column)
     }
 
-    fn page_statistics(&self, block: usize, column: usize) -> Result<Option<BlockPages>, TableError> {
+    fn page_statistics(
+        &self,
+        block: usize,
+        column: usize,
+    ) -> Result<Option<BlockPages>, TableError> {
         self.around(block, |file| file.page_statistics(block, column))
     }
 
-    fn may_contain(&self, block: usize, column: usize, values: &ArrayRef) -> Result<bool, TableError> {
+    fn may_contain(
+        &self,
+        block: usize,
+        column: usize,
+        values: &ArrayRef,
+    ) -> Result<bool, TableError> {
         self.around(block, |file| file.may_contain(block, column, values))
     }
 

@@ -1,6 +1,7 @@
 //! Detects by content whether an archive is compressed.
 //!
-//! Called before a walk with the first bytes of a file. File names are ignored: `.tar` files are often gzip inside, and the reverse.
+//! Called before a walk with the first bytes of a file. File names are ignored: `.tar` files are
+//! often gzip inside, and the reverse.
 
 use std::fmt::{Display, Formatter};
 
@@ -36,7 +37,9 @@ pub fn sniff_compression(prefix: &[u8]) -> Compression {
         [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Compression::Zstd,
         [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Compression::Xz,
         // A member may be named `BZh9…`: the magic of the first block, or of the end, must follow.
-        [b'B', b'Z', b'h', b'1'..=b'9', rest @ ..] if rest.starts_with(b"1AY&SY") || rest.starts_with(b"\x17\x72\x45\x38\x50\x90") => {
+        [b'B', b'Z', b'h', b'1'..=b'9', rest @ ..]
+            if rest.starts_with(b"1AY&SY") || rest.starts_with(b"\x17\x72\x45\x38\x50\x90") =>
+        {
             Compression::Bzip2
         }
         _ => Compression::None,

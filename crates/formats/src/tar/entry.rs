@@ -1,7 +1,8 @@
-//! Combines the headers of a file: its own block, the preceding extension headers and the global records.
+//! Combines the headers of a file: its own block, the preceding extension headers
+//! and the global records.
 //!
-//! Called by the walk. The size of an [`Entry`] is also the size by which the walk skips: with two sizes, readers could be made to see different
-//! files.
+//! Called by the walk. The size of an [`Entry`] is also the size by which the walk skips: with two
+//! sizes, readers could be made to see different files.
 
 use super::error::Reason;
 use super::header::{Header, Kind};
@@ -45,9 +46,15 @@ impl Extensions {
     }
 
     /// Combines the extensions with the header at `position` that they describe.
-    pub(super) fn describe(self, header: &Header<'_>, globals: &Records, position: u64) -> Described {
+    pub(super) fn describe(
+        self,
+        header: &Header<'_>,
+        globals: &Records,
+        position: u64,
+    ) -> Described {
         let records = self.records.unwrap_or_default();
-        // RUSTSEC-2026-0068: a reader that skips by the block's size and ignores the record's gets out of step.
+        // RUSTSEC-2026-0068: a reader that skips by the block's size and ignores the record's gets
+        // out of step.
         let size = match header.kind {
             kind if !kind.has_payload() => 0,
             _ => records.size.or(globals.size).unwrap_or(header.size),
@@ -78,10 +85,17 @@ impl Extensions {
             kind if is_sparse && kind.has_payload() => Verdict::Refuse(Reason::Sparse),
             _ if !is_text => Verdict::Refuse(Reason::NameNotUtf8),
             _ if name.is_empty() || name.contains('\0') => Verdict::Refuse(Reason::NoName),
-            kind @ (Kind::HardLink | Kind::SymbolicLink) => Verdict::Link { target: target(), is_symbolic: kind == Kind::SymbolicLink },
+            kind @ (Kind::HardLink | Kind::SymbolicLink) => {
+                Verdict::Link { target: target(), is_symbolic: kind == Kind::SymbolicLink }
+            }
             _ => Verdict::Offer,
         };
-        let member = Member { name, header_offset: self.header_offset.unwrap_or(position), offset: position.saturating_add(BLOCK), size };
+        let member = Member {
+            name,
+            header_offset: self.header_offset.unwrap_or(position),
+            offset: position.saturating_add(BLOCK),
+            size,
+        };
         Described { member, verdict }
     }
 }
@@ -92,7 +106,9 @@ impl Described {
         let Self { member, verdict } = self;
         match verdict {
             Verdict::Offer => Ok(Some(Entry::File(member))),
-            Verdict::Link { target, is_symbolic } => Ok(Some(Entry::Link(Link { member, target, is_symbolic }))),
+            Verdict::Link { target, is_symbolic } => {
+                Ok(Some(Entry::Link(Link { member, target, is_symbolic })))
+            }
             Verdict::Directory => Ok(Some(Entry::Directory(member.name))),
             Verdict::Refuse(reason) => Err((member, reason)),
             Verdict::PassOver | Verdict::SparseMap => Ok(None),

@@ -1,6 +1,7 @@
 //! Errors of tar archives.
 //!
-//! Offsets are positions in the (decompressed) archive. [`TarError::ends_walk`] distinguishes damage from a single member that cannot be read.
+//! Offsets are positions in the (decompressed) archive. [`TarError::ends_walk`] distinguishes
+//! damage from a single member that cannot be read.
 
 use std::io;
 
@@ -22,7 +23,8 @@ pub enum TarError {
     #[error("Extended header record at `{offset}` is malformed")]
     BadRecord { offset: u64 },
 
-    /// Two extension headers of one kind describe the same file; readers disagree which one applies.
+    /// Two extension headers of one kind describe the same file; readers disagree
+    /// which one applies.
     #[error("Extension header at `{offset}` repeats one for the same member")]
     RepeatedExtension { offset: u64 },
 
@@ -31,7 +33,10 @@ pub enum TarError {
     ExtensionTooLong { offset: u64, found: u64, limit: u64 },
 
     /// The archive ends inside a member (`None`: before its name was known).
-    #[error("{} at `{offset}` needs `{needed}` bytes, the archive has `{found}`", subject(.member.as_deref()))]
+    #[error(
+        "{} at `{offset}` needs `{needed}` bytes, the archive has `{found}`",
+        subject(.member.as_deref())
+    )]
     Truncated { member: Option<String>, offset: u64, needed: u64, found: u64 },
 
     /// A file cannot be read; the walk continues after it.
@@ -42,11 +47,13 @@ pub enum TarError {
     #[error("Range at `{offset}` has `{needed}` bytes, `{found}` were given")]
     WrongRange { offset: u64, needed: u64, found: u64 },
 
-    /// The compressed stream ends early. Its checksum is missing, so the `inflated` bytes are not verified.
+    /// The compressed stream ends early. Its checksum is missing, so the `inflated` bytes
+    /// are not verified.
     #[error("The {compression} stream ends early, after `{inflated}` decompressed bytes")]
     TruncatedStream { compression: Compression, inflated: u64 },
 
-    /// The compressed stream is damaged. Damage is often detected late, so the last of the `inflated` bytes may be wrong.
+    /// The compressed stream is damaged. Damage is often detected late, so the last of the
+    /// `inflated` bytes may be wrong.
     #[error("The {compression} stream is damaged after `{inflated}` decompressed bytes: {detail}")]
     BadStream { compression: Compression, inflated: u64, detail: String },
 
@@ -78,7 +85,8 @@ pub enum Fault {
     Checksum,
     #[error("its size is not a number")]
     Size,
-    /// An extension header is followed by the end of the archive instead of the file that it describes.
+    /// An extension header is followed by the end of the archive instead of the file
+    /// that it describes.
     #[error("an extension header before it describes a file")]
     NoFile,
 }

@@ -18,7 +18,8 @@ const SPARSE_BLOCK_GOES_ON: usize = 504;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Regular,
-    /// Type NUL, from before directories had a type: a trailing slash in the name marks a directory.
+    /// Type NUL, from before directories had a type: a trailing slash
+    /// in the name marks a directory.
     OldRegular,
     LongName,
     LongLink,
@@ -78,8 +79,13 @@ impl<'a> Header<'a> {
     /// The name as stored, with the ustar prefix.
     pub(super) fn name(&self) -> Vec<u8> {
         let name = until_nul(field(self.block, NAME));
-        // GNU headers store times and sparse maps where ustar has the prefix; their magic has a space instead of the NUL.
-        let prefix = if field(self.block, MAGIC) == b"ustar\0" { until_nul(field(self.block, PREFIX)) } else { &[] };
+        // GNU headers store times and sparse maps where ustar has the prefix; their magic has a
+        // space instead of the NUL.
+        let prefix = if field(self.block, MAGIC) == b"ustar\0" {
+            until_nul(field(self.block, PREFIX))
+        } else {
+            &[]
+        };
         if prefix.is_empty() {
             return name.to_vec();
         }
@@ -141,7 +147,8 @@ fn number(field: &[u8]) -> Option<u64> {
 
 fn octal(field: &[u8]) -> Option<u64> {
     let text = until_nul(field);
-    // GNU tar continues after a leading NUL, Python reads the field as 0: a size on which readers differ is rejected.
+    // GNU tar continues after a leading NUL, Python reads the field as 0: a size on which readers
+    // differ is rejected.
     if text.is_empty() && field.iter().any(|&byte| byte != 0 && byte != b' ') {
         return None;
     }

@@ -1,6 +1,7 @@
 //! Decompresses archives and documents: gzip and zstd, including concatenated streams.
 //!
-//! Called before a walk of a `.tar.gz` or `.tar.zst`. When an error is returned, all bytes that could be decompressed before the damage have been written.
+//! Called before a walk of a `.tar.gz` or `.tar.zst`. When an error is returned, all bytes that
+//! could be decompressed before the damage have been written.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -19,10 +20,16 @@ const WINDOW_BITS: u8 = 15;
 ///
 /// # Errors
 ///
-/// [`TarError::Compression`] for any compression except gzip and zstd. Each other error contains the number of bytes written to `writer`: bytes before the damage are usable.
-pub fn inflate(compression: Compression, reader: impl Read, writer: impl Write) -> Result<u64, TarError> {
+/// [`TarError::Compression`] for any compression except gzip and zstd. Each other error contains
+/// the number of bytes written to `writer`: bytes before the damage are usable.
+pub fn inflate(
+    compression: Compression,
+    reader: impl Read,
+    writer: impl Write,
+) -> Result<u64, TarError> {
     let (input, output) = (vec![0; CHUNK], vec![0; CHUNK]);
-    let mut streams = Streams { compression, reader, writer, input, start: 0, end: 0, output, inflated: 0 };
+    let mut streams =
+        Streams { compression, reader, writer, input, start: 0, end: 0, output, inflated: 0 };
     loop {
         let mut stream = Stream::new(compression)?;
         while streams.advance(&mut stream)? {}
@@ -66,11 +73,17 @@ impl Stream {
                 Step {
                     consumed: usize::try_from(stream.total_in() - consumed).unwrap_or(0),
                     produced: usize::try_from(stream.total_out() - produced).unwrap_or(0),
-                    is_end: is_end.map(|status| status == Status::StreamEnd).map_err(|error| error.to_string()),
+                    is_end: is_end
+                        .map(|status| status == Status::StreamEnd)
+                        .map_err(|error| error.to_string()),
                 }
             }
             Self::Zstd(stream) => match stream.run_on_buffers(input, output) {
-                Ok(status) => Step { consumed: status.bytes_read, produced: status.bytes_written, is_end: Ok(status.remaining == 0) },
+                Ok(status) => Step {
+                    consumed: status.bytes_read,
+                    produced: status.bytes_written,
+                    is_end: Ok(status.remaining == 0),
+                },
                 Err(error) => Step { consumed: 0, produced: 0, is_end: Err(error.to_string()) },
             },
         }
@@ -99,12 +112,16 @@ impl<R: Read, W: Write> Streams<R, W> {
         // Includes the output of the call that detected the damage: a sample may end there.
         let bytes = self.output.get(..produced).unwrap_or_default();
         let inflated = self.inflated;
-        self.writer.write_all(bytes).map_err(|source| TarError::WriteInflated { inflated, source })?;
+        self.writer
+            .write_all(bytes)
+            .map_err(|source| TarError::WriteInflated { inflated, source })?;
         self.inflated += bytes.len() as u64;
         let (compression, inflated) = (self.compression, self.inflated);
         match is_end {
             Ok(true) => Ok(false),
-            Ok(false) if consumed == 0 && produced == 0 => Err(TarError::TruncatedStream { compression, inflated }),
+            Ok(false) if consumed == 0 && produced == 0 => {
+                Err(TarError::TruncatedStream { compression, inflated })
+            }
             Ok(false) => Ok(true),
             Err(detail) => Err(TarError::BadStream { compression, inflated, detail }),
         }

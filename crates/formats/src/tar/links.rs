@@ -1,7 +1,9 @@
 //! Finds the files that links point to.
 //!
-//! Both readers note each entry of an archive here, in order. A hard link points to an earlier entry, as in `tar`; a symbolic link may point to a
-//! later one, so its file is known only at the end. Invariant: a link gives access to a file of the archive or to nothing, never to a path outside.
+//! Both readers note each entry of an archive here, in order. A hard link points to an earlier
+//! entry, as in `tar`; a symbolic link may point to a later one, so its file is known only
+//! at the end. Invariant: a link gives access to a file of the archive or to nothing, never
+//! to a path outside.
 
 use std::collections::HashMap;
 
@@ -46,14 +48,16 @@ pub enum LinkFault {
 }
 
 impl LinkFault {
-    pub const HINT: &'static str = "write the archive again with the files in place of links: `tar --dereference --hard-dereference`";
+    pub const HINT: &'static str = "write the archive again with the files in place of links: \
+        `tar --dereference --hard-dereference`";
 }
 
 /// Memory for a name, in addition to the map.
 const NAME_BYTES: u64 = 64;
 
 impl Links {
-    /// Notes an entry, and returns what it points to. `None` for a link to its own name, which `tar` writes if it is told to store a file twice.
+    /// Notes an entry, and returns what it points to. `None` for a link to its own name, which
+    /// `tar` writes if it is told to store a file twice.
     pub fn note(&mut self, entry: &Entry) -> Option<Target> {
         let target = match entry {
             Entry::File(member) => Target::File { offset: member.offset, size: member.size },
@@ -73,8 +77,12 @@ impl Links {
     fn target_of(&self, link: &Link) -> Option<Target> {
         let target = link.target.clone();
         if link.is_symbolic {
-            let directory = link.member.name.rsplit_once('/').map_or("", |(directory, _)| directory);
-            return Some(joined(directory, &target).map_or(Target::Nowhere(LinkFault::Outside { target }), Target::Path));
+            let directory =
+                link.member.name.rsplit_once('/').map_or("", |(directory, _)| directory);
+            return Some(
+                joined(directory, &target)
+                    .map_or(Target::Nowhere(LinkFault::Outside { target }), Target::Path),
+            );
         }
         match self.places.get(&place(&target)) {
             Some(_) if normal(&target) == normal(&link.member.name) => None,
@@ -83,7 +91,8 @@ impl Links {
         }
     }
 
-    /// Offset and size of the file that `target` points to, after all entries were noted; `None` if it is a directory.
+    /// Offset and size of the file that `target` points to, after all entries were noted; `None` if
+    /// it is a directory.
     ///
     /// # Errors
     /// [`LinkFault`], if there is no such file in the archive.
@@ -113,7 +122,9 @@ impl Links {
         path.match_indices('/').take(MAX_STEPS).find_map(|(slash, _)| {
             let (directory, rest) = path.split_at(slash);
             match self.places.get(&place(directory)) {
-                Some(Target::Path(target)) => joined(target, rest.trim_start_matches('/')).map(Target::Path),
+                Some(Target::Path(target)) => {
+                    joined(target, rest.trim_start_matches('/')).map(Target::Path)
+                }
                 _ => None,
             }
         })
@@ -124,7 +135,8 @@ fn place(name: &str) -> u128 {
     xxh3_128(normal(name.trim_end_matches('/')).as_bytes())
 }
 
-/// The path of `target`, which is relative to `directory`, from the root of the archive; `None` if it leaves the archive.
+/// The path of `target`, which is relative to `directory`, from the root of the archive; `None` if
+/// it leaves the archive.
 fn joined(directory: &str, target: &str) -> Option<String> {
     if target.starts_with('/') {
         return None;
@@ -176,7 +188,10 @@ mod tests {
         let mut links = Links::default();
         let found = |links: &Links, target: Option<Target>| links.file(&target.unwrap());
         let soon = links.note(&link("d/soon", "../x", true));
-        assert!(matches!(links.note(&link("early", "x", false)), Some(Target::Nowhere(LinkFault::NotEarlier { .. }))));
+        assert!(matches!(
+            links.note(&link("early", "x", false)),
+            Some(Target::Nowhere(LinkFault::NotEarlier { .. }))
+        ));
         links.note(&Entry::File(member("./x", 0)));
         assert_eq!(links.note(&link("x", "./x", false)), None);
         let hard = links.note(&link("hard", "x", false));

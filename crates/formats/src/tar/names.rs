@@ -1,7 +1,8 @@
 //! Decides by name which members are documents, and which are not data.
 //!
-//! Both readers of archives use it. Samples keep the keys of WebDataset and leave out [`Role::Foreign`] only; interleaved documents are
-//! [`documents`]. Invariant: each name is judged alone, except that `X.Y.json` next to `X.json` must have the content of a document.
+//! Both readers of archives use it. Samples keep the keys of WebDataset and leave out
+//! [`Role::Foreign`] only; interleaved documents are [`documents`]. Invariant: each name is judged
+//! alone, except that `X.Y.json` next to `X.json` must have the content of a document.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -43,14 +44,24 @@ pub fn role<'a>(name: &'a str, extensions: &[String]) -> Role<'a> {
         [without_ending(name, extension), packed]
     });
     // Of `.json` and `.meta.json`, the longer one is the ending.
-    stems.flatten().min_by_key(|stem| stem.len()).map_or(Role::Other, |stem| Role::Document { stem })
+    stems
+        .flatten()
+        .min_by_key(|stem| stem.len())
+        .map_or(Role::Other, |stem| Role::Document { stem })
 }
 
-/// Indices of the members that are documents. `has_content` returns whether `X.Y.json` next to `X.json` has a list of a document.
-pub fn documents(members: &[Member], extensions: &[String], mut has_content: impl FnMut(&Member) -> bool) -> Vec<usize> {
-    let named = members.iter().enumerate().filter_map(|(index, member)| match role(&member.name, extensions) {
-        Role::Document { stem } => Some((index, member, normal(stem))),
-        _ => None,
+/// Indices of the members that are documents. `has_content` returns whether `X.Y.json` next to
+/// `X.json` has a list of a document.
+pub fn documents(
+    members: &[Member],
+    extensions: &[String],
+    mut has_content: impl FnMut(&Member) -> bool,
+) -> Vec<usize> {
+    let named = members.iter().enumerate().filter_map(|(index, member)| {
+        match role(&member.name, extensions) {
+            Role::Document { stem } => Some((index, member, normal(stem))),
+            _ => None,
+        }
     });
     let named: Vec<_> = named.collect();
     let stems: HashSet<&str> = named.iter().map(|(_, _, stem)| stem.as_ref()).collect();
@@ -59,7 +70,11 @@ pub fn documents(members: &[Member], extensions: &[String], mut has_content: imp
         let dots = stem.match_indices('.').filter(|(dot, _)| *dot > file).take(MAX_DOTS);
         dots.filter_map(|(dot, _)| stem.get(..dot)).any(|shorter| stems.contains(shorter))
     };
-    named.iter().filter(|(_, member, stem)| !is_beside(stem) || has_content(member)).map(|(index, ..)| *index).collect()
+    named
+        .iter()
+        .filter(|(_, member, stem)| !is_beside(stem) || has_content(member))
+        .map(|(index, ..)| *index)
+        .collect()
 }
 
 /// The name without the ending of a compression.
@@ -86,7 +101,8 @@ pub fn normal(name: &str) -> Cow<'_, str> {
         return Cow::Borrowed(name);
     }
     let root = if name.starts_with('/') { "/" } else { "" };
-    let steps: Vec<&str> = name.split('/').filter(|step| !step.is_empty() && *step != ".").collect();
+    let steps: Vec<&str> =
+        name.split('/').filter(|step| !step.is_empty() && *step != ".").collect();
     Cow::Owned(format!("{root}{}", steps.join("/")))
 }
 
@@ -112,7 +128,9 @@ mod tests {
         ] {
             assert_eq!(role(name, &json), Role::Document { stem }, "{name}");
         }
-        for name in ["a.jsonl", "a.json ", "a.json.bz2", "a.gz", "json", "a.json/b", "a.jso\u{17f}n"] {
+        for name in
+            ["a.jsonl", "a.json ", "a.json.bz2", "a.gz", "json", "a.json/b", "a.jso\u{17f}n"]
+        {
             assert_eq!(role(name, &json), Role::Other, "{name}");
         }
         let both = extensions(&[".json", ".meta.json"]);
@@ -123,18 +141,32 @@ mod tests {
     #[test]
     fn hidden_names_and_those_of_macos_are_not_documents() {
         let json = extensions(&[".json"]);
-        for name in ["._a.json", "d/._a.json", "./._a.jpg", "__MACOSX/a.json", "d/__MACOSX/x", "._"] {
+        for name in ["._a.json", "d/._a.json", "./._a.jpg", "__MACOSX/a.json", "d/__MACOSX/x", "._"]
+        {
             assert_eq!(role(name, &json), Role::Foreign, "{name}");
         }
-        for name in [".a.json", "d/.a.json", ".git/a.json", ".json", "./.ipynb_checkpoints/a.json"] {
+        for name in [".a.json", "d/.a.json", ".git/a.json", ".json", "./.ipynb_checkpoints/a.json"]
+        {
             assert_eq!(role(name, &json), Role::Hidden, "{name}");
         }
     }
 
     #[test]
     fn longer_name_beside_a_document_is_one_only_with_its_content() {
-        let names = ["a.stats.json", "./a.json", "a.b.c.json", "b.x.json", "d/a.x.json", "c.1.json", "c.JSON.gz", ".d.json"];
-        let members: Vec<Member> = names.iter().map(|name| Member { name: (*name).to_owned(), header_offset: 0, offset: 512, size: 0 }).collect();
+        let names = [
+            "a.stats.json",
+            "./a.json",
+            "a.b.c.json",
+            "b.x.json",
+            "d/a.x.json",
+            "c.1.json",
+            "c.JSON.gz",
+            ".d.json",
+        ];
+        let members: Vec<Member> = names
+            .iter()
+            .map(|name| Member { name: (*name).to_owned(), header_offset: 0, offset: 512, size: 0 })
+            .collect();
         let mut asked = Vec::new();
         let found = documents(&members, &extensions(&[".json"]), |member| {
             asked.push(member.name.clone());

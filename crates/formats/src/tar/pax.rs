@@ -1,6 +1,7 @@
 //! The records of PAX extended headers that determine position and name of a file.
 //!
-//! Called by the walk with a header's body. Records are split by their length prefix, never at a newline, because values may contain any byte.
+//! Called by the walk with a header's body. Records are split by their length prefix, never at a
+//! newline, because values may contain any byte.
 
 /// Relevant records of extended headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +41,8 @@ impl Records {
         self.sparse_name = later.sparse_name.or(self.sparse_name.take());
     }
 
-    // An empty value removes the value of the header block. A file without name or size is not valid, and readers differ on how to handle it.
+    // An empty value removes the value of the header block. A file without name or size is not
+    // valid, and readers differ on how to handle it.
     fn set(&mut self, keyword: &[u8], value: &[u8]) -> Option<()> {
         match keyword {
             b"path" if value.is_empty() => return None,

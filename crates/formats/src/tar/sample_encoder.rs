@@ -1,15 +1,20 @@
 //! Writes rows as WebDataset samples.
 //!
-//! Each value becomes a member `key.column` with the value as its payload, in the order of the column names. Binaries and texts stay as they are,
-//! integers become decimal digits, and other values JSON if the name of the column ends in `json`. The invariant: a reader finds the same samples
-//! with the same keys, and can read each member according to its extension; other values are rejected.
+//! Each value becomes a member `key.column` with the value as its payload, in the order of the
+//! column names. Binaries and texts stay as they are, integers become decimal digits, and other
+//! values JSON if the name of the column ends in `json`. The invariant: a reader finds the same
+//! samples with the same keys, and can read each member according to its extension; other values
+//! are rejected.
 
 use super::samples::{Content, is_meta};
 use super::{MemberStamp, StampedHeaders, padding};
 use crate::json::{Dialect, Unwritable as NoJson, ValueEncoder};
 use crate::table::type_name;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, LargeBinaryArray, RecordBatch};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, LargeBinaryArray,
+    RecordBatch,
+};
 use arrow_cast::cast;
 use arrow_schema::DataType;
 
@@ -28,7 +33,9 @@ pub enum Unwritable {
     #[error("Row {row} has the key {key:?}, which {reason}")]
     Key { row: u64, key: String, reason: &'static str },
     /// A reader would reject the member, or misinterpret it.
-    #[error("Row {row} has the value {value:?} in column `{column}`, but readers expect {wanted} there")]
+    #[error(
+        "Row {row} has the value {value:?} in column `{column}`, but readers expect {wanted} there"
+    )]
     Value { row: u64, column: String, value: String, wanted: &'static str },
     #[error("Row {row} has no values, but a sample needs at least one member")]
     Empty { row: u64 },
@@ -41,11 +48,18 @@ impl Unwritable {
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
-            Self::Extension { .. } => Some("rename the column to an extension such as txt, jpg or json"),
-            Self::Type { .. } => Some("name the column \"….json\" to write its values as JSON, or convert them to bytes"),
-            Self::Key { .. } => Some("keys are unique names without dots; without a column __key__ they are numbers"),
+            Self::Extension { .. } => {
+                Some("rename the column to an extension such as txt, jpg or json")
+            }
+            Self::Type { .. } => Some(
+                "name the column \"….json\" to write its values as JSON, or convert them to bytes",
+            ),
+            Self::Key { .. } => Some(
+                "keys are unique names without dots; without a column __key__ they are numbers",
+            ),
             Self::Value { .. } => Some(
-                "the name of the column says what it holds (txt: text, json: JSON, cls and id: a number); rename it, for example to \"bin\" for bytes",
+                "the name of the column says what it holds (txt: text, json: JSON, cls and id: a \
+                 number); rename it, for example to \"bin\" for bytes",
             ),
             Self::Empty { .. } => Some("leave such rows out"),
             Self::Json(error) => error.hint(),
@@ -83,8 +97,9 @@ impl SampleEncoder {
         Self { headers: StampedHeaders::new(stamp), first_key }
     }
 
-    /// Appends the members of the rows to `archive`, and the end of each row to `ends`. Without a column `__key__`, keys are numbers from `first_key`
-    /// plus `first_row`. Returns the keys of the first and the last row.
+    /// Appends the members of the rows to `archive`, and the end of each row to `ends`. Without a
+    /// column `__key__`, keys are numbers from `first_key` plus `first_row`. Returns the keys of
+    /// the first and the last row.
     ///
     /// # Errors
     /// For columns and values that a sample cannot contain.
@@ -126,8 +141,15 @@ impl SampleEncoder {
             for (name, content, payload) in &members {
                 let Some(body) = payload.get(row, first_row, &mut scratch)? else { continue };
                 if let Some(wanted) = content.missed_by(body) {
-                    let value = String::from_utf8_lossy(body.get(..body.len().min(40)).unwrap_or_default()).into_owned();
-                    return Err(Unwritable::Value { row: number, column: (*name).to_owned(), value, wanted });
+                    let value =
+                        String::from_utf8_lossy(body.get(..body.len().min(40)).unwrap_or_default())
+                            .into_owned();
+                    return Err(Unwritable::Value {
+                        row: number,
+                        column: (*name).to_owned(),
+                        value,
+                        wanted,
+                    });
                 }
                 member_name.clear();
                 for part in [&key, ".", name] {
@@ -151,17 +173,24 @@ impl SampleEncoder {
         Ok(first.zip(last))
     }
 
-    /// The fault of `row` when its key equals that of the preceding row, which two separate encoders cannot see.
+    /// The fault of `row` when its key equals that of the preceding row, which two separate
+    /// encoders cannot see.
     #[must_use]
     pub fn repeated_key(row: u64, key: String) -> Unwritable {
         Unwritable::Key { row, key, reason: REPEATED }
     }
 }
 
-fn checked_key<'a>(key: Option<&'a [u8]>, row: u64, last: Option<&str>) -> Result<&'a str, Unwritable> {
+fn checked_key<'a>(
+    key: Option<&'a [u8]>,
+    row: u64,
+    last: Option<&str>,
+) -> Result<&'a str, Unwritable> {
     let shown = || key.map(|key| String::from_utf8_lossy(key).into_owned()).unwrap_or_default();
     let refused = |reason| Unwritable::Key { row, key: shown(), reason };
-    let Some(text) = key.and_then(|key| std::str::from_utf8(key).ok()) else { return Err(refused("is null or not UTF-8")) };
+    let Some(text) = key.and_then(|key| std::str::from_utf8(key).ok()) else {
+        return Err(refused("is null or not UTF-8"));
+    };
     let base = text.rsplit('/').next().unwrap_or_default();
     if base.is_empty() {
         Err(refused("has no name after its last slash"))
@@ -192,15 +221,23 @@ impl Payload {
                 let values = cast(column, value).map_err(|_unknown| refused_type(name, column))?;
                 Self::new(name, &values)
             }
-            data_type if is_json && !is_bytes(data_type) => Ok(Self::Json(Box::new(ValueEncoder::new(name, column, Dialect::Plain)?))),
-            data_type if data_type.is_integer() => {
-                Ok(Self::Bytes(Bytes::new(name, &cast(column, &DataType::Utf8).map_err(|_unknown| refused_type(name, column))?)?))
+            data_type if is_json && !is_bytes(data_type) => {
+                Ok(Self::Json(Box::new(ValueEncoder::new(name, column, Dialect::Plain)?)))
             }
+            data_type if data_type.is_integer() => Ok(Self::Bytes(Bytes::new(
+                name,
+                &cast(column, &DataType::Utf8).map_err(|_unknown| refused_type(name, column))?,
+            )?)),
             _ => Bytes::new(name, column).map(Self::Bytes),
         }
     }
 
-    fn get<'a>(&'a self, row: usize, first_row: u64, scratch: &'a mut Vec<u8>) -> Result<Option<&'a [u8]>, Unwritable> {
+    fn get<'a>(
+        &'a self,
+        row: usize,
+        first_row: u64,
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<Option<&'a [u8]>, Unwritable> {
         match self {
             Self::Bytes(bytes) => Ok(bytes.get(row)),
             Self::Json(values) if values.is_null(row) => Ok(None),
@@ -215,7 +252,10 @@ impl Payload {
 
 fn is_bytes(data_type: &DataType) -> bool {
     use DataType::{Binary, BinaryView, FixedSizeBinary, LargeBinary, LargeUtf8, Utf8, Utf8View};
-    matches!(data_type, Binary | BinaryView | FixedSizeBinary(_) | LargeBinary | LargeUtf8 | Utf8 | Utf8View)
+    matches!(
+        data_type,
+        Binary | BinaryView | FixedSizeBinary(_) | LargeBinary | LargeUtf8 | Utf8 | Utf8View
+    )
 }
 
 fn refused_type(name: &str, column: &ArrayRef) -> Unwritable {
@@ -234,14 +274,20 @@ enum Bytes {
 
 impl Bytes {
     fn new(name: &str, column: &ArrayRef) -> Result<Self, Unwritable> {
-        let as_type = |data_type: DataType| cast(column, &data_type).map_err(|_unknown| refused_type(name, column));
+        let as_type = |data_type: DataType| {
+            cast(column, &data_type).map_err(|_unknown| refused_type(name, column))
+        };
         Ok(match column.data_type() {
             DataType::Binary => Self::Small(column.as_binary::<i32>().clone()),
             DataType::Utf8 => Self::Small(as_type(DataType::Binary)?.as_binary::<i32>().clone()),
             DataType::LargeBinary => Self::Large(column.as_binary::<i64>().clone()),
-            DataType::LargeUtf8 => Self::Large(as_type(DataType::LargeBinary)?.as_binary::<i64>().clone()),
+            DataType::LargeUtf8 => {
+                Self::Large(as_type(DataType::LargeBinary)?.as_binary::<i64>().clone())
+            }
             DataType::BinaryView => Self::View(column.as_binary_view().clone()),
-            DataType::Utf8View => Self::View(as_type(DataType::BinaryView)?.as_binary_view().clone()),
+            DataType::Utf8View => {
+                Self::View(as_type(DataType::BinaryView)?.as_binary_view().clone())
+            }
             DataType::FixedSizeBinary(_) => Self::Fixed(column.as_fixed_size_binary().clone()),
             DataType::Null => Self::Nothing,
             _ => return Err(refused_type(name, column)),
@@ -250,10 +296,18 @@ impl Bytes {
 
     fn get(&self, row: usize) -> Option<&[u8]> {
         match self {
-            Self::Small(values) => (row < values.len() && values.is_valid(row)).then(|| values.value(row)),
-            Self::Large(values) => (row < values.len() && values.is_valid(row)).then(|| values.value(row)),
-            Self::View(values) => (row < values.len() && values.is_valid(row)).then(|| values.value(row)),
-            Self::Fixed(values) => (row < values.len() && values.is_valid(row)).then(|| values.value(row)),
+            Self::Small(values) => {
+                (row < values.len() && values.is_valid(row)).then(|| values.value(row))
+            }
+            Self::Large(values) => {
+                (row < values.len() && values.is_valid(row)).then(|| values.value(row))
+            }
+            Self::View(values) => {
+                (row < values.len() && values.is_valid(row)).then(|| values.value(row))
+            }
+            Self::Fixed(values) => {
+                (row < values.len() && values.is_valid(row)).then(|| values.value(row))
+            }
             Self::Nothing => None,
         }
     }

@@ -1,7 +1,8 @@
 //! Walks the headers of an archive and locates each file's payload.
 //!
-//! The caller reads the ranges that the walk requests, and gets [`Member`]s. The same state machine is driven by local reads, object stores, tests
-//! and the fuzzer. Each push advances the position, so a walk always ends.
+//! The caller reads the ranges that the walk requests, and gets [`Member`]s. The same state machine
+//! is driven by local reads, object stores, tests and the fuzzer. Each push advances the position,
+//! so a walk always ends.
 
 use std::mem;
 use std::ops::Range;
@@ -12,15 +13,16 @@ use super::header::{Header, Kind, sparse_block_goes_on, until_nul};
 use super::pax::Records;
 use super::{BLOCK, BLOCK_LEN};
 
-/// Long names and extended headers are held in memory; longer ones are rejected. Paths are limited to 4,096 bytes on Linux, the rest is for
-/// attributes.
+/// Long names and extended headers are held in memory; longer ones are rejected. Paths are limited
+/// to 4,096 bytes on Linux, the rest is for attributes.
 pub const MAX_EXTENSION_LEN: u64 = 1 << 20;
 
 /// A regular file in the archive: its name and the position of its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     pub name: String,
-    /// Offset of the first header of the file: its own, or the first extension header that describes it.
+    /// Offset of the first header of the file: its own, or the first extension header that
+    /// describes it.
     pub header_offset: u64,
     pub offset: u64,
     pub size: u64,
@@ -51,25 +53,30 @@ impl Entry {
 pub struct Link {
     /// Has no payload of its own.
     pub member: Member,
-    /// For a hard link, the name of an earlier entry; for a symbolic link, a path relative to its directory.
+    /// For a hard link, the name of an earlier entry; for a symbolic link,
+    /// a path relative to its directory.
     pub target: String,
     pub is_symbolic: bool,
 }
 
-/// How an archive ends. Only [`ArchiveEnd::Marked`] proves that no member is missing: the others look like the end of a smaller archive.
+/// How an archive ends. Only [`ArchiveEnd::Marked`] proves that no member is missing: the others
+/// look like the end of a smaller archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArchiveEnd {
     /// At least two blocks of zeros, and nothing but zeros after them.
     #[error("ends at byte {offset} by two blocks of zeros")]
     Marked { offset: u64 },
-    /// The archive stops at `offset`, after a complete member, without two complete blocks of zeros.
+    /// The archive stops at `offset`, after a complete member, without two complete
+    /// blocks of zeros.
     #[error(
-        "ends at byte {offset}, after a whole member and without the zeros that end an archive (two blocks of 512): it is truncated, or is still being written"
+        "ends at byte {offset}, after a whole member and without the zeros that end an archive \
+         (two blocks of 512): it is truncated, or is still being written"
     )]
     Missing { offset: u64 },
     /// Zeros end the archive at `marker`, and bytes that are not zero follow at `offset`.
     #[error(
-        "ends at byte {marker} by a block of zeros, and other bytes follow at byte {offset}: archives were concatenated, or a part was overwritten with zeros"
+        "ends at byte {marker} by a block of zeros, and other bytes follow at byte {offset}: \
+         archives were concatenated, or a part was overwritten with zeros"
     )]
     Followed { marker: u64, offset: u64 },
 }
@@ -85,18 +92,21 @@ impl ArchiveEnd {
     #[must_use]
     pub fn offset(&self) -> u64 {
         match self {
-            Self::Marked { offset } | Self::Missing { offset } | Self::Followed { offset, .. } => *offset,
+            Self::Marked { offset } | Self::Missing { offset } | Self::Followed { offset, .. } => {
+                *offset
+            }
         }
     }
 }
 
 /// Walks the headers of an archive of known length; payloads are skipped, never read.
 ///
-/// Names are returned unchanged, including a leading `./`; a file whose
-/// name is not UTF-8 or that is stored sparse is an error that does not end the walk. If several headers name a file, the PAX `path` of the file
-/// takes precedence, as in GNU tar, then the GNU long name, the global `path` and the header block. Like GNU tar and Python's `tarfile`, the walk
-/// returns no member after the first block of zeros, unless it [reads on](Walk::reading_on); bytes after the zeros are read up to the first one that
-/// is not zero, for [`Walk::end`].
+/// Names are returned unchanged, including a leading `./`; a file whose name is not UTF-8 or that
+/// is stored sparse is an error that does not end the walk. If several headers name a file, the PAX
+/// `path` of the file takes precedence, as in GNU tar, then the GNU long name, the global `path`
+/// and the header block. Like GNU tar and Python's `tarfile`, the walk returns no member after the
+/// first block of zeros, unless it [reads on](Walk::reading_on); bytes after the zeros are read up
+/// to the first one that is not zero, for [`Walk::end`].
 #[derive(Debug)]
 pub struct Walk {
     archive_len: u64,
@@ -104,7 +114,8 @@ pub struct Walk {
     step: Step,
     pending: Extensions,
     globals: Records,
-    /// Name, offset and size of the last payload, if it is not known whether the archive contains all of it.
+    /// Name, offset and size of the last payload, if it is not known whether the archive contains
+    /// all of it.
     open_end: Option<(String, u64, u64)>,
     /// Skip blocks of zeros between members.
     ignores_zeros: bool,
@@ -155,7 +166,8 @@ impl Walk {
         }
     }
 
-    /// With `ignores_zeros`, skips blocks of zeros between members, as `tar -i` does, for concatenated archives.
+    /// With `ignores_zeros`, skips blocks of zeros between members, as `tar -i` does, for
+    /// concatenated archives.
     #[must_use]
     pub fn reading_on(self, ignores_zeros: bool) -> Self {
         Self { ignores_zeros, ..self }
@@ -163,18 +175,23 @@ impl Walk {
 
     /// The range that `push` needs next; `None` at the end, and after an error that ends the walk.
     ///
-    /// The range lies within the archive. It is empty only for an empty archive, whose walk returns `NotTar` when no bytes are pushed.
+    /// The range lies within the archive. It is empty only for an empty archive, whose walk returns
+    /// `NotTar` when no bytes are pushed.
     pub fn needs(&self) -> Option<Range<u64>> {
         let len = match self.step {
             Step::Header | Step::SparseMap(_) => BLOCK.min(self.archive_len - self.position),
             Step::Zeros => ZEROS_AT_ONCE.min(self.archive_len - self.position),
-            Step::LongName { len } | Step::LongLink { len } | Step::Pax { len } | Step::GlobalPax { len } => len,
+            Step::LongName { len }
+            | Step::LongLink { len }
+            | Step::Pax { len }
+            | Step::GlobalPax { len } => len,
             Step::End => return None,
         };
         Some(self.position..self.position + len)
     }
 
-    /// How the archive ends, once the walk is over; `None` before that, and if damage ended the walk.
+    /// How the archive ends, once the walk is over; `None` before that,
+    /// and if damage ended the walk.
     pub fn end(&self) -> Option<ArchiveEnd> {
         self.end
     }
@@ -183,7 +200,8 @@ impl Walk {
     ///
     /// # Errors
     ///
-    /// Damage ends the walk. An unreadable member ([`TarError::ends_walk`] is false) does not: `needs` then returns the range after it.
+    /// Damage ends the walk. An unreadable member ([`TarError::ends_walk`] is false) does not:
+    /// `needs` then returns the range after it.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<Entry>, TarError> {
         let found = bytes.len() as u64;
         let (offset, needed) = match self.needs() {
@@ -222,29 +240,40 @@ impl Walk {
         }
     }
 
-    /// Ends the walk of a stream, which starts with a length of `u64::MAX`: the archive ends after `archive_len` bytes, and `rest` are its bytes from
-    /// the start of the range that `needs` returns. Returns what [`Walk::end`] would.
+    /// Ends the walk of a stream, which starts with a length of `u64::MAX`: the archive ends after
+    /// `archive_len` bytes, and `rest` are its bytes from the start of the range that `needs`
+    /// returns. Returns what [`Walk::end`] would.
     ///
     /// # Errors
     ///
     /// When it ends where a walk with a known length would report an error.
     pub fn end_at(mut self, archive_len: u64, rest: &[u8]) -> Result<ArchiveEnd, TarError> {
         self.archive_len = archive_len;
-        if let Some((name, offset, size)) = self.open_end.take().filter(|(_, offset, size)| offset.saturating_add(*size) > archive_len) {
+        if let Some((name, offset, size)) = self
+            .open_end
+            .take()
+            .filter(|(_, offset, size)| offset.saturating_add(*size) > archive_len)
+        {
             return Err(self.truncated(Some(name), offset.min(archive_len), size));
         }
         self.position = self.position.min(archive_len);
         match mem::replace(&mut self.step, Step::End) {
             Step::End => {}
-            Step::Header if rest.is_empty() && archive_len > 0 && self.pending.header_offset.is_none() => {}
+            Step::Header
+                if rest.is_empty() && archive_len > 0 && self.pending.header_offset.is_none() => {}
             Step::Header => {
                 self.take_header(rest)?;
             }
             Step::Zeros => self.take_zeros(rest),
-            Step::LongName { len } | Step::LongLink { len } | Step::Pax { len } | Step::GlobalPax { len } => {
+            Step::LongName { len }
+            | Step::LongLink { len }
+            | Step::Pax { len }
+            | Step::GlobalPax { len } => {
                 return Err(self.truncated(self.pending.name(), self.position, len));
             }
-            Step::SparseMap(member) => return Err(self.truncated(Some(member.name), self.position, BLOCK)),
+            Step::SparseMap(member) => {
+                return Err(self.truncated(Some(member.name), self.position, BLOCK));
+            }
         }
         self.note_end();
         Ok(self.end.unwrap_or(ArchiveEnd::Missing { offset: archive_len }))
@@ -269,7 +298,9 @@ impl Walk {
             fault => self.bad_header(fault),
         })?;
         match header.kind {
-            Kind::LongName | Kind::LongLink | Kind::Pax | Kind::GlobalPax => self.enter_extension(&header),
+            Kind::LongName | Kind::LongLink | Kind::Pax | Kind::GlobalPax => {
+                self.enter_extension(&header)
+            }
             _ => self.take_entry(&header),
         }
     }
@@ -332,7 +363,11 @@ impl Walk {
             return Err(TarError::RepeatedExtension { offset });
         }
         if len > MAX_EXTENSION_LEN {
-            return Err(TarError::ExtensionTooLong { offset, found: len, limit: MAX_EXTENSION_LEN });
+            return Err(TarError::ExtensionTooLong {
+                offset,
+                found: len,
+                limit: MAX_EXTENSION_LEN,
+            });
         }
         self.position += BLOCK;
         if len > self.archive_len - self.position {
@@ -356,7 +391,9 @@ impl Walk {
         let name = until_nul(bytes);
         let rest = bytes.get(name.len()..).unwrap_or_default();
         // Zeros from a block's start on, or before other bytes, come from an overwritten block.
-        if rest.iter().any(|&byte| byte != 0) || rest.len() > 1 && name.len().is_multiple_of(BLOCK_LEN) {
+        if rest.iter().any(|&byte| byte != 0)
+            || rest.len() > 1 && name.len().is_multiple_of(BLOCK_LEN)
+        {
             return Err(TarError::BadRecord { offset: self.position + name.len() as u64 });
         }
         Ok(name.to_vec())
@@ -390,7 +427,11 @@ impl Walk {
         Ok(None)
     }
 
-    fn take_sparse_block(&mut self, mut member: Member, block: &[u8]) -> Result<Option<Entry>, TarError> {
+    fn take_sparse_block(
+        &mut self,
+        mut member: Member,
+        block: &[u8],
+    ) -> Result<Option<Entry>, TarError> {
         self.position += BLOCK;
         if sparse_block_goes_on(block) {
             return self.want_sparse_block(member);
@@ -413,7 +454,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Moves to the block after `len` bytes that lie in the archive. The padding of the last block may be missing.
+    /// Moves to the block after `len` bytes that lie in the archive. The padding of the last block
+    /// may be missing.
     fn go_behind(&mut self, len: u64) {
         let end = self.position.saturating_add(len);
         let block_end = end.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX);
@@ -422,7 +464,8 @@ impl Walk {
     }
 
     fn parse_records(&self, body: &[u8]) -> Result<Records, TarError> {
-        Records::parse(body).map_err(|offset| TarError::BadRecord { offset: self.position + offset as u64 })
+        Records::parse(body)
+            .map_err(|offset| TarError::BadRecord { offset: self.position + offset as u64 })
     }
 
     fn not_tar(&self) -> TarError {

@@ -1,7 +1,7 @@
 //! The headers and padding around the payloads of an archive.
 //!
-//! Used by the WebDataset sink, which writes header, payload and padding in turn. A header depends only on name and size, so equal members produce
-//! equal archives.
+//! Used by the WebDataset sink, which writes header, payload and padding in turn. A header depends
+//! only on name and size, so equal members produce equal archives.
 
 use super::{BLOCK, BLOCK_LEN};
 
@@ -23,8 +23,9 @@ const LONG_NAME: &str = "././@LongLink";
 
 /// The header blocks of a regular file: mtime 0, mode 0644, owner 0 without a name.
 ///
-/// Names beyond 100 bytes get a preceding GNU long-name entry, sizes from 8 GiB on are binary: the GNU format as written and read by GNU tar and
-/// Python's `tarfile`. A name ends at its first NUL, so it must not contain one.
+/// Names beyond 100 bytes get a preceding GNU long-name entry, sizes from 8 GiB on are binary: the
+/// GNU format as written and read by GNU tar and Python's `tarfile`. A name ends at its first NUL,
+/// so it must not contain one.
 pub fn member_header(name: &str, size: u64) -> Vec<u8> {
     if name.len() <= NAME_LEN {
         return header_block(name.as_bytes(), b'0', 0o644, size);
@@ -57,7 +58,8 @@ impl MemberStamp {
     }
 }
 
-/// Header blocks of members with one stamp; each header is a copy with name, size and checksum filled in.
+/// Header blocks of members with one stamp; each header is a copy with name, size and checksum
+/// filled in.
 #[derive(Debug, Clone)]
 pub struct StampedHeaders {
     member: Vec<u8>,
@@ -68,17 +70,32 @@ impl StampedHeaders {
     #[must_use]
     pub fn new(stamp: &MemberStamp) -> Self {
         let mut member = header_block(b"", b'0', stamp.mode, 0);
-        fill(&mut member, MODIFIED_AT, format!("{:011o}\0", stamp.modified.min(MAX_OCTAL_SIZE)).as_bytes());
+        fill(
+            &mut member,
+            MODIFIED_AT,
+            format!("{:011o}\0", stamp.modified.min(MAX_OCTAL_SIZE)).as_bytes(),
+        );
         for at in [OWNER_AT, GROUP_AT] {
-            fill(&mut member, at, stamp.owner.as_bytes().get(..MAX_OWNER_LEN.min(stamp.owner.len())).unwrap_or_default());
+            fill(
+                &mut member,
+                at,
+                stamp
+                    .owner
+                    .as_bytes()
+                    .get(..MAX_OWNER_LEN.min(stamp.owner.len()))
+                    .unwrap_or_default(),
+            );
         }
         Self { member, long_name: header_block(LONG_NAME.as_bytes(), b'L', 0, 0) }
     }
 
-    /// Appends the headers before the payload of a member. Long names and sizes are as in [`member_header`].
+    /// Appends the headers before the payload of a member. Long names and sizes
+    /// are as in [`member_header`].
     pub fn append(&self, name: &str, size: u64, archive: &mut Vec<u8>) {
         let mut start = name.as_bytes();
-        if let Some((beginning, _)) = start.split_at_checked(NAME_LEN).filter(|(_, rest)| !rest.is_empty()) {
+        if let Some((beginning, _)) =
+            start.split_at_checked(NAME_LEN).filter(|(_, rest)| !rest.is_empty())
+        {
             let body_len = name.len() as u64 + 1;
             append_block(&self.long_name, LONG_NAME.as_bytes(), body_len, archive);
             archive.extend_from_slice(name.as_bytes());
@@ -117,7 +134,8 @@ pub fn padding(size: u64) -> usize {
     usize::try_from(missing).unwrap_or(0)
 }
 
-/// The zeros that end an archive of `written` bytes: two blocks, then padding to a full record of 10,240.
+/// The zeros that end an archive of `written` bytes: two blocks, then padding
+/// to a full record of 10,240.
 pub fn end_of_archive(written: u64) -> Vec<u8> {
     vec![0; usize::try_from(end_of_archive_len(written)).unwrap_or(0)]
 }

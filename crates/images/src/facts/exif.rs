@@ -1,7 +1,7 @@
 //! The orientation tag of a directory.
 //!
-//! A directory of EXIF is one of TIFF, and is read as Pillow reads it: an entry whose value is outside of the record ends the reading. Invariant: the
-//! entries are walked once.
+//! A directory of EXIF is one of TIFF, and is read as Pillow reads it: an entry whose value is
+//! outside of the record ends the reading. Invariant: the entries are walked once.
 
 use crate::endian::Endian;
 use crate::facts::xmp;
@@ -45,21 +45,33 @@ pub(super) fn stated(record: &[u8]) -> Option<u8> {
 /// Reads the directory at `offset` of `bytes`.
 pub(super) fn read(bytes: &[u8], layout: Layout, offset: u64) -> Tags {
     let mut tags = Tags::default();
-    let Some(directory) = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)) else { return tags };
+    let Some(directory) = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..))
+    else {
+        return tags;
+    };
     let (count_len, entry_len, inline_len) = if layout.is_big { (8, 20, 8) } else { (2, 12, 4) };
     let Some(count) = layout.entry_count(directory) else { return tags };
     let entries = directory.get(count_len..).unwrap_or_default().chunks_exact(entry_len);
     let (mut seen_orientation, mut seen_xmp) = (false, false);
     let mut value_bytes: u64 = 0;
     for (k, entry) in entries.take(usize::try_from(count).unwrap_or(usize::MAX)).enumerate() {
-        let (Some(tag), Some(kind)) = (layout.endian.u16(entry), entry.get(2..).and_then(|rest| layout.endian.u16(rest))) else { break };
+        let (Some(tag), Some(kind)) =
+            (layout.endian.u16(entry), entry.get(2..).and_then(|rest| layout.endian.u16(rest)))
+        else {
+            break;
+        };
         if tag == ORIENTATION && seen_orientation || tag == XMP && seen_xmp {
             continue;
         }
-        let (Some(unit), Some(count)) = (unit_len(kind), entry.get(4..).and_then(|rest| layout.offset(rest))) else { continue };
+        let (Some(unit), Some(count)) =
+            (unit_len(kind), entry.get(4..).and_then(|rest| layout.offset(rest)))
+        else {
+            continue;
+        };
         let len = count.saturating_mul(unit);
         let field = entry.get(entry_len - inline_len..).unwrap_or_default();
-        let inline_at = bytes.len() - directory.len() + count_len + (k + 1) * entry_len - inline_len;
+        let inline_at =
+            bytes.len() - directory.len() + count_len + (k + 1) * entry_len - inline_len;
         let start = if len > inline_len as u64 {
             value_bytes = value_bytes.saturating_add(len);
             if value_bytes > bytes.len() as u64 {
@@ -69,8 +81,13 @@ pub(super) fn read(bytes: &[u8], layout: Layout, offset: u64) -> Tags {
         } else {
             inline_at as u64
         };
-        let range = usize::try_from(start).ok().zip(usize::try_from(start.saturating_add(len)).ok());
-        let Some((range, value)) = range.and_then(|(start, end)| Some((start..end, bytes.get(start..end)?))) else { break };
+        let range =
+            usize::try_from(start).ok().zip(usize::try_from(start.saturating_add(len)).ok());
+        let Some((range, value)) =
+            range.and_then(|(start, end)| Some((start..end, bytes.get(start..end)?)))
+        else {
+            break;
+        };
         if value.is_empty() {
             continue;
         }
@@ -78,8 +95,13 @@ pub(super) fn read(bytes: &[u8], layout: Layout, offset: u64) -> Tags {
             ORIENTATION => {
                 seen_orientation = true;
                 // Pillow leaves bytes and texts as they are, and they equal no orientation.
-                let value = if matches!(kind, 3 | 4 | 6 | 8 | 9 | 13 | 16) { layout.unsigned(kind, value) } else { None };
-                tags.orientation = Some(value.and_then(|value| u8::try_from(value).ok()).unwrap_or(0));
+                let value = if matches!(kind, 3 | 4 | 6 | 8 | 9 | 13 | 16) {
+                    layout.unsigned(kind, value)
+                } else {
+                    None
+                };
+                tags.orientation =
+                    Some(value.and_then(|value| u8::try_from(value).ok()).unwrap_or(0));
             }
             XMP => {
                 seen_xmp = true;

@@ -1,14 +1,24 @@
 //! The canvas of a GIF.
 //!
-//! A first frame that exceeds the logical screen enlarges it in Pillow. Invariant: blocks are skipped forwards.
+//! A first frame that exceeds the logical screen enlarges it in Pillow. Invariant: blocks are
+//! skipped forwards.
 
 use crate::size::ImageSize;
 
 /// The screen, enlarged to the first frame.
 pub(super) fn canvas(payload: &[u8], screen: ImageSize) -> ImageSize {
-    let Some(&[x1, x0, y1, y0, w1, w0, h1, h0]) = first_frame(payload).and_then(|frame| frame.first_chunk()) else { return screen };
-    let end = |start: [u8; 2], len: [u8; 2]| u32::from(u16::from_le_bytes(start)) + u32::from(u16::from_le_bytes(len));
-    ImageSize { width: screen.width.max(end([x1, x0], [w1, w0])), height: screen.height.max(end([y1, y0], [h1, h0])) }
+    let Some(&[x1, x0, y1, y0, w1, w0, h1, h0]) =
+        first_frame(payload).and_then(|frame| frame.first_chunk())
+    else {
+        return screen;
+    };
+    let end = |start: [u8; 2], len: [u8; 2]| {
+        u32::from(u16::from_le_bytes(start)) + u32::from(u16::from_le_bytes(len))
+    };
+    ImageSize {
+        width: screen.width.max(end([x1, x0], [w1, w0])),
+        height: screen.height.max(end([y1, y0], [h1, h0])),
+    }
 }
 
 /// Whether the prefix reaches the first frame.

@@ -1,6 +1,7 @@
 //! APP1 segments of a JPEG.
 //!
-//! EXIF that is cut into several segments is put together; of XMP the last counts. Invariant: nothing after the first scan is read.
+//! EXIF that is cut into several segments is put together; of XMP the last counts. Invariant:
+//! nothing after the first scan is read.
 
 use std::borrow::Cow;
 
@@ -15,7 +16,9 @@ pub(super) fn metadata(payload: &[u8]) -> Metadata<'_> {
         if segment.starts_with(EXIF) {
             match &mut metadata.exif {
                 None => metadata.exif = Some(Cow::Borrowed(segment)),
-                Some(exif) => exif.to_mut().extend_from_slice(segment.get(EXIF.len()..).unwrap_or_default()),
+                Some(exif) => {
+                    exif.to_mut().extend_from_slice(segment.get(EXIF.len()..).unwrap_or_default());
+                }
             }
         } else if let Some(xmp) = segment.strip_prefix(XMP) {
             metadata.xmp = Some(Cow::Borrowed(xmp));
@@ -51,7 +54,10 @@ impl<'a> Iterator for Segments<'a> {
             return None;
         }
         loop {
-            let at = self.rest.windows(2).position(|pair| matches!(pair, [0xff, code] if !matches!(code, 0 | 0xff)))?;
+            let at = self
+                .rest
+                .windows(2)
+                .position(|pair| matches!(pair, [0xff, code] if !matches!(code, 0 | 0xff)))?;
             let code = self.rest.get(at + 1).copied()?;
             self.rest = self.rest.get(at + 2..).unwrap_or_default();
             if matches!(code, 0x01 | 0xd0..=0xd8) {

@@ -1,7 +1,7 @@
 //! What a header tells about an image in memory: sides, orientation, format.
 //!
-//! Plans are made from these facts, so they equal what Pillow reports once it has loaded and turned the image. Invariant: each walk goes forwards and
-//! reads a byte a bounded number of times.
+//! Plans are made from these facts, so they equal what Pillow reports once it has loaded and turned
+//! the image. Invariant: each walk goes forwards and reads a byte a bounded number of times.
 
 mod exif;
 mod gif;
@@ -29,7 +29,8 @@ pub struct Facts {
     pub stored: ImageSize,
     /// As the image is to be seen.
     pub oriented: ImageSize,
-    /// As in EXIF: 1 upright, 2 mirrored, 3 upside down, …, 8 turned left. 5 to 8 exchange the sides.
+    /// As in EXIF: 1 upright, 2 mirrored, 3 upside down, …, 8 turned left.
+    /// 5 to 8 exchange the sides.
     pub orientation: u8,
     pub format: ImageFormat,
 }
@@ -57,7 +58,8 @@ pub fn image_facts(payload: &[u8]) -> Result<Facts> {
 /// # Errors
 /// As [`image_facts`], and when there is no such page.
 pub fn page_facts(payload: &[u8], page: usize) -> Result<Facts> {
-    let format = sniff(payload).ok_or(Error::UnknownFormat { payload_len: payload.len() as u64 })?;
+    let format =
+        sniff(payload).ok_or(Error::UnknownFormat { payload_len: payload.len() as u64 })?;
     if format == ImageFormat::Tiff {
         let directory = PageDirectory::find(payload, page)?;
         let tags = exif::read(payload, directory.layout, directory.offset);
@@ -68,7 +70,9 @@ pub fn page_facts(payload: &[u8], page: usize) -> Result<Facts> {
     }
     let mut stored = match image_size(payload) {
         // The screen may be empty where the first frame is not.
-        Err(Error::ZeroSize { width, height }) if format == ImageFormat::Gif => ImageSize { width, height },
+        Err(Error::ZeroSize { width, height }) if format == ImageFormat::Gif => {
+            ImageSize { width, height }
+        }
         size => size?,
     };
     let metadata = match format {
@@ -96,6 +100,9 @@ impl Metadata<'_> {
     /// 1 to 8. XMP is asked only where EXIF does not have the tag, whatever its value.
     fn orientation(&self) -> u8 {
         let stated = self.exif.as_deref().and_then(exif::stated);
-        stated.or_else(|| self.xmp.as_deref().and_then(xmp::stated)).filter(|value| (2..=8).contains(value)).unwrap_or(1)
+        stated
+            .or_else(|| self.xmp.as_deref().and_then(xmp::stated))
+            .filter(|value| (2..=8).contains(value))
+            .unwrap_or(1)
     }
 }

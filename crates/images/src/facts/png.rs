@@ -1,6 +1,8 @@
-//! `eXIf` and XMP of a PNG, before or after the pixels, and the text in which ImageMagick writes EXIF.
+//! `eXIf` and XMP of a PNG, before or after the pixels, and the text
+//! in which ImageMagick writes EXIF.
 //!
-//! Chunks are walked by their headers; pixels are not read. Invariant: a chunk that leaves the payload ends the walk.
+//! Chunks are walked by their headers; pixels are not read. Invariant: a chunk that leaves the
+//! payload ends the walk.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -28,12 +30,16 @@ pub(super) fn metadata(payload: &[u8]) -> Metadata<'_> {
         match &name {
             b"IEND" => break,
             b"IDAT" => has_pixels = true,
-            b"acTL" => is_animated = chunk.first_chunk().is_some_and(|frames| u32::from_be_bytes(*frames) > 1),
+            b"acTL" => {
+                is_animated =
+                    chunk.first_chunk().is_some_and(|frames| u32::from_be_bytes(*frames) > 1);
+            }
             // Pillow stops where the next frame begins.
             b"fcTL" if is_animated && has_pixels => break,
             b"eXIf" => metadata.exif = Some(Cow::Borrowed(chunk)),
             b"tEXt" | b"zTXt" | b"iTXt" if texts < MOST_TEXTS => {
-                let wanted = keyword(chunk).filter(|(keyword, _)| matches!(*keyword, XMP | RAW_EXIF));
+                let wanted =
+                    keyword(chunk).filter(|(keyword, _)| matches!(*keyword, XMP | RAW_EXIF));
                 texts += usize::from(wanted.is_some());
                 let text = wanted.and_then(|(keyword, text)| match &name {
                     b"tEXt" => Some((keyword, Cow::Borrowed(text))),
@@ -94,10 +100,20 @@ fn inflated(text: &[u8]) -> Option<Cow<'static, [u8]>> {
     (inflated.len() as u64 <= LONGEST_TEXT).then_some(Cow::Owned(inflated))
 }
 
-/// The record in the text that ImageMagick writes: hexadecimal digits after an empty line, the name and the length.
+/// The record in the text that ImageMagick writes: hexadecimal digits after an empty line, the name
+/// and the length.
 fn raw_profile(text: &[u8]) -> Option<Vec<u8>> {
     let digits = text.splitn(4, |byte| *byte == b'\n').nth(3)?;
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let digits: Vec<u8> = digits.iter().filter(|byte| !byte.is_ascii_whitespace()).map(|byte| digit(*byte)).collect::<Option<_>>()?;
-    Some(digits.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect())
+    let digits: Vec<u8> = digits
+        .iter()
+        .filter(|byte| !byte.is_ascii_whitespace())
+        .map(|byte| digit(*byte))
+        .collect::<Option<_>>()?;
+    Some(
+        digits
+            .chunks_exact(2)
+            .map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit))
+            .collect(),
+    )
 }

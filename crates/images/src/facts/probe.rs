@@ -1,8 +1,9 @@
 //! The facts of an image that is read by ranges.
 //!
-//! Gathers a prefix of the image, or the chunks that contain facts, and evaluates them as [`image_facts`](super::image_facts) evaluates the whole
-//! image. Invariant: the probe ends for any bytes, because each request begins at or after the end of the last one, and the bytes that it holds are
-//! bounded.
+//! Gathers a prefix of the image, or the chunks that contain facts, and evaluates them as
+//! [`image_facts`](super::image_facts) evaluates the whole image. Invariant: the probe ends for any
+//! bytes, because each request begins at or after the end of the last one, and the bytes that it
+//! holds are bounded.
 
 use std::ops::Range;
 
@@ -26,7 +27,8 @@ const STEP_REQUEST: u64 = 1024;
 const MAX_CHUNK_BYTES: u64 = 64 << 20;
 const MAX_XMP: u64 = 16 << 20;
 
-/// Requests ranges of one payload until its facts are known. The facts of a TIFF are those of page 0.
+/// Requests ranges of one payload until its facts are known. The facts
+/// of a TIFF are those of page 0.
 #[derive(Debug)]
 pub struct FactsProbe {
     payload_len: u64,
@@ -57,7 +59,10 @@ impl FactsProbe {
     #[must_use]
     pub fn needs(&self) -> Option<Range<u64>> {
         match &self.state {
-            State::Prefix { request, .. } | State::Chunks(_, request) | State::Tiff(_, request) | State::TiffXmp(_, request) => Some(request.clone()),
+            State::Prefix { request, .. }
+            | State::Chunks(_, request)
+            | State::Tiff(_, request)
+            | State::TiffXmp(_, request) => Some(request.clone()),
             State::Done(_) => None,
         }
     }
@@ -65,7 +70,10 @@ impl FactsProbe {
     /// Consumes the bytes of the range that [`needs`](Self::needs) returned.
     pub fn push(&mut self, bytes: &[u8]) {
         let Some(request) = self.needs() else { return };
-        let state = std::mem::replace(&mut self.state, State::Done(Err(Error::UnknownFormat { payload_len: self.payload_len })));
+        let state = std::mem::replace(
+            &mut self.state,
+            State::Done(Err(Error::UnknownFormat { payload_len: self.payload_len })),
+        );
         self.state = match Window::answer(&request, bytes) {
             Ok(window) => self.step(state, window),
             Err(error) => State::Done(Err(error)),
@@ -75,14 +83,18 @@ impl FactsProbe {
     /// The facts.
     ///
     /// # Errors
-    /// When the payload is not an image, its header is damaged or has a zero side, or not all bytes were pushed.
+    /// When the payload is not an image, its header is damaged or has a zero side, or not all bytes
+    /// were pushed.
     pub fn finish(self) -> Result<Facts> {
         let request = self.needs();
         match self.state {
             State::Done(result) => result,
             _ => {
                 let range = request.unwrap_or_default();
-                Err(Error::Unfinished { offset: range.start, needed: range.end.saturating_sub(range.start) })
+                Err(Error::Unfinished {
+                    offset: range.start,
+                    needed: range.end.saturating_sub(range.start),
+                })
             }
         }
     }
@@ -92,7 +104,9 @@ impl FactsProbe {
             State::Prefix { format, mut bytes, request } => {
                 bytes.extend_from_slice(window.tail(request.start).unwrap_or_default());
                 match format.or_else(|| sniff(&bytes)) {
-                    None => State::Done(Err(Error::UnknownFormat { payload_len: self.payload_len })),
+                    None => {
+                        State::Done(Err(Error::UnknownFormat { payload_len: self.payload_len }))
+                    }
                     Some(format) => self.prefix(format, bytes, window),
                 }
             }
@@ -111,15 +125,23 @@ impl FactsProbe {
         let most = match format {
             ImageFormat::Tiff => return self.first_page(FirstPage::new(self.payload_len), window),
             ImageFormat::Png if !is_whole => return self.chunks(Chunks::of_png(&bytes), window),
-            ImageFormat::Webp if !is_whole && webp::has_metadata(&bytes) => return self.chunks(Chunks::of_webp(&bytes, self.payload_len), window),
+            ImageFormat::Webp if !is_whole && webp::has_metadata(&bytes) => {
+                return self.chunks(Chunks::of_webp(&bytes, self.payload_len), window);
+            }
             ImageFormat::Jpeg if !jpeg::has_header(&bytes) => MAX_PREFIX,
             ImageFormat::Gif if !gif::has_frame(&bytes) => MAX_PREFIX,
             ImageFormat::Avif | ImageFormat::Other => META_PREFIX,
             _ => 0,
         };
         let len = bytes.len() as u64;
-        match clipped(len, len.saturating_mul(GROWTH - 1).min(most.saturating_sub(len)), self.payload_len) {
-            Some(request) if !request.is_empty() => State::Prefix { format: Some(format), bytes, request },
+        match clipped(
+            len,
+            len.saturating_mul(GROWTH - 1).min(most.saturating_sub(len)),
+            self.payload_len,
+        ) {
+            Some(request) if !request.is_empty() => {
+                State::Prefix { format: Some(format), bytes, request }
+            }
             _ => State::Done(page_facts(&bytes, 0)),
         }
     }
@@ -135,7 +157,10 @@ impl FactsProbe {
         match page.page(window) {
             Ok(Progress::Needs(request)) => State::Tiff(page, request),
             Err(error) => State::Done(Err(error)),
-            Ok(Progress::Ready(page)) => match page.asked_xmp().filter(|xmp| xmp.end <= self.payload_len && xmp.end - xmp.start <= MAX_XMP) {
+            Ok(Progress::Ready(page)) => match page
+                .asked_xmp()
+                .filter(|xmp| xmp.end <= self.payload_len && xmp.end - xmp.start <= MAX_XMP)
+            {
                 Some(request) => State::TiffXmp(page, request),
                 None => State::Done(Ok(tiff_facts(&page, None))),
             },
@@ -164,7 +189,12 @@ impl Chunks {
     }
 
     fn of_webp(prefix: &[u8], payload_len: u64) -> Self {
-        Self { is_png: false, copied: webp::header(prefix), position: 12, end: webp::end(prefix).min(payload_len) }
+        Self {
+            is_png: false,
+            copied: webp::header(prefix),
+            position: 12,
+            end: webp::end(prefix).min(payload_len),
+        }
     }
 
     /// Continues in `window`. Returns the range to push next, or `None` at the end of the walk.
@@ -174,7 +204,9 @@ impl Chunks {
             if self.position.saturating_add(8) > end {
                 return None;
             }
-            let Some(header) = window.get(self.position, 8) else { return clipped(self.position, STEP_REQUEST, payload_len) };
+            let Some(header) = window.get(self.position, 8) else {
+                return clipped(self.position, STEP_REQUEST, payload_len);
+            };
             let &[a, b, c, d, e, f, g, h] = header.first_chunk()?;
             let (len, name, after) = match self.is_png {
                 true => (u64::from(u32::from_be_bytes([a, b, c, d])), [e, f, g, h], 4),
@@ -187,9 +219,12 @@ impl Chunks {
             if self.position + 8 + len > end {
                 return None;
             }
-            let is_wanted = if self.is_png { png::states_facts(&name) } else { webp::states_facts(&name) };
+            let is_wanted =
+                if self.is_png { png::states_facts(&name) } else { webp::states_facts(&name) };
             if is_wanted && self.copied.len() as u64 + len <= MAX_CHUNK_BYTES {
-                let Some(chunk) = window.get(self.position, 8 + len) else { return clipped(self.position, 8 + len, payload_len) };
+                let Some(chunk) = window.get(self.position, 8 + len) else {
+                    return clipped(self.position, 8 + len, payload_len);
+                };
                 self.copied.extend_from_slice(chunk);
                 self.copied.resize(self.copied.len() + usize::try_from(after).unwrap_or(0), 0);
             } else if self.is_png && &name == b"IDAT" {

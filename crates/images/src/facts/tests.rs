@@ -82,12 +82,21 @@ fn jpeg_states_each_orientation() {
 fn exif_wins_over_xmp_also_with_a_useless_value() {
     assert_eq!(orientation(&jpeg(&[app1(XMP, &xmp(3)), app1(EXIF, &short(6))])), 6);
     assert_eq!(orientation(&jpeg(&[app1(XMP, &xmp(3)), app1(EXIF, &exif(1, 1, [6, 0, 0, 0]))])), 1);
-    assert_eq!(orientation(&jpeg(&[app1(XMP, &xmp(3)), app1(EXIF, b"MM\0\x2a\0\0\0\x08\0\0\0\0\0\0")])), 3);
+    assert_eq!(
+        orientation(&jpeg(&[app1(XMP, &xmp(3)), app1(EXIF, b"MM\0\x2a\0\0\0\x08\0\0\0\0\0\0")])),
+        3
+    );
 }
 
 #[test]
 fn short_and_long_count_and_byte_does_not() {
-    for (kind, field, expected) in [(3, [0, 6, 0, 0], 6), (4, [0, 0, 0, 6], 6), (1, [6, 0, 0, 0], 1), (2, *b"6\0\0\0", 1), (3, [1, 6, 0, 0], 1)] {
+    for (kind, field, expected) in [
+        (3, [0, 6, 0, 0], 6),
+        (4, [0, 0, 0, 6], 6),
+        (1, [6, 0, 0, 0], 1),
+        (2, *b"6\0\0\0", 1),
+        (3, [1, 6, 0, 0], 1),
+    ] {
         assert_eq!(orientation(&jpeg(&[app1(EXIF, &exif(kind, 1, field))])), expected, "{kind}");
     }
 }
@@ -102,7 +111,10 @@ fn exif_in_two_segments_is_one_record() {
 
 #[test]
 fn value_outside_of_the_record_ends_it() {
-    let mut record = b"MM\0\x2a\0\0\0\x08\0\x02\x01\x0f\0\x02\0\0\0\x08\0\0\x10\0\x01\x12\0\x03\0\0\0\x01\0\x06\0\0".to_vec();
+    let mut record = b"MM\0\x2a\0\0\0\x08\0\x02\
+        \x01\x0f\0\x02\0\0\0\x08\0\0\x10\0\
+        \x01\x12\0\x03\0\0\0\x01\0\x06\0\0"
+        .to_vec();
     assert_eq!(orientation(&jpeg(&[app1(EXIF, &record)])), 1);
     record[21] = 0;
     record[20] = 0;
@@ -123,22 +135,37 @@ fn png_states_it_before_and_after_the_pixels() {
 fn png_states_it_in_texts() {
     let pixels = chunk(b"IDAT", &[1, 2, 3]);
     let plain = |keyword: &[u8], text: &[u8]| chunk(b"tEXt", &[keyword, b"\0", text].concat());
-    let digits: String = [EXIF, &short(6)].concat().iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits: String =
+        [EXIF, &short(6)].concat().iter().map(|byte| format!("{byte:02x}")).collect();
     let profile = format!("\nexif\n{:8}\n{}\n{}\n", digits.len() / 2, &digits[..20], &digits[20..]);
     let compressed = |text: &[u8]| {
-        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+        let mut encoder =
+            flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
         std::io::Write::write_all(&mut encoder, text).unwrap();
         encoder.finish().unwrap()
     };
-    let packed = chunk(b"zTXt", &[b"Raw profile type exif\0\0", &compressed(profile.as_bytes())[..]].concat());
-    let xmp_text = chunk(b"iTXt", &[b"XML:com.adobe.xmp\0\x01\0\0\0", &compressed(&xmp(3))[..]].concat());
-    assert_eq!(orientation(&png(&[plain(b"Raw profile type exif", profile.as_bytes()), pixels.clone()])), 6);
+    let packed = chunk(
+        b"zTXt",
+        &[b"Raw profile type exif\0\0", &compressed(profile.as_bytes())[..]].concat(),
+    );
+    let xmp_text =
+        chunk(b"iTXt", &[b"XML:com.adobe.xmp\0\x01\0\0\0", &compressed(&xmp(3))[..]].concat());
+    assert_eq!(
+        orientation(&png(&[plain(b"Raw profile type exif", profile.as_bytes()), pixels.clone()])),
+        6
+    );
     assert_eq!(orientation(&png(&[packed.clone(), pixels.clone()])), 6);
     assert_eq!(orientation(&png(&[packed, pixels.clone(), chunk(b"eXIf", &short(7))])), 7);
     assert_eq!(orientation(&png(&[plain(b"XML:com.adobe.xmp", &xmp(3)), pixels.clone()])), 3);
     assert_eq!(orientation(&png(&[xmp_text, pixels.clone()])), 3);
     let bomb = compressed(&vec![b'0'; 2 << 20]);
-    assert_eq!(orientation(&png(&[chunk(b"zTXt", &[b"Raw profile type exif\0\0", &bomb[..]].concat()), pixels])), 1);
+    assert_eq!(
+        orientation(&png(&[
+            chunk(b"zTXt", &[b"Raw profile type exif\0\0", &bomb[..]].concat()),
+            pixels
+        ])),
+        1
+    );
     let long = compressed(&vec![b'0'; 1 << 20]);
     let mut chunks = vec![chunk(b"zTXt", &[b"XML:com.adobe.xmp\0\0", &long[..]].concat()); 64];
     chunks.push(plain(b"XML:com.adobe.xmp", &xmp(3)));
@@ -180,14 +207,28 @@ fn tiff_whose_chain_bites_its_tail_ends() {
 
 #[test]
 fn gif_screen_grows_to_its_first_frame() {
-    let payload = [&b"GIF89a\x1e\0\x14\0\x80\0\0"[..], &[0; 6], b"!\xf9\x04\0\0\0\0\0", b",\0\0\0\0\x3c\0\x28\0\0"].concat();
-    assert_eq!(image_facts(&payload).map(|facts| (facts.stored.width, facts.stored.height)), Ok((60, 40)));
+    let payload = [
+        &b"GIF89a\x1e\0\x14\0\x80\0\0"[..],
+        &[0; 6],
+        b"!\xf9\x04\0\0\0\0\0",
+        b",\0\0\0\0\x3c\0\x28\0\0",
+    ]
+    .concat();
+    assert_eq!(
+        image_facts(&payload).map(|facts| (facts.stored.width, facts.stored.height)),
+        Ok((60, 40))
+    );
 }
 
 #[test]
 fn empty_gif_screen_grows_to_its_first_frame() {
-    let payload = |sides: [u8; 2]| [&b"GIF89a\0\0\0\0\0\0\0,\0\0\0\0"[..], &[sides[0], 0, sides[1], 0], &[0]].concat();
-    assert_eq!(image_facts(&payload([9, 7])).map(|facts| (facts.stored.width, facts.stored.height)), Ok((9, 7)));
+    let payload = |sides: [u8; 2]| {
+        [&b"GIF89a\0\0\0\0\0\0\0,\0\0\0\0"[..], &[sides[0], 0, sides[1], 0], &[0]].concat()
+    };
+    assert_eq!(
+        image_facts(&payload([9, 7])).map(|facts| (facts.stored.width, facts.stored.height)),
+        Ok((9, 7))
+    );
     assert_eq!(image_facts(&payload([9, 0])), Err(Error::ZeroSize { width: 9, height: 0 }));
 }
 
@@ -198,7 +239,9 @@ fn probed(payload: &[u8]) -> (Result<Facts>, u64) {
     while let Some(range) = probe.needs() {
         assert!(range.start < range.end && range.end <= payload.len() as u64, "{range:?}");
         read += range.end - range.start;
-        probe.push(&payload[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()]);
+        probe.push(
+            &payload[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()],
+        );
     }
     (probe.finish(), read)
 }
@@ -221,7 +264,8 @@ fn long_images() -> Vec<Vec<u8>> {
         webp(0x04, &[lossless.clone(), (b"EXIF", short(5)), (b"XMP ", xmp(7))]),
         webp(0, &[lossless, (b"EXIF", short(5))]),
         scanned,
-        [&b"GIF89a\x1e\0\x14\0\0\0\0"[..], &comment, b",\0\0\0\0\x3c\0\x28\0\0", &[1; 20_000]].concat(),
+        [&b"GIF89a\x1e\0\x14\0\0\0\0"[..], &comment, b",\0\0\0\0\x3c\0\x28\0\0", &[1; 20_000]]
+            .concat(),
     ]
 }
 
@@ -230,14 +274,22 @@ fn probe_finds_the_facts_of_the_whole_without_reading_pixels() {
     for payload in long_images() {
         let (found, read) = probed(&payload);
         assert_eq!(found, image_facts(&payload));
-        assert!(found.is_ok() && read < 20_000.max(payload.len() as u64 * 3 / 4), "{read} of {}", payload.len());
+        assert!(
+            found.is_ok() && read < 20_000.max(payload.len() as u64 * 3 / 4),
+            "{read} of {}",
+            payload.len()
+        );
     }
 }
 
 #[test]
 fn probe_asks_xmp_of_a_tiff_without_the_tag() {
     let page = |orientation: &[u8], xmp_at: u8| {
-        let tags = [&[1, 0, 0, 3, 0, 0, 0, 1, 0, 60, 0, 0][..], &[1, 1, 0, 3, 0, 0, 0, 1, 0, 40, 0, 0], orientation];
+        let tags = [
+            &[1, 0, 0, 3, 0, 0, 0, 1, 0, 60, 0, 0][..],
+            &[1, 1, 0, 3, 0, 0, 0, 1, 0, 40, 0, 0],
+            orientation,
+        ];
         let tags = [&tags.concat()[..], &[2, 0xbc, 0, 1, 0, 0, 0, 25, 0, 0, 0x20, xmp_at]].concat();
         let count = u8::try_from(tags.len() / 12).unwrap();
         let mut payload = [&b"MM\0\x2a\0\0\0\x08\0"[..], &[count], &tags, &[0; 4]].concat();
@@ -245,9 +297,11 @@ fn probe_asks_xmp_of_a_tiff_without_the_tag() {
         payload.extend(xmp(6));
         payload
     };
-    for (orientation, expected) in
-        [(&[][..], 6), (&[1, 0x12, 0, 3, 0, 0, 0, 1, 0, 3, 0, 0][..], 3), (&[1, 0x12, 0, 1, 0, 0, 0, 1, 5, 0, 0, 0][..], 1)]
-    {
+    for (orientation, expected) in [
+        (&[][..], 6),
+        (&[1, 0x12, 0, 3, 0, 0, 0, 1, 0, 3, 0, 0][..], 3),
+        (&[1, 0x12, 0, 1, 0, 0, 0, 1, 5, 0, 0, 0][..], 1),
+    ] {
         let payload = page(orientation, 9);
         let (found, _) = probed(&payload);
         assert_eq!(found, image_facts(&payload));
@@ -273,11 +327,15 @@ proptest! {
     }
 
     #[test]
-    fn damaged_records_do_not_panic(mut payload in prop_oneof![
-        Just(jpeg(&[app1(EXIF, &short(6)), app1(XMP, &xmp(3))])),
-        Just(png(&[chunk(b"eXIf", &short(6))])),
-        Just(webp(0x0c, &[(b"EXIF", short(6))])),
-    ], flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6), cut in any::<prop::sample::Index>()) {
+    fn damaged_records_do_not_panic(
+        mut payload in prop_oneof![
+            Just(jpeg(&[app1(EXIF, &short(6)), app1(XMP, &xmp(3))])),
+            Just(png(&[chunk(b"eXIf", &short(6))])),
+            Just(webp(0x0c, &[(b"EXIF", short(6))])),
+        ],
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        cut in any::<prop::sample::Index>(),
+    ) {
         for (at, value) in flips {
             let at = at.index(payload.len());
             payload[at] = value;

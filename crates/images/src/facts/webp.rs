@@ -1,6 +1,7 @@
 //! EXIF and XMP chunks of a WebP.
 //!
-//! They may follow the pixels; the flags of VP8X tell whether there are any. Invariant: a chunk that leaves the payload ends the walk.
+//! They may follow the pixels; the flags of VP8X tell whether there are any. Invariant: a chunk
+//! that leaves the payload ends the walk.
 
 use std::borrow::Cow;
 
@@ -11,7 +12,10 @@ const XMP_FLAG: u8 = 0x04;
 
 /// The end of the container according to its header.
 pub(super) fn end(payload: &[u8]) -> u64 {
-    let len = payload.get(4..).and_then(|rest| rest.first_chunk()).map_or(0, |len| u32::from_le_bytes(*len));
+    let len = payload
+        .get(4..)
+        .and_then(|rest| rest.first_chunk())
+        .map_or(0, |len| u32::from_le_bytes(*len));
     u64::from(len) + 8
 }
 
@@ -30,7 +34,8 @@ fn riff(payload: &[u8]) -> &[u8] {
 
 fn flags(riff: &[u8]) -> u8 {
     let chunk = riff.get(12..).unwrap_or_default();
-    chunk.get(8).copied().filter(|_| chunk.starts_with(b"VP8X")).unwrap_or(0) & (EXIF_FLAG | XMP_FLAG)
+    chunk.get(8).copied().filter(|_| chunk.starts_with(b"VP8X")).unwrap_or(0)
+        & (EXIF_FLAG | XMP_FLAG)
 }
 
 /// Whether the header says that there is EXIF or XMP.
@@ -64,8 +69,12 @@ pub(super) fn metadata(payload: &[u8]) -> Metadata<'_> {
         let len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
         let Some(chunk) = len.checked_add(8).and_then(|end| rest.get(8..end)) else { break };
         match &[a, b, c, d] {
-            b"EXIF" if flags & EXIF_FLAG != 0 && metadata.exif.is_none() => metadata.exif = Some(Cow::Borrowed(chunk)),
-            b"XMP " if flags & XMP_FLAG != 0 && metadata.xmp.is_none() => metadata.xmp = Some(Cow::Borrowed(chunk)),
+            b"EXIF" if flags & EXIF_FLAG != 0 && metadata.exif.is_none() => {
+                metadata.exif = Some(Cow::Borrowed(chunk));
+            }
+            b"XMP " if flags & XMP_FLAG != 0 && metadata.xmp.is_none() => {
+                metadata.xmp = Some(Cow::Borrowed(chunk));
+            }
             _ => {}
         }
         // Chunks begin at even offsets.

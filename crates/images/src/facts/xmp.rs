@@ -6,11 +6,13 @@ const NAME: &[u8] = b"tiff:Orientation";
 
 /// The first orientation, one digit.
 pub(super) fn stated(document: &[u8]) -> Option<u8> {
-    document.windows(NAME.len()).enumerate().filter(|(_, window)| *window == NAME).find_map(|(at, _)| {
-        let rest = document.get(at + NAME.len()..)?;
-        let digit = rest.strip_prefix(b"=\"").or_else(|| rest.strip_prefix(b">"))?.first()?;
-        digit.is_ascii_digit().then(|| digit - b'0')
-    })
+    document.windows(NAME.len()).enumerate().filter(|(_, window)| *window == NAME).find_map(
+        |(at, _)| {
+            let rest = document.get(at + NAME.len()..)?;
+            let digit = rest.strip_prefix(b"=\"").or_else(|| rest.strip_prefix(b">"))?.first()?;
+            digit.is_ascii_digit().then(|| digit - b'0')
+        },
+    )
 }
 
 #[cfg(test)]

@@ -28,7 +28,11 @@ struct Header<'a> {
 impl<'a> Header<'a> {
     fn bytes(&self, offset: usize, len: usize) -> Result<&'a [u8]> {
         let needed = offset.saturating_add(len);
-        self.prefix.get(offset..needed).ok_or(Error::TruncatedHeader { format: self.format, needed: needed as u64, found: self.prefix.len() as u64 })
+        self.prefix.get(offset..needed).ok_or(Error::TruncatedHeader {
+            format: self.format,
+            needed: needed as u64,
+            found: self.prefix.len() as u64,
+        })
     }
 
     fn unknown(&self) -> Error {

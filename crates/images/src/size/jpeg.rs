@@ -1,7 +1,8 @@
 //! Walks the markers of a JPEG up to the frame header.
 //!
-//! Returns the size in the SOF segment; EXIF and ICC segments before it are skipped, not read. Invariant: the position grows with every marker and
-//! with every request, and requests are counted.
+//! Returns the size in the SOF segment; EXIF and ICC segments before it are skipped, not read.
+//! Invariant: the position grows with every marker and with every request,
+//! and requests are counted.
 
 use crate::error::{Error, Result};
 use crate::format::ImageFormat;
@@ -10,7 +11,8 @@ use crate::window::{Progress, Window, clipped};
 
 /// After a skipped segment only the next few headers are needed.
 const STEP_REQUEST: u64 = 1024;
-/// A segment has at most 64 KiB, so this many requests cross 256 MiB of metadata; ICC profiles and extended XMP need a few hundred.
+/// A segment has at most 64 KiB, so this many requests cross 256 MiB of metadata; ICC profiles and
+/// extended XMP need a few hundred.
 const MAX_REQUESTS: u32 = 4096;
 
 /// The position in the marker chain.
@@ -27,7 +29,11 @@ impl JpegWalk {
     }
 
     /// Continues in `window`, which contains the current position.
-    pub(crate) fn step(&mut self, window: Window<'_>, payload_len: u64) -> Result<Progress<ImageSize>> {
+    pub(crate) fn step(
+        &mut self,
+        window: Window<'_>,
+        payload_len: u64,
+    ) -> Result<Progress<ImageSize>> {
         loop {
             match self.marker(window)? {
                 Some(Progress::Ready(size)) => return Ok(Progress::Ready(size)),
@@ -43,7 +49,10 @@ impl JpegWalk {
             return Ok(None);
         };
         // Stray bytes between segments are skipped, as in libjpeg.
-        let Some(skipped) = rest.windows(2).position(|pair| matches!(pair, [0xff, code] if !matches!(code, 0 | 0xff))) else {
+        let Some(skipped) = rest
+            .windows(2)
+            .position(|pair| matches!(pair, [0xff, code] if !matches!(code, 0 | 0xff)))
+        else {
             self.position += (rest.len() as u64).saturating_sub(1);
             return Ok(None);
         };
@@ -57,16 +66,20 @@ impl JpegWalk {
             0xd9 | 0xda => return Err(unknown()),
             _ => {}
         }
-        let Some(&[high, low]) = rest.get(skipped + 2..).and_then(|bytes| bytes.first_chunk()) else {
+        let Some(&[high, low]) = rest.get(skipped + 2..).and_then(|bytes| bytes.first_chunk())
+        else {
             return Ok(None);
         };
         if is_frame_header(code) {
-            let Some(&[_, _, _, h1, h0, w1, w0]) = rest.get(skipped + 2..).and_then(|bytes| bytes.first_chunk()) else {
+            let Some(&[_, _, _, h1, h0, w1, w0]) =
+                rest.get(skipped + 2..).and_then(|bytes| bytes.first_chunk())
+            else {
                 return Ok(None);
             };
             let width = u16::from_be_bytes([w1, w0]);
             let height = u16::from_be_bytes([h1, h0]);
-            return ImageSize::new(width.into(), height.into()).map(|size| Some(Progress::Ready(size)));
+            return ImageSize::new(width.into(), height.into())
+                .map(|size| Some(Progress::Ready(size)));
         }
         let segment = u64::from(u16::from_be_bytes([high, low]));
         if segment < 2 {
@@ -77,10 +90,15 @@ impl JpegWalk {
     }
 
     fn request(&mut self, payload_len: u64) -> Result<std::ops::Range<u64>> {
-        // Marker, length, precision and both sides are nine bytes; a shorter request would never succeed.
+        // Marker, length, precision and both sides are nine bytes;
+        // a shorter request would never succeed.
         let needed = self.position.saturating_add(9);
         if needed > payload_len {
-            return Err(Error::TruncatedHeader { format: ImageFormat::Jpeg, needed, found: payload_len });
+            return Err(Error::TruncatedHeader {
+                format: ImageFormat::Jpeg,
+                needed,
+                found: payload_len,
+            });
         }
         self.requests += 1;
         if self.requests > MAX_REQUESTS {

@@ -1,6 +1,8 @@
-//! Sizes of JPEG 2000: from the header box of a file, or from the segment after the start of a bare codestream.
+//! Sizes of JPEG 2000: from the header box of a file, or from the segment after the start
+//! of a bare codestream.
 //!
-//! Called by the probe once the format is known. Invariant: each step of the walk over boxes advances by at least eight bytes.
+//! Called by the probe once the format is known. Invariant: each step of the walk over boxes
+//! advances by at least eight bytes.
 
 use crate::endian::Endian;
 
@@ -12,7 +14,8 @@ pub(crate) fn size(prefix: &[u8]) -> Option<(u32, u32)> {
     let number = |bytes: &[u8], offset: usize| Endian::Big.u32(bytes.get(offset..)?);
     if prefix.starts_with(b"\xff\x4f") {
         // The image lies between its offset and the end of the reference grid.
-        let side = |end: usize, start: usize| number(prefix, end)?.checked_sub(number(prefix, start)?);
+        let side =
+            |end: usize, start: usize| number(prefix, end)?.checked_sub(number(prefix, start)?);
         return Some((side(8, 16)?, side(12, 20)?));
     }
     let mut rest = prefix;

@@ -1,7 +1,8 @@
 //! Reads the size of an image from its header.
 //!
-//! The aspect ratio filter runs a [`SizeProbe`] once per image. Invariant: the probe ends for any bytes, because each step of the JPEG walk advances
-//! and the other formats make at most two requests.
+//! The aspect ratio filter runs a [`SizeProbe`] once per image. Invariant: the probe ends
+//! for any bytes, because each step of the JPEG walk advances and the other formats
+//! make at most two requests.
 
 mod fixed;
 mod jpeg;
@@ -19,7 +20,8 @@ use jpeg::JpegWalk;
 
 /// Covers every fixed header, and the SOF of a JPEG without large metadata.
 const FIRST_REQUEST: u64 = 4096;
-/// AVIF and HEIC store their size in the `meta` box, which precedes the pixels and is rarely larger.
+/// AVIF and HEIC store their size in the `meta` box, which precedes the pixels
+/// and is rarely larger.
 const LONG_PREFIX: u64 = 64 * 1024;
 
 /// Width and height in pixels, as shown by a viewer that ignores EXIF.
@@ -76,16 +78,23 @@ impl SizeProbe {
     #[must_use]
     pub fn needs(&self) -> Option<Range<u64>> {
         match &self.state {
-            State::Start(range) | State::LongPrefix(_, range) | State::Jpeg(_, range) | State::Tiff(_, range) => Some(range.clone()),
+            State::Start(range)
+            | State::LongPrefix(_, range)
+            | State::Jpeg(_, range)
+            | State::Tiff(_, range) => Some(range.clone()),
             State::Done(_) => None,
         }
     }
 
-    /// Consumes the bytes of the range that [`needs`](Self::needs) returned. Errors are returned by [`finish`](Self::finish).
+    /// Consumes the bytes of the range that [`needs`](Self::needs) returned.
+    /// Errors are returned by [`finish`](Self::finish).
     pub fn push(&mut self, bytes: &[u8]) {
         let Some(request) = self.needs() else { return };
         // A placeholder: every path below sets the next state.
-        let state = std::mem::replace(&mut self.state, State::Done(Err(Error::UnknownFormat { payload_len: self.payload_len })));
+        let state = std::mem::replace(
+            &mut self.state,
+            State::Done(Err(Error::UnknownFormat { payload_len: self.payload_len })),
+        );
         self.state = match Window::answer(&request, bytes) {
             Ok(window) => self.step(state, window),
             Err(error) => State::Done(Err(error)),
@@ -95,14 +104,18 @@ impl SizeProbe {
     /// The size.
     ///
     /// # Errors
-    /// When the payload is not an image, its header is damaged or has a zero side, or not all bytes were pushed.
+    /// When the payload is not an image, its header is damaged or has a zero side, or not all bytes
+    /// were pushed.
     pub fn finish(self) -> Result<ImageSize> {
         let request = self.needs();
         match self.state {
             State::Done(result) => result,
             _ => {
                 let range = request.unwrap_or_default();
-                Err(Error::Unfinished { offset: range.start, needed: range.end.saturating_sub(range.start) })
+                Err(Error::Unfinished {
+                    offset: range.start,
+                    needed: range.end.saturating_sub(range.start),
+                })
             }
         }
     }
@@ -125,11 +138,15 @@ impl SizeProbe {
         match format {
             ImageFormat::Jpeg => self.walk(JpegWalk::new(), window),
             ImageFormat::Tiff => self.first_page(FirstPage::new(self.payload_len), window),
-            ImageFormat::Png | ImageFormat::Gif | ImageFormat::Bmp | ImageFormat::Webp => State::Done(fixed::size(format, prefix)),
-            ImageFormat::Avif | ImageFormat::Other => match clipped(0, LONG_PREFIX, self.payload_len) {
-                Some(range) if range.end > FIRST_REQUEST => State::LongPrefix(format, range),
-                _ => State::Done(self.generic(format, window)),
-            },
+            ImageFormat::Png | ImageFormat::Gif | ImageFormat::Bmp | ImageFormat::Webp => {
+                State::Done(fixed::size(format, prefix))
+            }
+            ImageFormat::Avif | ImageFormat::Other => {
+                match clipped(0, LONG_PREFIX, self.payload_len) {
+                    Some(range) if range.end > FIRST_REQUEST => State::LongPrefix(format, range),
+                    _ => State::Done(self.generic(format, window)),
+                }
+            }
         }
     }
 

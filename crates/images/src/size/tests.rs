@@ -55,7 +55,10 @@ fn jpeg_with_fill_and_stray_bytes_has_a_size() {
 fn jpeg_cut_before_its_frame_header_is_refused() {
     let payload = jpeg(&[(0xe1, 5000)]);
     let error = image_size(&payload[..3000]).unwrap_err();
-    assert_eq!(error, Error::TruncatedHeader { format: ImageFormat::Jpeg, needed: 5013, found: 3000 });
+    assert_eq!(
+        error,
+        Error::TruncatedHeader { format: ImageFormat::Jpeg, needed: 5013, found: 3000 }
+    );
 }
 
 #[test]
@@ -89,7 +92,9 @@ fn webp_of_all_three_kinds_is_read() {
 
 #[test]
 fn jpeg_2000_states_its_size_in_a_box_and_in_its_codestream() {
-    let mut file = b"\0\0\0\x0cjP  \r\n\x87\n\0\0\0\x14ftypjp2 \0\0\0\0jp2 \0\0\0\x2djp2h\0\0\0\x16ihdr".to_vec();
+    let mut file =
+        b"\0\0\0\x0cjP  \r\n\x87\n\0\0\0\x14ftypjp2 \0\0\0\0jp2 \0\0\0\x2djp2h\0\0\0\x16ihdr"
+            .to_vec();
     file.extend([200_u32.to_be_bytes(), 300_u32.to_be_bytes()].concat());
     assert_eq!(image_size(&file), size(300, 200));
     let mut codestream = b"\xff\x4f\xff\x51\0\x2f\0\0".to_vec();
@@ -110,7 +115,10 @@ fn zero_sides_are_refused() {
 #[test]
 fn header_cut_before_the_size_is_refused() {
     let error = image_size(b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0").unwrap_err();
-    assert_eq!(error.to_string(), "Unknown size: the header of the `image/png` payload needs `20` bytes, the payload has `18`");
+    assert_eq!(
+        error.to_string(),
+        "Unknown size: the header of the `image/png` payload needs `20` bytes, the payload has `18`"
+    );
 }
 
 #[test]

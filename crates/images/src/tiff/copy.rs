@@ -1,6 +1,7 @@
 //! The plan for copying a page, and its execution in memory.
 //!
-//! Files execute a plan by copying ranges, tests and bindings with [`extract_page`]. Invariant: the length of the copy is known from the plan alone.
+//! Files execute a plan by copying ranges, tests and bindings with [`extract_page`]. Invariant: the
+//! length of the copy is known from the plan alone.
 
 use std::ops::Range;
 
@@ -26,9 +27,10 @@ impl PageCopy {
     pub fn len(&self, payload_len: u64) -> u64 {
         match self {
             Self::Whole => payload_len,
-            Self::Pieces { head, segments } => {
-                segments.iter().map(|range| range.end.saturating_sub(range.start)).fold(head.len() as u64, u64::saturating_add)
-            }
+            Self::Pieces { head, segments } => segments
+                .iter()
+                .map(|range| range.end.saturating_sub(range.start))
+                .fold(head.len() as u64, u64::saturating_add),
         }
     }
 }

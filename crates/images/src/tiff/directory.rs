@@ -1,7 +1,8 @@
 //! Reads one directory from a window of the payload.
 //!
-//! Returns the raw entries and the offset of the next directory, or the missing range. Called for pages and nested directories. Invariant: the entry
-//! count is trusted only after it was checked against the length of the payload.
+//! Returns the raw entries and the offset of the next directory, or the missing range. Called for
+//! pages and nested directories. Invariant: the entry count is trusted only after it was checked
+//! against the length of the payload.
 
 use crate::tiff::layout::Layout;
 use crate::window::{Progress, Window, clipped};
@@ -27,10 +28,18 @@ pub(crate) struct OutOfFile {
 }
 
 /// The directory at `offset`, if `window` contains it.
-pub(crate) fn read_directory<'a>(layout: Layout, window: Window<'a>, offset: u64, payload_len: u64) -> Result<Progress<Directory<'a>>, OutOfFile> {
+pub(crate) fn read_directory<'a>(
+    layout: Layout,
+    window: Window<'a>,
+    offset: u64,
+    payload_len: u64,
+) -> Result<Progress<Directory<'a>>, OutOfFile> {
     let count_len = layout.count_len();
     let out_of_file = |needed: u64| OutOfFile { offset, needed };
-    let entries_at = offset.checked_add(count_len).filter(|end| *end <= payload_len).ok_or(out_of_file(count_len))?;
+    let entries_at = offset
+        .checked_add(count_len)
+        .filter(|end| *end <= payload_len)
+        .ok_or(out_of_file(count_len))?;
     let Some(count) = window.get(offset, count_len) else {
         return request(offset, REQUEST, payload_len).ok_or(out_of_file(count_len));
     };
@@ -38,7 +47,10 @@ pub(crate) fn read_directory<'a>(layout: Layout, window: Window<'a>, offset: u64
     let len = layout.directory_len(count).ok_or(out_of_file(u64::MAX))?;
     // A file that ends after the last entry ends the chain, as in libtiff.
     let entries_len = len - count_len - layout.offset_len();
-    let next_at = entries_at.checked_add(entries_len).filter(|end| *end <= payload_len).ok_or(out_of_file(len))?;
+    let next_at = entries_at
+        .checked_add(entries_len)
+        .filter(|end| *end <= payload_len)
+        .ok_or(out_of_file(len))?;
     let has_next = payload_len - next_at >= layout.offset_len();
     let wanted = if has_next { len } else { len - layout.offset_len() };
 

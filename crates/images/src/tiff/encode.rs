@@ -1,6 +1,7 @@
 //! Writes the part of a copy before its segments.
 //!
-//! Invariant: directories and out-of-line values begin at even offsets, and the head has an even length.
+//! Invariant: directories and out-of-line values begin at even offsets,
+//! and the head has an even length.
 
 use std::iter::zip;
 
@@ -16,9 +17,11 @@ struct Places {
     head_len: u64,
 }
 
-/// The head of a page whose first directory is `directories[0]`; `None` if it does not fit the offsets of its flavour.
+/// The head of a page whose first directory is `directories[0]`; `None` if it does not fit the
+/// offsets of its flavour.
 pub(crate) fn encode_head(layout: Layout, directories: &mut [Vec<Item>]) -> Option<Vec<u8>> {
-    // Widening an offset type makes the head longer, which moves the offsets; two steps lead from SHORT to LONG8.
+    // Widening an offset type makes the head longer, which moves the offsets; two steps lead from
+    // SHORT to LONG8.
     let mut places = lay_out(layout, directories)?;
     while widen(layout, directories, places.head_len) {
         places = lay_out(layout, directories)?;
@@ -89,7 +92,13 @@ fn put_header(layout: Layout, out: &mut Vec<u8>) -> Option<()> {
     layout.put_offset(out, layout.header_len())
 }
 
-fn put_directory(layout: Layout, items: &[Item], values: &[u64], places: &Places, out: &mut Vec<u8>) -> Option<()> {
+fn put_directory(
+    layout: Layout,
+    items: &[Item],
+    values: &[u64],
+    places: &Places,
+    out: &mut Vec<u8>,
+) -> Option<()> {
     let endian = layout.endian;
     if layout.is_big {
         endian.put_u64(out, items.len() as u64);

@@ -1,7 +1,8 @@
 //! Plans the copy of one page.
 //!
-//! Produces the head of a one-page TIFF and the source ranges after it. The steps are: nested directories, tag values, Huffman counts of old-style
-//! JPEG, then the layout. Invariant: everything fetched or copied for a page is bounded by the payload length.
+//! Produces the head of a one-page TIFF and the source ranges after it. The steps are: nested
+//! directories, tag values, Huffman counts of old-style JPEG, then the layout. Invariant:
+//! everything fetched or copied for a page is bounded by the payload length.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -46,7 +47,8 @@ impl PageExtraction {
     /// An extraction of page `page` of the indexed payload.
     ///
     /// # Errors
-    /// When the page does not exist, or a tag that is needed for decoding is outside of the payload.
+    /// When the page does not exist, or a tag that is needed for decoding
+    /// is outside of the payload.
     pub fn new(index: &TiffIndex, page: usize) -> Result<Self> {
         let source = index.page(page)?;
         let payload_len = index.payload_len;
@@ -79,7 +81,8 @@ impl PageExtraction {
     /// Consumes the bytes of the range that [`needs`](Self::needs) returned.
     ///
     /// # Errors
-    /// When the page cannot be copied without decoding: segments outside of the payload, unknown lengths, unterminated tables.
+    /// When the page cannot be copied without decoding: segments outside of the payload, unknown
+    /// lengths, unterminated tables.
     pub fn push(&mut self, bytes: &[u8]) -> Result<()> {
         let step = self.take(bytes).and_then(|()| self.advance());
         if let Err(error) = &step {
@@ -97,7 +100,10 @@ impl PageExtraction {
         match self.state {
             State::Done(copy) => Ok(copy),
             State::Failed(error) => Err(error),
-            _ => Err(Error::Unfinished { offset: request.start, needed: request.end.saturating_sub(request.start) }),
+            _ => Err(Error::Unfinished {
+                offset: request.start,
+                needed: request.end.saturating_sub(request.start),
+            }),
         }
     }
 
@@ -125,7 +131,8 @@ impl PageExtraction {
         }
     }
 
-    /// Reads the directory at the front of the queue. An unreadable one is skipped, because pixels do not depend on it.
+    /// Reads the directory at the front of the queue. An unreadable one is skipped, because pixels
+    /// do not depend on it.
     fn take_nested(&mut self, mut queue: VecDeque<Nested>, window: Window<'_>) -> Result<()> {
         let Some(nested) = queue.front().copied() else {
             return Ok(());
@@ -203,9 +210,14 @@ impl PageExtraction {
                 _ => None,
             })
             .collect();
-        let value_bytes = ranges.iter().map(|range| range.end - range.start).fold(0, u64::saturating_add);
+        let value_bytes =
+            ranges.iter().map(|range| range.end - range.start).fold(0, u64::saturating_add);
         if value_bytes > self.page.payload_len {
-            return Err(Error::OverlappingValues { page: self.page.number, value_bytes, payload_len: self.page.payload_len });
+            return Err(Error::OverlappingValues {
+                page: self.page.number,
+                value_bytes,
+                payload_len: self.page.payload_len,
+            });
         }
         Ok(State::Values(Fetch::new(ranges)))
     }
@@ -236,19 +248,30 @@ impl PageExtraction {
         if self.is_old_jpeg {
             found.extend(old_jpeg::find_tables(page, items, huffman_counts)?);
         }
-        let has_pixels = found.iter().any(|segments| matches!(segments.tag, tags::STRIP_OFFSETS | tags::TILE_OFFSETS | tags::JPEG_INTERCHANGE));
+        let has_pixels = found.iter().any(|segments| {
+            matches!(
+                segments.tag,
+                tags::STRIP_OFFSETS | tags::TILE_OFFSETS | tags::JPEG_INTERCHANGE
+            )
+        });
         if !has_pixels {
             return Err(no_segments);
         }
-        // Reserved exactly: a hostile page has millions of segments, and growth would double the memory.
+        // Reserved exactly: a hostile page has millions of segments,
+        // and growth would double the memory.
         let mut ranges = Vec::with_capacity(found.iter().map(|found| found.ranges.len()).sum());
         for segments in &found {
             ranges.extend_from_slice(&segments.ranges);
         }
         let relocation = Relocation::new(ranges);
-        // The tables of an old-style JPEG contain its strips; on other pages, segments larger than the payload are an attack.
+        // The tables of an old-style JPEG contain its strips; on other pages, segments larger than
+        // the payload are an attack.
         if relocation.distinct_bytes > page.payload_len && !self.is_old_jpeg {
-            return Err(Error::OverlappingSegments { page: page.number, segment_bytes: relocation.distinct_bytes, payload_len: page.payload_len });
+            return Err(Error::OverlappingSegments {
+                page: page.number,
+                segment_bytes: relocation.distinct_bytes,
+                payload_len: page.payload_len,
+            });
         }
         for segments in found {
             let places = segments
@@ -265,7 +288,8 @@ impl PageExtraction {
                 item.value = Value::Placed(places);
             }
         }
-        let head = encode_head(page.layout, &mut self.directories).ok_or(Error::PageTooLarge { page: page.number })?;
+        let head = encode_head(page.layout, &mut self.directories)
+            .ok_or(Error::PageTooLarge { page: page.number })?;
         Ok(PageCopy::Pieces { head: head.into(), segments: relocation.into_segments() })
     }
 }

@@ -1,6 +1,7 @@
 //! Fetches scattered small ranges with few requests.
 //!
-//! Invariant: requests are disjoint and ascending, so together they are never larger than the payload.
+//! Invariant: requests are disjoint and ascending, so together they are never larger
+//! than the payload.
 
 use std::ops::Range;
 
@@ -9,7 +10,8 @@ use bytes::Bytes;
 use crate::error::Result;
 use crate::window::Window;
 
-/// Values of one directory are close together; reading a small gap is cheaper than a second request.
+/// Values of one directory are close together; reading a small gap is cheaper than
+/// a second request.
 const MAX_GAP: u64 = 1024;
 
 /// Requests and the responses so far.

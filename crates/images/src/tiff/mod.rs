@@ -1,13 +1,15 @@
 //! Finds the pages of a TIFF and copies one of them into a separate TIFF.
 //!
-//! [`TiffWalk`] creates the index of the pages once per document, [`PageExtraction`] plans the copy of one page. Planning reads no strips or tiles:
-//! the caller copies them. Invariant: byte order and flavour of the source are kept, because tag values and samples wider than a byte are in file
-//! order.
+//! [`TiffWalk`] creates the index of the pages once per document, [`PageExtraction`] plans the copy
+//! of one page. Planning reads no strips or tiles: the caller copies them. Invariant: byte order
+//! and flavour of the source are kept, because tag values and samples wider than a byte
+//! are in file order.
 //!
 //! # Copy of a page
 //!
 //! ```text
-//! | header | directory | values, word-aligned | EXIF, GPS and interop directories | strips or tiles of the source |
+//! | header | directory | values, word-aligned | EXIF, GPS and interop directories
+//!     | strips or tiles of the source |
 //! ```
 
 mod copy;

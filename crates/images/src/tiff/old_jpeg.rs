@@ -1,7 +1,8 @@
 //! Determines the extents of the tables of an old-style JPEG page (compression 6).
 //!
-//! The length of the interchange stream is given by its length tag, that of quantization tables is fixed, and that of Huffman tables follows from the
-//! sixteen counts at their start. Invariant: a page with a table of unknown length is rejected.
+//! The length of the interchange stream is given by its length tag, that of quantization tables is
+//! fixed, and that of Huffman tables follows from the sixteen counts at their start. Invariant: a
+//! page with a table of unknown length is rejected.
 
 use std::ops::Range;
 
@@ -30,7 +31,9 @@ pub(crate) fn huffman_counts(page: Page, items: &[Item]) -> Result<Vec<Range<u64
 /// All ranges that the old-style tags refer to.
 pub(crate) fn find_tables(page: Page, items: &[Item], counts: &Fetch) -> Result<Vec<Segments>> {
     let mut found = Vec::new();
-    for tag in [tags::JPEG_INTERCHANGE, tags::JPEG_Q_TABLES, tags::JPEG_DC_TABLES, tags::JPEG_AC_TABLES] {
+    for tag in
+        [tags::JPEG_INTERCHANGE, tags::JPEG_Q_TABLES, tags::JPEG_DC_TABLES, tags::JPEG_AC_TABLES]
+    {
         if find(items, tag).is_none() {
             continue;
         }
@@ -65,12 +68,17 @@ fn interchange_len(page: Page, items: &[Item]) -> Result<u64> {
     let lens = page.numbers(items, tags::JPEG_INTERCHANGE_LENGTH)?.unwrap_or_default();
     match lens.as_slice() {
         [len] if *len > 0 => Ok(*len),
-        _ => Err(Error::OldJpegNotRelocatable { page: page.number, tag: tags::JPEG_INTERCHANGE_LENGTH }),
+        _ => Err(Error::OldJpegNotRelocatable {
+            page: page.number,
+            tag: tags::JPEG_INTERCHANGE_LENGTH,
+        }),
     }
 }
 
 fn huffman_len(page: Page, tag: u16, offset: u64, counts: &Fetch) -> Result<u64> {
-    let counts = counts.get(&page.range(offset, HUFFMAN_COUNTS_LEN)?).ok_or(Error::OldJpegNotRelocatable { page: page.number, tag })?;
+    let counts = counts
+        .get(&page.range(offset, HUFFMAN_COUNTS_LEN)?)
+        .ok_or(Error::OldJpegNotRelocatable { page: page.number, tag })?;
     let codes: u64 = counts.iter().map(|count| u64::from(*count)).sum();
     Ok(HUFFMAN_COUNTS_LEN + codes)
 }

@@ -1,6 +1,7 @@
 //! One page: its raw directory, and its size.
 //!
-//! The size is read from the directory alone. Invariant: the first entry of a tag counts, as in libtiff.
+//! The size is read from the directory alone. Invariant: the first entry
+//! of a tag counts, as in libtiff.
 
 use std::ops::Range;
 
@@ -34,7 +35,8 @@ impl TiffPage {
     /// Whether the page has no orientation tag, so that its XMP may rotate it.
     #[must_use]
     pub fn asks_xmp(&self) -> bool {
-        PageSize::of(self.number, self.layout, &self.entries).is_ok_and(|page| page.asked_xmp().is_some())
+        PageSize::of(self.number, self.layout, &self.entries)
+            .is_ok_and(|page| page.asked_xmp().is_some())
     }
 
     /// Whether the tables of the page may be anywhere in the file.
@@ -79,19 +81,22 @@ impl PageSize {
         }
         let side = |entry: Option<Entry>, tag: u16| {
             let entry = entry.ok_or(Error::MissingTag { page, tag })?;
-            entry.inline_unsigned(layout).and_then(|value| u32::try_from(value).ok()).ok_or(Error::UnusableTag {
-                page,
-                tag,
-                kind: entry.kind,
-                count: entry.count,
-            })
+            entry
+                .inline_unsigned(layout)
+                .and_then(|value| u32::try_from(value).ok())
+                .ok_or(Error::UnusableTag { page, tag, kind: entry.kind, count: entry.count })
         };
         let (width, height) = (side(width, tags::WIDTH)?, side(height, tags::HEIGHT)?);
         let stored = ImageSize::new(width, height)?;
         // As in Pillow: a byte or a text is not an orientation, and XMP is not used either.
-        let value = |entry: Entry| entry.inline_unsigned(layout).filter(|_| !matches!(entry.kind, 1 | 2 | 7));
-        let orientation = orientation.map(|entry| value(entry).and_then(|value| u8::try_from(value).ok()).unwrap_or(0));
-        let xmp = xmp.filter(|entry| matches!(entry.kind, 1 | 7)).and_then(|entry| entry.out_of_line(layout));
+        let value = |entry: Entry| {
+            entry.inline_unsigned(layout).filter(|_| !matches!(entry.kind, 1 | 2 | 7))
+        };
+        let orientation = orientation
+            .map(|entry| value(entry).and_then(|value| u8::try_from(value).ok()).unwrap_or(0));
+        let xmp = xmp
+            .filter(|entry| matches!(entry.kind, 1 | 7))
+            .and_then(|entry| entry.out_of_line(layout));
         Ok(Self { stored, orientation, xmp })
     }
 
@@ -108,7 +113,11 @@ impl PageSize {
     /// Width and height, swapped if the orientation tag rotates the page by 90°.
     fn turned(&self) -> ImageSize {
         let ImageSize { width, height } = self.stored;
-        if self.upright_by(None) > 4 { ImageSize { width: height, height: width } } else { self.stored }
+        if self.upright_by(None) > 4 {
+            ImageSize { width: height, height: width }
+        } else {
+            self.stored
+        }
     }
 }
 
@@ -131,10 +140,18 @@ impl<'a> PageDirectory<'a> {
             if offset == 0 {
                 return Err(Error::PageBeyondEnd { page, pages: k });
             }
-            let broken = |offset: u64, needed: u64| Error::DirectoryOutOfFile { page, broken_page: k, offset, needed, payload_len };
+            let broken = |offset: u64, needed: u64| Error::DirectoryOutOfFile {
+                page,
+                broken_page: k,
+                offset,
+                needed,
+                payload_len,
+            };
             let directory = match read_directory(layout, window, offset, payload_len) {
                 Ok(Progress::Ready(directory)) => directory,
-                Ok(Progress::Needs(range)) => return Err(broken(range.start, range.end - range.start)),
+                Ok(Progress::Needs(range)) => {
+                    return Err(broken(range.start, range.end - range.start));
+                }
                 Err(at) => return Err(broken(at.offset, at.needed)),
             };
             if k == page {
@@ -143,7 +160,12 @@ impl<'a> PageDirectory<'a> {
             // A chain that bites its tail ends here too.
             directory_bytes = directory_bytes.saturating_add(directory.len);
             if directory_bytes > payload_len {
-                return Err(Error::OverlappingDirectories { page, broken_page: k, directory_bytes, payload_len });
+                return Err(Error::OverlappingDirectories {
+                    page,
+                    broken_page: k,
+                    directory_bytes,
+                    payload_len,
+                });
             }
             offset = directory.next;
         }
@@ -189,8 +211,16 @@ impl FirstPage {
         }
         match read_directory(layout, window, offset, payload_len) {
             Ok(Progress::Needs(range)) => Ok(Progress::Needs(range)),
-            Ok(Progress::Ready(directory)) => PageSize::of(0, layout, directory.entries).map(Progress::Ready),
-            Err(at) => Err(Error::DirectoryOutOfFile { page: 0, broken_page: 0, offset: at.offset, needed: at.needed, payload_len }),
+            Ok(Progress::Ready(directory)) => {
+                PageSize::of(0, layout, directory.entries).map(Progress::Ready)
+            }
+            Err(at) => Err(Error::DirectoryOutOfFile {
+                page: 0,
+                broken_page: 0,
+                offset: at.offset,
+                needed: at.needed,
+                payload_len,
+            }),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Decides for each tag of a directory whether and how it is copied.
 //!
-//! The [`Item`]s are in ascending order of tags; the extraction then fetches their out-of-line values. Invariant: every range in an item is inside of
-//! the payload, so nothing is allocated for a count that the payload cannot contain.
+//! The [`Item`]s are in ascending order of tags; the extraction then fetches their out-of-line
+//! values. Invariant: every range in an item is inside of the payload, so nothing is allocated for
+//! a count that the payload cannot contain.
 
 use std::ops::Range;
 
@@ -32,9 +33,11 @@ pub(crate) enum Value {
     /// Not fetched yet.
     At(Range<u64>),
     Fetched(Bytes),
-    /// A nested directory, by its index among the directories of the page; `None` if it cannot be copied.
+    /// A nested directory, by its index among the directories of the page;
+    /// `None` if it cannot be copied.
     Child(Option<usize>),
-    /// Positions in the copied segments, counted from the first of them; `None` stays a null offset.
+    /// Positions in the copied segments, counted from the first of them;
+    /// `None` stays a null offset.
     Placed(Vec<Option<u64>>),
 }
 
@@ -69,7 +72,11 @@ impl Item {
             Value::Fetched(bytes) => bytes,
             _ => return None,
         };
-        bytes.get(..len.checked_mul(count)?)?.chunks_exact(len).map(|bytes| layout.unsigned(self.kind, bytes)).collect()
+        bytes
+            .get(..len.checked_mul(count)?)?
+            .chunks_exact(len)
+            .map(|bytes| layout.unsigned(self.kind, bytes))
+            .collect()
     }
 
     /// Size of the value in the copy.
@@ -86,7 +93,8 @@ pub(crate) fn find(items: &[Item], tag: u16) -> Option<&Item> {
 /// The items of a directory, and its nested directories.
 pub(crate) fn plan_directory(origin: Origin, entries: &[u8]) -> Result<(Vec<Item>, Vec<Nested>)> {
     let layout = origin.layout;
-    let mut parsed: Vec<Entry> = raw_entries(layout, entries).filter_map(|bytes| Entry::parse(layout, bytes)).collect();
+    let mut parsed: Vec<Entry> =
+        raw_entries(layout, entries).filter_map(|bytes| Entry::parse(layout, bytes)).collect();
     // Stable, so that the first entry of a tag still counts.
     parsed.sort_by_key(|entry| entry.tag);
     parsed.dedup_by_key(|entry| entry.tag);
@@ -98,7 +106,12 @@ pub(crate) fn plan_directory(origin: Origin, entries: &[u8]) -> Result<(Vec<Item
             continue;
         };
         if let (Value::Child(_), Some(offset)) = (&value, entry.inline_unsigned(layout)) {
-            nested.push(Nested { parent: origin.directory, item: items.len(), offset, depth: origin.depth + 1 });
+            nested.push(Nested {
+                parent: origin.directory,
+                item: items.len(),
+                offset,
+                depth: origin.depth + 1,
+            });
         }
         items.push(Item { tag: entry.tag, kind: entry.kind, count: entry.count, value });
     }
@@ -130,7 +143,8 @@ fn plan_value(origin: Origin, entry: &Entry) -> Result<Option<Value>> {
     if is_old_jpeg_pointer && !(is_page && origin.is_old_jpeg) {
         return Ok(None);
     }
-    // TIFF 6.0 tells readers to skip unknown types, and a directory offset under any other tag would be invalid in the copy.
+    // TIFF 6.0 tells readers to skip unknown types, and a directory offset under any other tag
+    // would be invalid in the copy.
     let is_unknown = tags::kind_len(entry.kind).is_none();
     let is_directory = matches!(entry.kind, tags::IFD | tags::IFD8);
     if is_unknown || (is_directory && !is_segment_pointer && !is_old_jpeg_pointer) {

@@ -1,7 +1,8 @@
 //! Maps positions in the source to positions in the copy.
 //!
-//! The ranges to copy are merged to ascending pieces of the source. Invariant: no byte of the source is copied twice, even if ranges are equal,
-//! overlap or touch, and the bytes of a range stay contiguous.
+//! The ranges to copy are merged to ascending pieces of the source. Invariant: no byte of the
+//! source is copied twice, even if ranges are equal, overlap or touch, and the bytes of a range
+//! stay contiguous.
 
 use std::ops::Range;
 
@@ -26,7 +27,8 @@ impl Relocation {
         ranges.retain(|range| range.start < range.end);
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
         ranges.dedup();
-        let distinct_bytes = ranges.iter().map(|range| range.end - range.start).fold(0, u64::saturating_add);
+        let distinct_bytes =
+            ranges.iter().map(|range| range.end - range.start).fold(0, u64::saturating_add);
         let mut pieces: Vec<Piece> = Vec::new();
         for range in ranges {
             match pieces.last_mut() {
@@ -34,7 +36,8 @@ impl Relocation {
                     last.source.end = last.source.end.max(range.end);
                 }
                 last => {
-                    let place = last.map_or(0, |last| last.place + (last.source.end - last.source.start));
+                    let place =
+                        last.map_or(0, |last| last.place + (last.source.end - last.source.start));
                     pieces.push(Piece { source: range, place });
                 }
             }
@@ -42,7 +45,8 @@ impl Relocation {
         Self { pieces, distinct_bytes }
     }
 
-    /// The new position of a source offset, counted from the first piece; `None` if it is not copied.
+    /// The new position of a source offset, counted from the first piece;
+    /// `None` if it is not copied.
     pub(crate) fn place(&self, offset: u64) -> Option<u64> {
         let after = self.pieces.partition_point(|piece| piece.source.start <= offset);
         let piece = self.pieces.get(after.checked_sub(1)?)?;

@@ -1,6 +1,7 @@
 //! Finds the strips and tiles of a page.
 //!
-//! Returns one source range per strip or tile. Invariant: every range is inside of the payload, or empty.
+//! Returns one source range per strip or tile. Invariant: every range is inside
+//! of the payload, or empty.
 
 use std::ops::Range;
 
@@ -30,7 +31,12 @@ impl Page {
         let Some(item) = find(items, tag) else {
             return Ok(None);
         };
-        let numbers = item.numbers(self.layout).ok_or(Error::UnusableTag { page: self.number, tag, kind: item.kind, count: item.count })?;
+        let numbers = item.numbers(self.layout).ok_or(Error::UnusableTag {
+            page: self.number,
+            tag,
+            kind: item.kind,
+            count: item.count,
+        })?;
         Ok(Some(numbers))
     }
 
@@ -42,19 +48,24 @@ impl Page {
 
     /// A range of the source, if it is inside of the payload.
     pub(crate) fn range(&self, offset: u64, len: u64) -> Result<Range<u64>> {
-        offset.checked_add(len).filter(|end| *end <= self.payload_len).map(|end| offset..end).ok_or(Error::SegmentOutOfFile {
-            page: self.number,
-            offset,
-            needed: len,
-            payload_len: self.payload_len,
-        })
+        offset.checked_add(len).filter(|end| *end <= self.payload_len).map(|end| offset..end).ok_or(
+            Error::SegmentOutOfFile {
+                page: self.number,
+                offset,
+                needed: len,
+                payload_len: self.payload_len,
+            },
+        )
     }
 }
 
 /// The strips and tiles of a page. An inferred byte count is added to `items`.
 pub(crate) fn find_segments(page: Page, items: &mut Vec<Item>) -> Result<Vec<Segments>> {
     let mut found = Vec::new();
-    for (tag, counts_tag) in [(tags::STRIP_OFFSETS, tags::STRIP_BYTE_COUNTS), (tags::TILE_OFFSETS, tags::TILE_BYTE_COUNTS)] {
+    for (tag, counts_tag) in [
+        (tags::STRIP_OFFSETS, tags::STRIP_BYTE_COUNTS),
+        (tags::TILE_OFFSETS, tags::TILE_BYTE_COUNTS),
+    ] {
         let Some(offsets) = page.numbers(items, tag)? else {
             continue;
         };
@@ -73,7 +84,11 @@ pub(crate) fn find_segments(page: Page, items: &mut Vec<Item>) -> Result<Vec<Seg
         }
         let counts = counts.ok_or(Error::UnknownSegmentLength { page: page.number })?;
         if offsets.len() != counts.len() {
-            return Err(Error::SegmentCountMismatch { page: page.number, offsets: offsets.len() as u64, counts: counts.len() as u64 });
+            return Err(Error::SegmentCountMismatch {
+                page: page.number,
+                offsets: offsets.len() as u64,
+                counts: counts.len() as u64,
+            });
         }
         let ranges = offsets
             .into_iter()
@@ -92,7 +107,9 @@ pub(crate) fn find_segments(page: Page, items: &mut Vec<Item>) -> Result<Vec<Seg
 /// Offsets must have a type that new offsets can be written in.
 pub(crate) fn check_kind(page: Page, items: &[Item], tag: u16) -> Result<()> {
     match find(items, tag) {
-        Some(item) if !tags::is_offset_kind(item.kind) => Err(Error::UnusableTag { page: page.number, tag, kind: item.kind, count: item.count }),
+        Some(item) if !tags::is_offset_kind(item.kind) => {
+            Err(Error::UnusableTag { page: page.number, tag, kind: item.kind, count: item.count })
+        }
         _ => Ok(()),
     }
 }
@@ -113,16 +130,24 @@ fn infer_strip_len(page: Page, items: &[Item]) -> Result<u64> {
     let bits = page.numbers(items, tags::BITS_PER_SAMPLE)?.unwrap_or_else(|| vec![1]);
     let pixel_bits = match bits.as_slice() {
         [bits] => bits.checked_mul(samples),
-        several if several.len() as u64 == samples => several.iter().try_fold(0_u64, |sum, bits| sum.checked_add(*bits)),
+        several if several.len() as u64 == samples => {
+            several.iter().try_fold(0_u64, |sum, bits| sum.checked_add(*bits))
+        }
         _ => None,
     };
-    pixel_bits.and_then(|bits| bits.checked_mul(width)).and_then(|bits| bits.div_ceil(8).checked_mul(height)).filter(|len| *len > 0).ok_or(unknown)
+    pixel_bits
+        .and_then(|bits| bits.checked_mul(width))
+        .and_then(|bits| bits.div_ceil(8).checked_mul(height))
+        .filter(|len| *len > 0)
+        .ok_or(unknown)
 }
 
 fn set_byte_count(page: Page, items: &mut Vec<Item>, len: u64) -> Result<()> {
     let kind = if page.layout.is_big { tags::LONG8 } else { tags::LONG };
     let mut bytes = Vec::with_capacity(8);
-    page.layout.put_unsigned(&mut bytes, kind, len).ok_or(Error::PageTooLarge { page: page.number })?;
+    page.layout
+        .put_unsigned(&mut bytes, kind, len)
+        .ok_or(Error::PageTooLarge { page: page.number })?;
     bytes.resize(8, 0);
     let field = bytes.first_chunk().copied().unwrap_or_default();
     let item = Item { tag: tags::STRIP_BYTE_COUNTS, kind, count: 1, value: Value::Inline(field) };

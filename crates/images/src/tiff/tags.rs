@@ -64,16 +64,32 @@ pub(crate) fn is_nested_directory(tag: u16) -> bool {
 
 /// Tags that describe the multi-page file or refer to parts that are not copied.
 pub(crate) fn is_dropped(tag: u16) -> bool {
-    matches!(tag, NEW_SUBFILE_TYPE | SUBFILE_TYPE | PAGE_NUMBER | FREE_OFFSETS | FREE_BYTE_COUNTS | SUB_IFDS | GLOBAL_PARAMETERS_IFD)
+    matches!(
+        tag,
+        NEW_SUBFILE_TYPE
+            | SUBFILE_TYPE
+            | PAGE_NUMBER
+            | FREE_OFFSETS
+            | FREE_BYTE_COUNTS
+            | SUB_IFDS
+            | GLOBAL_PARAMETERS_IFD
+    )
 }
 
 /// Old-style JPEG tags with file offsets.
 pub(crate) fn is_old_jpeg_pointer(tag: u16) -> bool {
-    matches!(tag, JPEG_INTERCHANGE | JPEG_INTERCHANGE_LENGTH | JPEG_Q_TABLES | JPEG_DC_TABLES | JPEG_AC_TABLES)
+    matches!(
+        tag,
+        JPEG_INTERCHANGE
+            | JPEG_INTERCHANGE_LENGTH
+            | JPEG_Q_TABLES
+            | JPEG_DC_TABLES
+            | JPEG_AC_TABLES
+    )
 }
 
-/// Without these the pixels or their meaning change, so an unreadable value rejects the page; other unreadable tags are dropped, as readers drop them
-/// when they read the source page.
+/// Without these the pixels or their meaning change, so an unreadable value rejects the page; other
+/// unreadable tags are dropped, as readers drop them when they read the source page.
 pub(crate) fn is_needed_for_decoding(tag: u16) -> bool {
     matches!(
         tag,

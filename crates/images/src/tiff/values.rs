@@ -1,6 +1,7 @@
 //! Values of the tags of one page, in memory.
 //!
-//! For those who decode a page. Invariant: a value is returned only when all of it is inside of the payload.
+//! For those who decode a page. Invariant: a value is returned only when all
+//! of it is inside of the payload.
 
 use crate::error::Result;
 use crate::tiff::entry::Entry;
@@ -55,14 +56,16 @@ impl<'a> PageTags<'a> {
     }
 
     fn value(&self, tag: u16) -> Option<(Entry, &'a [u8])> {
-        let at = raw_entries(self.layout, self.entries).position(|bytes| self.layout.endian.u16(bytes) == Some(tag))?;
+        let at = raw_entries(self.layout, self.entries)
+            .position(|bytes| self.layout.endian.u16(bytes) == Some(tag))?;
         let raw = self.entries.get(at * usize::try_from(self.layout.entry_len()).ok()?..)?;
         let entry = Entry::parse(self.layout, raw)?;
         let len = usize::try_from(entry.value_len()?).ok()?;
         let bytes = match entry.out_of_line(self.layout) {
             Some(range) => slice(self.payload, &range),
             None => {
-                let inline_at = usize::try_from(self.layout.entry_len() - self.layout.offset_len()).ok()?;
+                let inline_at =
+                    usize::try_from(self.layout.entry_len() - self.layout.offset_len()).ok()?;
                 raw.get(inline_at..)?.get(..len)?
             }
         };

@@ -1,7 +1,8 @@
 //! Walks the main chain of directories once.
 //!
-//! Each document is walked once, regardless of how many of its pages are used. Invariant: the stored directories together are not larger than the
-//! payload, so overlapping ones cannot multiply memory.
+//! Each document is walked once, regardless of how many of its pages are used.
+//! Invariant: the stored directories together are not larger than the payload, so overlapping
+//! ones cannot multiply memory.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -73,8 +74,8 @@ impl TiffWalk {
     /// Consumes the bytes of the range that [`needs`](Self::needs) returned.
     ///
     /// # Errors
-    /// [`Error::NotTiff`], and [`Error::ShortBytes`] when fewer bytes were pushed than requested. A broken chain is not an error here: the pages
-    /// before the break are usable.
+    /// [`Error::NotTiff`], and [`Error::ShortBytes`] when fewer bytes were pushed than requested. A
+    /// broken chain is not an error here: the pages before the break are usable.
     pub fn push(&mut self, bytes: &[u8]) -> Result<()> {
         let step = self.step(bytes);
         if let Err(error) = &step {
@@ -89,11 +90,14 @@ impl TiffWalk {
     /// The error of an earlier [`push`](Self::push), or [`Error::Unfinished`].
     pub fn finish(self) -> Result<TiffIndex> {
         match self.state {
-            State::Done(end) => Ok(TiffIndex { payload_len: self.payload_len, pages: self.pages, end }),
-            State::Failed(error) => Err(error),
-            State::Header(request) | State::Directory { request, .. } => {
-                Err(Error::Unfinished { offset: request.start, needed: request.end.saturating_sub(request.start) })
+            State::Done(end) => {
+                Ok(TiffIndex { payload_len: self.payload_len, pages: self.pages, end })
             }
+            State::Failed(error) => Err(error),
+            State::Header(request) | State::Directory { request, .. } => Err(Error::Unfinished {
+                offset: request.start,
+                needed: request.end.saturating_sub(request.start),
+            }),
         }
     }
 
@@ -102,7 +106,8 @@ impl TiffWalk {
         let (layout, mut offset, window) = match &self.state {
             State::Header(request) => {
                 let window = Window::answer(request, bytes)?;
-                let (layout, offset) = window.tail(0).and_then(Layout::parse).ok_or(Error::NotTiff { payload_len })?;
+                let (layout, offset) =
+                    window.tail(0).and_then(Layout::parse).ok_or(Error::NotTiff { payload_len })?;
                 if offset == 0 {
                     self.state = State::Done(ChainEnd::Proper);
                     return Ok(());
@@ -110,7 +115,9 @@ impl TiffWalk {
                 self.visited.insert(offset);
                 (layout, offset, window)
             }
-            State::Directory { layout, offset, request } => (*layout, *offset, Window::answer(request, bytes)?),
+            State::Directory { layout, offset, request } => {
+                (*layout, *offset, Window::answer(request, bytes)?)
+            }
             State::Done(_) => return Ok(()),
             State::Failed(error) => return Err(error.clone()),
         };
@@ -130,7 +137,11 @@ impl TiffWalk {
             if self.directory_bytes > payload_len {
                 break ChainEnd::Overlapping { directory_bytes: self.directory_bytes };
             }
-            self.pages.push(TiffPage { number: self.pages.len(), layout, entries: Bytes::copy_from_slice(directory.entries) });
+            self.pages.push(TiffPage {
+                number: self.pages.len(),
+                layout,
+                entries: Bytes::copy_from_slice(directory.entries),
+            });
             if directory.next == 0 {
                 break ChainEnd::Proper;
             }
@@ -174,8 +185,19 @@ impl TiffIndex {
         let payload_len = self.payload_len;
         self.pages.get(k).ok_or(match self.end {
             ChainEnd::Proper | ChainEnd::Loop => Error::PageBeyondEnd { page: k, pages },
-            ChainEnd::OutOfFile { offset, needed } => Error::DirectoryOutOfFile { page: k, broken_page: pages, offset, needed, payload_len },
-            ChainEnd::Overlapping { directory_bytes } => Error::OverlappingDirectories { page: k, broken_page: pages, directory_bytes, payload_len },
+            ChainEnd::OutOfFile { offset, needed } => Error::DirectoryOutOfFile {
+                page: k,
+                broken_page: pages,
+                offset,
+                needed,
+                payload_len,
+            },
+            ChainEnd::Overlapping { directory_bytes } => Error::OverlappingDirectories {
+                page: k,
+                broken_page: pages,
+                directory_bytes,
+                payload_len,
+            },
         })
     }
 

@@ -1,4 +1,5 @@
-//! Reads many records: sorts them by their position in the file, divides them into jobs, and decodes them on threads.
+//! Reads many records: sorts them by their position in the file, divides them into jobs, and
+//! decodes them on threads.
 
 use super::Gathered;
 use super::reader::{Reader, failed, with_scratch};
@@ -13,7 +14,8 @@ const INLINE_BYTES: u64 = 48 << 10;
 /// File bytes per job: enough for one read, small enough to stay in a core's cache.
 const JOB_BYTES: u64 = 256 << 10;
 const LEAST_JOB_BYTES: u64 = 16 << 10;
-/// A request to a remote store costs as much as transferring some megabytes, so a remote job is this many times its gap size.
+/// A request to a remote store costs as much as transferring some megabytes, so a remote job is
+/// this many times its gap size.
 const GAPS_OF_A_JOB: u64 = 4;
 /// Lengths come from the index, and have not been verified.
 const MOST_RESERVED: usize = 8 << 20;
@@ -43,7 +45,11 @@ impl Batch {
     ///
     /// # Errors
     /// When one of them does not exist.
-    pub fn new(reader: &Reader, indices: impl Iterator<Item = u64>, threads: usize) -> Result<Self> {
+    pub fn new(
+        reader: &Reader,
+        indices: impl Iterator<Item = u64>,
+        threads: usize,
+    ) -> Result<Self> {
         let mut wanted = Vec::with_capacity(indices.size_hint().0);
         let mut is_sorted = true;
         let mut last = 0;
@@ -71,13 +77,17 @@ impl Batch {
             weights.push(weight);
         }
         let gap = reader.file().object().gap_bytes();
-        let job_bytes = (bytes / (threads.max(1) as u64 * 4)).clamp(LEAST_JOB_BYTES, JOB_BYTES).max(gap * GAPS_OF_A_JOB);
+        let job_bytes = (bytes / (threads.max(1) as u64 * 4))
+            .clamp(LEAST_JOB_BYTES, JOB_BYTES)
+            .max(gap * GAPS_OF_A_JOB);
         let mut jobs: Vec<Range<usize>> = Vec::new();
         let mut of_job = u64::MAX;
         for (place, weight) in weights.iter().enumerate() {
             // A chunk is never split between jobs, or both would decode it.
             match jobs.last_mut() {
-                Some(job) if *weight == 0 || of_job.saturating_add(*weight) <= job_bytes => job.end = place + 1,
+                Some(job) if *weight == 0 || of_job.saturating_add(*weight) <= job_bytes => {
+                    job.end = place + 1;
+                }
                 _ => {
                     jobs.push(place..place + 1);
                     of_job = 0;
@@ -130,19 +140,34 @@ impl Batch {
         with_scratch(|scratch| {
             // If each chunk has one record and none repeats, all decoded bytes are needed.
             if reader.file().is_single() && chunks.len() == wanted.len() {
-                let lengths = wanted.iter().filter_map(|wanted| reader.file().length_of_single(wanted.chunk)).sum::<usize>();
+                let lengths = wanted
+                    .iter()
+                    .filter_map(|wanted| reader.file().length_of_single(wanted.chunk))
+                    .sum::<usize>();
                 gathered.values.reserve(lengths.min(MOST_RESERVED));
                 gathered.ends.reserve(wanted.len());
                 let mut runs = reader.file().runs(&chunks, READ_BYTES)?.into_iter();
-                return runs.try_for_each(|run| reader.file().append_chunks(chunks.get(run).unwrap_or_default(), scratch, &mut gathered));
+                return runs.try_for_each(|run| {
+                    reader.file().append_chunks(
+                        chunks.get(run).unwrap_or_default(),
+                        scratch,
+                        &mut gathered,
+                    )
+                });
             }
             let mut rest = wanted.iter().peekable();
             for run in reader.file().runs(&chunks, READ_BYTES)? {
-                reader.file().read_chunks(chunks.get(run).unwrap_or_default(), scratch, |chunk, records| {
-                    while let Some(Wanted { place, .. }) = rest.next_if(|wanted| wanted.chunk == chunk) {
-                        gathered.push(records.get(*place).unwrap_or_default());
-                    }
-                })?;
+                reader.file().read_chunks(
+                    chunks.get(run).unwrap_or_default(),
+                    scratch,
+                    |chunk, records| {
+                        while let Some(Wanted { place, .. }) =
+                            rest.next_if(|wanted| wanted.chunk == chunk)
+                        {
+                            gathered.push(records.get(*place).unwrap_or_default());
+                        }
+                    },
+                )?;
             }
             Ok(())
         })
@@ -150,7 +175,8 @@ impl Batch {
         Ok(gathered)
     }
 
-    /// Decodes the records of one job, each of which has its own chunk, into their buffers; `rooms` are in the order of [`Batch::slots`].
+    /// Decodes the records of one job, each of which has its own chunk, into their buffers; `rooms`
+    /// are in the order of [`Batch::slots`].
     ///
     /// # Errors
     /// As [`Batch::decode`].
@@ -159,7 +185,11 @@ impl Batch {
         let mut rooms = rooms.iter_mut();
         with_scratch(|scratch| {
             let mut runs = reader.file().runs(&chunks, READ_BYTES)?.into_iter();
-            runs.try_for_each(|run| reader.file().place_chunks(chunks.get(run).unwrap_or_default(), scratch, |_chunk| rooms.next()))
+            runs.try_for_each(|run| {
+                reader.file().place_chunks(chunks.get(run).unwrap_or_default(), scratch, |_chunk| {
+                    rooms.next()
+                })
+            })
         })
         .map_err(failed)
     }
@@ -168,7 +198,12 @@ impl Batch {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn run(&self, reader: &Arc<Reader>, threads: usize, cancel: &Cancel) -> Result<Run<Result<Gathered>>> {
+    pub fn run(
+        &self,
+        reader: &Arc<Reader>,
+        threads: usize,
+        cancel: &Cancel,
+    ) -> Result<Run<Result<Gathered>>> {
         let (batch, reader) = (self.clone(), Arc::clone(reader));
         Ok(run_until_error(self.jobs(), threads, cancel, move |job| batch.decode(&reader, job))?)
     }

@@ -20,7 +20,12 @@ const BELIEVED_ALWAYS: u64 = 64 << 20;
 ///
 /// # Errors
 /// When a record does not exist, or a chunk cannot be read or is damaged.
-pub fn gather(reader: &Arc<Reader>, numbers: &[u64], threads: usize, cancel: &Cancel) -> Result<LargeBinary> {
+pub fn gather(
+    reader: &Arc<Reader>,
+    numbers: &[u64],
+    threads: usize,
+    cancel: &Cancel,
+) -> Result<LargeBinary> {
     let lengths = lengths_of(reader, numbers)?;
     let batch = Batch::new(reader, numbers.iter().copied(), threads)?;
     let threads = if batch.is_small() { 1 } else { threads };
@@ -49,15 +54,36 @@ fn lengths_of(reader: &Reader, numbers: &[u64]) -> Result<Option<Vec<usize>>> {
 }
 
 /// Threads read the file in order, and decode each record into its position in the result.
-fn in_place(reader: &Arc<Reader>, batch: &Batch, lengths: &[usize], threads: usize, cancel: &Cancel) -> Result<LargeBinary> {
+fn in_place(
+    reader: &Arc<Reader>,
+    batch: &Batch,
+    lengths: &[usize],
+    threads: usize,
+    cancel: &Cancel,
+) -> Result<LargeBinary> {
     let mut rest = BytesMut::with_capacity(lengths.iter().sum());
-    let mut rooms: Vec<BytesMut> = lengths.iter().rev().map(|length| rest.split_off(rest.capacity().saturating_sub(*length))).collect();
+    let mut rooms: Vec<BytesMut> = lengths
+        .iter()
+        .rev()
+        .map(|length| rest.split_off(rest.capacity().saturating_sub(*length)))
+        .collect();
     rooms.reverse();
-    let of_jobs: Vec<Mutex<Vec<BytesMut>>> =
-        (0..batch.jobs()).map(|job| Mutex::new(batch.slots(job).filter_map(|slot| rooms.get_mut(slot).map(std::mem::take)).collect())).collect();
+    let of_jobs: Vec<Mutex<Vec<BytesMut>>> = (0..batch.jobs())
+        .map(|job| {
+            Mutex::new(
+                batch
+                    .slots(job)
+                    .filter_map(|slot| rooms.get_mut(slot).map(std::mem::take))
+                    .collect(),
+            )
+        })
+        .collect();
     let (decoder, owner) = (batch.clone(), Arc::clone(reader));
     let decode = move |job: usize| {
-        let mut rooms = of_jobs.get(job).map(|rooms| std::mem::take(&mut *rooms.lock().unwrap_or_else(PoisonError::into_inner))).unwrap_or_default();
+        let mut rooms = of_jobs
+            .get(job)
+            .map(|rooms| std::mem::take(&mut *rooms.lock().unwrap_or_else(PoisonError::into_inner)))
+            .unwrap_or_default();
         decoder.place(&owner, job, &mut rooms).map(|()| rooms)
     };
     for (job, decoded) in in_order(batch.jobs(), threads, cancel, decode)?.enumerate() {
@@ -79,10 +105,16 @@ fn in_place(reader: &Arc<Reader>, batch: &Batch, lengths: &[usize], threads: usi
 }
 
 /// Chunks with many records are decoded once, and the records are copied.
-fn copied(reader: &Arc<Reader>, batch: &Batch, threads: usize, cancel: &Cancel) -> Result<LargeBinary> {
+fn copied(
+    reader: &Arc<Reader>,
+    batch: &Batch,
+    threads: usize,
+    cancel: &Cancel,
+) -> Result<LargeBinary> {
     let (decoder, reader) = (batch.clone(), Arc::clone(reader));
     let decode = move |job: usize| decoder.decode(&reader, job);
-    let decoded = in_order(batch.jobs(), threads, cancel, decode)?.collect::<Result<Vec<Gathered>>>()?;
+    let decoded =
+        in_order(batch.jobs(), threads, cancel, decode)?.collect::<Result<Vec<Gathered>>>()?;
     let mut places = vec![(0, 0); batch.len()];
     for job in 0..decoded.len() {
         for (within, slot) in batch.slots(job).enumerate() {
@@ -95,7 +127,9 @@ fn copied(reader: &Arc<Reader>, batch: &Batch, threads: usize, cancel: &Cancel) 
     let mut offsets = Vec::with_capacity(places.len() + 1);
     offsets.push(0);
     for (job, within) in places {
-        values.extend_from_slice(decoded.get(job).and_then(|decoded| decoded.records().get(within)).unwrap_or_default());
+        values.extend_from_slice(
+            decoded.get(job).and_then(|decoded| decoded.records().get(within)).unwrap_or_default(),
+        );
         offsets.push(offset(values.len()));
     }
     Ok((OffsetBuffer::new(ScalarBuffer::from(offsets)), Buffer::from_vec(values)))

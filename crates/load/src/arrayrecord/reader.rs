@@ -2,7 +2,9 @@
 
 use super::recent::Recent;
 use crate::{Error, Result};
-use shardmill_formats::arrayrecord::{ArrayRecordFile, Error as FormatError, Gathered, Scratch, Verify};
+use shardmill_formats::arrayrecord::{
+    ArrayRecordFile, Error as FormatError, Gathered, Scratch, Verify,
+};
 use shardmill_formats::table::TableError;
 use shardmill_storage::open_with_tail;
 use std::cell::RefCell;
@@ -51,14 +53,19 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// For a remote file, `tail_bytes` of its end are fetched with one request, which usually include the whole index.
+    /// For a remote file, `tail_bytes` of its end are fetched with one request, which usually
+    /// include the whole index.
     ///
     /// # Errors
     /// When the file cannot be opened, or its index is damaged.
     pub fn open(path: &str, verify: Verify, tail_bytes: u64) -> Result<Self> {
         let object = open_with_tail(path, tail_bytes)?;
         let is_remote = object.is_remote();
-        Ok(Self { file: ArrayRecordFile::open(object, verify).map_err(failed)?, recent: Recent::default(), is_remote })
+        Ok(Self {
+            file: ArrayRecordFile::open(object, verify).map_err(failed)?,
+            recent: Recent::default(),
+            is_remote,
+        })
     }
 
     /// Whether a read may wait for a network.
@@ -97,7 +104,8 @@ impl Reader {
         let Found { chunk, place, range } = found;
         if self.file.is_single() {
             return with_scratch(|scratch| {
-                let records = self.file.read_chunk_at(*chunk, range.clone(), scratch).map_err(failed)?;
+                let records =
+                    self.file.read_chunk_at(*chunk, range.clone(), scratch).map_err(failed)?;
                 Ok(use_it(records.values()))
             });
         }
@@ -105,7 +113,8 @@ impl Reader {
             Some(records) => records,
             None => {
                 let mut records = Gathered::default();
-                with_scratch(|scratch| self.file.append_chunks(&[*chunk], scratch, &mut records)).map_err(failed)?;
+                with_scratch(|scratch| self.file.append_chunks(&[*chunk], scratch, &mut records))
+                    .map_err(failed)?;
                 let records = Arc::new(records);
                 self.recent.put(*chunk, &records);
                 records
@@ -114,7 +123,8 @@ impl Reader {
         Ok(use_it(records.records().get(*place).unwrap_or_default()))
     }
 
-    /// Offset and length of an uncompressed record that is contiguous in the file. Its chunk is checked.
+    /// Offset and length of an uncompressed record that is contiguous in the file.
+    /// Its chunk is checked.
     ///
     /// # Errors
     /// As [`Reader::record`].
@@ -128,9 +138,13 @@ impl Reader {
     }
 
     pub(super) fn locate(&self, index: u64) -> Result<(usize, usize)> {
-        self.file
-            .locate(index)
-            .ok_or_else(|| failed(FormatError::NoSuchRecord { path: self.file.path().to_owned(), index, num_records: self.file.num_records() }))
+        self.file.locate(index).ok_or_else(|| {
+            failed(FormatError::NoSuchRecord {
+                path: self.file.path().to_owned(),
+                index,
+                num_records: self.file.num_records(),
+            })
+        })
     }
 }
 

@@ -1,4 +1,5 @@
-//! Caches decoded chunks with many records, so that reading another of their records needs no decoding.
+//! Caches decoded chunks with many records, so that reading another of their
+//! records needs no decoding.
 
 use super::Gathered;
 use std::sync::{Arc, Mutex};
@@ -12,7 +13,8 @@ pub(super) struct Recent(Mutex<Vec<(usize, Arc<Gathered>)>>);
 
 impl Recent {
     pub(super) fn get(&self, chunk: usize) -> Option<Arc<Gathered>> {
-        // A thread of the parent may have held the lock when this process was forked, so the lock is never waited for.
+        // A thread of the parent may have held the lock when this process was forked, so the lock
+        // is never waited for.
         let mut kept = self.0.try_lock().ok()?;
         let place = kept.iter().rposition(|(number, _)| *number == chunk)?;
         let entry = kept.remove(place);

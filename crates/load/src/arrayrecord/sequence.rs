@@ -32,7 +32,10 @@ impl Sequence {
     pub fn new(reader: &Arc<Reader>, first: u64, threads: usize) -> Result<Self> {
         let file = reader.file();
         let Some((chunk, before)) = file.locate(first) else {
-            let run = run_in_order(0, 1, &Cancel::default(), |_none| ControlFlow::Continue(Decoded::default())).map_err(Error::from)?;
+            let run = run_in_order(0, 1, &Cancel::default(), |_none| {
+                ControlFlow::Continue(Decoded::default())
+            })
+            .map_err(Error::from)?;
             return Ok(Self { run, error: None, before: 0 });
         };
         let mut jobs: Vec<Range<usize>> = Vec::new();
@@ -48,9 +51,11 @@ impl Sequence {
             }
         }
         let reader = Arc::clone(reader);
-        let run = run_in_order(jobs.len(), threads, &Cancel::default(), move |job| match decode(&reader, jobs.get(job)) {
-            (segment, None) => ControlFlow::Continue((segment, None)),
-            damaged => ControlFlow::Break(damaged),
+        let run = run_in_order(jobs.len(), threads, &Cancel::default(), move |job| {
+            match decode(&reader, jobs.get(job)) {
+                (segment, None) => ControlFlow::Continue((segment, None)),
+                damaged => ControlFlow::Break(damaged),
+            }
         });
         Ok(Self { run: run.map_err(Error::from)?, error: None, before })
     }
@@ -75,6 +80,7 @@ impl Sequence {
 fn decode(reader: &Reader, chunks: Option<&Range<usize>>) -> Decoded {
     let chunks: Vec<usize> = chunks.cloned().unwrap_or_default().collect();
     let mut records = Gathered::default();
-    let result = with_scratch(|scratch| reader.file().append_chunks(&chunks, scratch, &mut records));
+    let result =
+        with_scratch(|scratch| reader.file().append_chunks(&chunks, scratch, &mut records));
     (records, result.map_err(failed).err())
 }

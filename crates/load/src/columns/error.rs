@@ -4,8 +4,10 @@ use arrow_schema::{ArrowError, DataType};
 use shardmill_errors::ErrorKind;
 use shardmill_formats::table::type_name;
 
-pub(crate) const LONG_LIST: &str = "use a larger pad=, use pad=\"longest\", or exclude such rows with a filter on a stored column";
-pub(crate) const LIST_LENGTH: &str = "use Output(lists=\"ragged\"): the lists of this column are not equally long";
+pub(crate) const LONG_LIST: &str =
+    "use a larger pad=, use pad=\"longest\", or exclude such rows with a filter on a stored column";
+pub(crate) const LIST_LENGTH: &str =
+    "use Output(lists=\"ragged\"): the lists of this column are not equally long";
 
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -13,7 +15,10 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No tensor, array or Python object can represent it.
-    #[error("Column `{column}` is {}, which has no equivalent outside of Arrow", type_name(.data_type))]
+    #[error(
+        "Column `{column}` is {}, which has no equivalent outside of Arrow",
+        type_name(.data_type)
+    )]
     Unsupported { column: String, data_type: DataType },
     #[error("Column `{column}` is nested deeper than {limit} levels")]
     Depth { column: String, limit: usize },
@@ -30,27 +35,44 @@ pub enum Error {
     UnknownName { option: &'static str, column: String, available: String },
     #[error("`fill_values` names column `{column}`, but nulls are not filled")]
     FillWithoutPolicy { column: String },
-    #[error("`fill_values` names column `{column}`, which stays Python objects ({})", type_name(.data_type))]
+    #[error(
+        "`fill_values` names column `{column}`, which stays Python objects ({})",
+        type_name(.data_type)
+    )]
     FillObjects { column: String, data_type: DataType },
-    #[error("The fill value {value} does not fit column `{column}`, which is {}", type_name(.data_type))]
+    #[error(
+        "The fill value {value} does not fit column `{column}`, which is {}",
+        type_name(.data_type)
+    )]
     FillType { column: String, data_type: DataType, value: String },
     #[error("`pad` has nothing to pad: no selected column is a variable-length list of numbers")]
     NothingToPad,
     #[error("`pad_value` names column `{column}`, which is not padded ({})", type_name(.data_type))]
     PadOther { column: String, data_type: DataType },
-    #[error("The pad value {value} does not fit column `{column}`, whose lists are of {}", type_name(.data_type))]
+    #[error(
+        "The pad value {value} does not fit column `{column}`, whose lists are of {}",
+        type_name(.data_type)
+    )]
     PadType { column: String, data_type: DataType, value: String },
     #[error("Column `{column}` does not fit in memory when it is padded")]
     PadMemory { column: String },
     /// The row is counted within the converted batch, as in the variants below.
     #[error("Column `{column}` has {length} values in row {row}, and `pad` allows {limit}")]
     LongList { column: String, row: usize, length: usize, limit: usize },
-    #[error("Column `{column}` has {length} values in row {row}, and {expected} in the rows before")]
+    #[error(
+        "Column `{column}` has {length} values in row {row}, and {expected} in the rows before"
+    )]
     ListLength { column: String, row: usize, length: usize, expected: usize },
     /// The row is counted within the converted batch; the caller maps it to a file.
-    #[error("Column `{column}` is null in row {row}, and {} has no value for that", type_name(.data_type))]
+    #[error(
+        "Column `{column}` is null in row {row}, and {} has no value for that",
+        type_name(.data_type)
+    )]
     Null { column: String, row: usize, data_type: DataType },
-    #[error("Column `{column}` is {}; it was {} when the loader was made", type_name(.found), type_name(.expected))]
+    #[error(
+        "Column `{column}` is {}; it was {} when the loader was made",
+        type_name(.found), type_name(.expected)
+    )]
     Changed { column: String, expected: DataType, found: DataType },
     #[error("A batch has {found} columns; it had {expected} when the loader was made")]
     ColumnCount { expected: usize, found: usize },
@@ -89,19 +111,41 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Unsupported { .. } | Self::Depth { .. } => Some("leave it out by `columns`, or use output=\"arrow\""),
-            Self::DuplicateName { .. } | Self::DuplicateField { .. } => Some("rename one of them, or use output=\"arrow\""),
-            Self::AddedName { .. } => Some("rename that column, leave it out by `columns`, or use another option than nulls=\"mask\" or pad="),
-            Self::NothingToPad => Some("leave out pad=, or select a column of lists; fixed-size lists need no padding"),
-            Self::PadOther { .. } => Some("pad_value takes a value for each padded column, and one for all of them"),
-            Self::PadType { .. } => Some("give a value of that type, or a dict of values by column"),
-            Self::PadMemory { .. } => Some("use a smaller batch_size, or leave out the longest rows by a filter"),
+            Self::Unsupported { .. } | Self::Depth { .. } => {
+                Some("leave it out by `columns`, or use output=\"arrow\"")
+            }
+            Self::DuplicateName { .. } | Self::DuplicateField { .. } => {
+                Some("rename one of them, or use output=\"arrow\"")
+            }
+            Self::AddedName { .. } => Some(
+                "rename that column, leave it out by `columns`, or use another option than \
+                 nulls=\"mask\" or pad=",
+            ),
+            Self::NothingToPad => Some(
+                "leave out pad=, or select a column of lists; fixed-size lists need no padding",
+            ),
+            Self::PadOther { .. } => {
+                Some("pad_value takes a value for each padded column, and one for all of them")
+            }
+            Self::PadType { .. } => {
+                Some("give a value of that type, or a dict of values by column")
+            }
+            Self::PadMemory { .. } => {
+                Some("use a smaller batch_size, or leave out the longest rows by a filter")
+            }
             Self::LongList { .. } => Some(LONG_LIST),
             Self::ListLength { .. } => Some(LIST_LENGTH),
             Self::FillWithoutPolicy { .. } => Some("add nulls=\"fill\""),
-            Self::FillObjects { .. } => Some("a list of Python objects holds None where a value is null"),
-            Self::FillType { .. } => Some("dates and times take an ISO 8601 text or an integer in the column's unit"),
-            Self::Null { .. } => Some("use nulls=\"fill\" with a value for the column in `fill_values`, or nulls=\"mask\""),
+            Self::FillObjects { .. } => {
+                Some("a list of Python objects holds None where a value is null")
+            }
+            Self::FillType { .. } => {
+                Some("dates and times take an ISO 8601 text or an integer in the column's unit")
+            }
+            Self::Null { .. } => Some(
+                "use nulls=\"fill\" with a value for the column in `fill_values`, \
+                 or nulls=\"mask\"",
+            ),
             _ => None,
         }
     }
@@ -110,7 +154,9 @@ impl Error {
     #[must_use]
     pub fn row(&self) -> Option<usize> {
         match self {
-            Self::Null { row, .. } | Self::LongList { row, .. } | Self::ListLength { row, .. } => Some(*row),
+            Self::Null { row, .. } | Self::LongList { row, .. } | Self::ListLength { row, .. } => {
+                Some(*row)
+            }
             _ => None,
         }
     }

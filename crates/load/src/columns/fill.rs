@@ -17,7 +17,8 @@ pub enum FillValue {
     Text(String),
 }
 
-const CHECKED: CastOptions<'static> = CastOptions { safe: false, format_options: arrow_cast::display::FormatOptions::new() };
+const CHECKED: CastOptions<'static> =
+    CastOptions { safe: false, format_options: arrow_cast::display::FormatOptions::new() };
 
 impl FillValue {
     /// Zero, or false.
@@ -31,10 +32,13 @@ impl FillValue {
         self.cast_to(element)
     }
 
-    /// The value as one number of the type `element`; `None` if the type cannot hold it. Only floats are rounded.
+    /// The value as one number of the type `element`; `None` if the type cannot hold it. Only
+    /// floats are rounded.
     pub(super) fn to_number(&self, element: &DataType) -> Option<Numbers> {
         let (number, nulls) = Numbers::take(self.cast_to(element)?).ok()?;
-        let overflows = |is_infinite: bool| is_infinite && !matches!(self, Self::Float(value) if value.is_infinite());
+        let overflows = |is_infinite: bool| {
+            is_infinite && !matches!(self, Self::Float(value) if value.is_infinite())
+        };
         let fits = match &number {
             Numbers::Float16(values) => !overflows(values.iter().any(|value| value.is_infinite())),
             Numbers::Float32(values) => !overflows(values.iter().any(|value| value.is_infinite())),
@@ -46,19 +50,27 @@ impl FillValue {
     fn cast_to(&self, element: &DataType) -> Option<ArrayRef> {
         let is_float = element.is_floating();
         let array: ArrayRef = match self {
-            Self::Boolean(value) if *element == DataType::Boolean => Arc::new(BooleanArray::from(vec![*value])),
-            Self::Integer(value) if *element != DataType::Boolean => match (i64::try_from(*value), u64::try_from(*value)) {
-                (Ok(value), _) => Arc::new(Int64Array::from(vec![value])),
-                (_, Ok(value)) => Arc::new(UInt64Array::from(vec![value])),
-                _ => return None,
-            },
+            Self::Boolean(value) if *element == DataType::Boolean => {
+                Arc::new(BooleanArray::from(vec![*value]))
+            }
+            Self::Integer(value) if *element != DataType::Boolean => {
+                match (i64::try_from(*value), u64::try_from(*value)) {
+                    (Ok(value), _) => Arc::new(Int64Array::from(vec![value])),
+                    (_, Ok(value)) => Arc::new(UInt64Array::from(vec![value])),
+                    _ => return None,
+                }
+            }
             Self::Float(value) if is_float => Arc::new(Float64Array::from(vec![*value])),
-            Self::Text(text) if element.is_temporal() => Arc::new(StringArray::from(vec![text.as_str()])),
+            Self::Text(text) if element.is_temporal() => {
+                Arc::new(StringArray::from(vec![text.as_str()]))
+            }
             _ => return None,
         };
         // Counts of units: Arrow casts 32-bit types from 32-bit integers only.
         let array = match (self, element) {
-            (Self::Integer(_), DataType::Date32 | DataType::Time32(_)) => cast_with_options(&array, &DataType::Int32, &CHECKED).ok()?,
+            (Self::Integer(_), DataType::Date32 | DataType::Time32(_)) => {
+                cast_with_options(&array, &DataType::Int32, &CHECKED).ok()?
+            }
             _ => array,
         };
         cast_with_options(&array, element, &CHECKED).ok()

@@ -1,6 +1,7 @@
 //! Plans the conversion of each column of a schema, and rejects unsupported columns.
 //!
-//! The [`Plan`] of a column depends on the schema and the options. It is created once, before a row is read, so that all batches look the same.
+//! The [`Plan`] of a column depends on the schema and the options. It is created once, before a row
+//! is read, so that all batches look the same.
 
 use super::error::{Error, Result};
 use super::fill::FillValue;
@@ -83,15 +84,19 @@ impl Plan {
                 let row = RowOf { is_column: outer.is_none(), is_nullable: field.is_nullable() };
                 Node::Numbers(NumberPlan::new(&path, nested, row, options)?)
             }
-            (DataType::Struct(fields), None) => {
-                Node::Struct(fields.iter().map(|field| Self::new(field, Some(&path), options)).collect::<Result<_>>()?)
-            }
+            (DataType::Struct(fields), None) => Node::Struct(
+                fields
+                    .iter()
+                    .map(|field| Self::new(field, Some(&path), options))
+                    .collect::<Result<_>>()?,
+            ),
             _ => Node::Objects(form_of_objects(data_type)),
         };
         if !matches!(node, Node::Numbers(_)) && options.fill_values.contains_key(&path) {
             return Err(Error::FillObjects { column: path, data_type: data_type.clone() });
         }
-        let is_padded = matches!(&node, Node::Numbers(plan) if matches!(plan.lists, Lists::Padded { .. }));
+        let is_padded =
+            matches!(&node, Node::Numbers(plan) if matches!(plan.lists, Lists::Padded { .. }));
         if !is_padded && options.pad.as_ref().is_some_and(|pad| pad.values.contains_key(&path)) {
             return Err(Error::PadOther { column: path, data_type: data_type.clone() });
         }
@@ -158,17 +163,29 @@ impl NumberPlan {
         let nan = Numbers::nan(&element);
         let (has_nan, is_masked) = (nan.is_some(), options.nulls == Nulls::Mask);
         let replacement = match (fill, options.nulls) {
-            (Some(_), Nulls::Error | Nulls::Mask) => return Err(Error::FillWithoutPolicy { column: path.to_owned() }),
+            (Some(_), Nulls::Error | Nulls::Mask) => {
+                return Err(Error::FillWithoutPolicy { column: path.to_owned() });
+            }
             (Some(fill), Nulls::Fill) => match fill.to_number(&element) {
                 Some(number) => Some(number),
-                None => return Err(Error::FillType { column: path.to_owned(), data_type: element, value: fill.to_string() }),
+                None => {
+                    return Err(Error::FillType {
+                        column: path.to_owned(),
+                        data_type: element,
+                        value: fill.to_string(),
+                    });
+                }
             },
             (None, Nulls::Mask) => nan.or_else(|| zero(&element)),
             (None, _) => nan,
         };
         let lists = match (&options.pad, options.list_lengths.get(path)) {
             _ if levels == 0 => Lists::Ragged,
-            (Some(pad), _) => Lists::Padded { length: pad.length, value: pad_value(path, &element, pad)?, side: pad.side },
+            (Some(pad), _) => Lists::Padded {
+                length: pad.length,
+                value: pad_value(path, &element, pad)?,
+                side: pad.side,
+            },
             (None, Some(length)) if levels == 1 && row.is_column => Lists::Matrix(*length),
             _ => Lists::Ragged,
         };
@@ -177,7 +194,9 @@ impl NumberPlan {
             replacement,
             accepts_missing_lists: is_masked || fill.is_some(),
             // A field is null where its struct is.
-            has_row_mask: is_masked && (!has_nan || levels > 0 || !widths.is_empty()) && (!row.is_column || row.is_nullable),
+            has_row_mask: is_masked
+                && (!has_nan || levels > 0 || !widths.is_empty())
+                && (!row.is_column || row.is_nullable),
             has_item_mask: is_masked && !has_nan && has_nullable_items,
             is_masked,
             is_lent: options.lent.iter().any(|lent| lent == path),
@@ -199,21 +218,34 @@ impl NumberPlan {
         let values = |element: DataType| Form::Values { element, shape: self.widths.clone() };
         let dense = |element: DataType| match &self.lists {
             _ if self.levels == 0 => values(element),
-            Lists::Matrix(length) => Form::Values { element, shape: std::iter::once(*length).chain(self.widths.iter().copied()).collect() },
+            Lists::Matrix(length) => Form::Values {
+                element,
+                shape: std::iter::once(*length).chain(self.widths.iter().copied()).collect(),
+            },
             _ => Form::Padded { element },
         };
         let is_ragged = self.levels > 0 && self.lists == Lists::Ragged;
         let form = if is_ragged {
-            let innermost = Form::Ragged { values: Box::new(values(self.element.clone())), has_mask: self.has_item_mask };
-            (1..self.levels).fold(innermost, |inner, _| Form::Ragged { values: Box::new(inner), has_mask: self.is_masked })
+            let innermost = Form::Ragged {
+                values: Box::new(values(self.element.clone())),
+                has_mask: self.has_item_mask,
+            };
+            (1..self.levels).fold(innermost, |inner, _| Form::Ragged {
+                values: Box::new(inner),
+                has_mask: self.is_masked,
+            })
         } else {
             dense(self.element.clone())
         };
         let mut outputs = vec![Output { name: name.to_owned(), form }];
-        let mut add = |suffix: &str, form: Form| outputs.push(Output { name: format!("{name}{suffix}"), form });
+        let mut add = |suffix: &str, form: Form| {
+            outputs.push(Output { name: format!("{name}{suffix}"), form });
+        };
         if matches!(self.lists, Lists::Padded { .. }) {
             add("__length", Form::Values { element: DataType::Int32, shape: Vec::new() });
-            (1..self.levels).for_each(|level| add(&format!("__length_{level}"), Form::Padded { element: DataType::Int32 }));
+            (1..self.levels).for_each(|level| {
+                add(&format!("__length_{level}"), Form::Padded { element: DataType::Int32 });
+            });
         }
         if self.has_row_mask {
             add("__valid", Form::Values { element: DataType::Boolean, shape: Vec::new() });
@@ -228,10 +260,15 @@ impl NumberPlan {
 fn pad_value(path: &str, element: &DataType, pad: &Pad) -> Result<Numbers> {
     match pad.value_of(path) {
         // Every type has a zero, including booleans.
-        FillValue::Integer(0) => zero(element).ok_or_else(|| Error::Unsupported { column: path.to_owned(), data_type: element.clone() }),
-        value => {
-            value.to_number(element).ok_or_else(|| Error::PadType { column: path.to_owned(), data_type: element.clone(), value: value.to_string() })
-        }
+        FillValue::Integer(0) => zero(element).ok_or_else(|| Error::Unsupported {
+            column: path.to_owned(),
+            data_type: element.clone(),
+        }),
+        value => value.to_number(element).ok_or_else(|| Error::PadType {
+            column: path.to_owned(),
+            data_type: element.clone(),
+            value: value.to_string(),
+        }),
     }
 }
 
@@ -260,7 +297,12 @@ fn nested_numbers(data_type: &DataType) -> Option<NestedNumbers> {
             inner.has_nullable_items |= item.is_nullable();
             Some(inner)
         }
-        other => decoded(other).map(|element| NestedNumbers { levels: 0, widths: Vec::new(), element, has_nullable_items: false }),
+        other => decoded(other).map(|element| NestedNumbers {
+            levels: 0,
+            widths: Vec::new(),
+            element,
+            has_nullable_items: false,
+        }),
     }
 }
 
@@ -272,7 +314,10 @@ pub(crate) fn is_list_of_numbers(data_type: &DataType) -> bool {
 fn form_of_objects(data_type: &DataType) -> Form {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Form::Strings,
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => Form::Binaries,
+        DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => Form::Binaries,
         DataType::Dictionary(_, value) => form_of_objects(value),
         _ => Form::Objects,
     }
@@ -288,7 +333,10 @@ fn decoded(data_type: &DataType) -> Option<DataType> {
 }
 
 fn check_type(column: &str, data_type: &DataType, depth: usize) -> Result<()> {
-    use DataType::{Dictionary, FixedSizeList, Interval, LargeList, LargeListView, List, ListView, Map, RunEndEncoded, Struct, Union};
+    use DataType::{
+        Dictionary, FixedSizeList, Interval, LargeList, LargeListView, List, ListView, Map,
+        RunEndEncoded, Struct, Union,
+    };
     let Some(depth) = depth.checked_sub(1) else {
         return Err(Error::Depth { column: column.to_owned(), limit: MAX_DEPTH });
     };
@@ -296,12 +344,17 @@ fn check_type(column: &str, data_type: &DataType, depth: usize) -> Result<()> {
         Interval(_) | Union(..) | RunEndEncoded(..) | ListView(_) | LargeListView(_) => {
             Err(Error::Unsupported { column: column.to_owned(), data_type: data_type.clone() })
         }
-        List(item) | LargeList(item) | FixedSizeList(item, _) | Map(item, _) => check_type(column, item.data_type(), depth),
+        List(item) | LargeList(item) | FixedSizeList(item, _) | Map(item, _) => {
+            check_type(column, item.data_type(), depth)
+        }
         Dictionary(_, value) => check_type(column, value, depth),
         Struct(fields) => {
             for (index, field) in fields.iter().enumerate() {
                 if fields.iter().take(index).any(|earlier| earlier.name() == field.name()) {
-                    return Err(Error::DuplicateField { column: column.to_owned(), field: field.name().clone() });
+                    return Err(Error::DuplicateField {
+                        column: column.to_owned(),
+                        field: field.name().clone(),
+                    });
                 }
                 check_type(column, field.data_type(), depth)?;
             }

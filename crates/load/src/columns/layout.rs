@@ -1,6 +1,7 @@
 //! Where the items of lists are, and where they go when their rows are padded.
 //!
-//! A superbatch holds several batches, and each is padded on its own: what a batch looks like follows from its rows alone.
+//! A superbatch holds several batches, and each is padded on its own: what a batch looks like
+//! follows from its rows alone.
 
 use arrow_buffer::NullBuffer;
 use std::ops::Range;
@@ -39,9 +40,12 @@ impl Level {
         self.offsets.get(list).and_then(|bound| usize::try_from(*bound).ok()).unwrap_or_default()
     }
 
-    /// The list of an item is the last one that starts at or before it: preceding empty lists start there as well.
+    /// The list of an item is the last one that starts at or before it: preceding empty lists start
+    /// there as well.
     fn list_of(&self, item: usize) -> usize {
-        self.offsets.partition_point(|start| usize::try_from(*start).is_ok_and(|start| start <= item)).saturating_sub(1)
+        self.offsets
+            .partition_point(|start| usize::try_from(*start).is_ok_and(|start| start <= item))
+            .saturating_sub(1)
     }
 }
 
@@ -70,7 +74,13 @@ pub(super) struct Layout {
 
 impl Layout {
     /// `batches` are numbers of rows, and `widths` the shape of what the innermost lists hold.
-    pub(super) fn new(levels: &[Level], batches: &[usize], length: Option<usize>, widths: &[usize], side: Side) -> Option<Self> {
+    pub(super) fn new(
+        levels: &[Level],
+        batches: &[usize],
+        length: Option<usize>,
+        widths: &[usize],
+        side: Side,
+    ) -> Option<Self> {
         let mut layout = Self::default();
         let mut start = 0;
         for rows in batches {
@@ -79,7 +89,8 @@ impl Layout {
             let mut shape = vec![*rows];
             let mut lists = range.clone();
             for (number, level) in levels.iter().enumerate() {
-                let longest = lists.clone().map(|list| level.range(list).len()).max().unwrap_or_default();
+                let longest =
+                    lists.clone().map(|list| level.range(list).len()).max().unwrap_or_default();
                 shape.push(length.filter(|_| number == 0).unwrap_or(longest));
                 lists = level.items(&lists);
             }
@@ -94,8 +105,18 @@ impl Layout {
         Some(layout)
     }
 
-    fn place(&mut self, levels: &[Level], lengths: &[usize], lists: Range<usize>, (mut to, cell, side): (usize, usize, Side)) {
-        let (Some((level, levels)), Some((length, lengths))) = (levels.split_first(), lengths.split_first()) else { return };
+    fn place(
+        &mut self,
+        levels: &[Level],
+        lengths: &[usize],
+        lists: Range<usize>,
+        (mut to, cell, side): (usize, usize, Side),
+    ) {
+        let (Some((level, levels)), Some((length, lengths))) =
+            (levels.split_first(), lengths.split_first())
+        else {
+            return;
+        };
         let size = lengths.iter().product::<usize>() * cell;
         for list in lists {
             let items = level.range(list);
@@ -103,7 +124,11 @@ impl Layout {
             let start = if side == Side::Left { to + padding * size } else { to };
             to += length * size;
             if levels.is_empty() {
-                self.runs.push(Run { from: items.start * cell, to: start, count: items.len() * cell });
+                self.runs.push(Run {
+                    from: items.start * cell,
+                    to: start,
+                    count: items.len() * cell,
+                });
             } else {
                 self.place(levels, lengths, items, (start, cell, side));
             }

@@ -1,4 +1,5 @@
-//! Columns of numbers, directly or in lists: unwraps the lists, applies the null policy, and puts the numbers into the planned form.
+//! Columns of numbers, directly or in lists: unwraps the lists, applies the null policy, and puts
+//! the numbers into the planned form.
 //!
 //! In Arrow a null row may contain values; these are removed here.
 
@@ -15,14 +16,22 @@ use arrow_select::filter::filter;
 
 impl NumberPlan {
     /// Adds the columns of [`super::form::Plan::outputs`]. `batches` are numbers of rows.
-    pub(super) fn convert(&self, array: ArrayRef, batches: &[usize], columns: &mut Vec<Column>) -> Result<()> {
+    pub(super) fn convert(
+        &self,
+        array: ArrayRef,
+        batches: &[usize],
+        columns: &mut Vec<Column>,
+    ) -> Result<()> {
         let rows = array.len();
         if self.is_lent
             && let Some(values) = self.lent(&array)
         {
             columns.push(Column::Lent(values));
             columns.extend(self.has_row_mask.then(|| mask(None, rows)));
-            columns.extend(self.has_item_mask.then(|| mask(None, rows * self.widths.iter().product::<usize>())));
+            columns.extend(
+                self.has_item_mask
+                    .then(|| mask(None, rows * self.widths.iter().product::<usize>())),
+            );
             return Ok(());
         }
         let (levels, items) = self.unlisted(array)?;
@@ -34,13 +43,16 @@ impl NumberPlan {
                 Some(replacement) => numbers.overwrite(nulls, replacement),
                 None => {
                     if let Some(first) = (!nulls.inner()).set_indices().next() {
-                        return Err(self.null(row_of(&levels, first.checked_div(width).unwrap_or_default())));
+                        return Err(self
+                            .null(row_of(&levels, first.checked_div(width).unwrap_or_default())));
                     }
                 }
             }
         }
         // As in Arrow: nulls among the items of a list do not make the list null.
-        let row_mask = self.has_row_mask.then(|| mask(levels.first().map_or(lists.as_ref(), |level| level.nulls.as_ref()), rows));
+        let row_mask = self.has_row_mask.then(|| {
+            mask(levels.first().map_or(lists.as_ref(), |level| level.nulls.as_ref()), rows)
+        });
         let item_mask = self.has_item_mask.then(|| valid(nulls.as_ref(), count * width));
         match &self.lists {
             _ if self.levels == 0 => {
@@ -58,42 +70,57 @@ impl NumberPlan {
                 columns.push(Column::Values(self.matrix(numbers, &levels, *length, value)?));
                 columns.extend(row_mask);
                 let is_missing = Some(Numbers::Bool(vec![false]));
-                let item_mask = item_mask.map(|valid| self.matrix(Numbers::Bool(valid), &levels, *length, is_missing)).transpose()?;
+                let item_mask = item_mask
+                    .map(|valid| self.matrix(Numbers::Bool(valid), &levels, *length, is_missing))
+                    .transpose()?;
                 columns.extend(item_mask.map(Column::Values));
             }
             Lists::Padded { length, value, side } => {
                 self.check_longest(&levels, *length)?;
-                let padding =
-                    |levels: &[Level], widths: &[usize]| Layout::new(levels, batches, *length, widths, *side).ok_or_else(|| self.too_large());
+                let padding = |levels: &[Level], widths: &[usize]| {
+                    Layout::new(levels, batches, *length, widths, *side)
+                        .ok_or_else(|| self.too_large())
+                };
                 let layout = padding(&levels, &self.widths)?;
                 columns.push(self.padded(&numbers, &layout, value)?);
                 for (depth, level) in levels.iter().enumerate() {
                     let lengths = Numbers::Int32(self.lengths(level)?);
                     columns.push(match levels.get(..depth).unwrap_or_default() {
                         [] => Column::Values(lengths),
-                        outer => self.padded(&lengths, &padding(outer, &[])?, &Numbers::Int32(vec![0]))?,
+                        outer => {
+                            self.padded(&lengths, &padding(outer, &[])?, &Numbers::Int32(vec![0]))?
+                        }
                     });
                 }
                 columns.extend(row_mask);
                 if let Some(valid) = item_mask {
-                    columns.push(self.padded(&Numbers::Bool(valid), &layout, &Numbers::Bool(vec![false]))?);
+                    columns.push(self.padded(
+                        &Numbers::Bool(valid),
+                        &layout,
+                        &Numbers::Bool(vec![false]),
+                    )?);
                 }
             }
         }
         Ok(())
     }
 
-    /// The numbers in fixed-size lists where they are; `None` if a null among them has to be replaced, and if there are none.
+    /// The numbers in fixed-size lists where they are; `None` if a null among them has to be
+    /// replaced, and if there are none.
     fn lent(&self, array: &ArrayRef) -> Option<Buffer> {
         let mut values = array;
         for _ in &self.widths {
-            values = values.as_fixed_size_list_opt().filter(|list| list.null_count() == 0)?.values();
+            values =
+                values.as_fixed_size_list_opt().filter(|list| list.null_count() == 0)?.values();
         }
-        let data = Some(values.to_data()).filter(|data| data.data_type() == &self.element && data.null_count() == 0 && data.offset() == 0)?;
+        let data = Some(values.to_data()).filter(|data| {
+            data.data_type() == &self.element && data.null_count() == 0 && data.offset() == 0
+        })?;
         data.buffers().first().filter(|values| !values.is_empty()).cloned()
     }
 
-    /// The variable-length lists, the outermost first, and what the innermost hold. Null lists become empty.
+    /// The variable-length lists, the outermost first, and what the innermost hold. Null lists
+    /// become empty.
     fn unlisted(&self, mut array: ArrayRef) -> Result<(Vec<Level>, ArrayRef)> {
         let mut levels = Vec::with_capacity(self.levels);
         for _ in 0..self.levels {
@@ -119,7 +146,10 @@ impl NumberPlan {
         let mut nulls: Option<NullBuffer> = None;
         for width in &self.widths {
             let count = array.len();
-            let same = matches!(array.data_type(), DataType::FixedSizeList(_, found) if usize::try_from(*found) == Ok(*width));
+            let same = matches!(
+                array.data_type(),
+                DataType::FixedSizeList(_, found) if usize::try_from(*found) == Ok(*width)
+            );
             if !same {
                 return Err(self.changed(array.data_type()));
             }
@@ -127,7 +157,9 @@ impl NumberPlan {
             // Both reference the items, which must have a single owner.
             drop(array);
             let (_, _, items, own) = list.into_parts();
-            nulls = NullBuffer::union(nulls.as_ref(), own.as_ref()).filter(|nulls| nulls.null_count() > 0).map(|nulls| nulls.expand(*width));
+            nulls = NullBuffer::union(nulls.as_ref(), own.as_ref())
+                .filter(|nulls| nulls.null_count() > 0)
+                .map(|nulls| nulls.expand(*width));
             array = cut(items, 0, count * width);
         }
         let (numbers, own) = self.numbers(array)?;
@@ -137,7 +169,8 @@ impl NumberPlan {
     /// Numbers of the planned type, and their nulls, with dictionaries decoded.
     fn numbers(&self, array: ArrayRef) -> Result<(Numbers, Option<NullBuffer>)> {
         let array = match array.data_type() {
-            DataType::Dictionary(..) => cast(&array, &self.element).map_err(|source| Error::Dictionary { column: self.path.clone(), source })?,
+            DataType::Dictionary(..) => cast(&array, &self.element)
+                .map_err(|source| Error::Dictionary { column: self.path.clone(), source })?,
             _ => array,
         };
         if *array.data_type() != self.element {
@@ -157,14 +190,25 @@ impl NumberPlan {
     }
 
     fn padded(&self, numbers: &Numbers, layout: &Layout, value: &Numbers) -> Result<Column> {
-        let values = numbers.placed(&layout.runs, layout.len, value).map_err(|_too_large| self.too_large())?;
+        let values = numbers
+            .placed(&layout.runs, layout.len, value)
+            .map_err(|_too_large| self.too_large())?;
         Ok(Column::Padded { values, shapes: layout.shapes.clone() })
     }
 
     /// Rows of the same length; null rows get `value`.
-    fn matrix(&self, numbers: Numbers, levels: &[Level], length: usize, value: Option<Numbers>) -> Result<Numbers> {
-        let Some(level) = levels.first().filter(|level| level.nulls.is_some()) else { return Ok(numbers) };
-        let layout = Layout::new(levels, &[level.len()], Some(length), &self.widths, Side::Right).ok_or_else(|| self.too_large())?;
+    fn matrix(
+        &self,
+        numbers: Numbers,
+        levels: &[Level],
+        length: usize,
+        value: Option<Numbers>,
+    ) -> Result<Numbers> {
+        let Some(level) = levels.first().filter(|level| level.nulls.is_some()) else {
+            return Ok(numbers);
+        };
+        let layout = Layout::new(levels, &[level.len()], Some(length), &self.widths, Side::Right)
+            .ok_or_else(|| self.too_large())?;
         let value = value.ok_or_else(|| self.changed(&self.element))?;
         numbers.placed(&layout.runs, layout.len, &value).map_err(|_too_large| self.too_large())
     }
@@ -173,7 +217,12 @@ impl NumberPlan {
         let Some(level) = levels.first() else { return Ok(()) };
         let is_null = |row: usize| level.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
         match (0..level.len()).find(|row| level.range(*row).len() != expected && !is_null(*row)) {
-            Some(row) => Err(Error::ListLength { column: self.path.clone(), row, length: level.range(row).len(), expected }),
+            Some(row) => Err(Error::ListLength {
+                column: self.path.clone(),
+                row,
+                length: level.range(row).len(),
+                expected,
+            }),
             None => Ok(()),
         }
     }
@@ -181,15 +230,33 @@ impl NumberPlan {
     fn check_longest(&self, levels: &[Level], limit: Option<usize>) -> Result<()> {
         let (Some(level), Some(limit)) = (levels.first(), limit) else { return Ok(()) };
         match (0..level.len()).find(|row| level.range(*row).len() > limit) {
-            Some(row) => Err(Error::LongList { column: self.path.clone(), row, length: level.range(row).len(), limit }),
+            Some(row) => Err(Error::LongList {
+                column: self.path.clone(),
+                row,
+                length: level.range(row).len(),
+                limit,
+            }),
             None => Ok(()),
         }
     }
 
     /// Removes the items of null lists, which become empty.
-    fn without_null_lists(&self, items: ArrayRef, offsets: Vec<i64>, nulls: Option<&NullBuffer>) -> Result<(ArrayRef, Vec<i64>)> {
+    fn without_null_lists(
+        &self,
+        items: ArrayRef,
+        offsets: Vec<i64>,
+        nulls: Option<&NullBuffer>,
+    ) -> Result<(ArrayRef, Vec<i64>)> {
         let Some(nulls) = nulls else { return Ok((items, offsets)) };
-        let lengths = || offsets.windows(2).map(|pair| if let [start, end] = pair { usize::try_from(end - start).unwrap_or_default() } else { 0 });
+        let lengths = || {
+            offsets.windows(2).map(|pair| {
+                if let [start, end] = pair {
+                    usize::try_from(end - start).unwrap_or_default()
+                } else {
+                    0
+                }
+            })
+        };
         if lengths().zip(nulls.iter()).all(|(length, is_valid)| is_valid || length == 0) {
             return Ok((items, offsets));
         }
@@ -204,14 +271,16 @@ impl NumberPlan {
             }
             kept.push(end);
         }
-        let items =
-            filter(&items, &BooleanArray::new(keeps.finish(), None)).map_err(|source| Error::Dictionary { column: self.path.clone(), source })?;
+        let items = filter(&items, &BooleanArray::new(keeps.finish(), None))
+            .map_err(|source| Error::Dictionary { column: self.path.clone(), source })?;
         Ok((items, kept))
     }
 
     /// The lengths of the lists of a level.
     fn lengths(&self, level: &Level) -> Result<Vec<i32>> {
-        let length = |list: usize| i32::try_from(level.range(list).len()).map_err(|_too_long| self.too_large());
+        let length = |list: usize| {
+            i32::try_from(level.range(list).len()).map_err(|_too_long| self.too_large())
+        };
         (0..level.len()).map(length).collect()
     }
 
@@ -224,7 +293,11 @@ impl NumberPlan {
     }
 
     fn changed(&self, found: &DataType) -> Error {
-        Error::Changed { column: self.path.clone(), expected: self.element.clone(), found: found.clone() }
+        Error::Changed {
+            column: self.path.clone(),
+            expected: self.element.clone(),
+            found: found.clone(),
+        }
     }
 }
 
@@ -244,7 +317,8 @@ fn parts<O: OffsetSizeTrait>(array: ArrayRef) -> (ArrayRef, Vec<i64>, Option<Nul
     let first = offsets.first().map_or(0, |first| first.as_usize());
     let last = offsets.last().map_or(0, |last| last.as_usize());
     let items = cut(items, first, last.saturating_sub(first));
-    let from_zero = |offset: &O| i64::try_from(offset.as_usize().saturating_sub(first)).unwrap_or(i64::MAX);
+    let from_zero =
+        |offset: &O| i64::try_from(offset.as_usize().saturating_sub(first)).unwrap_or(i64::MAX);
     (items, offsets.iter().map(from_zero).collect(), nulls.filter(|nulls| nulls.null_count() > 0))
 }
 

@@ -1,21 +1,27 @@
 //! Converts columns from Arrow to plain numbers for training code.
 //!
-//! A [`RecordBatch`] is converted to a [`Superbatch`] of owned buffers; the binding passes those to NumPy and torch, which divide them into batches
-//! by views. Called on the decoding threads, so nothing here needs Python. [`Converter::new`] plans the conversion from the schema and the policies
-//! alone. The invariant: every superbatch of one converter has the same names and types in the same order, regardless of the data.
+//! A [`RecordBatch`] is converted to a [`Superbatch`] of owned buffers; the binding passes those to
+//! NumPy and torch, which divide them into batches by views. Called on the decoding threads, so
+//! nothing here needs Python. [`Converter::new`] plans the conversion from the schema and the
+//! policies alone. The invariant: every superbatch of one converter has the same names and types in
+//! the same order, regardless of the data.
 //!
 //! | Arrow | becomes |
 //! |---|---|
 //! | integer, float, boolean, or a dictionary of them | [`Column::Values`], one number a row |
-//! | date, time, timestamp, duration | the same as `i64` in the column's unit; a timestamp with a zone counts in UTC |
-//! | fixed-size list of the above | [`Column::Values`], row after row; [`Column::Lent`] for pixels in memory of the consumer |
-//! | list of the above | [`Column::Ragged`]; [`Column::Padded`] under [`Pad`]; [`Column::Values`] if all rows are known to be equally long |
+//! | date, time, timestamp, duration | the same as `i64` in the column's unit |
+//! | fixed-size list of the above | [`Column::Values`], row after row, or [`Column::Lent`] |
+//! | list of the above | [`Column::Ragged`], [`Column::Padded`] or [`Column::Values`] |
 //! | list of such lists | the same, of lists |
 //! | struct | [`Column::Struct`], of the columns of its fields |
 //! | anything else | [`Column::Objects`]: the Arrow array, for Python to make objects of |
 //!
-//! A null among floats becomes NaN. For all other numbers [`Nulls`] decides. A row of a list column that is null or contains a null is treated like a
-//! null. In a null struct, all fields are null.
+//! A timestamp with a zone counts in UTC. [`Column::Lent`] is for pixels in memory of the consumer.
+//! A list becomes [`Column::Padded`] under [`Pad`], and [`Column::Values`] if all rows are known to
+//! be equally long.
+//!
+//! A null among floats becomes NaN. For all other numbers [`Nulls`] decides. A row of a list column
+//! that is null or contains a null is treated like a null. In a null struct, all fields are null.
 
 mod error;
 mod fill;
@@ -57,14 +63,15 @@ pub enum Kind {
 pub enum Nulls {
     #[default]
     Error,
-    /// The user's fill value for the column, also for floats; a null list becomes an empty one. A column without a fill value behaves as with
-    /// [`Nulls::Error`].
+    /// The user's fill value for the column, also for floats; a null list becomes an empty one. A
+    /// column without a fill value behaves as with [`Nulls::Error`].
     Fill,
     /// Zero, or an empty list, and a boolean mask column, which is in every batch.
     Mask,
 }
 
-/// What decides about the form of columns, beside their types. Fields of structs are named by paths such as `meta.lang`.
+/// What decides about the form of columns, beside their types. Fields of structs are named by paths
+/// such as `meta.lang`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ColumnOptions {
     pub kind: Kind,
@@ -80,7 +87,14 @@ pub struct ColumnOptions {
 impl ColumnOptions {
     #[must_use]
     pub fn new(kind: Kind, nulls: Nulls) -> Self {
-        Self { kind, nulls, fill_values: BTreeMap::new(), pad: None, list_lengths: BTreeMap::new(), lent: Vec::new() }
+        Self {
+            kind,
+            nulls,
+            fill_values: BTreeMap::new(),
+            pad: None,
+            list_lengths: BTreeMap::new(),
+            lent: Vec::new(),
+        }
     }
 }
 
@@ -93,7 +107,8 @@ pub struct Output {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Form {
-    /// `element` is the Arrow type of one number; dates and times are nevertheless `i64`. `shape` is that of one row.
+    /// `element` is the Arrow type of one number; dates and times are nevertheless `i64`. `shape`
+    /// is that of one row.
     Values {
         element: DataType,
         shape: Vec<usize>,
@@ -154,19 +169,34 @@ impl Converter {
     /// # Errors
     /// When a column cannot have the requested form, or a fill value or pad value does not fit.
     pub fn new(schema: &Schema, options: &ColumnOptions) -> Result<Self> {
-        let plans = schema.fields().iter().map(|field| Plan::new(field, None, options)).collect::<Result<Vec<_>>>()?;
+        let plans = schema
+            .fields()
+            .iter()
+            .map(|field| Plan::new(field, None, options))
+            .collect::<Result<Vec<_>>>()?;
         let paths: Vec<&str> = plans.iter().flat_map(Plan::paths).collect();
-        let unknown = |option: &'static str, names: &BTreeMap<String, FillValue>| match names.keys().find(|name| !paths.contains(&name.as_str())) {
+        let unknown = |option: &'static str, names: &BTreeMap<String, FillValue>| match names
+            .keys()
+            .find(|name| !paths.contains(&name.as_str()))
+        {
             Some(column) => {
                 let available: Vec<_> = paths.iter().map(|path| format!("`{path}`")).collect();
-                Err(Error::UnknownName { option, column: column.clone(), available: available.join(", ") })
+                Err(Error::UnknownName {
+                    option,
+                    column: column.clone(),
+                    available: available.join(", "),
+                })
             }
             None => Ok(()),
         };
         unknown("fill_values", &options.fill_values)?;
         if let Some(pad) = &options.pad {
             unknown("pad_value", &pad.values)?;
-            if !plans.iter().flat_map(Plan::number_plans).any(|plan| matches!(plan.lists, Lists::Padded { .. })) {
+            if !plans
+                .iter()
+                .flat_map(Plan::number_plans)
+                .any(|plan| matches!(plan.lists, Lists::Padded { .. }))
+            {
                 return Err(Error::NothingToPad);
             }
         }
@@ -189,27 +219,41 @@ impl Converter {
     #[must_use]
     pub fn wide_unsigned(&self) -> Option<&str> {
         let mut plans = self.plans.iter().flat_map(Plan::number_plans);
-        plans.find(|plan| matches!(plan.element, DataType::UInt16 | DataType::UInt32 | DataType::UInt64)).map(|plan| plan.path.as_str())
+        plans
+            .find(|plan| {
+                matches!(plan.element, DataType::UInt16 | DataType::UInt32 | DataType::UInt64)
+            })
+            .map(|plan| plan.path.as_str())
     }
 
     /// Size of the columns of a row that are padded to a fixed length.
     #[must_use]
     pub fn padded_row_bytes(&self) -> u64 {
-        self.plans.iter().flat_map(Plan::number_plans).map(NumberPlan::padded_bytes).fold(0, u64::saturating_add)
+        self.plans
+            .iter()
+            .flat_map(Plan::number_plans)
+            .map(NumberPlan::padded_bytes)
+            .fold(0, u64::saturating_add)
     }
 
     /// Whether a null in a row of this column is an error.
     #[must_use]
     pub fn refuses_nulls(&self, column: &str) -> bool {
-        let refuses =
-            |plan: &Plan| matches!(&plan.node, Node::Numbers(plan) if plan.levels == 0 && plan.widths.is_empty() && plan.replacement.is_none());
+        let refuses = |plan: &Plan| {
+            matches!(
+                &plan.node,
+                Node::Numbers(plan)
+                    if plan.levels == 0 && plan.widths.is_empty() && plan.replacement.is_none()
+            )
+        };
         self.plans.iter().any(|plan| plan.name == column && refuses(plan))
     }
 
     /// `batches` are the numbers of rows of the batches in `rows`.
     ///
     /// # Errors
-    /// When a null occurs under [`Nulls::Error`], a list has a length that its form does not allow, or the batch does not have the converter's schema.
+    /// When a null occurs under [`Nulls::Error`], a list has a length that its form does not allow,
+    /// or the batch does not have the converter's schema.
     pub fn convert(&self, rows: RecordBatch, batches: &[usize]) -> Result<Superbatch> {
         let (_, arrays, rows) = rows.into_parts();
         let mut columns = Vec::with_capacity(self.outputs.len());
@@ -218,7 +262,12 @@ impl Converter {
     }
 }
 
-fn convert_all(plans: &[Plan], arrays: Vec<ArrayRef>, batches: &[usize], columns: &mut Vec<Column>) -> Result<()> {
+fn convert_all(
+    plans: &[Plan],
+    arrays: Vec<ArrayRef>,
+    batches: &[usize],
+    columns: &mut Vec<Column>,
+) -> Result<()> {
     if arrays.len() != plans.len() {
         return Err(Error::ColumnCount { expected: plans.len(), found: arrays.len() });
     }
@@ -249,7 +298,10 @@ fn fields_of(plan: &Plan, array: ArrayRef) -> Result<Vec<ArrayRef>> {
     let (_, fields, nulls) = fields.into_parts();
     let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else { return Ok(fields) };
     let missing = BooleanArray::new(!nulls.inner(), None);
-    let masked = |field: &ArrayRef| nullif(field, &missing).map_err(|source| Error::Dictionary { column: plan.path.clone(), source });
+    let masked = |field: &ArrayRef| {
+        nullif(field, &missing)
+            .map_err(|source| Error::Dictionary { column: plan.path.clone(), source })
+    };
     fields.iter().map(masked).collect()
 }
 

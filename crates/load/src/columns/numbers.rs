@@ -1,7 +1,8 @@
 //! Exclusively owned numbers, from which a tensor or an array is made.
 //!
-//! The buffers of an Arrow array become a `Vec`, without a copy if they are not shared. Dates and times become 64-bit integers in their own unit. The
-//! invariant: the variant depends only on the type of the column, never on its values.
+//! The buffers of an Arrow array become a `Vec`, without a copy if they are not shared. Dates and
+//! times become 64-bit integers in their own unit. The invariant: the variant depends only on the
+//! type of the column, never on its values.
 
 use super::layout::Run;
 use arrow_array::cast::AsArray;
@@ -33,18 +34,29 @@ macro_rules! numbers {
                 }
             }
 
-            /// Writes the number in `with` wherever `nulls` is null, overwriting any value from the file.
+            /// Writes the number in `with` wherever `nulls` is null,
+            /// overwriting any value from the file.
             pub(super) fn overwrite(&mut self, nulls: &NullBuffer, with: &Self) {
                 match (self, with) {
-                    $((Self::$variant(values), Self::$variant(with)) => overwrite(values, nulls, with),)*
+                    $((Self::$variant(values), Self::$variant(with)) => {
+                        overwrite(values, nulls, with);
+                    })*
                     _ => debug_assert!(false, "a replacement has the type of its column"),
                 }
             }
 
-            /// `len` numbers: those of `runs`, which ascend, at their places, and the number in `pad` everywhere else.
-            pub(super) fn placed(&self, runs: &[Run], len: usize, pad: &Self) -> Result<Self, TryReserveError> {
+            /// `len` numbers: those of `runs`, which ascend, at their places, and the number in
+            /// `pad` everywhere else.
+            pub(super) fn placed(
+                &self,
+                runs: &[Run],
+                len: usize,
+                pad: &Self,
+            ) -> Result<Self, TryReserveError> {
                 match (self, pad) {
-                    $((Self::$variant(values), Self::$variant(pad)) => Ok(Self::$variant(placed(values, runs, len, pad)?)),)*
+                    $((Self::$variant(values), Self::$variant(pad)) => {
+                        Ok(Self::$variant(placed(values, runs, len, pad)?))
+                    })*
                     _ => {
                         debug_assert!(false, "padding has the type of its column");
                         Ok(self.clone())
@@ -91,8 +103,14 @@ impl Numbers {
             DataType::Float16 => Self::Float16(values(array)),
             DataType::Float32 => Self::Float32(values(array)),
             DataType::Float64 => Self::Float64(values(array)),
-            DataType::Date32 | DataType::Time32(_) => Self::Int64(values::<i32>(array).into_iter().map(i64::from).collect()),
-            DataType::Int64 | DataType::Date64 | DataType::Time64(_) | DataType::Timestamp(..) | DataType::Duration(_) => Self::Int64(values(array)),
+            DataType::Date32 | DataType::Time32(_) => {
+                Self::Int64(values::<i32>(array).into_iter().map(i64::from).collect())
+            }
+            DataType::Int64
+            | DataType::Date64
+            | DataType::Time64(_)
+            | DataType::Timestamp(..)
+            | DataType::Duration(_) => Self::Int64(values(array)),
             _ => return Err(array),
         };
         Ok((numbers, nulls))
@@ -112,7 +130,8 @@ impl Numbers {
 /// Whether [`Numbers::take`] accepts arrays of this type.
 pub(super) fn is_number(data_type: &DataType) -> bool {
     use DataType::{Boolean, Date32, Date64, Duration, Time32, Time64, Timestamp};
-    let temporal = matches!(data_type, Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..) | Duration(_));
+    let temporal =
+        matches!(data_type, Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..) | Duration(_));
     data_type.is_integer() || data_type.is_floating() || temporal || *data_type == Boolean
 }
 
@@ -135,7 +154,12 @@ fn overwrite<T: Copy>(values: &mut [T], nulls: &NullBuffer, with: &[T]) {
     }
 }
 
-fn placed<T: Copy + Default>(values: &[T], runs: &[Run], len: usize, pad: &[T]) -> Result<Vec<T>, TryReserveError> {
+fn placed<T: Copy + Default>(
+    values: &[T],
+    runs: &[Run],
+    len: usize,
+    pad: &[T],
+) -> Result<Vec<T>, TryReserveError> {
     let pad = pad.first().copied().unwrap_or_default();
     let mut all = Vec::new();
     all.try_reserve_exact(len)?;
@@ -147,7 +171,8 @@ fn placed<T: Copy + Default>(values: &[T], runs: &[Run], len: usize, pad: &[T]) 
     Ok(all)
 }
 
-/// The first buffer of an array of `T`. It is moved if this array is its only owner and starts at its start.
+/// The first buffer of an array of `T`. It is moved if this array is its only owner and starts at
+/// its start.
 fn values<T: ArrowNativeType>(array: ArrayRef) -> Vec<T> {
     let data = array.to_data();
     // It references the buffer as well.

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 /// How lists are padded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pad {
-    /// Length of the rows; by default that of the longest row of the batch. Lists in lists always get the longest length of the batch.
+    /// Length of the rows; by default that of the longest row of the batch. Lists in lists always
+    /// get the longest length of the batch.
     pub length: Option<usize>,
     pub value: FillValue,
     /// Values of single columns.

@@ -1,7 +1,8 @@
 //! Columns that are computed from other columns of a row, such as the tokens of a text.
 //!
-//! They follow all other columns in the schema of the data set, so everything that goes by the number of a column needs to know nothing about them.
-//! The invariant: a derived value depends on the source values of its row alone, so blocks, row sets and orders do not depend on it.
+//! They follow all other columns in the schema of the data set, so everything that goes by the
+//! number of a column needs to know nothing about them. The invariant: a derived value depends on
+//! the source values of its row alone, so blocks, row sets and orders do not depend on it.
 
 use super::{Dataset, OpenFile, Origin};
 use crate::spent::Stopwatch;
@@ -22,7 +23,8 @@ pub trait Derive: Debug + Send + Sync {
     /// Fields of the results.
     fn outputs(&self) -> &[FieldRef];
 
-    /// One array for each of [`Derive::outputs`], of its type, as long as the sources. Strings and binaries of the sources are views.
+    /// One array for each of [`Derive::outputs`], of its type, as long as the sources. Strings and
+    /// binaries of the sources are views.
     ///
     /// # Errors
     /// The rows that cannot be computed, and why.
@@ -63,10 +65,19 @@ impl Derivation {
     }
 
     /// The results for a batch of `path`. `row_of` maps a row to its number in the file.
-    pub(super) fn compute(&self, sources: &[ArrayRef], path: &str, row_of: impl FnOnce(usize) -> u64) -> Result<Vec<ArrayRef>> {
+    pub(super) fn compute(
+        &self,
+        sources: &[ArrayRef],
+        path: &str,
+        row_of: impl FnOnce(usize) -> u64,
+    ) -> Result<Vec<ArrayRef>> {
         let watch = Stopwatch::start();
-        let computed = self.derive.compute(sources).map_err(|failure| self.error(failure, path, row_of))?;
-        let tokens = computed.first().and_then(|lists| lists.as_list_opt::<i32>()).map_or(0, |lists| lists.values().len() as u64);
+        let computed =
+            self.derive.compute(sources).map_err(|failure| self.error(failure, path, row_of))?;
+        let tokens = computed
+            .first()
+            .and_then(|lists| lists.as_list_opt::<i32>())
+            .map_or(0, |lists| lists.values().len() as u64);
         add_totals(TokenTotals { tokens, nanoseconds: watch.elapsed(), ..TokenTotals::default() });
         Ok(computed)
     }
@@ -74,15 +85,33 @@ impl Derivation {
     /// Of the first row.
     fn error(&self, failure: Underivable, path: &str, row_of: impl FnOnce(usize) -> u64) -> Error {
         let path = path.to_owned();
-        let name = |source: usize| self.sources.get(source).map(|(_, field)| field.name().clone()).unwrap_or_default();
+        let name = |source: usize| {
+            self.sources.get(source).map(|(_, field)| field.name().clone()).unwrap_or_default()
+        };
         match failure {
-            Underivable::Batch(reason) => {
-                Error::Underivable { path, row: row_of(0), column: name(0), reason: reason.into(), hint: None, rows: Arc::default() }
-            }
+            Underivable::Batch(reason) => Error::Underivable {
+                path,
+                row: row_of(0),
+                column: name(0),
+                reason: reason.into(),
+                hint: None,
+                rows: Arc::default(),
+            },
             Underivable::Rows(rows) => {
-                let rows: Arc<[_]> = rows.into_iter().map(|row| UnderivableRow { column: name(row.source), ..row }).collect();
-                let UnderivableRow { row, column, reason, hint, .. } = rows.first().cloned().unwrap_or_default();
-                Error::Underivable { path, row: row_of(row), column, reason: reason.into(), hint: hint.map(Into::into), rows }
+                let rows: Arc<[_]> = rows
+                    .into_iter()
+                    .map(|row| UnderivableRow { column: name(row.source), ..row })
+                    .collect();
+                let UnderivableRow { row, column, reason, hint, .. } =
+                    rows.first().cloned().unwrap_or_default();
+                Error::Underivable {
+                    path,
+                    row: row_of(row),
+                    column,
+                    reason: reason.into(),
+                    hint: hint.map(Into::into),
+                    rows,
+                }
             }
         }
     }
@@ -102,17 +131,32 @@ impl Dataset {
         if let Some(field) = new.iter().find(|field| self.schema.index_of(field.name()).is_ok()) {
             return Err(Error::DerivedColumn { column: field.name().clone(), is_image: false });
         }
-        let mut fields = sources.iter().filter_map(|source| self.schema.fields().get(*source)).enumerate();
-        if let Some((_, field)) = fields.find(|(source, field)| !derive.accepts(*source, field.data_type())) {
-            return Err(Error::DerivedFrom { column: field.name().clone(), data_type: field.data_type().clone() });
+        let mut fields =
+            sources.iter().filter_map(|source| self.schema.fields().get(*source)).enumerate();
+        if let Some((_, field)) =
+            fields.find(|(source, field)| !derive.accepts(*source, field.data_type()))
+        {
+            return Err(Error::DerivedFrom {
+                column: field.name().clone(),
+                data_type: field.data_type().clone(),
+            });
         }
         let schema = self.schema.fields().iter().chain(new).cloned().collect::<Vec<_>>();
         let views = self.view_schema(sources);
         let files = self.files.iter().map(|file| {
-            let origins = sources.iter().map(|source| file.columns.get(*source).cloned().unwrap_or(Origin::Absent));
-            let derivation = Arc::new(Derivation { derive: Arc::clone(derive), sources: origins.zip(views.fields().iter().cloned()).collect() });
-            let derived = (0..new.len()).map(|output| Origin::Derived { by: Arc::clone(&derivation), output });
-            OpenFile { columns: file.columns.iter().cloned().chain(derived).collect(), ..file.clone() }
+            let origins = sources
+                .iter()
+                .map(|source| file.columns.get(*source).cloned().unwrap_or(Origin::Absent));
+            let derivation = Arc::new(Derivation {
+                derive: Arc::clone(derive),
+                sources: origins.zip(views.fields().iter().cloned()).collect(),
+            });
+            let derived = (0..new.len())
+                .map(|output| Origin::Derived { by: Arc::clone(&derivation), output });
+            OpenFile {
+                columns: file.columns.iter().cloned().chain(derived).collect(),
+                ..file.clone()
+            }
         });
         let schema = Arc::new(Schema::new_with_metadata(schema, self.schema.metadata().clone()));
         Ok(Self { files: files.collect(), schema, ..self.clone() })
@@ -132,14 +176,19 @@ impl OpenFile {
     ///
     /// # Errors
     /// As [`Derive::counts`].
-    pub(crate) fn counts(&self, column: usize, cancel: &Cancel) -> Result<Option<Arc<TokenCounts>>> {
+    pub(crate) fn counts(
+        &self,
+        column: usize,
+        cancel: &Cancel,
+    ) -> Result<Option<Arc<TokenCounts>>> {
         match self.columns.get(column) {
             Some(Origin::Derived { by, .. }) => by.derive.counts(cancel),
             _ => Ok(None),
         }
     }
 
-    /// What the counts of a derived column follow from besides the contents of the file and the computation. Empty if all sources are texts of the file.
+    /// What the counts of a derived column follow from besides the contents of the file and the
+    /// computation. Empty if all sources are texts of the file.
     pub(crate) fn read_as(&self, column: usize) -> String {
         match self.columns.get(column) {
             Some(Origin::Derived { by, .. }) => read_as(by.sources()),
@@ -148,11 +197,14 @@ impl OpenFile {
     }
 }
 
-/// The types that sources are read with, except for texts, and the values of those that are not in the file.
+/// The types that sources are read with, except for texts, and the values of those that are not in
+/// the file.
 fn read_as(sources: &[(Origin, FieldRef)]) -> String {
     let described = sources.iter().enumerate().map(|(number, (origin, field))| {
-        let data_type = Some(type_name(field.data_type())).filter(|name| name != TEXT && name != BYTES);
-        let value = if let Origin::Constant(value) = origin { Some(format!("{value:?}")) } else { None };
+        let data_type =
+            Some(type_name(field.data_type())).filter(|name| name != TEXT && name != BYTES);
+        let value =
+            if let Origin::Constant(value) = origin { Some(format!("{value:?}")) } else { None };
         if data_type.is_none() && value.is_none() {
             return String::new();
         }
@@ -164,16 +216,22 @@ fn read_as(sources: &[(Origin, FieldRef)]) -> String {
 const TEXT: &str = "text";
 const BYTES: &str = "bytes";
 
-/// A type by its values: how wide offsets are, and which values share their bytes, makes no difference. Metadata is not part of it.
+/// A type by its values: how wide offsets are, and which values share their bytes, makes no
+/// difference. Metadata is not part of it.
 fn type_name(data_type: &DataType) -> String {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => TEXT.to_owned(),
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => BYTES.to_owned(),
         DataType::Dictionary(_, value) => type_name(value),
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => format!("[{}]", type_name(item.data_type())),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            format!("[{}]", type_name(item.data_type()))
+        }
         DataType::Map(entries, _) => format!("map {}", type_name(entries.data_type())),
         DataType::Struct(fields) => {
-            let fields: Vec<String> = fields.iter().map(|field| format!("{:?}: {}", field.name(), type_name(field.data_type()))).collect();
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|field| format!("{:?}: {}", field.name(), type_name(field.data_type())))
+                .collect();
             format!("{{{}}}", fields.join(", "))
         }
         other => other.to_string(),
@@ -193,8 +251,12 @@ mod tests {
 
     fn messages(number: DataType, text: DataType) -> DataType {
         let field = |name, data_type| Arc::new(Field::new(name, data_type, true));
-        let marked = Field::new("content", text, false).with_metadata(HashMap::from([("PARQUET:field_id".to_owned(), "7".to_owned())]));
-        DataType::List(field("item", DataType::Struct(vec![Arc::new(marked), field("number", number)].into())))
+        let marked = Field::new("content", text, false)
+            .with_metadata(HashMap::from([("PARQUET:field_id".to_owned(), "7".to_owned())]));
+        DataType::List(field(
+            "item",
+            DataType::Struct(vec![Arc::new(marked), field("number", number)].into()),
+        ))
     }
 
     #[test]
@@ -212,7 +274,12 @@ mod tests {
         assert_eq!(whole, "0: [{\"content\": text, \"number\": Int64}] \n");
         assert_eq!(whole, of_type(messages(DataType::Int64, DataType::LargeUtf8)));
         assert_ne!(whole, of_type(messages(DataType::Float64, DataType::Utf8)));
-        let of_value = |value: &str| read_as(&[source(Origin::Constant(Arc::new(StringArray::from(vec![value]))), DataType::Utf8View)]);
+        let of_value = |value: &str| {
+            read_as(&[source(
+                Origin::Constant(Arc::new(StringArray::from(vec![value]))),
+                DataType::Utf8View,
+            )])
+        };
         assert_eq!(of_value("a"), of_value("a"));
         assert_ne!(of_value("a"), of_value("b"));
     }

@@ -5,8 +5,11 @@ use shardmill_formats::mds::Compression;
 use shardmill_formats::signature::{SIGNATURE_BYTES, Signature};
 use shardmill_storage::{RangeRead, store_of};
 
-/// Extensions of archives. Archives whose compression is not read are refused when they are opened, not left out.
-const TAR_EXTENSIONS: [&str; 10] = [".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.bz2", ".tbz2", ".tbz", ".tar.xz", ".txz"];
+/// Extensions of archives. Archives whose compression is not read are refused when they are opened,
+/// not left out.
+const TAR_EXTENSIONS: [&str; 10] = [
+    ".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.bz2", ".tbz2", ".tbz", ".tar.xz", ".txz",
+];
 /// Extensions of compressed files, after that of their format.
 const PACKED: [&str; 6] = ["gz", "zst", "zstd", "bz2", "br", "snappy"];
 
@@ -59,7 +62,9 @@ impl Format {
             return Some(Self::WebDataset);
         }
         let packed = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst"));
-        if packed.is_some_and(|name| [".jsonl", ".ndjson", ".json"].iter().any(|extension| name.ends_with(extension))) {
+        if packed.is_some_and(|name| {
+            [".jsonl", ".ndjson", ".json"].iter().any(|extension| name.ends_with(extension))
+        }) {
             return Some(Self::Jsonl);
         }
         if packed.is_some_and(|name| name.ends_with(".csv")) {
@@ -83,16 +88,22 @@ impl Format {
         }
     }
 
-    /// The file name without the extensions of a format and its compression. `train.array_record-00000-of-00010` keeps the number of the shard.
+    /// The file name without the extensions of a format and its compression.
+    /// `train.array_record-00000-of-00010` keeps the number of the shard.
     #[must_use]
     pub fn stem(path: &str) -> &str {
         let name = path.rsplit('/').next().unwrap_or_default();
         if Self::of(name).is_none() {
             return name;
         }
-        let packed = name.rsplit_once('.').filter(|(_, extension)| PACKED.iter().any(|packed| extension.eq_ignore_ascii_case(packed)));
+        let packed = name.rsplit_once('.').filter(|(_, extension)| {
+            PACKED.iter().any(|packed| extension.eq_ignore_ascii_case(packed))
+        });
         let unpacked = packed.map_or(name, |(unpacked, _)| unpacked);
-        unpacked.rsplit_once('.').filter(|(_, extension)| !extension.contains('-')).map_or(unpacked, |(stem, _)| stem)
+        unpacked
+            .rsplit_once('.')
+            .filter(|(_, extension)| !extension.contains('-'))
+            .map_or(unpacked, |(stem, _)| stem)
     }
 
     /// From the extension, otherwise from the first bytes, which costs a read.
@@ -118,13 +129,17 @@ impl Format {
         }
     }
 
-    /// Whether a file with these first bytes is certainly not of this format. Damage alone is inconclusive.
+    /// Whether a file with these first bytes is certainly not of this format.
+    /// Damage alone is inconclusive.
     pub(super) fn is_contradicted_by(self, signature: Signature) -> bool {
         match (self, signature) {
             (_, Signature::Empty) => false,
             (Self::Csv, Signature::Text) => false,
             (Self::Csv, _) => true,
-            (Self::Jsonl, Signature::Text | Signature::Json | Signature::Compressed(_) | Signature::Binary) => false,
+            (
+                Self::Jsonl,
+                Signature::Text | Signature::Json | Signature::Compressed(_) | Signature::Binary,
+            ) => false,
             (_, Signature::Binary) => false,
             (Self::WebDataset | Self::Mds, Signature::Compressed(_)) => false,
             (format, signature) => Self::of_signature(signature) != Some(format),

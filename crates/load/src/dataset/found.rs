@@ -1,7 +1,7 @@
 //! Finds the files of a data set below paths, and lists those that are skipped.
 //!
-//! The invariant: every file below the paths is a file of the data set, is listed as skipped, or is an error; a file counts once, or as often as it
-//! was named.
+//! The invariant: every file below the paths is a file of the data set, is listed as skipped, or is
+//! an error; a file counts once, or as often as it was named.
 
 use super::format::signature_of;
 use super::mds::DirectoryIndex;
@@ -55,23 +55,35 @@ struct Candidate {
     path: usize,
 }
 
-/// The data files at or below `paths`, their common format (`format`, or from names and first bytes; `None` if there are no files), and the files
-/// that are not part of the data set.
+/// The data files at or below `paths`, their common format (`format`, or from names and first
+/// bytes; `None` if there are no files), and the files that are not part of the data set.
 ///
 /// # Errors
 /// For a path that does not exist, and files of several or unknown formats.
-pub fn files_of_one_format(paths: &[String], format: Option<Format>) -> Result<(Option<Format>, Vec<DataFile>, Vec<LeftOut>)> {
+pub fn files_of_one_format(
+    paths: &[String],
+    format: Option<Format>,
+) -> Result<(Option<Format>, Vec<DataFile>, Vec<LeftOut>)> {
     let found = find_files(paths, format, &mut MdsShards::default())?;
     Ok((found.format, found.files, found.left_out))
 }
 
-/// As [`files_of_one_format`], with the skipped files; the entries of MDS indexes are added to `shards`.
-pub(super) fn find_files(paths: &[String], format: Option<Format>, shards: &mut MdsShards) -> Result<Found> {
+/// As [`files_of_one_format`], with the skipped files; the entries of MDS indexes are
+/// added to `shards`.
+pub(super) fn find_files(
+    paths: &[String],
+    format: Option<Format>,
+    shards: &mut MdsShards,
+) -> Result<Found> {
     let mut found = Found::default();
     let mut candidates = Candidates::default();
     let mut is_indexed = false;
     for (number, path) in paths.iter().enumerate() {
-        let index = if matches!(format, None | Some(Format::Mds | Format::Jsonl)) { DirectoryIndex::of(path)? } else { None };
+        let index = if matches!(format, None | Some(Format::Mds | Format::Jsonl)) {
+            DirectoryIndex::of(path)?
+        } else {
+            None
+        };
         if let Some(index) = &index
             && format != Some(Format::Jsonl)
             && let Some(files) = shards.list(index)?
@@ -85,7 +97,9 @@ pub(super) fn find_files(paths: &[String], format: Option<Format>, shards: &mut 
             && format != Some(Format::Mds)
             && let Some(files) = text_shards(index)?
         {
-            found.samples.extend(files.iter().map(|shard| (shard.file.path.clone(), shard.samples)));
+            found
+                .samples
+                .extend(files.iter().map(|shard| (shard.file.path.clone(), shard.samples)));
             let files: Vec<DataFile> = files.into_iter().map(|shard| shard.file).collect();
             found.leave_out_unlisted(path, &files);
             candidates.add(number, files, false, Some(Format::Jsonl));
@@ -98,7 +112,8 @@ pub(super) fn find_files(paths: &[String], format: Option<Format>, shards: &mut 
     }
     let candidates = candidates.files;
     // A file skipped below one path may be named by another one.
-    let read: HashSet<&str> = candidates.iter().map(|candidate| candidate.file.path.as_str()).collect();
+    let read: HashSet<&str> =
+        candidates.iter().map(|candidate| candidate.file.path.as_str()).collect();
     found.left_out.retain(|file| !read.contains(file.path.as_str()));
     if candidates.is_empty() {
         found.format = is_indexed.then_some(Format::Mds).filter(|_| format.is_none());
@@ -122,11 +137,15 @@ struct Candidates {
 }
 
 impl Candidates {
-    /// A file found again below another path, or by another link, counts once; a file named again counts again. Shards of an index count as often
-    /// as it lists them.
+    /// A file found again below another path, or by another link, counts once; a file named again
+    /// counts again. Shards of an index count as often as it lists them.
     fn add(&mut self, path: usize, files: Vec<DataFile>, is_named: bool, format: Option<Format>) {
         for file in files {
-            let name = if format.is_some() { self.names.of(&file.path) } else { self.names.target_of(&file.path) };
+            let name = if format.is_some() {
+                self.names.of(&file.path)
+            } else {
+                self.names.target_of(&file.path)
+            };
             let is_new = if is_named {
                 // A file that was found and is then named for the first time counts once.
                 let is_first = self.named.insert(name.clone());
@@ -141,13 +160,20 @@ impl Candidates {
     }
 }
 
-/// A file that is named, or that an index lists, is read. From a directory or a glob, the files with an extension of the format are read; if
-/// there are none, those without a known extension.
-fn choose(format: Format, candidates: Vec<Candidate>, found: &mut Found, paths: &[String]) -> Result<()> {
+/// A file that is named, or that an index lists, is read. From a directory or a glob, the files
+/// with an extension of the format are read; if there are none, those without a known extension.
+fn choose(
+    format: Format,
+    candidates: Vec<Candidate>,
+    found: &mut Found,
+    paths: &[String],
+) -> Result<()> {
     let by_name = |candidate: &Candidate| Format::of(&candidate.file.path);
     let is_meant = |candidate: &Candidate| candidate.is_named || candidate.format.is_some();
-    let has_extension = |candidate: &&Candidate| !is_meant(candidate) && by_name(candidate) == Some(format);
-    let with_extension: HashSet<usize> = candidates.iter().filter(has_extension).map(|candidate| candidate.path).collect();
+    let has_extension =
+        |candidate: &&Candidate| !is_meant(candidate) && by_name(candidate) == Some(format);
+    let with_extension: HashSet<usize> =
+        candidates.iter().filter(has_extension).map(|candidate| candidate.path).collect();
     let mut other = None;
     for candidate in candidates {
         match by_name(&candidate) {
@@ -155,17 +181,32 @@ fn choose(format: Format, candidates: Vec<Candidate>, found: &mut Found, paths: 
             Some(own) if own == format => found.files.push(candidate.file),
             None if !with_extension.contains(&candidate.path) => found.files.push(candidate.file),
             None => {
-                let reason = format!("its name does not have the extension of {0} files, and other files of the directory do", format.name());
+                let reason = format!(
+                    "its name does not have the extension of {0} files, and other files of the \
+                     directory do",
+                    format.name()
+                );
                 found.leave_out(candidate.file.path, reason);
             }
             Some(own) => {
                 other.get_or_insert(own);
-                found.leave_out(candidate.file.path, format!("its name is that of a {} file, but format=\"{}\" is set", own.name(), format.name()));
+                found.leave_out(
+                    candidate.file.path,
+                    format!(
+                        "its name is that of a {} file, but format=\"{}\" is set",
+                        own.name(),
+                        format.name()
+                    ),
+                );
             }
         }
     }
     match other {
-        Some(other) if found.files.is_empty() => Err(Error::OtherFormat { paths: paths.join(", "), wanted: format.name(), found: other.name() }),
+        Some(other) if found.files.is_empty() => Err(Error::OtherFormat {
+            paths: paths.join(", "),
+            wanted: format.name(),
+            found: other.name(),
+        }),
         _ => {
             found.format = Some(format);
             Ok(())
@@ -181,35 +222,57 @@ fn agree(candidates: Vec<Candidate>, found: &mut Found, paths: &[String]) -> Res
     for candidate in candidates {
         let by_name = candidate.format.or_else(|| Format::of(&candidate.file.path));
         let signature = signatures.get(&candidate.file.path);
-        match by_name.or_else(|| signature.and_then(|signature| Format::of_signature(signature.as_ref().ok().copied()?))) {
+        match by_name.or_else(|| {
+            signature.and_then(|signature| Format::of_signature(signature.as_ref().ok().copied()?))
+        }) {
             Some(format) => known.push((candidate, format)),
             None => match signature {
                 Some(Err(error)) if candidate.is_named => return Err(error.clone()),
                 Some(Err(error)) => found.leave_out(candidate.file.path, error.to_string()),
                 signature => {
-                    let looks = signature.and_then(|signature| signature.as_ref().ok()).map_or("binary data", |signature| signature.name());
-                    let is_meant = candidate.is_named || [".arrow", ".feather", ".ipc"].iter().any(|extension| has_extension(&candidate, extension));
+                    let looks = signature
+                        .and_then(|signature| signature.as_ref().ok())
+                        .map_or("binary data", |signature| signature.name());
+                    let is_meant = candidate.is_named
+                        || [".arrow", ".feather", ".ipc"]
+                            .iter()
+                            .any(|extension| has_extension(&candidate, extension));
                     if is_meant && looks.starts_with("an Arrow") {
                         arrow.get_or_insert_with(|| candidate.file.path.clone());
                     }
                     if candidate.is_named && arrow.is_none() {
-                        return Err(Error::UnknownContents { path: candidate.file.path, found: looks });
+                        return Err(Error::UnknownContents {
+                            path: candidate.file.path,
+                            found: looks,
+                        });
                     }
-                    found.leave_out(candidate.file.path, format!("its name has no known extension, and its first bytes look like {looks}"));
+                    found.leave_out(
+                        candidate.file.path,
+                        format!(
+                            "its name has no known \
+                            extension, and its first bytes look like {looks}"
+                        ),
+                    );
                 }
             },
         }
     }
     // Files with only the extension `.json` among others are taken for descriptions of these.
-    let describes = |candidate: &Candidate| !candidate.is_named && candidate.format.is_none() && has_extension(candidate, ".json");
+    let describes = |candidate: &Candidate| {
+        !candidate.is_named && candidate.format.is_none() && has_extension(candidate, ".json")
+    };
     // As `save_to_disk` of Hugging Face writes them.
     if let Some(path) = arrow.filter(|_| known.iter().all(|(candidate, _)| describes(candidate))) {
         return Err(Error::ArrowFile { path });
     }
     if known.iter().any(|(_, format)| *format != Format::Jsonl) {
-        let (others, kept): (Vec<_>, Vec<_>) = known.into_iter().partition(|(candidate, _)| describes(candidate));
+        let (others, kept): (Vec<_>, Vec<_>) =
+            known.into_iter().partition(|(candidate, _)| describes(candidate));
         for (candidate, _) in others {
-            found.leave_out(candidate.file.path, "a .json file beside files of another format describes them".to_owned());
+            found.leave_out(
+                candidate.file.path,
+                "a .json file beside files of another format describes them".to_owned(),
+            );
         }
         known = kept;
     }
@@ -241,8 +304,15 @@ fn mixed_formats(known: &[(Candidate, Format)]) -> Error {
         let files = if *count == 1 { "file" } else { "files, such as" };
         format!("{count} {} {files} `{}`", format.name(), first.file.path)
     });
-    let hint = match formats.iter().filter(|(.., first)| !first.is_named).max_by_key(|(_, count, _)| *count) {
-        Some((format, ..)) => format!("format=\"{}\" reads these files only, and so does a glob of their names", format.name()),
+    let hint = match formats
+        .iter()
+        .filter(|(.., first)| !first.is_named)
+        .max_by_key(|(_, count, _)| *count)
+    {
+        Some((format, ..)) => format!(
+            "format=\"{}\" reads these files only, and so does a glob of their names",
+            format.name()
+        ),
         None => "read them as separate data sets".to_owned(),
     };
     Error::MixedFormats { counts: counted.collect::<Vec<_>>().join(", "), hint }
@@ -250,30 +320,51 @@ fn mixed_formats(known: &[(Candidate, Format)]) -> Error {
 
 /// The first bytes of files whose names are inconclusive, with one read each.
 fn signatures(candidates: &[Candidate]) -> Result<HashMap<String, Result<Signature>>> {
-    let unnamed = |candidate: &&Candidate| candidate.format.is_none() && Format::of(&candidate.file.path).is_none();
-    let paths: Vec<String> = candidates.iter().filter(unnamed).map(|candidate| candidate.file.path.clone()).collect();
+    let unnamed = |candidate: &&Candidate| {
+        candidate.format.is_none() && Format::of(&candidate.file.path).is_none()
+    };
+    let paths: Vec<String> =
+        candidates.iter().filter(unnamed).map(|candidate| candidate.file.path.clone()).collect();
     let threads = if paths.iter().any(|path| is_remote(path)) { REQUESTING_THREADS } else { 1 };
     if paths.is_empty() {
         return Ok(HashMap::new());
     }
     let (count, asked) = (paths.len(), paths.clone());
     let read = move |number: usize| {
-        let read = |path: &String| -> Result<Signature> { Ok(signature_of(store_of(path)?.open(path)?.as_ref())?) };
+        let read = |path: &String| -> Result<Signature> {
+            Ok(signature_of(store_of(path)?.open(path)?.as_ref())?)
+        };
         ControlFlow::Continue(asked.get(number).map(read))
     };
-    let read = run_in_order(count, threads.min(count), &Cancel::default(), read)?.map(|read| read.map_err(Error::from));
+    let read = run_in_order(count, threads.min(count), &Cancel::default(), read)?
+        .map(|read| read.map_err(Error::from));
     let read = read.collect::<Result<Vec<_>>>()?;
-    Ok(paths.into_iter().zip(read).filter_map(|(path, signature)| Some((path, signature?))).collect())
+    Ok(paths
+        .into_iter()
+        .zip(read)
+        .filter_map(|(path, signature)| Some((path, signature?)))
+        .collect())
 }
 
 impl Found {
-    /// Skips files that the index of their directory does not list. In a store listing them would cost a request, and metadata from a listing would
-    /// be used when files are opened later.
+    /// Skips files that the index of their directory does not list. In a store listing them would
+    /// cost a request, and metadata from a listing would be used when files are opened later.
     fn leave_out_unlisted(&mut self, directory: &str, shards: &[DataFile]) {
-        let Some(listed) = (!is_remote(directory)).then(|| listing(directory).ok()).flatten() else { return };
+        let Some(listed) = (!is_remote(directory)).then(|| listing(directory).ok()).flatten()
+        else {
+            return;
+        };
         let shards: HashSet<&str> = shards.iter().map(|shard| shard.relative.as_str()).collect();
-        let others = listed.files.into_iter().filter(|file| !shards.contains(file.relative.as_str())).map(|file| file.path);
-        let unlisted = others.map(|path| LeftOut { path, reason: "the index of its directory does not list it".to_owned(), is_side_car: true });
+        let others = listed
+            .files
+            .into_iter()
+            .filter(|file| !shards.contains(file.relative.as_str()))
+            .map(|file| file.path);
+        let unlisted = others.map(|path| LeftOut {
+            path,
+            reason: "the index of its directory does not list it".to_owned(),
+            is_side_car: true,
+        });
         self.left_out.extend(unlisted);
         self.left_out.extend(listed.side_cars.into_iter().map(LeftOut::from));
     }

@@ -1,7 +1,9 @@
-//! Columns of images, which are read as encoded bytes and become pixels when their rows are delivered.
+//! Columns of images, which are read as encoded bytes and become pixels
+//! when their rows are delivered.
 //!
-//! An image column replaces its source, so everything that goes by the number of a column needs to know nothing about it. Blocks, windows and gathered
-//! rows hold the encoded bytes, which are a fraction of the pixels. The invariant: the pixels of a row depend only on its bytes, the
+//! An image column replaces its source, so everything that goes by the number of a column needs to
+//! know nothing about it. Blocks, windows and gathered rows hold the encoded bytes, which are a
+//! fraction of the pixels. The invariant: the pixels of a row depend only on its bytes, the
 //! options, its number in its data set, and the seed, source, epoch and round of its draw.
 
 use super::{Dataset, OpenFile, Origin};
@@ -45,21 +47,33 @@ struct EncodedColumns {
 
 /// The struct in which encoded images are read.
 pub(super) fn encoded_fields() -> Fields {
-    Fields::from(vec![Field::new("bytes", DataType::BinaryView, true), Field::new("path", DataType::Utf8View, true)])
+    Fields::from(vec![
+        Field::new("bytes", DataType::BinaryView, true),
+        Field::new("path", DataType::Utf8View, true),
+    ])
 }
 
 impl Dataset {
     /// The data set with pixels in place of the encoded images of a column.
     ///
     /// # Errors
-    /// When the column has another type, or a column exists that has the name of one of the further outputs.
+    /// When the column has another type, or a column exists that has the name
+    /// of one of the further outputs.
     pub fn with_images(&self, images: &Arc<Images>) -> Result<Self> {
-        let Some(column) = self.columns(&[images.column().to_owned()])?.first().copied() else { return Ok(self.clone()) };
+        let Some(column) = self.columns(&[images.column().to_owned()])?.first().copied() else {
+            return Ok(self.clone());
+        };
         let Some(field) = self.schema.fields().get(column) else { return Ok(self.clone()) };
         let encoded = self.encoded_columns(column, field, images)?;
-        let images = if list_item(field.data_type()).is_some() { &Arc::new(images.of_lists()) } else { images };
+        let images = if list_item(field.data_type()).is_some() {
+            &Arc::new(images.of_lists())
+        } else {
+            images
+        };
         let outputs = images.outputs();
-        if let Some(taken) = outputs.iter().skip(1).find(|field| self.schema.index_of(field.name()).is_ok()) {
+        if let Some(taken) =
+            outputs.iter().skip(1).find(|field| self.schema.index_of(field.name()).is_ok())
+        {
             return Err(Error::DerivedColumn { column: taken.name().clone(), is_image: true });
         }
         let mut fields = self.schema.fields().to_vec();
@@ -69,10 +83,24 @@ impl Dataset {
         fields.extend(outputs.iter().skip(1).cloned());
         let mut first_row = 0;
         let files = self.files.iter().map(|file| {
-            let origin = |column: Option<usize>| column.and_then(|column| file.columns.get(column)).cloned().unwrap_or(Origin::Absent);
-            let own = Arc::new(EncodedOrigin { bytes: origin(encoded.bytes), path: origin(encoded.path) });
+            let origin = |column: Option<usize>| {
+                column
+                    .and_then(|column| file.columns.get(column))
+                    .cloned()
+                    .unwrap_or(Origin::Absent)
+            };
+            let own = Arc::new(EncodedOrigin {
+                bytes: origin(encoded.bytes),
+                path: origin(encoded.path),
+            });
             let root = root_of(&file.path, &file.relative);
-            let origin = Origin::Image(ImageOrigin { images: Arc::clone(images), encoded: own, first_row, root, source: 0 });
+            let origin = Origin::Image(ImageOrigin {
+                images: Arc::clone(images),
+                encoded: own,
+                first_row,
+                root,
+                source: 0,
+            });
             first_row += file.table.blocks().iter().map(|block| block.rows).sum::<u64>();
             let mut columns = file.columns.clone();
             if let Some(slot) = columns.get_mut(column) {
@@ -90,22 +118,40 @@ impl Dataset {
     }
 
     /// The column itself, or the fields of the structs that Hugging Face data sets have.
-    fn encoded_columns(&self, column: usize, field: &Field, images: &Images) -> Result<EncodedColumns> {
+    fn encoded_columns(
+        &self,
+        column: usize,
+        field: &Field,
+        images: &Images,
+    ) -> Result<EncodedColumns> {
         let inner = |name: &str, is_wanted: fn(&DataType) -> bool| match field.data_type() {
-            DataType::Struct(fields) if fields.iter().any(|field| field.name() == name && is_wanted(field.data_type())) => {
-                self.columns(&[format!("{}.{name}", field.name())]).ok().and_then(|found| found.first().copied())
+            DataType::Struct(fields)
+                if fields
+                    .iter()
+                    .any(|field| field.name() == name && is_wanted(field.data_type())) =>
+            {
+                self.columns(&[format!("{}.{name}", field.name())])
+                    .ok()
+                    .and_then(|found| found.first().copied())
             }
             _ => None,
         };
         let data_type = field.data_type();
         if !holds_images(list_item(data_type).map_or(data_type, Field::data_type), images) {
-            return Err(Error::ImageFrom { column: field.name().clone(), data_type: data_type.clone() });
+            return Err(Error::ImageFrom {
+                column: field.name().clone(),
+                data_type: data_type.clone(),
+            });
         }
         Ok(match data_type {
             // Lists are taken apart when they are read.
-            _ if is_binary(data_type) || list_item(data_type).is_some() => EncodedColumns { bytes: Some(column), path: None },
+            _ if is_binary(data_type) || list_item(data_type).is_some() => {
+                EncodedColumns { bytes: Some(column), path: None }
+            }
             _ if is_string(data_type) => EncodedColumns { bytes: None, path: Some(column) },
-            _ => EncodedColumns { bytes: inner("bytes", is_binary), path: inner("path", is_string) },
+            _ => {
+                EncodedColumns { bytes: inner("bytes", is_binary), path: inner("path", is_string) }
+            }
         })
     }
 
@@ -123,27 +169,51 @@ impl Dataset {
 
     /// Size of the pixels of a row in these columns, estimated where sizes vary.
     pub(crate) fn pixel_bytes(&self, columns: &[usize]) -> u64 {
-        let each = columns.iter().filter(|column| self.has_images(**column)).filter_map(|column| self.images_of(*column));
+        let each = columns
+            .iter()
+            .filter(|column| self.has_images(**column))
+            .filter_map(|column| self.images_of(*column));
         let mut names = BTreeSet::new();
-        each.filter(|images| names.insert(images.column())).map(|images| images.row_bytes()).fold(0, u64::saturating_add)
+        each.filter(|images| names.insert(images.column()))
+            .map(|images| images.row_bytes())
+            .fold(0, u64::saturating_add)
     }
 
     /// Names of the columns whose pixels are put into memory of the consumer.
     #[must_use]
     pub fn lent_columns(&self, columns: &[usize]) -> Vec<String> {
-        let images = columns.iter().filter(|column| self.has_images(**column)).filter_map(|column| Some((*column, self.images_of(*column)?)));
-        let names = images.filter(|(_, images)| images.is_fixed()).filter_map(|(column, images)| {
-            let name = self.schema().fields().get(column)?.name();
-            (name == images.column()).then(|| name.clone())
-        });
+        let images = columns
+            .iter()
+            .filter(|column| self.has_images(**column))
+            .filter_map(|column| Some((*column, self.images_of(*column)?)));
+        let names =
+            images.filter(|(_, images)| images.is_fixed()).filter_map(|(column, images)| {
+                let name = self.schema().fields().get(column)?.name();
+                (name == images.column()).then(|| name.clone())
+            });
         names.collect()
     }
 
     /// The images of a column in a file, and where a row of this file is.
-    pub(crate) fn image_place(&self, column: usize, file: usize, row: u64, round: u64) -> Option<(&Arc<Images>, ImagePlace<'_>)> {
+    pub(crate) fn image_place(
+        &self,
+        column: usize,
+        file: usize,
+        row: u64,
+        round: u64,
+    ) -> Option<(&Arc<Images>, ImagePlace<'_>)> {
         let file = self.files.get(file)?;
         let Some(Origin::Image(origin)) = file.columns.get(column) else { return None };
-        Some((&origin.images, ImagePlace { root: &origin.root, source: origin.source, row: origin.first_row + row, round, item: 0 }))
+        Some((
+            &origin.images,
+            ImagePlace {
+                root: &origin.root,
+                source: origin.source,
+                row: origin.first_row + row,
+                round,
+                item: 0,
+            },
+        ))
     }
 
     /// The images of a column in the first file that has them.
@@ -167,7 +237,9 @@ fn root_of(file: &str, relative: &str) -> Arc<str> {
 /// The items of lists.
 fn list_item(data_type: &DataType) -> Option<&Field> {
     match data_type {
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Some(item),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            Some(item)
+        }
         _ => None,
     }
 }
@@ -189,11 +261,16 @@ fn holds_images(data_type: &DataType, images: &Images) -> bool {
 /// Lists of encoded images in the type in which they are read.
 pub(super) fn encoded_lists(array: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
     let array = match array.data_type() {
-        DataType::LargeList(item) | DataType::FixedSizeList(item, _) => &cast(array, &DataType::List(Arc::clone(item)))?,
+        DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            &cast(array, &DataType::List(Arc::clone(item)))?
+        }
         _ => array,
     };
     let Some(lists) = array.as_list_opt::<i32>() else {
-        return Err(ArrowError::CastError(format!("{} is not a list", type_name(array.data_type()))));
+        return Err(ArrowError::CastError(format!(
+            "{} is not a list",
+            type_name(array.data_type())
+        )));
     };
     let (_, offsets, items, nulls) = lists.clone().into_parts();
     let images = Arc::new(encoded_items(&items)?);
@@ -205,9 +282,14 @@ fn encoded_items(items: &ArrayRef) -> std::result::Result<StructArray, ArrowErro
     let (bytes, path) = match items.as_struct_opt() {
         Some(fields) => {
             let is_null = items.nulls().map(|nulls| BooleanArray::new(!nulls.inner(), None));
-            let field = |name: &str, is_wanted: fn(&DataType) -> bool| match fields.column_by_name(name).filter(|field| is_wanted(field.data_type()))
+            let field = |name: &str, is_wanted: fn(&DataType) -> bool| match fields
+                .column_by_name(name)
+                .filter(|field| is_wanted(field.data_type()))
             {
-                Some(field) => is_null.as_ref().map_or_else(|| Ok(Arc::clone(field)), |is_null| nullif(field, is_null)).map(Some),
+                Some(field) => is_null
+                    .as_ref()
+                    .map_or_else(|| Ok(Arc::clone(field)), |is_null| nullif(field, is_null))
+                    .map(Some),
                 None => Ok(None),
             };
             (field("bytes", is_binary)?, field("path", is_string)?)
@@ -216,7 +298,9 @@ fn encoded_items(items: &ArrayRef) -> std::result::Result<StructArray, ArrowErro
         None => (Some(Arc::clone(items)), None),
     };
     let part = |array: Option<ArrayRef>, data_type: DataType| match array {
-        Some(array) => cast(&array, value_type(array.data_type())).and_then(|values| cast(&values, &data_type)),
+        Some(array) => {
+            cast(&array, value_type(array.data_type())).and_then(|values| cast(&values, &data_type))
+        }
         None => Ok(new_null_array(&data_type, items.len())),
     };
     let parts = vec![part(bytes, DataType::BinaryView)?, part(path, DataType::Utf8View)?];

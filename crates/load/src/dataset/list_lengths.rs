@@ -1,7 +1,8 @@
 //! Which list columns have rows of one length, such as embeddings in lists of variable length.
 //!
-//! Decided once for a data set, so that the form of a column does not change from batch to batch. Footers tell the mean length in each row group; the
-//! first and the last block are read to make sure that it is the length of every row. [`crate::columns`] checks all other rows as they come.
+//! Decided once for a data set, so that the form of a column does not change from batch to batch.
+//! Footers tell the mean length in each row group; the first and the last block are read to make
+//! sure that it is the length of every row. [`crate::columns`] checks all other rows as they come.
 
 use super::{BlockOf, Dataset, Origin};
 use crate::Result;
@@ -16,9 +17,11 @@ impl Dataset {
     /// The length of the rows of those of `columns` whose rows are all equally long.
     ///
     /// # Errors
-    /// When a store does not respond: another rank may get an answer, and the column would have another form there.
+    /// When a store does not respond: another rank may get an answer, and the column would have
+    /// another form there.
     pub fn list_lengths(&self, columns: &[usize]) -> Result<BTreeMap<String, usize>> {
-        let fields = columns.iter().filter_map(|column| Some((*column, self.schema.fields().get(*column)?)));
+        let fields =
+            columns.iter().filter_map(|column| Some((*column, self.schema.fields().get(*column)?)));
         let mut lengths = BTreeMap::new();
         for (column, field) in fields.filter(|(_, field)| is_list_of_numbers(field.data_type())) {
             if let Some(length) = self.stated_length(column)
@@ -49,8 +52,13 @@ impl Dataset {
         let first = blocks.next();
         for place in first.into_iter().chain(blocks.last()) {
             let has_length = match self.read(place, &[column], None) {
-                Ok(rows) => rows.columns().first().is_some_and(|lists| lengths(lists).all(|found| found == length)),
-                Err(error) if error.of_store().is_some_and(StorageError::is_outage) => return Err(error),
+                Ok(rows) => rows
+                    .columns()
+                    .first()
+                    .is_some_and(|lists| lengths(lists).all(|found| found == length)),
+                Err(error) if error.of_store().is_some_and(StorageError::is_outage) => {
+                    return Err(error);
+                }
                 // A file that cannot be read is reported by the pass that needs it.
                 Err(_) => false,
             };
@@ -62,7 +70,10 @@ impl Dataset {
     }
 
     pub(crate) fn num_rows_of(&self, place: BlockOf) -> u64 {
-        self.files.get(place.file).and_then(|file| file.table.blocks().get(place.block)).map_or(0, |block| block.rows)
+        self.files
+            .get(place.file)
+            .and_then(|file| file.table.blocks().get(place.block))
+            .map_or(0, |block| block.rows)
     }
 }
 
@@ -106,8 +117,19 @@ mod tests {
             &[Block { rows: 1, decoded_bytes: 8, stored_bytes: 8 }]
         }
 
-        fn read(&self, _block: usize, _columns: &[usize], _selection: Option<&BooleanBuffer>) -> std::result::Result<RecordBatch, TableError> {
-            Err(StorageError::Read { path: "x".to_owned(), offset: 0, len: 8, source: self.reason.into() }.into())
+        fn read(
+            &self,
+            _block: usize,
+            _columns: &[usize],
+            _selection: Option<&BooleanBuffer>,
+        ) -> std::result::Result<RecordBatch, TableError> {
+            Err(StorageError::Read {
+                path: "x".to_owned(),
+                offset: 0,
+                len: 8,
+                source: self.reason.into(),
+            }
+            .into())
         }
 
         fn decoded_bytes(&self, _block: usize, _columns: &[usize]) -> u64 {
@@ -124,8 +146,13 @@ mod tests {
     }
 
     fn dataset(reason: io::ErrorKind) -> Dataset {
-        let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("x", DataType::new_list(DataType::Int32, true), true)]));
-        let table: Arc<dyn TableFile> = Arc::new(Unreadable { schema: Arc::clone(&schema), reason });
+        let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new(
+            "x",
+            DataType::new_list(DataType::Int32, true),
+            true,
+        )]));
+        let table: Arc<dyn TableFile> =
+            Arc::new(Unreadable { schema: Arc::clone(&schema), reason });
         let file = OpenFile {
             path: "x".to_owned(),
             relative: "x".to_owned(),
@@ -150,6 +177,9 @@ mod tests {
     #[test]
     fn store_that_does_not_respond_decides_about_no_form() {
         assert!(dataset(io::ErrorKind::TimedOut).list_lengths(&[0]).is_err());
-        assert_eq!(dataset(io::ErrorKind::InvalidData).list_lengths(&[0]).unwrap(), BTreeMap::new());
+        assert_eq!(
+            dataset(io::ErrorKind::InvalidData).list_lengths(&[0]).unwrap(),
+            BTreeMap::new()
+        );
     }
 }

@@ -1,13 +1,17 @@
 //! Directories of MDS shards: the index lists the files, their order, and their expected content.
 //!
-//! Other files in such a directory are ignored: they are unfinished shards, or belong to another index. The invariant: every shard of an index is
-//! opened with its entry, so that only rows described by the index are delivered.
+//! Other files in such a directory are ignored: they are unfinished shards, or belong to another
+//! index. The invariant: every shard of an index is opened with its entry, so that only rows
+//! described by the index are delivered.
 
 use super::Format;
 use crate::Result;
 use serde::de::IgnoredAny;
 use shardmill_formats::limit::DecodeLimit;
-use shardmill_formats::mds::{self, ArrayTypes, Error as MdsError, FileEntry, INDEX_NAME, Index, MdsFile, MdsOptions, ShardEntry};
+use shardmill_formats::mds::{
+    self, ArrayTypes, Error as MdsError, FileEntry, INDEX_NAME, Index, MdsFile, MdsOptions,
+    ShardEntry,
+};
 use shardmill_formats::table::{TableError, TableFile};
 use shardmill_plan::{DataFile, data_files};
 use shardmill_storage::{Error as StorageError, RangeRead, Roots, is_remote, store_of};
@@ -70,10 +74,15 @@ impl DirectoryIndex {
     /// # Errors
     /// For an index that cannot be read, and one that cannot be opened beside MDS shards.
     pub(super) fn of(path: &str) -> Result<Option<Self>> {
-        // A path with the extension of another format is not such a directory, and a check in an object store would cost a request.
+        // A path with the extension of another format is not such a directory, and a check in an
+        // object store would cost a request.
         match Format::of(path) {
             None => {}
-            Some(Format::Mds) if !matches!(store_of(path)?.open(path), Ok(_) | Err(StorageError::NotFound { .. })) => {}
+            Some(Format::Mds)
+                if !matches!(
+                    store_of(path)?.open(path),
+                    Ok(_) | Err(StorageError::NotFound { .. })
+                ) => {}
             Some(_file) => return Ok(None),
         }
         let directory = match path.trim_end_matches('/') {
@@ -85,7 +94,12 @@ impl DirectoryIndex {
         let object = match store_of(&path)?.open(&path) {
             Ok(object) => object,
             // A store may refuse to say that there is none, and below a file nothing opens.
-            Err(error) if !matches!(error, StorageError::NotFound { .. }) && holds_shards(&directory).unwrap_or(false) => return Err(error.into()),
+            Err(error)
+                if !matches!(error, StorageError::NotFound { .. })
+                    && holds_shards(&directory).unwrap_or(false) =>
+            {
+                return Err(error.into());
+            }
             Err(_absent) => return Ok(None),
         };
         Ok(Some(Self { directory, bytes: whole(object.as_ref())?, path }))
@@ -97,7 +111,8 @@ impl DirectoryIndex {
     }
 }
 
-/// The shards that the index of a directory lists. `None` for a path that is not a directory, and for one without an index of MDS shards.
+/// The shards that the index of a directory lists. `None` for a path that is not a directory, and
+/// for one without an index of MDS shards.
 ///
 /// # Errors
 /// For an index that cannot be read.
@@ -107,17 +122,26 @@ pub fn indexed_files(path: &str) -> Result<Option<Vec<IndexedFile>>> {
 
 fn shards_of(index: &DirectoryIndex) -> Result<Option<Vec<IndexedFile>>> {
     let DirectoryIndex { directory, path: index_path, bytes } = index;
-    let refused = |reason: String| TableError::from(MdsError::Index { path: index_path.clone(), reason });
+    let refused =
+        |reason: String| TableError::from(MdsError::Index { path: index_path.clone(), reason });
     let parsed = match Index::parse(index_path, bytes) {
         Ok(parsed) => parsed,
         Err(error) if Index::is_mds(bytes) => return Err(TableError::from(error).into()),
         // A truncated index does not show its kind; the other files of the directory do.
-        Err(_) if serde_json::from_slice::<IgnoredAny>(bytes).is_err() && holds_shards(directory)? => {
-            return Err(refused("it is not valid JSON: it was cut, or is still being written".to_owned()).into());
+        Err(_)
+            if serde_json::from_slice::<IgnoredAny>(bytes).is_err() && holds_shards(directory)? =>
+        {
+            return Err(refused(
+                "it is not valid JSON: it was cut, or is still being written".to_owned(),
+            )
+            .into());
         }
         // Without its index, missing shards of a directory would go unnoticed.
         Err(_) if has_shards_beside(directory)? => {
-            return Err(refused("it is not an index of MDS shards, and MDS shards are beside it".to_owned()).into());
+            return Err(refused(
+                "it is not an index of MDS shards, and MDS shards are beside it".to_owned(),
+            )
+            .into());
         }
         Err(_) => return Ok(None),
     };
@@ -125,14 +149,18 @@ fn shards_of(index: &DirectoryIndex) -> Result<Option<Vec<IndexedFile>>> {
         return Err(refused("it lists no shard, and MDS shards are beside it".to_owned()).into());
     }
     let mut listed = HashSet::new();
-    if let Some(entry) = parsed.shards.iter().find(|entry| !listed.insert(entry.file().basename.as_str())) {
+    if let Some(entry) =
+        parsed.shards.iter().find(|entry| !listed.insert(entry.file().basename.as_str()))
+    {
         return Err(refused(format!("it lists `{}` twice", entry.file().basename)).into());
     }
     let roots = index.roots();
-    let files = parsed
-        .shards
-        .into_iter()
-        .map(|entry| Ok(IndexedFile { file: stored(index, &roots, &entry.raw_data, entry.zip_data.as_ref())?, entry: Arc::new(entry) }));
+    let files = parsed.shards.into_iter().map(|entry| {
+        Ok(IndexedFile {
+            file: stored(index, &roots, &entry.raw_data, entry.zip_data.as_ref())?,
+            entry: Arc::new(entry),
+        })
+    });
     files.collect::<Result<Vec<_>>>().map(Some)
 }
 
@@ -140,27 +168,46 @@ fn shards_of(index: &DirectoryIndex) -> Result<Option<Vec<IndexedFile>>> {
 ///
 /// # Errors
 /// When it is a link that leads out of the directory.
-pub(super) fn stored(index: &DirectoryIndex, roots: &Roots, raw: &FileEntry, zip: Option<&FileEntry>) -> Result<DataFile> {
+pub(super) fn stored(
+    index: &DirectoryIndex,
+    roots: &Roots,
+    raw: &FileEntry,
+    zip: Option<&FileEntry>,
+) -> Result<DataFile> {
     let at = |basename: &str| format!("{}/{basename}", index.directory);
     // A reader that decompressed the shard leaves only the decompressed file.
     let relative = match zip {
-        Some(zip) if !is_absent(&at(&zip.basename))? || is_absent(&at(&raw.basename))? => &zip.basename,
+        Some(zip) if !is_absent(&at(&zip.basename))? || is_absent(&at(&raw.basename))? => {
+            &zip.basename
+        }
         _ => &raw.basename,
     };
     // The name stays within the directory, but a link with that name may lead outside.
-    if !is_remote(&index.directory) && matches!(roots.open(&at(relative)), Err(StorageError::OutsideRoots { .. })) {
+    if !is_remote(&index.directory)
+        && matches!(roots.open(&at(relative)), Err(StorageError::OutsideRoots { .. }))
+    {
         let reason = "it is a link that leads out of the directory of the index".to_owned();
-        return Err(TableError::from(MdsError::IndexField { path: index.path.clone(), shard: relative.clone(), field: "basename", reason }).into());
+        return Err(TableError::from(MdsError::IndexField {
+            path: index.path.clone(),
+            shard: relative.clone(),
+            field: "basename",
+            reason,
+        })
+        .into());
     }
     Ok(DataFile { path: at(relative), relative: relative.clone() })
 }
 
 fn holds_shards(directory: &str) -> Result<bool> {
-    Ok(data_files(&[directory.to_owned()])?.iter().any(|file| Format::of(&file.path) == Some(Format::Mds)))
+    Ok(data_files(&[directory.to_owned()])?
+        .iter()
+        .any(|file| Format::of(&file.path) == Some(Format::Mds)))
 }
 
 fn has_shards_beside(directory: &str) -> Result<bool> {
-    let is_shard = |file: &DataFile| !file.relative.contains('/') && Format::of(&file.path) == Some(Format::Mds);
+    let is_shard = |file: &DataFile| {
+        !file.relative.contains('/') && Format::of(&file.path) == Some(Format::Mds)
+    };
     Ok(data_files(&[directory.to_owned()])?.iter().any(is_shard))
 }
 
@@ -174,9 +221,14 @@ fn is_absent(path: &str) -> Result<bool> {
 
 pub(crate) fn whole(object: &dyn RangeRead) -> Result<Vec<u8>> {
     let size = object.size();
-    let checked = DecodeLimit::default().check(object.path(), size, "the index has", || "all of it".to_owned());
+    let checked = DecodeLimit::default()
+        .check(object.path(), size, "the index has", || "all of it".to_owned());
     checked.map_err(|refusal| TableError::from(MdsError::from(refusal)))?;
-    Ok(object.read_ranges(std::slice::from_ref(&(0..size)))?.pop().map(Vec::from).unwrap_or_default())
+    Ok(object
+        .read_ranges(std::slice::from_ref(&(0..size)))?
+        .pop()
+        .map(Vec::from)
+        .unwrap_or_default())
 }
 
 /// Opens shards, each with its entry, all with the same array types.
@@ -189,8 +241,14 @@ pub(super) struct MdsOpener {
 }
 
 impl MdsOpener {
-    /// The first of `objects` with a sample determines array types. Without any, each shard decides for itself.
-    pub(super) fn new(shards: MdsShards, has_pickle_bytes: bool, limit: DecodeLimit, objects: &[Arc<dyn RangeRead>]) -> Self {
+    /// The first of `objects` with a sample determines array types. Without any, each shard decides
+    /// for itself.
+    pub(super) fn new(
+        shards: MdsShards,
+        has_pickle_bytes: bool,
+        limit: DecodeLimit,
+        objects: &[Arc<dyn RangeRead>],
+    ) -> Self {
         let mut opener = Self { shards, array_types: None, has_pickle_bytes, limit };
         for object in objects {
             let entry = opener.shards.entry(object.path());
@@ -207,9 +265,17 @@ impl MdsOpener {
         opener
     }
 
-    pub(super) fn open(&self, object: Arc<dyn RangeRead>) -> std::result::Result<Arc<dyn TableFile>, mds::Error> {
+    pub(super) fn open(
+        &self,
+        object: Arc<dyn RangeRead>,
+    ) -> std::result::Result<Arc<dyn TableFile>, mds::Error> {
         let entry = self.shards.entry(object.path());
-        let options = MdsOptions { entry, array_types: self.array_types.clone(), has_pickle_bytes: self.has_pickle_bytes, limit: self.limit };
+        let options = MdsOptions {
+            entry,
+            array_types: self.array_types.clone(),
+            has_pickle_bytes: self.has_pickle_bytes,
+            limit: self.limit,
+        };
         Ok(Arc::new(MdsFile::open(object, &options)?))
     }
 }

@@ -1,6 +1,7 @@
 //! A data set: files of one format and one schema, and how their blocks are read.
 //!
-//! Opening reads footers in parallel, and no rows. The files of a directory are in byte order of their names; rows are numbered file after file.
+//! Opening reads footers in parallel, and no rows. The files of a directory are in byte order of
+//! their names; rows are numbered file after file.
 
 mod addition;
 mod by_id;
@@ -55,7 +56,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Threads that alternate between waiting for a store and decoding.
 const READING_THREADS: RangeInclusive<usize> = 8..=64;
 
-/// Bytes that they fetch concurrently, with blocks of typical size: a fast store sends this in the time of a few responses.
+/// Bytes that they fetch concurrently, with blocks of typical size: a fast store sends this in the
+/// time of a few responses.
 const BYTES_UNDER_WAY: u64 = 64 << 20;
 
 /// Open files of one schema.
@@ -135,7 +137,8 @@ impl Dataset {
         &self.skipped
     }
 
-    /// Every column that can be read, by number: the top-level columns, followed by the fields inside of their structs, each named by its path.
+    /// Every column that can be read, by number: the top-level columns, followed by the fields
+    /// inside of their structs, each named by its path.
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
@@ -147,7 +150,8 @@ impl Dataset {
         self.files.iter().any(|file| is_remote(&file.path))
     }
 
-    /// Number of reading threads: for a remote store enough to keep it busy, more with small blocks; otherwise `threads`.
+    /// Number of reading threads: for a remote store enough to keep it busy, more with small
+    /// blocks; otherwise `threads`.
     #[must_use]
     pub fn reading_threads(&self, threads: usize) -> usize {
         if threads == 0 || !self.is_remote() {
@@ -156,7 +160,11 @@ impl Dataset {
         let bytes: u64 = self.files.iter().map(|file| file.size).sum();
         let blocks = self.files.iter().map(|file| file.table.blocks().len() as u64).sum::<u64>();
         let wanted = BYTES_UNDER_WAY / (bytes / blocks.max(1)).max(1);
-        threads.max(usize::try_from(wanted).unwrap_or(usize::MAX).clamp(*READING_THREADS.start(), *READING_THREADS.end()))
+        threads.max(
+            usize::try_from(wanted)
+                .unwrap_or(usize::MAX)
+                .clamp(*READING_THREADS.start(), *READING_THREADS.end()),
+        )
     }
 
     /// Bytes requested from the storage so far, including footers.
@@ -173,17 +181,26 @@ impl Dataset {
 
     /// Every block, file after file.
     pub fn blocks(&self) -> impl Iterator<Item = BlockOf> {
-        self.files.iter().enumerate().flat_map(|(file, open)| (0..open.table.blocks().len()).map(move |block| BlockOf { file, block }))
+        self.files.iter().enumerate().flat_map(|(file, open)| {
+            (0..open.table.blocks().len()).map(move |block| BlockOf { file, block })
+        })
     }
 }
 
 impl OpenFile {
-    /// Statistics of a column of the data set, in its type of `schema`, with one entry per block of this file.
+    /// Statistics of a column of the data set, in its type of `schema`, with one entry per block of
+    /// this file.
     #[must_use]
     pub fn statistics(&self, column: usize, schema: &Schema) -> Option<Statistics> {
         match self.columns.get(column)? {
-            Origin::File(own) => Some(in_type(self.table.statistics(*own)?, schema.fields().get(column)?)),
-            Origin::Constant(value) => Statistics::constant(value, self.table.blocks().iter().map(|block| block.rows).collect()).ok(),
+            Origin::File(own) => {
+                Some(in_type(self.table.statistics(*own)?, schema.fields().get(column)?))
+            }
+            Origin::Constant(value) => Statistics::constant(
+                value,
+                self.table.blocks().iter().map(|block| block.rows).collect(),
+            )
+            .ok(),
             Origin::Derived { .. } | Origin::Image(_) | Origin::Absent => None,
         }
     }
@@ -192,13 +209,23 @@ impl OpenFile {
     ///
     /// # Errors
     /// When the page index cannot be read.
-    pub fn page_statistics(&self, block: usize, column: usize, schema: &Schema) -> Result<Option<BlockPages>> {
+    pub fn page_statistics(
+        &self,
+        block: usize,
+        column: usize,
+        schema: &Schema,
+    ) -> Result<Option<BlockPages>> {
         let Some(Origin::File(own)) = self.columns.get(column) else { return Ok(None) };
-        let (pages, field) = (self.table.page_statistics(block, *own)?, schema.fields().get(column));
-        Ok(pages.zip(field).map(|(pages, field)| BlockPages { statistics: in_type(pages.statistics, field), ..pages }))
+        let (pages, field) =
+            (self.table.page_statistics(block, *own)?, schema.fields().get(column));
+        Ok(pages.zip(field).map(|(pages, field)| BlockPages {
+            statistics: in_type(pages.statistics, field),
+            ..pages
+        }))
     }
 
-    /// Whether a column of the data set is missing in this file, so that all of its rows are null there.
+    /// Whether a column of the data set is missing in this file, so that all
+    /// of its rows are null there.
     #[must_use]
     pub fn lacks(&self, column: usize) -> bool {
         matches!(self.columns.get(column), Some(Origin::Absent))
@@ -228,7 +255,10 @@ impl OpenFile {
 
     #[must_use]
     pub fn num_rows(&self) -> u64 {
-        self.live.as_ref().map_or_else(|| self.table.blocks().iter().map(|block| block.rows).sum(), |live| live.count_set_bits() as u64)
+        self.live.as_ref().map_or_else(
+            || self.table.blocks().iter().map(|block| block.rows).sum(),
+            |live| live.count_set_bits() as u64,
+        )
     }
 
     /// One bit per row of a block, unset if it is deleted; `None` if no row is.
@@ -237,7 +267,8 @@ impl OpenFile {
         let live = self.live.as_ref()?;
         let blocks = self.table.blocks();
         let start = blocks.iter().take(block).map(|block| block.rows).sum::<u64>();
-        let (start, rows) = (usize::try_from(start).ok()?, usize::try_from(blocks.get(block)?.rows).ok()?);
+        let (start, rows) =
+            (usize::try_from(start).ok()?, usize::try_from(blocks.get(block)?.rows).ok()?);
         let live = (start.checked_add(rows)? <= live.len()).then(|| live.slice(start, rows))?;
         (live.count_set_bits() < rows).then_some(live)
     }
@@ -249,7 +280,8 @@ impl OpenFile {
     }
 }
 
-/// Bounds in the type of `field`. If one of them cannot be converted exactly, they keep their type, and pruning ignores them.
+/// Bounds in the type of `field`. If one of them cannot be converted exactly, they keep their type,
+/// and pruning ignores them.
 fn in_type(statistics: Statistics, field: &Field) -> Statistics {
     let wanted = value_type(field.data_type());
     match (exactly(&statistics.min, wanted), exactly(&statistics.max, wanted)) {

@@ -1,7 +1,8 @@
 //! Columns of a data set that are fields inside of structs, such as `meta.lang`.
 //!
-//! They follow the top-level columns in the schema of the data set, so everything that goes by the number of a column needs to know nothing about
-//! them. The invariant: fields are matched by name in each file, and one that a file lacks is null there.
+//! They follow the top-level columns in the schema of the data set, so everything that goes by the
+//! number of a column needs to know nothing about them. The invariant: fields are matched by name
+//! in each file, and one that a file lacks is null there.
 
 use super::{Dataset, OpenFile, Origin};
 use crate::error::PathFault;
@@ -30,13 +31,27 @@ impl Dataset {
     /// A column that is only in the names of directories needs an option.
     fn with_partition_hint(&self, error: Error) -> Error {
         let Error::Plan(plan) = &error else { return error };
-        let shardmill_plan::Error::UnknownColumn { column, available, .. } = plan.as_ref() else { return error };
+        let shardmill_plan::Error::UnknownColumn { column, available, .. } = plan.as_ref() else {
+            return error;
+        };
         let directory = format!("{column}=");
-        if !self.files.iter().any(|file| file.path.split('/').any(|part| part.starts_with(&directory))) {
+        if !self
+            .files
+            .iter()
+            .any(|file| file.path.split('/').any(|part| part.starts_with(&directory)))
+        {
             return error;
         }
-        let hint = format!("the directories are named `{directory}…`; to read them as a column, use partitioning=\"hive\" or --hive");
-        shardmill_plan::Error::UnknownColumn { column: column.clone(), available: available.clone(), hint: Some(hint) }.into()
+        let hint = format!(
+            "the directories are named `{directory}…`; to read them as a column, use \
+             partitioning=\"hive\" or --hive"
+        );
+        shardmill_plan::Error::UnknownColumn {
+            column: column.clone(),
+            available: available.clone(),
+            hint: Some(hint),
+        }
+        .into()
     }
 
     /// Whether a filter can be evaluated.
@@ -44,7 +59,8 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::columns`], and for literals that do not fit the types of their columns.
     pub fn check_filter(&self, filter: &Expression) -> Result<()> {
-        // For these the error names the part that does not exist; for other names, the check suggests one.
+        // For these the error names the part that does not exist; for other names, the check
+        // suggests one.
         let paths = filter.columns().into_iter().filter(|name| name.contains('.'));
         self.columns(&paths.map(str::to_owned).collect::<Vec<_>>())?;
         filter.check(&self.schema).map_err(|error| self.with_partition_hint(error.into()))
@@ -61,7 +77,9 @@ impl Dataset {
         for file in &mut self.files {
             let own = file.table.declared_schema().fields();
             // Most data sets have one schema, which needs no look-ups.
-            let same = known.as_ref().filter(|(fields, top, _)| fields == own && is_same_place(top, &file.columns));
+            let same = known
+                .as_ref()
+                .filter(|(fields, top, _)| fields == own && is_same_place(top, &file.columns));
             let below = match same {
                 Some((.., below)) => below.clone(),
                 None => {
@@ -82,14 +100,18 @@ impl Dataset {
             Arc::new(Arc::unwrap_or_clone(field).with_data_type(data_type))
         });
         let fields = self.schema.fields().iter().cloned().chain(nested);
-        self.schema = Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), self.schema.metadata().clone()));
+        self.schema = Arc::new(Schema::new_with_metadata(
+            fields.collect::<Vec<_>>(),
+            self.schema.metadata().clone(),
+        ));
         self
     }
 }
 
 fn is_same_place(first: &[Origin], second: &[Origin]) -> bool {
     let place = |origin: &Origin| if let Origin::File(own) = origin { Some(*own) } else { None };
-    first.len() == second.len() && first.iter().zip(second).all(|(first, second)| place(first) == place(second))
+    first.len() == second.len()
+        && first.iter().zip(second).all(|(first, second)| place(first) == place(second))
 }
 
 /// Where a file has the fields of the data set.
@@ -119,7 +141,8 @@ pub(super) fn origins(file: &OpenFile, wanted: &[NestedColumn]) -> Vec<Origin> {
 /// [`shardmill_plan::Error::UnknownColumn`] and [`Error::UnknownPath`].
 pub fn column_of(schema: &Schema, name: &str) -> Result<(usize, FieldRef)> {
     let nested = NestedColumn::all(schema);
-    let found = column_number(schema, &nested, name).and_then(|number| Some((number, Arc::clone(column_field(schema, &nested, number)?))));
+    let found = column_number(schema, &nested, name)
+        .and_then(|number| Some((number, Arc::clone(column_field(schema, &nested, number)?))));
     found.ok_or_else(|| unknown_path(schema, &nested, name))
 }
 
@@ -139,10 +162,14 @@ fn unknown_path(schema: &Schema, nested: &[NestedColumn], name: &str) -> Error {
             Some((before.to_owned(), name.get(dot + 1..)?, field))
         };
         // The longest part of the path that exists.
-        let Some((parent, rest, field)) = dots.into_iter().find_map(known) else { return missing() };
+        let Some((parent, rest, field)) = dots.into_iter().find_map(known) else {
+            return missing();
+        };
         let part = rest.split('.').next().unwrap_or(rest).to_owned();
         match fields_of(field.data_type()) {
-            Some(fields) => PathFault::NoField { available: available(&part, fields), parent, part },
+            Some(fields) => {
+                PathFault::NoField { available: available(&part, fields), parent, part }
+            }
             None => PathFault::NotAStruct { parent, part, data_type: field.data_type().clone() },
         }
     };

@@ -1,4 +1,5 @@
-//! Opens the files of a data set: lists them, reads their footers in parallel, and unifies their schemas.
+//! Opens the files of a data set: lists them, reads their footers in parallel,
+//! and unifies their schemas.
 
 use super::found::{Found, REQUESTING_THREADS, find_files};
 use super::{Dataset, FileOpener, Format, MdsShards, OpenFile, Origin, TextOptions};
@@ -15,7 +16,9 @@ use shardmill_formats::table::{Statistics, TableFile};
 use shardmill_plan::prune::prune;
 use shardmill_plan::schema::{FileColumns, unify};
 use shardmill_plan::{DataFile, Expression, Partitions};
-use shardmill_storage::{Error as StorageError, Identity, OpenFiles, RangeRead, is_remote, resolved_path};
+use shardmill_storage::{
+    Error as StorageError, Identity, OpenFiles, RangeRead, is_remote, resolved_path,
+};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -48,7 +51,8 @@ pub struct DatasetOptions {
 /// Where `key=value` directories are columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HiveKeys {
-    /// Below a directory, or below the part of a glob before its first wildcard; for a file, in its whole path.
+    /// Below a directory, or below the part of a glob before its first wildcard; for a file, in its
+    /// whole path.
     Below,
     /// In the whole path of each file.
     Path,
@@ -56,7 +60,8 @@ pub enum HiveKeys {
 
 impl HiveKeys {
     fn text<'a>(self, file: &'a DataFile, paths: &[String]) -> &'a str {
-        let is_named = || paths.iter().any(|path| resolved_path(path).is_ok_and(|path| path == file.path));
+        let is_named =
+            || paths.iter().any(|path| resolved_path(path).is_ok_and(|path| path == file.path));
         if self == Self::Path || is_named() { &file.path } else { &file.relative }
     }
 }
@@ -86,7 +91,8 @@ impl Dataset {
     /// opened, conflicting schemas, and a filter that does not fit the schema.
     pub fn open(options: &DatasetOptions, cancel: &Cancel) -> Result<Self> {
         let mut shards = MdsShards::default();
-        let Found { format, files, left_out, samples } = find_files(&options.paths, options.format, &mut shards)?;
+        let Found { format, files, left_out, samples } =
+            find_files(&options.paths, options.format, &mut shards)?;
         let Some(format) = format else {
             let schema = unify(&[])?;
             return Ok(Self {
@@ -101,11 +107,19 @@ impl Dataset {
             });
         };
         options.text.form.check(format)?;
-        let samples = if options.text.bad_lines == BadLines::Skip { HashMap::new() } else { samples };
-        let keys: Vec<&str> = options.hive.map(|hive| files.iter().map(|file| hive.text(file, &options.paths)).collect()).unwrap_or_default();
+        let samples =
+            if options.text.bad_lines == BadLines::Skip { HashMap::new() } else { samples };
+        let keys: Vec<&str> = options
+            .hive
+            .map(|hive| files.iter().map(|file| hive.text(file, &options.paths)).collect())
+            .unwrap_or_default();
         let partitions = Partitions::infer("", &keys)?;
         let wanted = wanted_files(&partitions, options.filter.as_ref(), files.len())?;
-        let mut listed: Vec<(usize, DataFile)> = files.into_iter().enumerate().filter(|(number, _)| wanted.get(*number) != Some(&false)).collect();
+        let mut listed: Vec<(usize, DataFile)> = files
+            .into_iter()
+            .enumerate()
+            .filter(|(number, _)| wanted.get(*number) != Some(&false))
+            .collect();
         let bytes_read = Arc::default();
         let tables = open_all(format, &listed, options, shards, &bytes_read, cancel)?;
         let mut opened = Vec::with_capacity(listed.len());
@@ -114,32 +128,74 @@ impl Dataset {
             let whole = |(table, size): (Arc<dyn TableFile>, u64)| {
                 let rows = table.blocks().iter().map(|block| block.rows).sum();
                 match samples.get(&file.path) {
-                    Some(samples) if *samples != rows => Err(Error::SampleCount { path: file.path.clone(), rows, samples: *samples }),
+                    Some(samples) if *samples != rows => {
+                        Err(Error::SampleCount { path: file.path.clone(), rows, samples: *samples })
+                    }
                     _ => Ok((table, size)),
                 }
             };
             match table.and_then(whole) {
                 Ok((table, size)) => opened.push((number, file, table, size)),
-                Err(error) if options.skip_bad_files && is_of_file(&error, &file.path) => skipped.push((file.path, error)),
+                Err(error) if options.skip_bad_files && is_of_file(&error, &file.path) => {
+                    skipped.push((file.path, error));
+                }
                 Err(error) => return Err(error),
             }
         }
-        let own = unify(&opened.iter().map(|(_, _, table, _)| FileColumns::of(table.as_ref())).collect::<Vec<_>>())?;
+        let own = unify(
+            &opened
+                .iter()
+                .map(|(_, _, table, _)| FileColumns::of(table.as_ref()))
+                .collect::<Vec<_>>(),
+        )?;
         let own = if format == Format::WebDataset { in_byte_order(&own) } else { own };
         partitions.check(&own)?;
         let fields = own.fields().iter().chain(partitions.fields()).cloned();
-        let schema: SchemaRef = Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), own.metadata().clone()));
+        let schema: SchemaRef =
+            Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), own.metadata().clone()));
         let files = opened.into_iter().map(|(number, file, table, size)| {
-            let mut columns: Vec<Origin> =
-                own.fields().iter().map(|field| table.declared_schema().index_of(field.name()).map_or(Origin::Absent, Origin::File)).collect();
-            columns.extend(partitions.values(number).unwrap_or_default().iter().map(|value| Origin::Constant(Arc::clone(value))));
-            OpenFile { path: file.path, relative: file.relative, size, columns, table, declared: Declared::nothing(), live: None }
+            let mut columns: Vec<Origin> = own
+                .fields()
+                .iter()
+                .map(|field| {
+                    table
+                        .declared_schema()
+                        .index_of(field.name())
+                        .map_or(Origin::Absent, Origin::File)
+                })
+                .collect();
+            columns.extend(
+                partitions
+                    .values(number)
+                    .unwrap_or_default()
+                    .iter()
+                    .map(|value| Origin::Constant(Arc::clone(value))),
+            );
+            OpenFile {
+                path: file.path,
+                relative: file.relative,
+                size,
+                columns,
+                table,
+                declared: Declared::nothing(),
+                live: None,
+            }
         });
         let top_level = schema.fields().len();
         let files = files.collect();
         let image_columns = BTreeSet::new();
         let bytes_read = vec![bytes_read];
-        let dataset = Self { format: Some(format), files, schema, top_level, image_columns, left_out, skipped, bytes_read }.with_nested();
+        let dataset = Self {
+            format: Some(format),
+            files,
+            schema,
+            top_level,
+            image_columns,
+            left_out,
+            skipped,
+            bytes_read,
+        }
+        .with_nested();
         // Without files there are no columns for the filter.
         if let Some(filter) = options.filter.as_ref().filter(|_| !dataset.files.is_empty()) {
             dataset.check_filter(filter)?;
@@ -150,12 +206,15 @@ impl Dataset {
 
 /// Errors of an unreachable store do not concern the file, which must not be skipped for them.
 fn is_of_file(error: &Error, path: &str) -> bool {
-    let is_outage = |error: &StorageError| !matches!(error, StorageError::NotFound { .. } | StorageError::Changed { .. });
+    let is_outage = |error: &StorageError| {
+        !matches!(error, StorageError::NotFound { .. } | StorageError::Changed { .. })
+    };
     let is_of_store = is_remote(path) && error.of_store().is_some_and(is_outage);
     !is_of_store && !matches!(error, Error::Engine(_))
 }
 
-/// Sorts extensions, so that their order does not depend on the file in which one occurs first. The key stays first.
+/// Sorts extensions, so that their order does not depend on the file in which one occurs first. The
+/// key stays first.
 fn in_byte_order(schema: &Schema) -> SchemaRef {
     let mut fields = schema.fields().to_vec();
     if let Some((_key, extensions)) = fields.split_first_mut() {
@@ -165,19 +224,30 @@ fn in_byte_order(schema: &Schema) -> SchemaRef {
 }
 
 /// Which files may contain rows, judging by their partition values.
-fn wanted_files(partitions: &Partitions, filter: Option<&Expression>, files: usize) -> Result<Vec<bool>> {
-    let keys: BTreeSet<&str> = partitions.fields().iter().map(|field| field.name().as_str()).collect();
+fn wanted_files(
+    partitions: &Partitions,
+    filter: Option<&Expression>,
+    files: usize,
+) -> Result<Vec<bool>> {
+    let keys: BTreeSet<&str> =
+        partitions.fields().iter().map(|field| field.name().as_str()).collect();
     let all = vec![true; files];
     let Some(filter) = filter.and_then(|filter| of_columns(filter, &keys)) else { return Ok(all) };
     let predicate = filter.bind(&Schema::new(partitions.fields().to_vec()))?;
     // A file counts as a block of one row here.
     let facts = |column: &str| {
         let place = partitions.fields().iter().position(|field| field.name() == column)?;
-        let values: Vec<&ArrayRef> = (0..files).map(|file| partitions.values(file)?.get(place)).collect::<Option<_>>()?;
+        let values: Vec<&ArrayRef> =
+            (0..files).map(|file| partitions.values(file)?.get(place)).collect::<Option<_>>()?;
         let values: Vec<&dyn Array> = values.into_iter().map(AsRef::as_ref).collect();
         let bounds = concat(&values).ok()?;
         let null_counts = (0..files).map(|file| Some(u64::from(bounds.is_null(file)))).collect();
-        Some(Statistics { min: Arc::clone(&bounds), max: bounds, null_counts, row_counts: vec![1; files] })
+        Some(Statistics {
+            min: Arc::clone(&bounds),
+            max: bounds,
+            null_counts,
+            row_counts: vec![1; files],
+        })
     };
     let mut wanted = prune(&predicate, &vec![1; files], &facts);
     // One file is needed for the columns, even if no row remains.
@@ -187,13 +257,15 @@ fn wanted_files(partitions: &Partitions, filter: Option<&Expression>, files: usi
     Ok(wanted)
 }
 
-/// The part of a filter that can be evaluated with these columns: the whole filter, or some of the conditions of a conjunction.
+/// The part of a filter that can be evaluated with these columns: the whole filter, or some of the
+/// conditions of a conjunction.
 fn of_columns(filter: &Expression, columns: &BTreeSet<&str>) -> Option<Expression> {
     if !filter.columns().is_empty() && filter.columns().is_subset(columns) {
         return Some(filter.clone());
     }
     let Expression::And(parts) = filter else { return None };
-    let parts: Vec<Expression> = parts.iter().filter_map(|part| of_columns(part, columns)).collect();
+    let parts: Vec<Expression> =
+        parts.iter().filter_map(|part| of_columns(part, columns)).collect();
     (!parts.is_empty()).then_some(Expression::And(parts))
 }
 
@@ -201,8 +273,17 @@ fn of_columns(filter: &Expression, columns: &BTreeSet<&str>) -> Option<Expressio
 ///
 /// # Errors
 /// For a file that cannot be opened, and when cancelled.
-pub fn open_files(format: Format, paths: &[String], options: &DatasetOptions, cancel: &Cancel) -> Result<Vec<Arc<dyn TableFile>>> {
-    let shards = if format == Format::Mds { MdsShards::below(&options.paths)? } else { MdsShards::default() };
+pub fn open_files(
+    format: Format,
+    paths: &[String],
+    options: &DatasetOptions,
+    cancel: &Cancel,
+) -> Result<Vec<Arc<dyn TableFile>>> {
+    let shards = if format == Format::Mds {
+        MdsShards::below(&options.paths)?
+    } else {
+        MdsShards::default()
+    };
     let file = |path: &String| DataFile { path: path.clone(), relative: path.clone() };
     let files: Vec<(usize, DataFile)> = paths.iter().map(file).enumerate().collect();
     let opened = open_all(format, &files, options, shards, &Arc::default(), cancel)?;
@@ -222,22 +303,32 @@ pub(super) fn open_all(
 ) -> Result<Vec<Opened>> {
     let open = OpenFiles::default();
     let counted = Arc::clone(bytes_read);
-    let object = move |path: &str| -> Result<Arc<dyn RangeRead>> { Ok(Arc::new(Counted { object: open.open(path)?, bytes: Arc::clone(&counted) })) };
+    let object = move |path: &str| -> Result<Arc<dyn RangeRead>> {
+        Ok(Arc::new(Counted { object: open.open(path)?, bytes: Arc::clone(&counted) }))
+    };
     let is_remote = files.first().is_some_and(|(_, file)| is_remote(&file.path));
     let threads = if is_remote { options.threads.max(REQUESTING_THREADS) } else { options.threads };
     let objects: Vec<Result<Arc<dyn RangeRead>>> = if is_remote {
         let paths: Vec<String> = files.iter().map(|(_, file)| file.path.clone()).collect();
-        let opened = move |number: usize| ControlFlow::Continue(paths.get(number).map(|path| object(path)));
-        let opened = run_in_order(files.len(), threads, cancel, opened)?.map(|opened| opened.map_err(Error::from)).collect::<Result<Vec<_>>>()?;
+        let opened =
+            move |number: usize| ControlFlow::Continue(paths.get(number).map(|path| object(path)));
+        let opened = run_in_order(files.len(), threads, cancel, opened)?
+            .map(|opened| opened.map_err(Error::from))
+            .collect::<Result<Vec<_>>>()?;
         opened.into_iter().flatten().collect()
     } else {
         files.iter().map(|(_, file)| object(&file.path)).collect()
     };
-    let readable: Vec<Arc<dyn RangeRead>> = objects.iter().filter_map(|object| object.as_ref().ok().cloned()).collect();
+    let readable: Vec<Arc<dyn RangeRead>> =
+        objects.iter().filter_map(|object| object.as_ref().ok().cloned()).collect();
     // The types of text are inferred over all files, before any of them is indexed.
     let opener = match format {
-        Format::Mds => FileOpener::of_mds(shards, options.has_pickle_bytes, options.limit, &readable),
-        Format::WebDataset => FileOpener::of_tars(options.ignores_zeros, &options.text.form, options.limit),
+        Format::Mds => {
+            FileOpener::of_mds(shards, options.has_pickle_bytes, options.limit, &readable)
+        }
+        Format::WebDataset => {
+            FileOpener::of_tars(options.ignores_zeros, &options.text.form, options.limit)
+        }
         _ => FileOpener::new(format, &options.text, options.limit, &readable)?,
     };
     let objects: Arc<[Result<Arc<dyn RangeRead>>]> = objects.into();
@@ -249,7 +340,12 @@ pub(super) fn open_all(
     }
 }
 
-fn open_objects(opener: &Arc<FileOpener>, objects: &Arc<[Result<Arc<dyn RangeRead>>]>, threads: usize, cancel: &Cancel) -> Result<Vec<Opened>> {
+fn open_objects(
+    opener: &Arc<FileOpener>,
+    objects: &Arc<[Result<Arc<dyn RangeRead>>]>,
+    threads: usize,
+    cancel: &Cancel,
+) -> Result<Vec<Opened>> {
     let (opener, objects, count) = (Arc::clone(opener), Arc::clone(objects), objects.len());
     let work = move |number: usize| {
         let opened = objects.get(number).map(|object| {
@@ -258,7 +354,9 @@ fn open_objects(opener: &Arc<FileOpener>, objects: &Arc<[Result<Arc<dyn RangeRea
         });
         opened.unwrap_or_else(|| Err(shardmill_engine::Error::Cancelled.into()))
     };
-    run_in_order(count, threads, cancel, move |number| ControlFlow::Continue(work(number)))?.map(|opened| opened.map_err(Error::from)).collect()
+    run_in_order(count, threads, cancel, move |number| ControlFlow::Continue(work(number)))?
+        .map(|opened| opened.map_err(Error::from))
+        .collect()
 }
 
 /// Counts bytes requested from the storage.
@@ -275,7 +373,12 @@ impl Counted {
             return Ok(());
         }
         let source = std::io::Error::other("the file was changed while it was being read");
-        Err(shardmill_storage::Error::Read { path: self.object.path().to_owned(), offset, len, source })
+        Err(shardmill_storage::Error::Read {
+            path: self.object.path().to_owned(),
+            offset,
+            len,
+            source,
+        })
     }
 }
 

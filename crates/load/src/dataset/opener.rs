@@ -1,8 +1,9 @@
 //! Opens one file of a known format.
 //!
-//! A data set opens all of its files with one opener; a job that reads its files one after another needs no data set. The invariant: the types of
-//! text are inferred over all files that are given here, so that every file is read with the same types. Late fields and values may change them once all
-//! files were opened.
+//! A data set opens all of its files with one opener; a job that reads its files one after another
+//! needs no data set. The invariant: the types of text are inferred over all files that are given
+//! here, so that every file is read with the same types. Late fields and values may change them
+//! once all files were opened.
 
 use super::Format;
 use super::format::signature_of;
@@ -54,11 +55,17 @@ enum Types<T> {
 }
 
 impl FileOpener {
-    /// CSV and JSONL files use the types that `text` gives, or those inferred from the start of each of `objects`; other formats contain their types.
+    /// CSV and JSONL files use the types that `text` gives, or those inferred from the start of
+    /// each of `objects`; other formats contain their types.
     ///
     /// # Errors
     /// When the start of a text file cannot be read.
-    pub fn new(format: Format, text: &TextOptions, limit: DecodeLimit, objects: &[Arc<dyn RangeRead>]) -> Result<Self> {
+    pub fn new(
+        format: Format,
+        text: &TextOptions,
+        limit: DecodeLimit,
+        objects: &[Arc<dyn RangeRead>],
+    ) -> Result<Self> {
         let unpacker = Unpacker::new(text.form.encoding, limit);
         // Files that are not text do not influence types; opening them reports the error.
         let is_text = |object: &&Arc<dyn RangeRead>| match content_of(object.as_ref(), &unpacker) {
@@ -66,23 +73,47 @@ impl FileOpener {
             Err(error) => error.of_store().is_some(),
         };
         let texts: Vec<Arc<dyn RangeRead>> = match format {
-            Format::Csv | Format::Jsonl if text.schema.is_none() => objects.iter().filter(is_text).cloned().collect(),
+            Format::Csv | Format::Jsonl if text.schema.is_none() => {
+                objects.iter().filter(is_text).cloned().collect()
+            }
             _ => Vec::new(),
         };
         let kind = match format {
             Format::Parquet => Kind::Parquet,
             Format::Orc => Kind::Orc,
             Format::ArrayRecord => Kind::ArrayRecord,
-            Format::WebDataset => Kind::WebDataset { ignores_zeros: false, refuses_nan: text.form.nan == Nan::Raise },
+            Format::WebDataset => {
+                Kind::WebDataset { ignores_zeros: false, refuses_nan: text.form.nan == Nan::Raise }
+            }
             Format::Csv => {
                 let options = text.csv(limit)?;
-                let inferred = || csv::infer(&texts, &unpacker, &options).map(Types::Inferred).map_err(TableError::from);
-                Kind::Csv { types: text.schema.clone().map_or_else(inferred, |schema| Ok(Types::Known(schema)))?, options }
+                let inferred = || {
+                    csv::infer(&texts, &unpacker, &options)
+                        .map(Types::Inferred)
+                        .map_err(TableError::from)
+                };
+                Kind::Csv {
+                    types: text
+                        .schema
+                        .clone()
+                        .map_or_else(inferred, |schema| Ok(Types::Known(schema)))?,
+                    options,
+                }
             }
             Format::Jsonl => {
                 let options = text.jsonl(limit);
-                let inferred = || jsonl::infer(&texts, &unpacker, &options).map(Types::Inferred).map_err(TableError::from);
-                Kind::Jsonl { types: text.schema.clone().map_or_else(inferred, |schema| Ok(Types::Known(schema)))?, options }
+                let inferred = || {
+                    jsonl::infer(&texts, &unpacker, &options)
+                        .map(Types::Inferred)
+                        .map_err(TableError::from)
+                };
+                Kind::Jsonl {
+                    types: text
+                        .schema
+                        .clone()
+                        .map_or_else(inferred, |schema| Ok(Types::Known(schema)))?,
+                    options,
+                }
             }
             Format::Mds => Kind::Mds(MdsOpener::new(MdsShards::default(), false, limit, objects)),
         };
@@ -93,29 +124,37 @@ impl FileOpener {
         Self { kind, unpacker: Unpacker::default(), limit }
     }
 
-    /// For MDS shards: each is checked against its index entry in `shards`. The first of `objects` with a sample determines array types.
+    /// For MDS shards: each is checked against its index entry in `shards`. The first of `objects`
+    /// with a sample determines array types.
     #[must_use]
-    pub fn of_mds(shards: MdsShards, has_pickle_bytes: bool, limit: DecodeLimit, objects: &[Arc<dyn RangeRead>]) -> Self {
+    pub fn of_mds(
+        shards: MdsShards,
+        has_pickle_bytes: bool,
+        limit: DecodeLimit,
+        objects: &[Arc<dyn RangeRead>],
+    ) -> Self {
         Self::of(Kind::Mds(MdsOpener::new(shards, has_pickle_bytes, limit, objects)), limit)
     }
 
-    /// For WebDataset tars: with `ignores_zeros`, concatenated archives are read to their last member.
+    /// For WebDataset tars: with `ignores_zeros`, concatenated archives are
+    /// read to their last member.
     #[must_use]
     pub fn of_tars(ignores_zeros: bool, form: &TextForm, limit: DecodeLimit) -> Self {
         Self::of(Kind::WebDataset { ignores_zeros, refuses_nan: form.nan == Nan::Raise }, limit)
     }
 
-    /// An opener with other types, if the files that were opened have values that do not fit those that were inferred. They have to be opened again
-    /// then.
+    /// An opener with other types, if the files that were opened have values that do not fit those
+    /// that were inferred. They have to be opened again then.
     #[must_use]
     pub fn with_late_types(&self) -> Option<Self> {
         let kind = match &self.kind {
             Kind::Csv { types: Types::Inferred(inferred), options } => {
                 Kind::Csv { types: Types::Known(inferred.late_schema()?), options: options.clone() }
             }
-            Kind::Jsonl { types: Types::Inferred(inferred), options } => {
-                Kind::Jsonl { types: Types::Known(inferred.late_schema()?), options: options.clone() }
-            }
+            Kind::Jsonl { types: Types::Inferred(inferred), options } => Kind::Jsonl {
+                types: Types::Known(inferred.late_schema()?),
+                options: options.clone(),
+            },
             _ => return None,
         };
         Some(Self { kind, unpacker: self.unpacker.fresh(), limit: self.limit })
@@ -136,7 +175,10 @@ impl FileOpener {
                 Err(Error::Table(error))
             }
             Ok(file) => match file.declared_schema().fields().iter().find(|field| has_nul(field)) {
-                Some(field) => Err(Error::NulInName { path: object.path().to_owned(), column: field.name().clone() }),
+                Some(field) => Err(Error::NulInName {
+                    path: object.path().to_owned(),
+                    column: field.name().clone(),
+                }),
                 None => Ok(file),
             },
             Err(error) => Err(error),
@@ -144,13 +186,26 @@ impl FileOpener {
     }
 
     /// Reports the actual format of a file instead of the expected one.
-    fn check_contents(&self, object: &dyn RangeRead, source: Option<&Arc<TableError>>) -> Result<()> {
+    fn check_contents(
+        &self,
+        object: &dyn RangeRead,
+        source: Option<&Arc<TableError>>,
+    ) -> Result<()> {
         let wanted = self.format();
-        let found = if self.is_text() { content_of(object, &self.unpacker)? } else { signature_of(object)? };
+        let found = if self.is_text() {
+            content_of(object, &self.unpacker)?
+        } else {
+            signature_of(object)?
+        };
         if !wanted.is_contradicted_by(found) {
             return Ok(());
         }
-        Err(Error::WrongContents { path: object.path().to_owned(), wanted: wanted.name(), found: found.name(), source: source.map(Arc::clone) })
+        Err(Error::WrongContents {
+            path: object.path().to_owned(),
+            wanted: wanted.name(),
+            found: found.name(),
+            source: source.map(Arc::clone),
+        })
     }
 
     fn is_text(&self) -> bool {
@@ -169,31 +224,42 @@ impl FileOpener {
         }
     }
 
-    fn open_once(&self, object: Arc<dyn RangeRead>) -> std::result::Result<Arc<dyn TableFile>, TableError> {
+    fn open_once(
+        &self,
+        object: Arc<dyn RangeRead>,
+    ) -> std::result::Result<Arc<dyn TableFile>, TableError> {
         let path = object.path().to_owned();
         Guarded::open(&path, || self.open_format(object))
     }
 
-    fn open_format(&self, object: Arc<dyn RangeRead>) -> std::result::Result<Arc<dyn TableFile>, TableError> {
+    fn open_format(
+        &self,
+        object: Arc<dyn RangeRead>,
+    ) -> std::result::Result<Arc<dyn TableFile>, TableError> {
         Ok(match &self.kind {
             Kind::Parquet => Arc::new(ParquetTable::open_limited(object, self.limit)?),
             Kind::Orc => Arc::new(OrcFile::open_limited(object, self.limit)?),
             Kind::ArrayRecord => Arc::new(ArrayRecordTable::open_limited(object, self.limit)?),
-            Kind::WebDataset { ignores_zeros, refuses_nan } => {
-                Arc::new(WebDatasetFile::open(object, *ignores_zeros, self.limit)?.refusing_nan(*refuses_nan))
-            }
+            Kind::WebDataset { ignores_zeros, refuses_nan } => Arc::new(
+                WebDatasetFile::open(object, *ignores_zeros, self.limit)?
+                    .refusing_nan(*refuses_nan),
+            ),
             Kind::Csv { types, options } => {
                 let object = self.unpacker.unpack(object)?;
                 Arc::new(match types {
                     Types::Known(schema) => CsvFile::open(object, schema, options.clone()),
-                    Types::Inferred(inferred) => CsvFile::open_inferred(object, inferred, options.clone()),
+                    Types::Inferred(inferred) => {
+                        CsvFile::open_inferred(object, inferred, options.clone())
+                    }
                 }?)
             }
             Kind::Jsonl { types, options } => {
                 let object = self.unpacker.unpack(object)?;
                 Arc::new(match types {
                     Types::Known(schema) => JsonlFile::open(object, schema, options.clone()),
-                    Types::Inferred(inferred) => JsonlFile::open_inferred(object, inferred, options.clone()),
+                    Types::Inferred(inferred) => {
+                        JsonlFile::open_inferred(object, inferred, options.clone())
+                    }
                 }?)
             }
             Kind::Mds(opener) => opener.open(object)?,

@@ -1,7 +1,7 @@
 //! Opens files one by one with a schema that all of them have agreed on before.
 //!
-//! A job does so: each of its splits opens its own files. The invariant: a column has the number and
-//! the type that it has in every other file of the job.
+//! A job does so: each of its splits opens its own files. The invariant: a column has the number
+//! and the type that it has in every other file of the job.
 
 use super::nested::{column_of, origins};
 use super::{FileOpener, OpenFile, Origin};
@@ -66,9 +66,18 @@ impl TableReader {
         let (path, size) = (object.path().to_owned(), object.size());
         let table = self.opener.open(object)?;
         let own = Arc::clone(table.declared_schema());
-        let origin = |field: &FieldRef| own.index_of(field.name()).map_or(Origin::Absent, Origin::File);
+        let origin =
+            |field: &FieldRef| own.index_of(field.name()).map_or(Origin::Absent, Origin::File);
         let columns = self.schema.fields().iter().map(origin).collect();
-        let mut file = OpenFile { relative: path.clone(), path, size, table, columns, declared: self.declared.clone(), live: None };
+        let mut file = OpenFile {
+            relative: path.clone(),
+            path,
+            size,
+            table,
+            columns,
+            declared: self.declared.clone(),
+            live: None,
+        };
         let below = origins(&file, &self.nested);
         file.columns.extend(below);
         Ok(file)

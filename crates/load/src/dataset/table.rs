@@ -1,7 +1,8 @@
-//! Opens the files of a table format, with the schema of the table: columns by id, deleted rows, and values that are not stored in files.
+//! Opens the files of a table format, with the schema of the table: columns by id, deleted rows,
+//! and values that are not stored in files.
 //!
-//! The table names its files; directories are not listed. All batches have the table's schema, even if a file uses other column names or narrower
-//! types.
+//! The table names its files; directories are not listed. All batches have the table's schema, even
+//! if a file uses other column names or narrower types.
 
 use super::by_id::with_columns;
 use super::open::{DatasetOptions, open_all};
@@ -29,7 +30,8 @@ pub struct TableOptions {
     pub threads: usize,
 }
 
-/// A column, or a field inside of one. It is found by its id, and by its names in files without ids.
+/// A column, or a field inside of one. It is found by its id, and by its names
+/// in files without ids.
 #[derive(Debug, Clone, Default)]
 pub struct TableColumn {
     /// `None` in tables whose columns have only names.
@@ -47,7 +49,8 @@ pub struct TableDataFile {
     pub path: String,
     /// Identifies the file in states.
     pub relative: String,
-    /// Columns with the same value in each row, which may be missing in the file, by index, as arrays of length one.
+    /// Columns with the same value in each row, which may be missing in the file, by index, as
+    /// arrays of length one.
     pub constants: Vec<(usize, ArrayRef)>,
     /// Indices of the deleted rows, in any order.
     pub deleted: Vec<u64>,
@@ -57,18 +60,32 @@ impl Dataset {
     /// Opens the Parquet files of a table.
     ///
     /// # Errors
-    /// For a file that cannot be opened, and a column whose type there cannot be converted to that of the table.
+    /// For a file that cannot be opened, and a column whose type there cannot be converted to that
+    /// of the table.
     pub fn open_table(options: &TableOptions, cancel: &Cancel) -> Result<Self> {
         let bytes_read = Arc::default();
-        let listed: Vec<(usize, DataFile)> =
-            options.files.iter().map(|file| DataFile { path: file.path.clone(), relative: file.relative.clone() }).enumerate().collect();
-        let tables = open_all(Format::Parquet, &listed, &parquet(options.threads), MdsShards::default(), &bytes_read, cancel)?;
+        let listed: Vec<(usize, DataFile)> = options
+            .files
+            .iter()
+            .map(|file| DataFile { path: file.path.clone(), relative: file.relative.clone() })
+            .enumerate()
+            .collect();
+        let tables = open_all(
+            Format::Parquet,
+            &listed,
+            &parquet(options.threads),
+            MdsShards::default(),
+            &bytes_read,
+            cancel,
+        )?;
         let mut files = Vec::with_capacity(tables.len());
         for (file, opened) in options.files.iter().zip(tables) {
             let (table, size) = opened?;
             let table = with_columns(table, &options.schema, &options.columns)?;
             let mut columns = Vec::with_capacity(options.columns.len());
-            for (number, (column, field)) in options.columns.iter().zip(options.schema.fields()).enumerate() {
+            for (number, (column, field)) in
+                options.columns.iter().zip(options.schema.fields()).enumerate()
+            {
                 columns.push(origin(file, table.declared_schema(), number, column, field)?);
             }
             let live = live_rows(&file.deleted, table.as_ref());
@@ -97,18 +114,30 @@ impl Dataset {
 }
 
 fn parquet(threads: usize) -> DatasetOptions {
-    DatasetOptions { threads: threads.max(1), ..DatasetOptions::new(Vec::new(), Some(Format::Parquet)) }
+    DatasetOptions {
+        threads: threads.max(1),
+        ..DatasetOptions::new(Vec::new(), Some(Format::Parquet))
+    }
 }
 
-fn origin(file: &TableDataFile, schema: &Schema, number: usize, column: &TableColumn, field: &Field) -> Result<Origin> {
+fn origin(
+    file: &TableDataFile,
+    schema: &Schema,
+    number: usize,
+    column: &TableColumn,
+    field: &Field,
+) -> Result<Origin> {
     if let Ok(own) = schema.index_of(field.name()) {
         return Ok(Origin::File(own));
     }
-    let constant = file.constants.iter().find(|(constant, _)| *constant == number).map(|(_, value)| value);
+    let constant =
+        file.constants.iter().find(|(constant, _)| *constant == number).map(|(_, value)| value);
     match constant.or(column.default.as_ref()) {
         Some(value) => Ok(Origin::Constant(Arc::clone(value))),
         None if field.is_nullable() => Ok(Origin::Absent),
-        None => Err(Error::MissingRequired { column: field.name().clone(), path: file.path.clone() }),
+        None => {
+            Err(Error::MissingRequired { column: field.name().clone(), path: file.path.clone() })
+        }
     }
 }
 
@@ -117,11 +146,13 @@ fn live_rows(deleted: &[u64], table: &dyn TableFile) -> Option<BooleanBuffer> {
     if deleted.is_empty() {
         return None;
     }
-    let rows = usize::try_from(table.blocks().iter().map(|block| block.rows).sum::<u64>()).unwrap_or(usize::MAX);
+    let rows = usize::try_from(table.blocks().iter().map(|block| block.rows).sum::<u64>())
+        .unwrap_or(usize::MAX);
     let mut live = BooleanBufferBuilder::new(rows);
     live.append_n(rows, true);
     // A number past the last row is ignored.
-    for row in deleted.iter().filter_map(|row| usize::try_from(*row).ok()).filter(|row| *row < rows) {
+    for row in deleted.iter().filter_map(|row| usize::try_from(*row).ok()).filter(|row| *row < rows)
+    {
         live.set_bit(row, false);
     }
     Some(live.finish())

@@ -47,7 +47,12 @@ pub enum Nan {
 
 impl Default for TextForm {
     fn default() -> Self {
-        Self { delimiter: ',', quote: Some('"'), encoding: Encoding::default(), nan: Nan::default() }
+        Self {
+            delimiter: ',',
+            quote: Some('"'),
+            encoding: Encoding::default(),
+            nan: Nan::default(),
+        }
     }
 }
 
@@ -72,7 +77,9 @@ impl TextForm {
 impl TextOptions {
     pub(super) fn csv(&self, limit: DecodeLimit) -> Result<CsvOptions> {
         let byte = |option: &'static str, value: char| {
-            u8::try_from(value).map_err(|_wide| Error::from(TableError::from(TextError::InvalidOption { option, value })))
+            u8::try_from(value).map_err(|_wide| {
+                Error::from(TableError::from(TextError::InvalidOption { option, value }))
+            })
         };
         Ok(CsvOptions {
             delimiter: byte("delimiter", self.form.delimiter)?,
@@ -95,6 +102,10 @@ impl TextOptions {
     }
 
     fn declared(&self) -> Declared {
-        if self.schema.is_none() && self.declared == Declared::All { Declared::nothing() } else { self.declared.clone() }
+        if self.schema.is_none() && self.declared == Declared::All {
+            Declared::nothing()
+        } else {
+            self.declared.clone()
+        }
     }
 }

@@ -7,7 +7,10 @@ use super::memory::{HostMemory, LentValues};
 use super::source::{Cell, Encoded, Fault};
 use super::{ImagePlace, Images, Seeds};
 use crate::{Error, Result};
-use arrow_array::{ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int32Array, ListArray, UInt8Array, UInt16Array};
+use arrow_array::{
+    ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int32Array, ListArray, UInt8Array,
+    UInt16Array,
+};
 use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field};
 use shardmill_pixels::{Dtype, Renderer, Sides};
@@ -57,18 +60,32 @@ enum Pixels {
 impl Canvas {
     /// # Errors
     /// When `memory` has no room for the pixels.
-    pub(crate) fn new(images: &Arc<Images>, rows: usize, memory: Option<&dyn HostMemory>) -> Result<Self> {
+    pub(crate) fn new(
+        images: &Arc<Images>,
+        rows: usize,
+        memory: Option<&dyn HostMemory>,
+    ) -> Result<Self> {
         let values = images.fixed_len().unwrap_or_default().saturating_mul(rows);
         let dtype = images.options().spec.dtype;
         let pixels = match (dtype, memory.filter(|_| images.is_fixed())) {
-            (_, Some(memory)) => Pixels::Lent(LentValues::new(memory, values.saturating_mul(dtype.bytes()))?, dtype),
+            (_, Some(memory)) => {
+                Pixels::Lent(LentValues::new(memory, values.saturating_mul(dtype.bytes()))?, dtype)
+            }
             (Dtype::U8, None) => Pixels::U8(Vec::with_capacity(values)),
             (Dtype::Bf16, None) => Pixels::U16(Vec::with_capacity(values)),
             (Dtype::F32, None) => Pixels::F32(Vec::with_capacity(values)),
         };
         let (ends, numbers) = (Vec::with_capacity(rows), Vec::new());
         let (present, valid) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
-        Ok(Self { images: Arc::clone(images), pixels, ends, numbers, present, valid, lists: images.is_list().then(Lists::default) })
+        Ok(Self {
+            images: Arc::clone(images),
+            pixels,
+            ends,
+            numbers,
+            present,
+            valid,
+            lists: images.is_list().then(Lists::default),
+        })
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -79,7 +96,13 @@ impl Canvas {
     ///
     /// # Errors
     /// Why an image is bad; nothing is added.
-    pub(crate) fn add(&mut self, images: &Images, cell: Cell<'_>, place: ImagePlace<'_>, seeds: Seeds) -> std::result::Result<(), Fault> {
+    pub(crate) fn add(
+        &mut self,
+        images: &Images,
+        cell: Cell<'_>,
+        place: ImagePlace<'_>,
+        seeds: Seeds,
+    ) -> std::result::Result<(), Fault> {
         let list = match cell {
             Cell::Image(encoded) => return self.add_image(images, encoded, place, seeds),
             Cell::List(list) => list,
@@ -87,7 +110,12 @@ impl Canvas {
         let before = self.ends.len();
         if let Some((cells, range)) = &list {
             for (item, number) in (0..).zip(range.clone()) {
-                if let Err(fault) = self.add_image(images, Encoded::at(cells, number), ImagePlace { item, ..place }, seeds) {
+                if let Err(fault) = self.add_image(
+                    images,
+                    Encoded::at(cells, number),
+                    ImagePlace { item, ..place },
+                    seeds,
+                ) {
                     self.truncate_images(before);
                     return Err(fault.of_item(item));
                 }
@@ -105,7 +133,13 @@ impl Canvas {
         }
     }
 
-    fn add_image(&mut self, images: &Images, cell: Encoded<'_>, place: ImagePlace<'_>, seeds: Seeds) -> std::result::Result<(), Fault> {
+    fn add_image(
+        &mut self,
+        images: &Images,
+        cell: Encoded<'_>,
+        place: ImagePlace<'_>,
+        seeds: Seeds,
+    ) -> std::result::Result<(), Fault> {
         let fills = images.options().fills_bad;
         let payload = match images.options().source.payload(cell, place.root) {
             Ok(Some(payload)) => payload,
@@ -126,12 +160,17 @@ impl Canvas {
                 self.pixels.grow(images.values_of(sides))
             })
         };
-        let rendered = if large::is_large(&payload) { render(&mut large::renderer()) } else { RENDERER.with_borrow_mut(render) };
+        let rendered = if large::is_large(&payload) {
+            render(&mut large::renderer())
+        } else {
+            RENDERER.with_borrow_mut(render)
+        };
         match (rendered, shape) {
             (Ok(()), Some(sides)) => self.end_row(sides, true, true),
             (outcome, _) => {
                 self.pixels.truncate(before);
-                let cause = outcome.err().map_or_else(|| "no pixels".to_owned(), |error| cause_of(&error));
+                let cause =
+                    outcome.err().map_or_else(|| "no pixels".to_owned(), |error| cause_of(&error));
                 if !fills {
                     return Err(cause.into());
                 }
@@ -142,7 +181,13 @@ impl Canvas {
     }
 
     /// Adds the bytes of an image.
-    fn add_encoded(&mut self, images: &Images, payload: &[u8], place: ImagePlace<'_>, seeds: Seeds) -> std::result::Result<(), Fault> {
+    fn add_encoded(
+        &mut self,
+        images: &Images,
+        payload: &[u8],
+        place: ImagePlace<'_>,
+        seeds: Seeds,
+    ) -> std::result::Result<(), Fault> {
         match images.geometry(payload, place, seeds) {
             Ok(geometry) => {
                 self.pixels.grow(payload.len()).copy_from_slice(payload);
@@ -177,7 +222,8 @@ impl Canvas {
     fn end_row(&mut self, sides: Sides, is_present: bool, is_valid: bool) {
         let sides = [sides.height, sides.width].map(|side| i32::try_from(side).unwrap_or(i32::MAX));
         // A geometry that is not there is all zeros.
-        self.numbers.extend(sides.into_iter().chain(std::iter::repeat(0)).take(self.images.numbers()));
+        self.numbers
+            .extend(sides.into_iter().chain(std::iter::repeat(0)).take(self.images.numbers()));
         self.mark_row(is_present, is_valid);
     }
 
@@ -233,14 +279,21 @@ impl Canvas {
         let Self { images, pixels, ends, numbers, present, valid, lists } = self;
         let rows = ends.len();
         let too_many = || Error::TooManyPixels { column: images.column().to_owned() };
-        let nulls = present.contains(&false).then(|| NullBuffer::from(BooleanBuffer::from(present)));
+        let nulls =
+            present.contains(&false).then(|| NullBuffer::from(BooleanBuffer::from(present)));
         let values: ArrayRef = match pixels {
             Pixels::U8(values) => Arc::new(UInt8Array::from(values)),
             Pixels::U16(values) => Arc::new(UInt16Array::from(values)),
             Pixels::F32(values) => Arc::new(Float32Array::from(values)),
-            Pixels::Lent(values, Dtype::U8) => Arc::new(UInt8Array::new(ScalarBuffer::from(values.into_buffer()), None)),
-            Pixels::Lent(values, Dtype::Bf16) => Arc::new(UInt16Array::new(ScalarBuffer::from(values.into_buffer()), None)),
-            Pixels::Lent(values, Dtype::F32) => Arc::new(Float32Array::new(ScalarBuffer::from(values.into_buffer()), None)),
+            Pixels::Lent(values, Dtype::U8) => {
+                Arc::new(UInt8Array::new(ScalarBuffer::from(values.into_buffer()), None))
+            }
+            Pixels::Lent(values, Dtype::Bf16) => {
+                Arc::new(UInt16Array::new(ScalarBuffer::from(values.into_buffer()), None))
+            }
+            Pixels::Lent(values, Dtype::F32) => {
+                Arc::new(Float32Array::new(ScalarBuffer::from(values.into_buffer()), None))
+            }
         };
         let mut arrays = Vec::with_capacity(images.outputs().len());
         for field in images.outputs() {
@@ -249,10 +302,20 @@ impl Canvas {
                 data_type => data_type,
             };
             let array: ArrayRef = match of_one {
-                DataType::Boolean => Arc::new(BooleanArray::new(BooleanBuffer::from(valid.clone()), None)),
+                DataType::Boolean => {
+                    Arc::new(BooleanArray::new(BooleanBuffer::from(valid.clone()), None))
+                }
                 DataType::List(item) => {
                     let offsets = offsets(&ends).ok_or_else(too_many)?;
-                    Arc::new(ListArray::try_new(Arc::clone(item), offsets, Arc::clone(&values), nulls.clone()).map_err(Error::assemble)?)
+                    Arc::new(
+                        ListArray::try_new(
+                            Arc::clone(item),
+                            offsets,
+                            Arc::clone(&values),
+                            nulls.clone(),
+                        )
+                        .map_err(Error::assemble)?,
+                    )
                 }
                 DataType::FixedSizeList(item, _) if *item.data_type() == DataType::Int32 => {
                     nested(of_one, Arc::new(Int32Array::from(numbers.clone())), rows, None)?
@@ -262,9 +325,13 @@ impl Canvas {
             let array = match (&lists, field.data_type()) {
                 (Some(Lists { ends, present }), DataType::List(item)) => {
                     let is_null = field.is_nullable() && present.contains(&false);
-                    let nulls = is_null.then(|| NullBuffer::from(BooleanBuffer::from(present.clone())));
+                    let nulls =
+                        is_null.then(|| NullBuffer::from(BooleanBuffer::from(present.clone())));
                     let offsets = offsets(ends).ok_or_else(too_many)?;
-                    Arc::new(ListArray::try_new(Arc::clone(item), offsets, array, nulls).map_err(Error::assemble)?)
+                    Arc::new(
+                        ListArray::try_new(Arc::clone(item), offsets, array, nulls)
+                            .map_err(Error::assemble)?,
+                    )
                 }
                 _ => array,
             };
@@ -286,10 +353,17 @@ fn offsets(ends: &[usize]) -> Option<OffsetBuffer<i32>> {
 }
 
 /// Fixed-size lists around values.
-fn nested(data_type: &DataType, values: ArrayRef, rows: usize, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
+fn nested(
+    data_type: &DataType,
+    values: ArrayRef,
+    rows: usize,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
     let DataType::FixedSizeList(item, size) = data_type else { return Ok(values) };
-    let inner = nested(item.data_type(), values, rows * usize::try_from(*size).unwrap_or_default(), None)?;
-    let list = FixedSizeListArray::try_new_with_length(Arc::clone(item), *size, inner, nulls, rows).map_err(Error::assemble)?;
+    let inner =
+        nested(item.data_type(), values, rows * usize::try_from(*size).unwrap_or_default(), None)?;
+    let list = FixedSizeListArray::try_new_with_length(Arc::clone(item), *size, inner, nulls, rows)
+        .map_err(Error::assemble)?;
     Ok(Arc::new(list))
 }
 

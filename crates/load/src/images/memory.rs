@@ -30,7 +30,9 @@ impl LentValues {
     /// # Errors
     /// [`Error::HostMemory`].
     pub(super) fn new(memory: &dyn HostMemory, bytes: usize) -> Result<Self> {
-        let lent = memory.lend(bytes).map_err(|reason| Error::HostMemory { bytes, reason: reason.into() })?;
+        let lent = memory
+            .lend(bytes)
+            .map_err(|reason| Error::HostMemory { bytes, reason: reason.into() })?;
         Ok(Self { memory: lent, len: 0 })
     }
 
@@ -60,12 +62,16 @@ impl LentValues {
 
     fn added(&mut self, count: usize) -> &mut [u8] {
         let before = self.len;
-        let added = (*self.memory).as_mut().get_mut(before..before.saturating_add(count)).unwrap_or_default();
+        let added = (*self.memory)
+            .as_mut()
+            .get_mut(before..before.saturating_add(count))
+            .unwrap_or_default();
         self.len += added.len();
         added
     }
 
-    /// The values, and with them the memory. Without values, the memory is given back: an empty slice of `Bytes` does not hold its owner.
+    /// The values, and with them the memory. Without values, the memory is given back: an empty
+    /// slice of `Bytes` does not hold its owner.
     pub(super) fn into_buffer(self) -> Buffer {
         let len = self.len;
         if len == 0 {

@@ -15,7 +15,9 @@ pub use self::source::ImageSource;
 
 use arrow_schema::{DataType, Field, FieldRef};
 use shardmill_pixels::decode::{DecodeOptions, Mode, checked_facts};
-use shardmill_pixels::{Draw, Draws, Dtype, Fit, Layout, Rendering as Renders, Sides, Spec, Transform};
+use shardmill_pixels::{
+    Draw, Draws, Dtype, Fit, Layout, Rendering as Renders, Sides, Spec, Transform,
+};
 use std::sync::Arc;
 
 /// Mean number of pixels of an image whose size is its own, for budgets.
@@ -24,7 +26,8 @@ const TYPICAL_PIXELS: usize = 512 * 512;
 /// Mean number of images of a list, for budgets.
 const TYPICAL_IMAGES: usize = 4;
 
-/// Height and width of the image, top, left, height and width of the part that is taken, whether it is flipped, and the orientation.
+/// Height and width of the image, top, left, height and width of the part that is taken, whether it
+/// is flipped, and the orientation.
 const GEOMETRY_NUMBERS: usize = 8;
 
 /// How the images of a column become pixels.
@@ -48,7 +51,8 @@ pub struct Images {
     transform: Transform,
     /// Whether a cell is a list of images.
     is_list: bool,
-    /// The pixels or bytes, then the shapes or geometries where rows differ, then the marks of bad images.
+    /// The pixels or bytes, then the shapes or geometries where rows differ,
+    /// then the marks of bad images.
     outputs: Vec<FieldRef>,
 }
 
@@ -84,7 +88,9 @@ impl Images {
         };
         let item = |data_type: DataType| Arc::new(Field::new("item", data_type, false));
         let nested = |element: DataType, sides: &[usize]| {
-            let list = |inner: DataType, side: &usize| DataType::FixedSizeList(item(inner), i32::try_from(*side).unwrap_or(i32::MAX));
+            let list = |inner: DataType, side: &usize| {
+                DataType::FixedSizeList(item(inner), i32::try_from(*side).unwrap_or(i32::MAX))
+            };
             sides.iter().rev().fold(element, list)
         };
         let shape = fixed_shape(&options);
@@ -95,8 +101,13 @@ impl Images {
         // A null cell stays null, and the policy for nulls decides.
         let mut outputs = vec![Arc::new(Field::new(name, pixels, !options.fills_bad))];
         if shape.is_none() {
-            let (suffix, numbers) = if options.is_encoded { ("geometry", GEOMETRY_NUMBERS) } else { ("shape", 2) };
-            outputs.push(Arc::new(Field::new(format!("{name}__{suffix}"), nested(DataType::Int32, &[numbers]), false)));
+            let (suffix, numbers) =
+                if options.is_encoded { ("geometry", GEOMETRY_NUMBERS) } else { ("shape", 2) };
+            outputs.push(Arc::new(Field::new(
+                format!("{name}__{suffix}"),
+                nested(DataType::Int32, &[numbers]),
+                false,
+            )));
         }
         if options.fills_bad {
             outputs.push(Arc::new(Field::new(format!("{name}__valid"), DataType::Boolean, false)));
@@ -110,11 +121,21 @@ impl Images {
     pub fn of_lists(&self) -> Self {
         let listed = |(number, field): (usize, &FieldRef)| {
             let item = Field::new("item", field.data_type().clone(), field.is_nullable());
-            // A null list stays null, as a null cell does, unless bad images are filled: then it has no images. Shapes and marks of no image are an empty list.
-            Arc::new(Field::new(field.name(), DataType::List(Arc::new(item)), number == 0 && !self.options.fills_bad))
+            // A null list stays null, as a null cell does, unless bad images are filled: then it
+            // has no images. Shapes and marks of no image are an empty list.
+            Arc::new(Field::new(
+                field.name(),
+                DataType::List(Arc::new(item)),
+                number == 0 && !self.options.fills_bad,
+            ))
         };
         let outputs = self.outputs.iter().enumerate().map(listed).collect();
-        Self { options: self.options.clone(), transform: self.transform.clone(), is_list: true, outputs }
+        Self {
+            options: self.options.clone(),
+            transform: self.transform.clone(),
+            is_list: true,
+            outputs,
+        }
     }
 
     /// Whether a cell is a list of images.
@@ -153,29 +174,52 @@ impl Images {
     pub fn draw_of(&self, seed: i64, source: u64, row: u64, epoch: u64, round: u64) -> Draw {
         // The counter has 32 bits for an epoch and 24 for a round, more than a run lives to see.
         let low = |number: u64| u32::try_from(number & u64::from(u32::MAX)).unwrap_or_default();
-        Draws::new(seed.cast_unsigned(), source, &self.options.column).at(row, low(epoch), low(round))
+        Draws::new(seed.cast_unsigned(), source, &self.options.column).at(
+            row,
+            low(epoch),
+            low(round),
+        )
     }
 
     pub(crate) fn row_bytes(&self) -> u64 {
-        let values = self.fixed_len().unwrap_or(TYPICAL_PIXELS * self.options.spec.channels.count());
+        let values =
+            self.fixed_len().unwrap_or(TYPICAL_PIXELS * self.options.spec.channels.count());
         let images = if self.is_list { TYPICAL_IMAGES } else { 1 };
         (values * self.options.spec.dtype.bytes() * images) as u64
     }
 
     fn draw(&self, place: ImagePlace<'_>, seeds: Seeds) -> Draw {
-        self.draw_of(seeds.seed, place.source, place.row, seeds.epoch, place.round).of_item(place.item)
+        self.draw_of(seeds.seed, place.source, place.row, seeds.epoch, place.round)
+            .of_item(place.item)
     }
 
     /// What a decoder elsewhere does with an image, or why it is bad.
-    fn geometry(&self, payload: &[u8], place: ImagePlace<'_>, seeds: Seeds) -> shardmill_pixels::Result<[i32; GEOMETRY_NUMBERS]> {
+    fn geometry(
+        &self,
+        payload: &[u8],
+        place: ImagePlace<'_>,
+        seeds: Seeds,
+    ) -> shardmill_pixels::Result<[i32; GEOMETRY_NUMBERS]> {
         let options = &self.options.decode;
         let facts = checked_facts(payload, options)?;
-        let (size, orientation) = if options.orientation { (facts.oriented, facts.orientation) } else { (facts.stored, 1) };
+        let (size, orientation) = if options.orientation {
+            (facts.oriented, facts.orientation)
+        } else {
+            (facts.stored, 1)
+        };
         let sides = Sides { height: size.height as usize, width: size.width as usize };
         let geometry = self.transform.geometry(sides, self.draw(place, seeds))?;
         let region = geometry.region;
-        let numbers =
-            [sides.height, sides.width, region.top, region.left, region.height, region.width, usize::from(geometry.flip), orientation.into()];
+        let numbers = [
+            sides.height,
+            sides.width,
+            region.top,
+            region.left,
+            region.height,
+            region.width,
+            usize::from(geometry.flip),
+            orientation.into(),
+        ];
         Ok(numbers.map(|number| i32::try_from(number).unwrap_or(i32::MAX)))
     }
 
@@ -189,10 +233,15 @@ impl Images {
     }
 
     fn rendering(&self) -> Renders<'_> {
-        Renders { decode: &self.options.decode, mode: self.options.mode, transform: &self.transform }
+        Renders {
+            decode: &self.options.decode,
+            mode: self.options.mode,
+            transform: &self.transform,
+        }
     }
 
-    /// Whether the pixels of all rows are one array, in a place that is known before the first of them.
+    /// Whether the pixels of all rows are one array, in a place that is known before
+    /// the first of them.
     pub(crate) fn is_fixed(&self) -> bool {
         self.fixed_len().is_some() && !self.is_list
     }

@@ -43,15 +43,32 @@ pub(crate) struct BadImage {
 }
 
 impl Rendering {
-    /// `None` if none of the columns has images. Pixels are put into `memory` if there is one, and all of a column are equally large.
+    /// `None` if none of the columns has images. Pixels are put into `memory` if there is one, and
+    /// all of a column are equally large.
     ///
     /// # Errors
     /// When `memory` has no room for the pixels.
-    pub(crate) fn new(dataset: &Dataset, columns: &[usize], rows: usize, seeds: Seeds, memory: Option<&dyn HostMemory>) -> Result<Option<Self>> {
+    pub(crate) fn new(
+        dataset: &Dataset,
+        columns: &[usize],
+        rows: usize,
+        seeds: Seeds,
+        memory: Option<&dyn HostMemory>,
+    ) -> Result<Option<Self>> {
         let mut groups: Vec<Group> = Vec::new();
-        for (place, column) in columns.iter().enumerate().filter(|(_, column)| dataset.has_images(**column)) {
-            let (Some(images), Some(field)) = (dataset.images_of(*column), dataset.schema().fields().get(*column)) else { continue };
-            let output = images.outputs().iter().position(|output| output.name() == field.name()).unwrap_or_default();
+        for (place, column) in
+            columns.iter().enumerate().filter(|(_, column)| dataset.has_images(**column))
+        {
+            let (Some(images), Some(field)) =
+                (dataset.images_of(*column), dataset.schema().fields().get(*column))
+            else {
+                continue;
+            };
+            let output = images
+                .outputs()
+                .iter()
+                .position(|output| output.name() == field.name())
+                .unwrap_or_default();
             match groups.iter_mut().find(|group| group.name == images.column()) {
                 Some(group) => group.places.push((place, output)),
                 None => groups.push(Group {
@@ -69,13 +86,22 @@ impl Rendering {
     ///
     /// # Errors
     /// When one of its images is bad; the row is then left out.
-    pub(crate) fn add(&mut self, dataset: &Dataset, rows: &RecordBatch, row: usize, place: RowPlace) -> std::result::Result<(), BadImage> {
+    pub(crate) fn add(
+        &mut self,
+        dataset: &Dataset,
+        rows: &RecordBatch,
+        row: usize,
+        place: RowPlace,
+    ) -> std::result::Result<(), BadImage> {
         let mut failure = None;
         let before = self.groups.first().map_or(0, |group| group.canvas.rows());
         for group in &mut self.groups {
             let encoded = group.places.first().and_then(|(place, _)| rows.columns().get(*place));
-            let added = match dataset.image_place(group.column, place.file, place.row, place.round) {
-                Some((images, place)) => group.canvas.add(images, Cell::at(encoded, row), place, self.seeds),
+            let added = match dataset.image_place(group.column, place.file, place.row, place.round)
+            {
+                Some((images, place)) => {
+                    group.canvas.add(images, Cell::at(encoded, row), place, self.seeds)
+                }
                 None => {
                     group.canvas.add_missing();
                     Ok(())
@@ -102,21 +128,25 @@ impl Rendering {
         }
     }
 
-    /// `rows` with pixels in place of encoded images. They are the rows that were added, in this order.
+    /// `rows` with pixels in place of encoded images. They are the rows
+    /// that were added, in this order.
     pub(crate) fn finish(self, rows: RecordBatch) -> Result<RecordBatch> {
         let (schema, mut arrays, count) = rows.into_parts();
         let mut fields: Vec<FieldRef> = schema.fields().iter().cloned().collect();
         for group in self.groups {
             let outputs: Vec<(Field, ArrayRef)> = group.canvas.finish()?;
             for (place, output) in group.places {
-                if let (Some(array), Some(field), Some((made, pixels))) = (arrays.get_mut(place), fields.get_mut(place), outputs.get(output)) {
+                if let (Some(array), Some(field), Some((made, pixels))) =
+                    (arrays.get_mut(place), fields.get_mut(place), outputs.get(output))
+                {
                     *array = Arc::clone(pixels);
                     *field = Arc::new(made.clone());
                 }
             }
         }
         let options = RecordBatchOptions::new().with_row_count(Some(count));
-        RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options).map_err(Error::assemble)
+        RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
+            .map_err(Error::assemble)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Where the bytes of an image come from: the cell itself, or a file that it names.
 //!
-//! The author of the file wrote the paths in its rows, so they are followed only if the user asks for it, and only below a root. The invariant: no
-//! path leads out of the root, not even through links.
+//! The author of the file wrote the paths in its rows, so they are followed only
+//! if the user asks for it, and only below a root. The invariant: no path leads out
+//! of the root, not even through links.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, ListArray, StructArray};
@@ -52,7 +53,11 @@ impl From<String> for Fault {
 
 impl From<StorageError> for Fault {
     fn from(error: StorageError) -> Self {
-        if error.is_outage() { Self::Store(Arc::new(error)) } else { Self::Bad(error.to_string().into()) }
+        if error.is_outage() {
+            Self::Store(Arc::new(error))
+        } else {
+            Self::Bad(error.to_string().into())
+        }
     }
 }
 
@@ -74,7 +79,12 @@ pub(crate) enum Cell<'a> {
 impl<'a> Cell<'a> {
     pub(crate) fn at(cells: Option<&'a ArrayRef>, row: usize) -> Self {
         let Some(lists) = cells.and_then(|cells| cells.as_list_opt::<i32>()) else {
-            return Self::Image(cells.and_then(|cells| cells.as_struct_opt()).map(|cells| Encoded::at(cells, row)).unwrap_or_default());
+            return Self::Image(
+                cells
+                    .and_then(|cells| cells.as_struct_opt())
+                    .map(|cells| Encoded::at(cells, row))
+                    .unwrap_or_default(),
+            );
         };
         Self::List(lists.values().as_struct_opt().zip(range(lists, row)))
     }
@@ -82,45 +92,75 @@ impl<'a> Cell<'a> {
 
 /// The items of a list that is not null.
 fn range(lists: &ListArray, row: usize) -> Option<Range<usize>> {
-    let bound = |place: usize| lists.value_offsets().get(place).and_then(|offset| usize::try_from(*offset).ok());
+    let bound = |place: usize| {
+        lists.value_offsets().get(place).and_then(|offset| usize::try_from(*offset).ok())
+    };
     if lists.is_null(row) { None } else { Some(bound(row)?..bound(row + 1)?) }
 }
 
 impl<'a> Encoded<'a> {
     pub(crate) fn at(cells: &'a StructArray, row: usize) -> Self {
-        let bytes = cells.columns().first().and_then(|array| array.as_binary_view_opt()).filter(|array| array.is_valid(row));
-        let path = cells.columns().get(1).and_then(|array| array.as_string_view_opt()).filter(|array| array.is_valid(row));
-        Self { bytes: bytes.map(|array| array.value(row)), path: path.map(|array| array.value(row)) }
+        let bytes = cells
+            .columns()
+            .first()
+            .and_then(|array| array.as_binary_view_opt())
+            .filter(|array| array.is_valid(row));
+        let path = cells
+            .columns()
+            .get(1)
+            .and_then(|array| array.as_string_view_opt())
+            .filter(|array| array.is_valid(row));
+        Self {
+            bytes: bytes.map(|array| array.value(row)),
+            path: path.map(|array| array.value(row)),
+        }
     }
 }
 
 impl ImageSource {
     /// The bytes of a cell; `None` if the cell is null. `root` is that of the data set.
-    pub(super) fn payload<'a>(&self, cell: Encoded<'a>, root: &str) -> Result<Option<Cow<'a, [u8]>>, Fault> {
+    pub(super) fn payload<'a>(
+        &self,
+        cell: Encoded<'a>,
+        root: &str,
+    ) -> Result<Option<Cow<'a, [u8]>>, Fault> {
         let path = match (cell.bytes, cell.path) {
             (Some(bytes), _) => return Ok(Some(Cow::Borrowed(bytes))),
             (None, None) => return Ok(None),
             (None, Some(path)) => path,
         };
-        let opened = match self {
-            Self::Bytes => return Err(format!("its bytes are null, and it names the file {path:?}; source=\"path\" reads it").into()),
-            Self::Path { root: named } => {
-                check_path(path)?;
-                if path.starts_with(['/', '\\']) || path.contains("://") || path.split(['/', '\\']).any(|part| part == "..") {
-                    return Err(format!("the path {path:?} leads out of the root").into());
+        let opened =
+            match self {
+                Self::Bytes => return Err(format!(
+                    "its bytes are null, and it names the file {path:?}; source=\"path\" reads it"
+                )
+                .into()),
+                Self::Path { root: named } => {
+                    check_path(path)?;
+                    if path.starts_with(['/', '\\'])
+                        || path.contains("://")
+                        || path.split(['/', '\\']).any(|part| part == "..")
+                    {
+                        return Err(format!("the path {path:?} leads out of the root").into());
+                    }
+                    let root = named.as_deref().unwrap_or(root);
+                    let root = if root.is_empty() { "." } else { root };
+                    // An object store takes a second slash for a part of the name.
+                    let slash = if root.ends_with('/') { "" } else { "/" };
+                    Roots::new(&[], &[root.to_owned()]).open(&format!("{root}{slash}{path}"))
                 }
-                let root = named.as_deref().unwrap_or(root);
-                let root = if root.is_empty() { "." } else { root };
-                // An object store takes a second slash for a part of the name.
-                let slash = if root.ends_with('/') { "" } else { "/" };
-                Roots::new(&[], &[root.to_owned()]).open(&format!("{root}{slash}{path}"))
-            }
-            Self::Url if is_remote(path) => store_of(path).and_then(|store| store.open(path)),
-            Self::Url => return Err(format!("{path:?} is not a URL").into()),
-        };
+                Self::Url if is_remote(path) => store_of(path).and_then(|store| store.open(path)),
+                Self::Url => return Err(format!("{path:?} is not a URL").into()),
+            };
         let file = opened.map_err(|error| fault_of(error, path))?;
         let len = usize::try_from(file.size()).ok().filter(|len| *len <= MAX_FILE_BYTES);
-        let mut payload = vec![0; len.ok_or_else(|| format!("the file {path:?} has {} bytes, more than an image", file.size()))?];
+        let mut payload = vec![
+            0;
+            len.ok_or_else(|| format!(
+                "the file {path:?} has {} bytes, more than an image",
+                file.size()
+            ))?
+        ];
         file.read_at(0, &mut payload)?;
         Ok(Some(Cow::Owned(payload)))
     }
@@ -130,15 +170,21 @@ impl ImageSource {
 fn check_path(path: &str) -> Result<(), Fault> {
     match path {
         "" => Err("its path is empty".to_owned().into()),
-        _ if path.contains('\0') => Err(format!("the path {path:?} contains the character NUL").into()),
+        _ if path.contains('\0') => {
+            Err(format!("the path {path:?} contains the character NUL").into())
+        }
         _ => Ok(()),
     }
 }
 
 fn fault_of(error: StorageError, path: &str) -> Fault {
     match &error {
-        StorageError::Open { source, .. } if source.kind() == ErrorKind::IsADirectory => format!("the path {path:?} is a directory").into(),
-        StorageError::Open { source, .. } if !is_remote(path) && !error.is_outage() => format!("{error}: {source}").into(),
+        StorageError::Open { source, .. } if source.kind() == ErrorKind::IsADirectory => {
+            format!("the path {path:?} is a directory").into()
+        }
+        StorageError::Open { source, .. } if !is_remote(path) && !error.is_outage() => {
+            format!("{error}: {source}").into()
+        }
         _ => error.into(),
     }
 }

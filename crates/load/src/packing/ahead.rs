@@ -1,10 +1,12 @@
 //! Packs of endless lanes: the token counts of a few windows are enough for the next batch.
 //!
 //! ```text
-//! place of the global sequence --AheadEpoch--> pack of a lane --LaneCursor, RowCounts--> pieces of rows
+//! place of the global sequence --AheadEpoch--> pack of a lane
+//!     --LaneCursor, RowCounts--> pieces of rows
 //! ```
 //!
-//! A row has the position `pass * rows + position in the order of the pass`; see [`RowOrder::endless`].
+//! A row has the position `pass * rows + position in the order of the pass`;
+//! see [`RowOrder::endless`].
 
 use super::packs::row_at;
 use super::row_counts::RowCounts;
@@ -18,10 +20,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows that are packed together, if they are not concatenated. Must never change: a different value would produce different packs.
+/// Rows that are packed together, if they are not concatenated. Must never change: a different
+/// value would produce different packs.
 pub const PACK_WINDOW_ROWS: u64 = 65_536;
 
-/// Number of rows of a mixture that are counted together. Windows of its sources start at different positions.
+/// Number of rows of a mixture that are counted together. Windows of its sources
+/// start at different positions.
 const MIXED_ROWS: u64 = 8_192;
 
 /// How the rows of a pass are ordered.
@@ -69,7 +73,16 @@ impl AheadPacks {
         counts: RowCounts,
     ) -> Self {
         let (dataset, rows) = (Arc::clone(dataset), Arc::clone(rows));
-        Self { dataset, rows, order, passes, row_lanes, packing, counts, marks: Remembered::default() }
+        Self {
+            dataset,
+            rows,
+            order,
+            passes,
+            row_lanes,
+            packing,
+            counts,
+            marks: Remembered::default(),
+        }
     }
 
     /// The rows of a pass, whose blocks the order schedules.
@@ -105,20 +118,34 @@ impl AheadPacks {
         &self.counts
     }
 
-    /// Draws one pack of a lane. `cursor` is that of an earlier pack, if there is one; it moves past the pack.
-    pub(crate) fn draw(&self, cursor: &mut Option<LaneCursor>, lane: u64, pack: u64, drawn: &mut DrawnPacks, cancel: &Cancel) -> Result<()> {
+    /// Draws one pack of a lane. `cursor` is that of an earlier pack, if there is one; it moves
+    /// past the pack.
+    pub(crate) fn draw(
+        &self,
+        cursor: &mut Option<LaneCursor>,
+        lane: u64,
+        pack: u64,
+        drawn: &mut DrawnPacks,
+        cancel: &Cancel,
+    ) -> Result<()> {
         let mut current = match cursor.take() {
             Some(cursor) if cursor.pack() <= pack => cursor,
             _ => LaneCursor::at(self.packing, PACK_WINDOW_ROWS, self.mark_before(lane, pack)),
         };
         let no_pack = |reason| self.no_pack(lane, reason);
         if current.pack() < pack {
-            current.seek(&LaneOf { packs: self, lane, is_next: false, cancel }, pack).map_err(no_pack)?;
+            current
+                .seek(&LaneOf { packs: self, lane, is_next: false, cancel }, pack)
+                .map_err(no_pack)?;
         }
         self.remember(lane, &current);
         let mut pieces = Vec::new();
-        current.draw(&LaneOf { packs: self, lane, is_next: true, cancel }, &mut pieces).map_err(no_pack)?;
-        drawn.add(pieces.into_iter().map(|piece| (self.position(lane, piece.pass, piece.row), piece)));
+        current
+            .draw(&LaneOf { packs: self, lane, is_next: true, cancel }, &mut pieces)
+            .map_err(no_pack)?;
+        drawn.add(
+            pieces.into_iter().map(|piece| (self.position(lane, piece.pass, piece.row), piece)),
+        );
         *cursor = Some(current);
         Ok(())
     }
@@ -135,11 +162,13 @@ impl AheadPacks {
         self.position(lane, pass, rows.start)..self.position(lane, pass, rows.end)
     }
 
-    /// For the lanes that have rows at these positions, which are of one pass: the lane, and the end of its part.
+    /// For the lanes that have rows at these positions, which are of one pass: the lane, and the
+    /// end of its part.
     pub(crate) fn lanes_at(&self, positions: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
         let rows = self.row_lanes.num_rows().max(1);
         let start = positions.start / rows * rows;
-        let (from, to) = (positions.start - start, positions.end.saturating_sub(1).saturating_sub(start));
+        let (from, to) =
+            (positions.start - start, positions.end.saturating_sub(1).saturating_sub(start));
         (self.row_lanes.lane_of(from)..=self.row_lanes.lane_of(to))
             .map(move |lane| (lane, positions.end.min(start + self.row_lanes.positions(lane).end)))
     }
@@ -159,7 +188,8 @@ impl AheadPacks {
         let Some(mark) = cursor.mark() else { return };
         let mut marks = self.marks.lock();
         let marks = marks.entry(lane).or_default();
-        let is_far = |last: &Mark| last.pass != mark.pass || mark.row.saturating_sub(last.row) >= MIXED_ROWS;
+        let is_far =
+            |last: &Mark| last.pass != mark.pass || mark.row.saturating_sub(last.row) >= MIXED_ROWS;
         if marks.range(..=mark.pack).next_back().is_none_or(|(_, last)| is_far(last)) {
             marks.insert(mark.pack, mark);
         }
@@ -168,9 +198,12 @@ impl AheadPacks {
     fn no_pack(&self, lane: u64, reason: NoPack<crate::Error>) -> crate::Error {
         match reason {
             NoPack::Rows(error) => error,
-            NoPack::Empty { pass } => Error::EmptyLane { lane, pass, rows: self.rows_of(lane) }.into(),
+            NoPack::Empty { pass } => {
+                Error::EmptyLane { lane, pass, rows: self.rows_of(lane) }.into()
+            }
             NoPack::LongRow { pass, row, tokens } => {
-                let (path, row) = row_at(&self.dataset, &self.rows, &self.order, self.position(lane, pass, row));
+                let (path, row) =
+                    row_at(&self.dataset, &self.rows, &self.order, self.position(lane, pass, row));
                 Error::LongRow { path, row, tokens, length: self.packing.length }.into()
             }
         }
@@ -188,8 +221,12 @@ impl AheadEpoch {
     /// # Errors
     /// For an epoch whose places are no numbers.
     pub fn new(packs: &Arc<AheadPacks>, epoch: u64, num_packs: u64) -> Result<Self> {
-        let is_reached = |start: &u64| start.checked_add(num_packs).is_some_and(|end| end < 1 << 63);
-        let start = epoch.checked_mul(num_packs).filter(is_reached).ok_or(Error::FarEpoch { epoch, packs: num_packs })?;
+        let is_reached =
+            |start: &u64| start.checked_add(num_packs).is_some_and(|end| end < 1 << 63);
+        let start = epoch
+            .checked_mul(num_packs)
+            .filter(is_reached)
+            .ok_or(Error::FarEpoch { epoch, packs: num_packs })?;
         let lanes = Lanes::part(start, num_packs, packs.row_lanes.num_lanes());
         Ok(Self { packs: Arc::clone(packs), start, lanes })
     }
@@ -252,12 +289,17 @@ impl LaneOf<'_> {
             return Err(Error::FarPass { lane: self.lane, most }.into());
         }
         self.cancel.check()?;
-        Ok(self.packs.position(self.lane, pass, rows.start)..self.packs.position(self.lane, pass, rows.end))
+        Ok(self.packs.position(self.lane, pass, rows.start)
+            ..self.packs.position(self.lane, pass, rows.end))
     }
 
     fn blocks(&self, positions: Range<u64>) -> BTreeSet<usize> {
         let order = &self.packs.order;
-        order.scheduled_blocks(positions).into_iter().filter_map(|scheduled| order.block(scheduled)).collect()
+        order
+            .scheduled_blocks(positions)
+            .into_iter()
+            .filter_map(|scheduled| order.block(scheduled))
+            .collect()
     }
 }
 
@@ -274,14 +316,16 @@ impl LaneRows for LaneOf<'_> {
 
     fn has_equal_totals(&self) -> bool {
         // A lane alone has all rows in every pass.
-        self.is_periodic() || (self.packs.passes == Passes::Shuffled && self.packs.row_lanes.num_lanes() == 1)
+        self.is_periodic()
+            || (self.packs.passes == Passes::Shuffled && self.packs.row_lanes.num_lanes() == 1)
     }
 
     fn counted_with(&self, pass: u64, row: u64) -> u64 {
         let Ok(positions) = self.positions(pass, &(row..self.num_rows())) else { return row };
         let start = positions.start - row;
         let end_at = |position: u64| {
-            let scheduled = self.packs.order.scheduled_blocks(position..position + 1).into_iter().next();
+            let scheduled =
+                self.packs.order.scheduled_blocks(position..position + 1).into_iter().next();
             scheduled.map_or(positions.end, |scheduled| self.packs.order.span(scheduled).end)
         };
         match self.packs.passes {
@@ -303,7 +347,8 @@ impl LaneRows for LaneOf<'_> {
         let blocks: Vec<usize> = self.blocks(positions.clone()).into_iter().collect();
         let known = self.packs.counts.of(&blocks, self.is_next, self.cancel)?;
         let order = &self.packs.order;
-        let mut counts = Vec::with_capacity(usize::try_from(rows.end - rows.start).unwrap_or_default());
+        let mut counts =
+            Vec::with_capacity(usize::try_from(rows.end - rows.start).unwrap_or_default());
         let mut last: Option<(usize, &Arc<[u32]>)> = None;
         let mut by_scheduled: HashMap<usize, &Arc<[u32]>> = HashMap::new();
         order.for_each(positions, |scheduled, row| {
@@ -328,7 +373,9 @@ impl LaneRows for LaneOf<'_> {
             let span = order.span(scheduled);
             positions.start <= span.start && span.end <= positions.end
         };
-        if self.packs.passes != Passes::Mixed && order.scheduled_blocks(positions.clone()).into_iter().all(is_inside) {
+        if self.packs.passes != Passes::Mixed
+            && order.scheduled_blocks(positions.clone()).into_iter().all(is_inside)
+        {
             let blocks: Vec<usize> = self.blocks(positions).into_iter().collect();
             return self.packs.counts.total(&blocks, self.cancel);
         }

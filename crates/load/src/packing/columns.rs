@@ -38,7 +38,13 @@ impl PackColumns {
     ///
     /// # Errors
     /// For a column that is not a list of numbers, and a pad value that does not fit its type.
-    pub fn new(dataset: &Dataset, columns: Vec<usize>, length: u32, pads: &BTreeMap<String, FillValue>, nulls_are_empty: bool) -> Result<Self> {
+    pub fn new(
+        dataset: &Dataset,
+        columns: Vec<usize>,
+        length: u32,
+        pads: &BTreeMap<String, FillValue>,
+        nulls_are_empty: bool,
+    ) -> Result<Self> {
         let mut packed: Vec<PackedColumn> = Vec::with_capacity(columns.len());
         for field in columns.iter().filter_map(|column| dataset.schema().fields().get(*column)) {
             let (column, data_type) = (field.name().clone(), field.data_type().clone());
@@ -48,15 +54,28 @@ impl PackColumns {
             if packed.iter().any(|other| other.name == column) {
                 return Err(Error::Twice { column });
             }
-            let Some(element) = element_of(&data_type) else { return Err(Error::NotTokens { column, data_type }) };
+            let Some(element) = element_of(&data_type) else {
+                return Err(Error::NotTokens { column, data_type });
+            };
             let value = pads.get(&column).cloned().unwrap_or_else(|| FillValue::zero(&element));
-            let Some(pad) = value.to_array(&element) else { return Err(Error::PadValue { column, data_type: element, value: value.to_string() }) };
+            let Some(pad) = value.to_array(&element) else {
+                return Err(Error::PadValue {
+                    column,
+                    data_type: element,
+                    value: value.to_string(),
+                });
+            };
             packed.push(PackedColumn { name: column, element, pad });
         }
-        let mut fields: Vec<FieldRef> = packed.iter().map(|column| fixed(&column.name, &column.element, length)).collect();
+        let mut fields: Vec<FieldRef> =
+            packed.iter().map(|column| fixed(&column.name, &column.element, length)).collect();
         fields.push(fixed(SEGMENT_IDS, &DataType::Int32, length));
         fields.push(fixed(POSITIONS, &DataType::Int32, length));
-        fields.push(Arc::new(Field::new(DOCUMENT_LENGTHS, DataType::List(item(&DataType::Int32)), false)));
+        fields.push(Arc::new(Field::new(
+            DOCUMENT_LENGTHS,
+            DataType::List(item(&DataType::Int32)),
+            false,
+        )));
         Ok(Self { columns, packed, length, nulls_are_empty, fields: fields.into() })
     }
 
@@ -74,7 +93,8 @@ impl PackColumns {
 
     /// Size of one pack.
     pub(crate) fn pack_bytes(&self) -> u64 {
-        let tokens: usize = self.packed.iter().map(|column| column.element.primitive_width().unwrap_or(1)).sum();
+        let tokens: usize =
+            self.packed.iter().map(|column| column.element.primitive_width().unwrap_or(1)).sum();
         (tokens as u64 + 2 * size_of::<i32>() as u64).saturating_mul(u64::from(self.length))
     }
 }
@@ -84,7 +104,11 @@ pub(super) fn item(element: &DataType) -> FieldRef {
 }
 
 fn fixed(name: &str, element: &DataType, length: u32) -> FieldRef {
-    Arc::new(Field::new(name, DataType::FixedSizeList(item(element), i32::try_from(length).unwrap_or(i32::MAX)), false))
+    Arc::new(Field::new(
+        name,
+        DataType::FixedSizeList(item(element), i32::try_from(length).unwrap_or(i32::MAX)),
+        false,
+    ))
 }
 
 /// The token type of a list of numbers.
@@ -92,7 +116,8 @@ fn element_of(data_type: &DataType) -> Option<DataType> {
     match data_type {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
             let element = item.data_type();
-            (element.is_integer() || element.is_floating() || *element == DataType::Boolean).then(|| element.clone())
+            (element.is_integer() || element.is_floating() || *element == DataType::Boolean)
+                .then(|| element.clone())
         }
         _ => None,
     }

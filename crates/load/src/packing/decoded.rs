@@ -1,4 +1,5 @@
-//! Blocks that were decoded to count their tokens, until a pass delivers them: so a text is tokenized once.
+//! Blocks that were decoded to count their tokens, until a pass delivers them: so a text is
+//! tokenized once.
 
 use super::LengthsSource;
 use super::lengths::of_lists;
@@ -12,7 +13,8 @@ use shardmill_storage::Remembered;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// With more, the oldest blocks are given up, and decoded again when they are delivered. A block without tokens is never delivered.
+/// With more, the oldest blocks are given up, and decoded again when they are delivered. A block
+/// without tokens is never delivered.
 const MOST_BYTES: usize = 256 << 20;
 
 #[derive(Debug, Default)]
@@ -71,7 +73,8 @@ impl State {
     }
 }
 
-/// Decodes a block and counts the tokens of its rows. `None` if its counts are kept, or if it cannot be read or counted as a whole.
+/// Decodes a block and counts the tokens of its rows. `None` if its counts are kept, or if it
+/// cannot be read or counted as a whole.
 pub(super) fn decoded(
     dataset: &Dataset,
     block: &RowBlock,
@@ -81,7 +84,9 @@ pub(super) fn decoded(
 ) -> Option<(Vec<u32>, RecordBatch)> {
     let LengthsSource::Lists { column, nulls_are_empty } = source else { return None };
     let file = dataset.files().get(block.place.file)?;
-    let places = || (0..block.count).map(|offset| BlockOf { block: block.place.block + offset, ..block.place });
+    let places = || {
+        (0..block.count).map(|offset| BlockOf { block: block.place.block + offset, ..block.place })
+    };
     if let Some(kept) = kept
         && places().all(|place| kept.of(&BlockKey::of(file, column, place)).is_some())
     {
@@ -98,7 +103,8 @@ pub(super) fn decoded(
     let Some(kept) = kept else { return Some((counts, rows)) };
     let mut left = counts.as_slice();
     for place in places() {
-        let (own, rest) = left.split_at_checked(usize::try_from(dataset.num_rows_of(place)).ok()?)?;
+        let (own, rest) =
+            left.split_at_checked(usize::try_from(dataset.num_rows_of(place)).ok()?)?;
         kept.add(BlockKey::of(file, column, place), &file.relative, Arc::from(own));
         left = rest;
     }

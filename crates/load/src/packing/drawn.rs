@@ -34,7 +34,10 @@ impl DrawnPacks {
     /// Pieces of each pack.
     pub(crate) fn packs(&self) -> impl Iterator<Item = &[(Piece, u32)]> {
         let ends = self.starts.iter().skip(1).copied().chain([self.pieces.len()]);
-        self.starts.iter().zip(ends).map(|(start, end)| self.pieces.get(*start..end).unwrap_or_default())
+        self.starts
+            .iter()
+            .zip(ends)
+            .map(|(start, end)| self.pieces.get(*start..end).unwrap_or_default())
     }
 
     /// Some of these packs, counted from the first one.
@@ -49,7 +52,8 @@ impl DrawnPacks {
 
     /// Positions of the rows, each once, with their token counts; ascending.
     pub(super) fn rows(&self) -> Vec<(u64, u32)> {
-        let mut rows: Vec<(u64, u32)> = self.pieces.iter().map(|(piece, tokens)| (piece.position, *tokens)).collect();
+        let mut rows: Vec<(u64, u32)> =
+            self.pieces.iter().map(|(piece, tokens)| (piece.position, *tokens)).collect();
         rows.sort_unstable();
         rows.dedup();
         rows

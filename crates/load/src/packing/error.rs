@@ -17,7 +17,10 @@ pub enum Error {
     Twice { column: String },
     #[error("Column `{column}` cannot be packed, a batch has `{column}` of its own")]
     ReservedName { column: String },
-    #[error("The pad value {value} does not fit column `{column}`, whose tokens are {}", type_name(.data_type))]
+    #[error(
+        "The pad value {value} does not fit column `{column}`, whose tokens are {}",
+        type_name(.data_type)
+    )]
     PadValue { column: String, data_type: DataType, value: String },
     #[error("Column `{column}` is null in row {row} of `{path}`")]
     NullRow { column: String, path: String, row: u64 },
@@ -29,11 +32,23 @@ pub enum Error {
     #[error("Column `{column}` has {found} tokens in row {row} of `{path}`, expected {expected}")]
     OtherLength { column: String, path: String, row: u64, expected: u64, found: u64 },
     /// Between a row and its count, which was kept.
-    #[error("Column `{column}` has {found} tokens in row {row} of `{path}`, but the counts in `{directory}` say {expected}")]
-    OtherCount { column: String, path: String, row: u64, expected: u64, found: u64, directory: String },
+    #[error(
+        "Column `{column}` has {found} tokens in row {row} of `{path}`, but the counts in \
+         `{directory}` say {expected}"
+    )]
+    OtherCount {
+        column: String,
+        path: String,
+        row: u64,
+        expected: u64,
+        found: u64,
+        directory: String,
+    },
     #[error("Row {row} of `{path}` has {tokens} tokens, but a pack holds {length}")]
     LongRow { path: String, row: u64, tokens: u32, length: u32 },
-    #[error("Lane {lane} has nothing to pack: its {rows} rows contain no tokens to pack in pass {pass}")]
+    #[error(
+        "Lane {lane} has nothing to pack: its {rows} rows contain no tokens to pack in pass {pass}"
+    )]
     EmptyLane { lane: u64, pass: u64, rows: u64 },
     #[error("Reaching this position takes more than {most} passes over lane {lane}")]
     FarPass { lane: u64, most: u64 },
@@ -77,22 +92,29 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NotTokens { data_type, .. } if data_type.is_string() => Some(
-                "tokenize the texts first: sm.Loader(sm.Dataset(path, tokenize=sm.Tokenize(\"text\", tokenizer=…)), packing=sm.Packing(\"tokens\", length=…)); leave out any other column of texts with columns=",
+                "tokenize the texts first: sm.Loader(sm.Dataset(path, \
+                 tokenize=sm.Tokenize(\"text\", tokenizer=…)), packing=sm.Packing(\"tokens\", \
+                 length=…)); leave out any other column of texts with columns=",
             ),
-            Self::NotTokens { .. } => {
-                Some("a pack holds the tokens of several rows, so it has no place for one value per row; leave the column out with columns=")
-            }
+            Self::NotTokens { .. } => Some(
+                "a pack holds the tokens of several rows, so it has no place for one value per \
+                 row; leave the column out with columns=",
+            ),
             Self::ReservedName { .. } => Some("rename the column"),
             Self::PadValue { .. } => Some("pad_value may be a dict with a value for each column"),
-            Self::NullRow { .. } => {
-                Some("nulls=\"fill\" treats a row that is null in all packed columns as empty; or leave such rows out with a filter")
-            }
+            Self::NullRow { .. } => Some(
+                "nulls=\"fill\" treats a row that is null in all packed columns as empty; or leave \
+                 such rows out with a filter",
+            ),
             Self::NullToken { .. } => Some("leave such rows out with a filter"),
-            Self::OtherLength { .. } => {
-                Some("columns that are packed together need rows of equal length; lengths= names the column with the lengths")
-            }
+            Self::OtherLength { .. } => Some(
+                "columns that are packed together need rows of equal length; lengths= names the \
+                 column with the lengths",
+            ),
             Self::OtherCount { .. } => Some("delete that directory; the tokens are counted again"),
-            Self::LongRow { .. } => Some("long=\"split\", \"truncate\" or \"drop\" sets how such rows are handled"),
+            Self::LongRow { .. } => {
+                Some("long=\"split\", \"truncate\" or \"drop\" sets how such rows are handled")
+            }
             Self::EmptyLane { .. } => Some("use fewer lanes, so that each lane has more rows"),
             Self::FarPass { .. } | Self::FarEpoch { .. } => Some("choose an earlier epoch"),
             Self::LongLane { .. } => Some("set more lanes=, so that each has fewer rows"),

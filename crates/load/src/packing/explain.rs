@@ -1,7 +1,10 @@
-//! Explains from the plan, without reading rows, which tokens a batch of packs contains, and how full packs are.
+//! Explains from the plan, without reading rows, which tokens a batch of packs contains, and how
+//! full packs are.
 
 use super::{AheadEpoch, DrawnPacks, Lengths, PackSource};
-use crate::explain::{BatchExplanation, FileRows, LaneRows, RankCost, cost_of_scheduled_blocks, ratio};
+use crate::explain::{
+    BatchExplanation, FileRows, LaneRows, RankCost, cost_of_scheduled_blocks, ratio,
+};
 use crate::{Dataset, Result, RowSet};
 use shardmill_engine::Cancel;
 use shardmill_plan::order::{RowOrder, Steps};
@@ -23,7 +26,8 @@ pub struct FilePiece {
 /// One batch of one rank.
 #[derive(Debug, Clone)]
 pub struct PackBatch {
-    /// Its positions are packs, and so are those of its lanes, counted from the start of each lane. Its rows are those of all pieces.
+    /// Its positions are packs, and so are those of its lanes, counted from the start of each lane.
+    /// Its rows are those of all pieces.
     pub batch: BatchExplanation,
     /// In the order of the batch.
     pub packs: Vec<Vec<FilePiece>>,
@@ -67,11 +71,13 @@ impl PackFill {
 }
 
 impl PackedEpoch<'_> {
-    /// The packs of `rank` in step number `step` of an epoch from its start; `None` after the last step.
+    /// The packs of `rank` in step number `step` of an epoch from its start;
+    /// `None` after the last step.
     #[must_use]
     pub fn batch(&self, step: u64, rank: u64) -> Option<PackBatch> {
         let start_of = |lane| self.steps.lanes.positions(lane).start;
-        let (batch, numbers) = dealt(self.steps, step, rank, |lane, number| number - start_of(lane))?;
+        let (batch, numbers) =
+            dealt(self.steps, step, rank, |lane, number| number - start_of(lane))?;
         let packs = numbers.into_iter().flatten().map(|pack| self.pieces(pack)).collect();
         Some(PackBatch::of(batch, packs))
     }
@@ -83,17 +89,24 @@ impl PackedEpoch<'_> {
             id.map_or(0, |id| self.lengths.of(id))
         };
         let mut pieces = Vec::new();
-        self.plan.for_each_piece(pack, tokens_of, |piece| pieces.extend(file_piece(self.dataset, rows, order, piece)));
+        self.plan.for_each_piece(pack, tokens_of, |piece| {
+            pieces.extend(file_piece(self.dataset, rows, order, piece));
+        });
         pieces
     }
 
-    /// The maximal work of `rank` in a whole epoch: it reads its own lanes, and after the first lane has ended the rest of all lanes.
+    /// The maximal work of `rank` in a whole epoch: it reads its own lanes, and after the first
+    /// lane has ended the rest of all lanes.
     #[must_use]
     pub fn cost(&self, columns: &[usize], rank: u64) -> RankCost {
         let (steps, plan) = (self.steps, self.plan);
         let (lanes, row_lanes) = (&steps.lanes, plan.row_lanes());
         let of_rows = Steps { lanes: row_lanes.clone(), ..steps.clone() };
-        let shortest = (0..lanes.num_lanes()).map(|lane| lanes.positions(lane)).map(|packs| packs.end - packs.start).min().unwrap_or_default();
+        let shortest = (0..lanes.num_lanes())
+            .map(|lane| lanes.positions(lane))
+            .map(|packs| packs.end - packs.start)
+            .min()
+            .unwrap_or_default();
         let in_turns = shortest.saturating_mul(lanes.num_lanes());
         let whole_steps = in_turns - in_turns % steps.global_batch();
         let is_left = whole_steps < steps.end(0);
@@ -102,8 +115,18 @@ impl PackedEpoch<'_> {
             let end = row_lanes.positions(lane).end;
             plan.needed_from(lane, lanes.cursor(lane, whole_steps)).min(end)..end
         });
-        let scheduled_blocks = own.chain(left).flat_map(|positions| self.order.scheduled_blocks(positions)).collect();
-        RankCost { batches: steps.batches(0, rank), ..cost_of_scheduled_blocks(self.dataset, self.rows, self.order, columns, scheduled_blocks) }
+        let scheduled_blocks =
+            own.chain(left).flat_map(|positions| self.order.scheduled_blocks(positions)).collect();
+        RankCost {
+            batches: steps.batches(0, rank),
+            ..cost_of_scheduled_blocks(
+                self.dataset,
+                self.rows,
+                self.order,
+                columns,
+                scheduled_blocks,
+            )
+        }
     }
 }
 
@@ -112,7 +135,9 @@ fn rows_of(packs: &[Vec<FilePiece>]) -> Vec<FileRows> {
     let mut rows: Vec<FileRows> = Vec::new();
     for piece in packs.iter().flatten() {
         match rows.last_mut() {
-            Some(last) if last.file == piece.file && last.start + last.rows == piece.row => last.rows += 1,
+            Some(last) if last.file == piece.file && last.start + last.rows == piece.row => {
+                last.rows += 1;
+            }
             // A row that continues in the next pack.
             Some(last) if last.file == piece.file && last.start + last.rows == piece.row + 1 => {}
             _ => rows.push(FileRows { file: piece.file.clone(), start: piece.row, rows: 1 }),
@@ -121,14 +146,26 @@ fn rows_of(packs: &[Vec<FilePiece>]) -> Vec<FileRows> {
     rows
 }
 
-fn file_piece(dataset: &Dataset, rows: &RowSet, order: &RowOrder, piece: Piece) -> Option<FilePiece> {
-    let (file, row) = order.at(piece.position).and_then(|(block, row)| rows.row_of_file(dataset, block, row))?;
+fn file_piece(
+    dataset: &Dataset,
+    rows: &RowSet,
+    order: &RowOrder,
+    piece: Piece,
+) -> Option<FilePiece> {
+    let (file, row) =
+        order.at(piece.position).and_then(|(block, row)| rows.row_of_file(dataset, block, row))?;
     let file = dataset.files().get(file)?.relative.clone();
     Some(FilePiece { file, row, first_token: piece.first, tokens: piece.count })
 }
 
-/// The numbers of the packs of a batch, and what is known about it without them. `in_lane` numbers a pack within its lane.
-fn dealt(steps: &Steps, step: u64, rank: u64, in_lane: impl Fn(u64, u64) -> u64) -> Option<(BatchExplanation, Vec<Range<u64>>)> {
+/// The numbers of the packs of a batch, and what is known about it without them. `in_lane` numbers
+/// a pack within its lane.
+fn dealt(
+    steps: &Steps,
+    step: u64,
+    rank: u64,
+    in_lane: impl Fn(u64, u64) -> u64,
+) -> Option<(BatchExplanation, Vec<Range<u64>>)> {
     if step >= steps.remaining(0) {
         return None;
     }
@@ -139,12 +176,25 @@ fn dealt(steps: &Steps, step: u64, rank: u64, in_lane: impl Fn(u64, u64) -> u64)
     for run in &slice.rows {
         if new > 0 {
             let lane = steps.lanes.lane_of(run.start);
-            lanes.push(LaneRows { lane, position: in_lane(lane, run.start), rows: run.end - run.start });
+            lanes.push(LaneRows {
+                lane,
+                position: in_lane(lane, run.start),
+                rows: run.end - run.start,
+            });
             new = new.saturating_sub(run.end - run.start);
         }
     }
     let places = step.start..step.start + step.len;
-    Some((BatchExplanation { places, lanes, rows: Vec::new(), repeats: slice.repeats, sources: Vec::new() }, slice.rows))
+    Some((
+        BatchExplanation {
+            places,
+            lanes,
+            rows: Vec::new(),
+            repeats: slice.repeats,
+            sources: Vec::new(),
+        },
+        slice.rows,
+    ))
 }
 
 impl PackBatch {
@@ -153,17 +203,28 @@ impl PackBatch {
     }
 }
 
-/// The packs of `rank` in step number `step` of an epoch of endless lanes; `None` after the last step. Counts the tokens that this takes.
+/// The packs of `rank` in step number `step` of an epoch of endless lanes; `None` after the last
+/// step. Counts the tokens that this takes.
 ///
 /// # Errors
 /// When tokens cannot be counted, or rows cannot be packed.
-pub fn batch_ahead(epoch: &AheadEpoch, steps: &Steps, step: u64, rank: u64, cancel: &Cancel) -> Result<Option<PackBatch>> {
-    let Some((batch, numbers)) = dealt(steps, step, rank, |_, number| epoch.pack(number).1) else { return Ok(None) };
+pub fn batch_ahead(
+    epoch: &AheadEpoch,
+    steps: &Steps,
+    step: u64,
+    rank: u64,
+    cancel: &Cancel,
+) -> Result<Option<PackBatch>> {
+    let Some((batch, numbers)) = dealt(steps, step, rank, |_, number| epoch.pack(number).1) else {
+        return Ok(None);
+    };
     let mut drawn = DrawnPacks::default();
     epoch.draw(&mut HashMap::new(), numbers.into_iter().flatten(), &mut drawn, cancel)?;
     let packs = &epoch.packs;
     let in_files = |pieces: &[(Piece, u32)]| {
-        let pieces = pieces.iter().filter_map(|(piece, _)| file_piece(&packs.dataset, packs.rows(), packs.order(), *piece));
+        let pieces = pieces.iter().filter_map(|(piece, _)| {
+            file_piece(&packs.dataset, packs.rows(), packs.order(), *piece)
+        });
         pieces.collect::<Vec<_>>()
     };
     Ok(Some(PackBatch::of(batch, drawn.packs().map(in_files).collect())))

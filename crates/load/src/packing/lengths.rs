@@ -46,20 +46,35 @@ impl LengthsSource {
 impl Lengths {
     /// # Errors
     /// When the column cannot be read, contains a null or an invalid token count.
-    pub fn find(dataset: &Arc<Dataset>, rows: &RowSet, source: LengthsSource, threads: usize, cancel: &Cancel) -> Result<Self> {
+    pub fn find(
+        dataset: &Arc<Dataset>,
+        rows: &RowSet,
+        source: LengthsSource,
+        threads: usize,
+        cancel: &Cancel,
+    ) -> Result<Self> {
         check_type(dataset, source)?;
         // Ids are the same, and small blocks are read together.
         let merged = Arc::new(rows.merged(1));
-        let (count, own, shared) = (merged.blocks().len(), Arc::clone(dataset), Arc::clone(&merged));
+        let (count, own, shared) =
+            (merged.blocks().len(), Arc::clone(dataset), Arc::clone(&merged));
         let stores = match source {
-            LengthsSource::Lists { column, .. } => dataset.files().iter().map(|file| file.counts(column, cancel)).collect::<Result<Vec<_>>>()?,
+            LengthsSource::Lists { column, .. } => dataset
+                .files()
+                .iter()
+                .map(|file| file.counts(column, cancel))
+                .collect::<Result<Vec<_>>>()?,
             LengthsSource::Stated { .. } => Vec::new(),
         };
         count_together(dataset, &merged, &stores, source, threads, cancel)?;
         let of_files = stores.clone();
         let work = move |number: usize| {
-            let store = |block: &RowBlock| of_files.get(block.place.file).and_then(Option::as_deref);
-            let found = shared.blocks().get(number).map(|block| of_block_kept(&own, &shared, number, block, source, store(block)));
+            let store =
+                |block: &RowBlock| of_files.get(block.place.file).and_then(Option::as_deref);
+            let found = shared
+                .blocks()
+                .get(number)
+                .map(|block| of_block_kept(&own, &shared, number, block, source, store(block)));
             ControlFlow::Continue(found.unwrap_or_else(|| Ok(Vec::new())))
         };
         let mut tokens = Vec::with_capacity(usize::try_from(rows.num_rows()).unwrap_or_default());
@@ -71,7 +86,12 @@ impl Lengths {
             counts.publish();
             warnings.extend(counts.take_warnings());
         }
-        Ok(Self { tokens, digest: OnceLock::new(), warnings, is_stated: matches!(source, LengthsSource::Stated { .. }) })
+        Ok(Self {
+            tokens,
+            digest: OnceLock::new(),
+            warnings,
+            is_stated: matches!(source, LengthsSource::Stated { .. }),
+        })
     }
 
     /// What went wrong with counts that are kept in files.
@@ -88,7 +108,11 @@ impl Lengths {
     /// Number of rows, sum, and the largest.
     #[must_use]
     pub fn totals(&self) -> (usize, u64, u32) {
-        (self.tokens.len(), self.tokens.iter().map(|tokens| u64::from(*tokens)).sum(), self.tokens.iter().copied().max().unwrap_or_default())
+        (
+            self.tokens.len(),
+            self.tokens.iter().map(|tokens| u64::from(*tokens)).sum(),
+            self.tokens.iter().copied().max().unwrap_or_default(),
+        )
     }
 
     /// Tokens of the row `id`.
@@ -120,7 +144,11 @@ pub(super) fn check_type(dataset: &Dataset, source: LengthsSource) -> Result<()>
         && let Some(field) = dataset.schema().fields().get(column)
         && !field.data_type().is_integer()
     {
-        return Err(Error::NotLengths { column: field.name().clone(), data_type: field.data_type().clone() }.into());
+        return Err(Error::NotLengths {
+            column: field.name().clone(),
+            data_type: field.data_type().clone(),
+        }
+        .into());
     }
     Ok(())
 }
@@ -140,11 +168,21 @@ pub(super) fn of_block_kept(
     }
 }
 
-/// As [`of_block`], from counts that are kept. Whole blocks are counted, so that the counts serve other filters too.
-fn counted(dataset: &Dataset, rows: &RowSet, number: usize, block: &RowBlock, source: LengthsSource, counts: &TokenCounts) -> Result<Vec<u32>> {
+/// As [`of_block`], from counts that are kept. Whole blocks are counted, so that the counts serve
+/// other filters too.
+fn counted(
+    dataset: &Dataset,
+    rows: &RowSet,
+    number: usize,
+    block: &RowBlock,
+    source: LengthsSource,
+    counts: &TokenCounts,
+) -> Result<Vec<u32>> {
     let Some(file) = dataset.files().get(block.place.file) else { return Ok(Vec::new()) };
     let mut found: Vec<u32> = Vec::with_capacity(usize::try_from(block.rows).unwrap_or_default());
-    for place in (0..block.count).map(|offset| BlockOf { block: block.place.block + offset, ..block.place }) {
+    for place in
+        (0..block.count).map(|offset| BlockOf { block: block.place.block + offset, ..block.place })
+    {
         let key = BlockKey::of(file, source.column(), place);
         let of_place = match counts.of(&key) {
             Some(known) => known,
@@ -154,38 +192,55 @@ fn counted(dataset: &Dataset, rows: &RowSet, number: usize, block: &RowBlock, so
                     counts.add(key, &file.relative, Arc::clone(&new));
                     new
                 }
-                // Perhaps a row that the filter excludes; errors of other rows come with their position.
+                // Perhaps a row that the filter excludes; errors of other rows come
+                // with their position.
                 Err(_) => return of_block(dataset, rows, number, block, source),
             },
         };
         match &block.selection {
             None => found.extend(of_place.iter()),
-            Some(selection) => found.extend(selection.set_indices().filter_map(|row| of_place.get(row))),
+            Some(selection) => {
+                found.extend(selection.set_indices().filter_map(|row| of_place.get(row)));
+            }
         }
     }
     Ok(found)
 }
 
-pub(super) fn of_whole_block(dataset: &Dataset, place: BlockOf, source: LengthsSource) -> Result<Vec<u32>> {
+pub(super) fn of_whole_block(
+    dataset: &Dataset,
+    place: BlockOf,
+    source: LengthsSource,
+) -> Result<Vec<u32>> {
     let rows = dataset.num_rows_of(place);
     let block = RowBlock { place, count: 1, rows, decoded_bytes: 0, selection: None };
     of_block(dataset, &RowSet::default(), 0, &block, source)
 }
 
-fn of_block(dataset: &Dataset, rows: &RowSet, number: usize, block: &RowBlock, source: LengthsSource) -> Result<Vec<u32>> {
+fn of_block(
+    dataset: &Dataset,
+    rows: &RowSet,
+    number: usize,
+    block: &RowBlock,
+    source: LengthsSource,
+) -> Result<Vec<u32>> {
     let column = source.column();
     let batch = match block.count {
         1 => dataset.read(block.place, &[column], block.selection.as_ref())?,
         count => dataset.read_run(block.place, count, &[column])?,
     };
     let Some(array) = batch.columns().first() else { return Ok(Vec::new()) };
-    let name = || dataset.schema().fields().get(column).map_or_else(String::new, |field| field.name().clone());
+    let name = || {
+        dataset.schema().fields().get(column).map_or_else(String::new, |field| field.name().clone())
+    };
     let place = |row: usize| rows.path_and_row(dataset, number, row as u64).unwrap_or_default();
     let found = match source {
-        LengthsSource::Lists { nulls_are_empty, .. } => of_lists(array, nulls_are_empty).map_err(|wrong| match wrong {
-            None => Error::NotTokens { column: name(), data_type: array.data_type().clone() },
-            Some((row, wrong)) => wrong.in_place(name(), place(row)),
-        }),
+        LengthsSource::Lists { nulls_are_empty, .. } => {
+            of_lists(array, nulls_are_empty).map_err(|wrong| match wrong {
+                None => Error::NotTokens { column: name(), data_type: array.data_type().clone() },
+                Some((row, wrong)) => wrong.in_place(name(), place(row)),
+            })
+        }
         LengthsSource::Stated { .. } => stated(array).map_err(|(row, value)| {
             let (path, row) = place(row);
             Error::NoLength { column: name(), path, row, value }
@@ -195,7 +250,10 @@ fn of_block(dataset: &Dataset, rows: &RowSet, number: usize, block: &RowBlock, s
 }
 
 /// Returns the first row that cannot be packed, and the reason, as an error.
-pub(super) fn of_lists(array: &ArrayRef, nulls_are_empty: bool) -> std::result::Result<Vec<u32>, Option<(usize, Wrong)>> {
+pub(super) fn of_lists(
+    array: &ArrayRef,
+    nulls_are_empty: bool,
+) -> std::result::Result<Vec<u32>, Option<(usize, Wrong)>> {
     let lists = TokenLists::of(array).ok_or(None)?;
     let length = |row: usize| match lists.check(row, nulls_are_empty) {
         // No block has that many tokens.

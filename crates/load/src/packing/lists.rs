@@ -43,11 +43,18 @@ impl TokenLists {
     /// `None` for other types.
     pub(super) fn of(array: &ArrayRef) -> Option<Self> {
         let (bounds, tokens) = match array.data_type() {
-            DataType::List(_) => (Bounds::Short(array.as_list::<i32>().offsets().clone()), array.as_list::<i32>().values()),
-            DataType::LargeList(_) => (Bounds::Long(array.as_list::<i64>().offsets().clone()), array.as_list::<i64>().values()),
-            DataType::FixedSizeList(_, width) => {
-                (Bounds::Fixed { width: usize::try_from(*width).unwrap_or_default() }, array.as_fixed_size_list().values())
-            }
+            DataType::List(_) => (
+                Bounds::Short(array.as_list::<i32>().offsets().clone()),
+                array.as_list::<i32>().values(),
+            ),
+            DataType::LargeList(_) => (
+                Bounds::Long(array.as_list::<i64>().offsets().clone()),
+                array.as_list::<i64>().values(),
+            ),
+            DataType::FixedSizeList(_, width) => (
+                Bounds::Fixed { width: usize::try_from(*width).unwrap_or_default() },
+                array.as_fixed_size_list().values(),
+            ),
             _ => return None,
         };
         let has_nulls = |nulls: &NullBuffer| nulls.null_count() > 0;
@@ -72,16 +79,28 @@ impl TokenLists {
         }
         let Some(nulls) = &self.token_nulls else { return Ok(()) };
         let range = self.range(row);
-        if !range.is_empty() && nulls.inner().slice(range.start, range.len()).has_false() { Err(Wrong::NullToken) } else { Ok(()) }
+        if !range.is_empty() && nulls.inner().slice(range.start, range.len()).has_false() {
+            Err(Wrong::NullToken)
+        } else {
+            Ok(())
+        }
     }
 }
 
 impl Bounds {
     fn of(&self, row: usize) -> Range<usize> {
-        let pair = |bounds: [Option<usize>; 2]| if let [Some(start), Some(end)] = bounds { start..end } else { 0..0 };
+        let pair = |bounds: [Option<usize>; 2]| {
+            if let [Some(start), Some(end)] = bounds { start..end } else { 0..0 }
+        };
         match self {
-            Self::Short(offsets) => pair([row, row + 1].map(|bound| offsets.get(bound).and_then(|bound| usize::try_from(*bound).ok()))),
-            Self::Long(offsets) => pair([row, row + 1].map(|bound| offsets.get(bound).and_then(|bound| usize::try_from(*bound).ok()))),
+            Self::Short(offsets) => pair(
+                [row, row + 1]
+                    .map(|bound| offsets.get(bound).and_then(|bound| usize::try_from(*bound).ok())),
+            ),
+            Self::Long(offsets) => pair(
+                [row, row + 1]
+                    .map(|bound| offsets.get(bound).and_then(|bound| usize::try_from(*bound).ok())),
+            ),
             Self::Fixed { width } => row * width..(row + 1) * width,
         }
     }

@@ -1,11 +1,15 @@
-//! Packs rows of tokens: batches of `[packs, length]` tokens, with columns that separate the documents in them.
+//! Packs rows of tokens: batches of `[packs, length]` tokens, with columns that separate the
+//! documents in them.
 //!
 //! ```text
-//! lengths of all rows --PackPlan--> packs --Steps--> packs of a superbatch --assemble--> tokens, segment ids, positions, document lengths
+//! lengths of all rows --PackPlan--> packs --Steps--> packs of a superbatch
+//!     --assemble--> tokens, segment ids, positions, document lengths
 //! ```
 //!
-//! The token counts of all rows are computed once ([`Lengths`]); from then on packs are a plan like any other (`shardmill_plan::packing`), from which
-//! the pass gets the rows of a superbatch. With endless lanes ([`AheadPacks`]), the counts of a few windows are found while batches are planned. The invariant: a row is packed with the planned number of tokens, or an error names the row.
+//! The token counts of all rows are computed once ([`Lengths`]); from then on packs are a plan like
+//! any other (`shardmill_plan::packing`), from which the pass gets the rows of a superbatch. With
+//! endless lanes ([`AheadPacks`]), the counts of a few windows are found while batches are planned.
+//! The invariant: a row is packed with the planned number of tokens, or an error names the row.
 
 mod ahead;
 mod assemble;

@@ -43,9 +43,17 @@ impl Packs {
     ///
     /// # Errors
     /// For rows that cannot be packed.
-    pub fn plan(packing: Packing, rows: &PlannedRows, threads: usize, cancel: &Cancel) -> Result<PackPlan> {
-        let tokens =
-            Arc::new(TokensInOrder { ids: RowIds::new(&rows.rows, &rows.order), order: Arc::clone(&rows.order), lengths: Arc::clone(&rows.lengths) });
+    pub fn plan(
+        packing: Packing,
+        rows: &PlannedRows,
+        threads: usize,
+        cancel: &Cancel,
+    ) -> Result<PackPlan> {
+        let tokens = Arc::new(TokensInOrder {
+            ids: RowIds::new(&rows.rows, &rows.order),
+            order: Arc::clone(&rows.order),
+            lengths: Arc::clone(&rows.lengths),
+        });
         let mut failure = None;
         let planned = PackPlan::build(packing, &rows.lanes, |positions, each| {
             if failure.is_none() {
@@ -85,11 +93,20 @@ struct TokensInOrder {
 
 impl TokensInOrder {
     /// Calls `each` with the token counts of the rows at these plan positions, in order.
-    fn for_each(self: &Arc<Self>, positions: Range<u64>, threads: usize, cancel: &Cancel, each: &mut dyn FnMut(u32)) -> Result<()> {
-        let parts = usize::try_from((positions.end - positions.start).div_ceil(ROWS_AT_ONCE)).unwrap_or(usize::MAX);
+    fn for_each(
+        self: &Arc<Self>,
+        positions: Range<u64>,
+        threads: usize,
+        cancel: &Cancel,
+        each: &mut dyn FnMut(u32),
+    ) -> Result<()> {
+        let parts = usize::try_from((positions.end - positions.start).div_ceil(ROWS_AT_ONCE))
+            .unwrap_or(usize::MAX);
         // Shuffling costs more than packing; without it, neighbours are found immediately.
         if parts < 2 || self.order.num_windows() == 0 {
-            self.order.for_each(positions, |scheduled, row| each(self.lengths.of(self.ids.id(scheduled, row))));
+            self.order.for_each(positions, |scheduled, row| {
+                each(self.lengths.of(self.ids.id(scheduled, row)));
+            });
             return Ok(());
         }
         let own = Arc::clone(self);
@@ -97,7 +114,9 @@ impl TokensInOrder {
             let start = positions.start + part as u64 * ROWS_AT_ONCE;
             let end = (start + ROWS_AT_ONCE).min(positions.end);
             let mut tokens = Vec::with_capacity(usize::try_from(end - start).unwrap_or_default());
-            own.order.for_each(start..end, |scheduled, row| tokens.push(own.lengths.of(own.ids.id(scheduled, row))));
+            own.order.for_each(start..end, |scheduled, row| {
+                tokens.push(own.lengths.of(own.ids.id(scheduled, row)));
+            });
             ControlFlow::Continue(tokens)
         };
         for tokens in run_in_order(parts, threads.max(1), cancel, work)? {
@@ -115,7 +134,9 @@ pub(super) struct RowIds {
 
 impl RowIds {
     pub(super) fn new(rows: &RowSet, order: &RowOrder) -> Self {
-        let first = |scheduled: usize| order.block(scheduled).and_then(|block| rows.first_id(block)).unwrap_or(u64::MAX);
+        let first = |scheduled: usize| {
+            order.block(scheduled).and_then(|block| rows.first_id(block)).unwrap_or(u64::MAX)
+        };
         Self { starts: (0..order.num_scheduled()).map(first).collect() }
     }
 
@@ -125,6 +146,14 @@ impl RowIds {
 }
 
 /// File and row at a plan position.
-pub(super) fn row_at(dataset: &Dataset, rows: &RowSet, order: &RowOrder, position: u64) -> (String, u64) {
-    order.at(position).and_then(|(block, row)| rows.path_and_row(dataset, block, row)).unwrap_or_default()
+pub(super) fn row_at(
+    dataset: &Dataset,
+    rows: &RowSet,
+    order: &RowOrder,
+    position: u64,
+) -> (String, u64) {
+    order
+        .at(position)
+        .and_then(|(block, row)| rows.path_and_row(dataset, block, row))
+        .unwrap_or_default()
 }

@@ -1,6 +1,7 @@
 //! The number of tokens of rows, found block by block when it is needed.
 //!
-//! The sums of all blocks are kept, and the counts of the rows of the last ones. What is kept in files ([`TokenCounts`]) is not counted again.
+//! The sums of all blocks are kept, and the counts of the rows of the last ones. What is kept in
+//! files ([`TokenCounts`]) is not counted again.
 
 use super::LengthsSource;
 use super::decoded::{DecodedBlocks, decoded};
@@ -56,7 +57,11 @@ impl RowCounts {
     ) -> Result<Self> {
         check_type(dataset, source)?;
         let stores = match source {
-            LengthsSource::Lists { column, .. } => dataset.files().iter().map(|file| file.counts(column, cancel)).collect::<Result<Vec<_>>>()?,
+            LengthsSource::Lists { column, .. } => dataset
+                .files()
+                .iter()
+                .map(|file| file.counts(column, cancel))
+                .collect::<Result<Vec<_>>>()?,
             LengthsSource::Stated { .. } => Vec::new(),
         };
         let warnings = stores.iter().flatten().flat_map(|counts| counts.take_warnings()).collect();
@@ -94,18 +99,30 @@ impl RowCounts {
     pub fn publish(&self) {
         for counts in self.stores.iter().flatten() {
             counts.publish();
-            counts.take_warnings().into_iter().for_each(|warning| tracing::warn!(target: "shardmill.tokens", "{warning}"));
+            counts
+                .take_warnings()
+                .into_iter()
+                .for_each(|warning| tracing::warn!(target: "shardmill.tokens", "{warning}"));
         }
     }
 
-    /// Token counts of the rows of each of these blocks. Those that are not known are counted, on all threads, and stay decoded if they are
-    /// delivered next.
-    pub(super) fn of(&self, blocks: &[usize], is_next: bool, cancel: &Cancel) -> Result<HashMap<usize, Arc<[u32]>>> {
+    /// Token counts of the rows of each of these blocks. Those that are not known are counted, on
+    /// all threads, and stay decoded if they are delivered next.
+    pub(super) fn of(
+        &self,
+        blocks: &[usize],
+        is_next: bool,
+        cancel: &Cancel,
+    ) -> Result<HashMap<usize, Arc<[u32]>>> {
         let mut found: HashMap<usize, Arc<[u32]>> = {
             let known = self.known.lock();
-            blocks.iter().filter_map(|block| Some((*block, Arc::clone(known.counts.get(block)?)))).collect()
+            blocks
+                .iter()
+                .filter_map(|block| Some((*block, Arc::clone(known.counts.get(block)?))))
+                .collect()
         };
-        let mut missing: Vec<usize> = blocks.iter().copied().filter(|block| !found.contains_key(block)).collect();
+        let mut missing: Vec<usize> =
+            blocks.iter().copied().filter(|block| !found.contains_key(block)).collect();
         missing.sort_unstable();
         missing.dedup();
         for (block, counts) in missing.iter().zip(self.counted(&missing, is_next, cancel)?) {
@@ -129,13 +146,19 @@ impl RowCounts {
     }
 
     fn counted(&self, blocks: &[usize], is_next: bool, cancel: &Cancel) -> Result<Vec<Arc<[u32]>>> {
-        let (dataset, rows, stores, source) = (Arc::clone(&self.dataset), Arc::clone(&self.rows), Arc::clone(&self.stores), self.source);
+        let (dataset, rows, stores, source) = (
+            Arc::clone(&self.dataset),
+            Arc::clone(&self.rows),
+            Arc::clone(&self.stores),
+            self.source,
+        );
         let (columns, next) = (self.columns.clone(), Arc::clone(&self.decoded));
         let count = move |number: usize| -> Result<Arc<[u32]>> {
             let Some(block) = rows.blocks().get(number) else { return Ok(Arc::from([])) };
             let store = stores.get(block.place.file).and_then(Option::as_deref);
             if is_next {
-                let (decoded, totals) = totals_of(|| decoded(&dataset, block, &columns, source, store));
+                let (decoded, totals) =
+                    totals_of(|| decoded(&dataset, block, &columns, source, store));
                 if let Some((counts, rows)) = decoded {
                     next.add(number, rows, totals);
                     return Ok(counts.into());
@@ -144,10 +167,19 @@ impl RowCounts {
             Ok(of_block_kept(&dataset, &rows, number, block, source, store)?.into())
         };
         if self.threads == 0 || blocks.len() < 2 {
-            return blocks.iter().map(|block| cancel.check().map_err(crate::Error::from).and_then(|()| count(*block))).collect();
+            return blocks
+                .iter()
+                .map(|block| {
+                    cancel.check().map_err(crate::Error::from).and_then(|()| count(*block))
+                })
+                .collect();
         }
         let (numbers, len) = (blocks.to_vec(), blocks.len());
-        let work = move |place: usize| ControlFlow::Continue(numbers.get(place).map_or_else(|| Ok(Arc::from([])), |block| count(*block)));
+        let work = move |place: usize| {
+            ControlFlow::Continue(
+                numbers.get(place).map_or_else(|| Ok(Arc::from([])), |block| count(*block)),
+            )
+        };
         // A run cancels what it was given when it is dropped.
         let own = Cancel::default();
         let mut found = Vec::with_capacity(len);

@@ -1,12 +1,16 @@
-//! Counts the tokens of all blocks of a row set, together with other processes that keep counts in the same directory.
+//! Counts the tokens of all blocks of a row set, together with other processes that keep counts in
+//! the same directory.
 //!
 //! ```text
-//! blocks without counts --by content--> groups --claim--> look again, count the rest, publish, give the claim up
-//!                                              --busy---> wait for what another process publishes, or take over what it leaves
+//! blocks without counts --by content--> groups
+//!     --claim--> look again, count the rest, publish, give the claim up
+//!     --busy---> wait for what another process publishes, or take over what it leaves
 //! ```
 //!
-//! Processes need not know of each other, and their data sets need not be equal. The invariant: with claims, a block that can be counted is counted
-//! once; without them, or if the process that holds one stops, it is counted again. No process waits for one that waits: claims are given up first.
+//! Processes need not know of each other, and their data sets need not be equal.
+//! The invariant: with claims, a block that can be counted is counted once; without them,
+//! or if the process that holds one stops, it is counted again. No process waits for one
+//! that waits: claims are given up first.
 
 use super::LengthsSource;
 use super::lengths::of_whole_block;
@@ -38,7 +42,8 @@ struct Group {
     blocks: Vec<BlockOf>,
 }
 
-/// Counts what is not known in the `stores` of files, as far as it can be counted. Others may do a part of it.
+/// Counts what is not known in the `stores` of files, as far as it can be counted. Others may do a
+/// part of it.
 pub(super) fn count_together(
     dataset: &Arc<Dataset>,
     rows: &RowSet,
@@ -58,7 +63,13 @@ pub(super) fn count_together(
     let (mut pause, mut since, mut is_patient) = (FIRST_LOOK, Instant::now(), true);
     while !left.is_empty() {
         let before = left.len();
-        let work = Counting { dataset: Arc::clone(dataset), source, is_patient, cancel: Cancel::default(), looked: Arc::default() };
+        let work = Counting {
+            dataset: Arc::clone(dataset),
+            source,
+            is_patient,
+            cancel: Cancel::default(),
+            looked: Arc::default(),
+        };
         let counted = work.run(left, threads, cancel);
         // Also after a failure: other processes must not wait for one that counts no more.
         distinct.iter().for_each(|counts| counts.publish());
@@ -66,18 +77,26 @@ pub(super) fn count_together(
         for counts in &distinct {
             counts.refresh(cancel)?;
         }
-        left.retain(|group| group.blocks.iter().any(|place| is_missing(dataset, &group.counts, source.column(), *place)));
+        left.retain(|group| {
+            group
+                .blocks
+                .iter()
+                .any(|place| is_missing(dataset, &group.counts, source.column(), *place))
+        });
         if left.len() < before {
             (pause, since) = (FIRST_LOOK, Instant::now());
         } else if since.elapsed() > PATIENCE {
-            tracing::warn!(target: "shardmill.tokens", "no new token counts for {} seconds, so blocks that another process has claimed are counted here as well", PATIENCE.as_secs());
+            tracing::warn!(target: "shardmill.tokens", "no new token counts for {} seconds, so \
+                blocks that another process has claimed are counted here as \
+                well", PATIENCE.as_secs());
             is_patient = false;
         }
         if !left.is_empty() && is_patient {
             cancel.check()?;
             if pause == FIRST_LOOK {
                 let blocks: usize = left.iter().map(|group| group.blocks.len()).sum();
-                tracing::info!(target: "shardmill.tokens", "{blocks} blocks are being counted by other processes");
+                tracing::info!(target: "shardmill.tokens", "{blocks} blocks are being counted by \
+                    other processes");
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(LONGEST_LOOK);
@@ -87,16 +106,31 @@ pub(super) fn count_together(
 }
 
 /// The blocks without counts, in an order that begins elsewhere in each process.
-fn groups(dataset: &Dataset, rows: &RowSet, stores: &[Option<Arc<TokenCounts>>], column: usize) -> Vec<Group> {
+fn groups(
+    dataset: &Dataset,
+    rows: &RowSet,
+    stores: &[Option<Arc<TokenCounts>>],
+    column: usize,
+) -> Vec<Group> {
     let mut groups: BTreeMap<(u64, usize), Group> = BTreeMap::new();
     for block in rows.blocks() {
-        let (Some(file), Some(Some(counts))) = (dataset.files().get(block.place.file), stores.get(block.place.file)) else { continue };
-        for place in (0..block.count).map(|offset| BlockOf { block: block.place.block + offset, ..block.place }) {
+        let (Some(file), Some(Some(counts))) =
+            (dataset.files().get(block.place.file), stores.get(block.place.file))
+        else {
+            continue;
+        };
+        for place in (0..block.count)
+            .map(|offset| BlockOf { block: block.place.block + offset, ..block.place })
+        {
             let key = BlockKey::of(file, column, place);
             if counts.of(&key).is_none() {
                 let number = key.group(file.table.blocks().len());
                 let new = || Group { counts: Arc::clone(counts), number, blocks: Vec::new() };
-                groups.entry((number, Arc::as_ptr(counts).addr())).or_insert_with(new).blocks.push(place);
+                groups
+                    .entry((number, Arc::as_ptr(counts).addr()))
+                    .or_insert_with(new)
+                    .blocks
+                    .push(place);
             }
         }
     }
@@ -107,7 +141,10 @@ fn groups(dataset: &Dataset, rows: &RowSet, stores: &[Option<Arc<TokenCounts>>],
 }
 
 fn is_missing(dataset: &Dataset, counts: &TokenCounts, column: usize, place: BlockOf) -> bool {
-    dataset.files().get(place.file).is_some_and(|file| counts.of(&BlockKey::of(file, column, place)).is_none())
+    dataset
+        .files()
+        .get(place.file)
+        .is_some_and(|file| counts.of(&BlockKey::of(file, column, place)).is_none())
 }
 
 #[derive(Clone)]
@@ -125,9 +162,13 @@ impl Counting {
     fn run(&self, groups: Vec<Group>, threads: usize, cancel: &Cancel) -> Result<Vec<Group>> {
         let (own, count, shared) = (self.clone(), groups.len(), Arc::new(groups));
         let of_work = Arc::clone(&shared);
-        let work = move |number: usize| ControlFlow::Continue(of_work.get(number).map_or(Ok(true), |group| own.count(group)));
+        let work = move |number: usize| {
+            ControlFlow::Continue(of_work.get(number).map_or(Ok(true), |group| own.count(group)))
+        };
         let mut left = Vec::new();
-        for (outcome, group) in run_in_order(count, threads.max(1), &self.cancel, work)?.zip(shared.iter()) {
+        for (outcome, group) in
+            run_in_order(count, threads.max(1), &self.cancel, work)?.zip(shared.iter())
+        {
             cancel.check()?;
             if !outcome?? {
                 left.push(group.clone());

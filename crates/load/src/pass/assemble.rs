@@ -12,9 +12,19 @@ use std::sync::Arc;
 /// Maximal size of a table from scheduled blocks to blocks.
 const MOST_PLACES: usize = 1 << 20;
 
-/// The rows of `plan`; `blocks` are those of `plan.scheduled_blocks`. Nothing is copied if they are one run of one block.
-pub(super) fn assemble(order: &RowOrder, plan: &SuperbatchPlan, blocks: &[Arc<RecordBatch>], schema: &SchemaRef) -> Result<RecordBatch> {
-    let assembled = if order.is_scattered() { gather_rows(order, plan, blocks, schema) } else { join_ranges(order, plan, blocks, schema) };
+/// The rows of `plan`; `blocks` are those of `plan.scheduled_blocks`. Nothing is copied if they are
+/// one run of one block.
+pub(super) fn assemble(
+    order: &RowOrder,
+    plan: &SuperbatchPlan,
+    blocks: &[Arc<RecordBatch>],
+    schema: &SchemaRef,
+) -> Result<RecordBatch> {
+    let assembled = if order.is_scattered() {
+        gather_rows(order, plan, blocks, schema)
+    } else {
+        join_ranges(order, plan, blocks, schema)
+    };
     assembled.map_err(Error::assemble)
 }
 
@@ -49,8 +59,8 @@ fn gather_rows(
 ) -> std::result::Result<RecordBatch, ArrowError> {
     let first = plan.scheduled_blocks.first().copied().unwrap_or_default();
     let span = plan.scheduled_blocks.last().map_or(0, |last| last - first + 1);
-    // Scheduled blocks of several lanes may be far apart; the table is then still small compared to the rows. Those of several data sets may be too
-    // far apart for a table.
+    // Scheduled blocks of several lanes may be far apart; the table is then still small compared to
+    // the rows. Those of several data sets may be too far apart for a table.
     let mut places = vec![0; if span <= MOST_PLACES { span } else { 0 }];
     for (place, scheduled) in plan.scheduled_blocks.iter().enumerate() {
         if let Some(slot) = places.get_mut(scheduled - first) {
@@ -70,7 +80,11 @@ fn gather_rows(
     batch(schema, columns.collect::<std::result::Result<_, _>>()?, plan)
 }
 
-fn batch(schema: &SchemaRef, columns: Vec<ArrayRef>, plan: &SuperbatchPlan) -> std::result::Result<RecordBatch, ArrowError> {
+fn batch(
+    schema: &SchemaRef,
+    columns: Vec<ArrayRef>,
+    plan: &SuperbatchPlan,
+) -> std::result::Result<RecordBatch, ArrowError> {
     let options = RecordBatchOptions::new().with_row_count(usize::try_from(plan.rows()).ok());
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
 }

@@ -1,4 +1,5 @@
-//! Sums of hashes over delivered rows. They are additive over batches, ranks and sessions, in any order.
+//! Sums of hashes over delivered rows. They are additive over batches, ranks
+//! and sessions, in any order.
 
 use crate::RowSet;
 use shardmill_plan::order::{RankSlice, RowOrder, StepRows, Steps};
@@ -31,13 +32,16 @@ impl Audit {
         self.rows += 1;
         self.set = self.set.wrapping_add(xxh3_128(&id.to_le_bytes()));
         let mut pair = [0; 16];
-        for (byte, value) in pair.iter_mut().zip(id.to_le_bytes().into_iter().chain(place.to_le_bytes())) {
+        for (byte, value) in
+            pair.iter_mut().zip(id.to_le_bytes().into_iter().chain(place.to_le_bytes()))
+        {
             *byte = value;
         }
         self.sequence = self.sequence.wrapping_add(xxh3_128(&pair));
     }
 
-    /// Adds the rows at `places` of the global sequence for which `is_delivered` holds; `runs` may continue past them.
+    /// Adds the rows at `places` of the global sequence for which `is_delivered` holds; `runs` may
+    /// continue past them.
     pub(super) fn add_runs(
         &mut self,
         ids: &AuditIds<'_>,
@@ -56,7 +60,12 @@ impl Audit {
             match ids {
                 AuditIds::Packs => run.for_each(&mut next),
                 AuditIds::Rows { order, rows } => order.for_each(run, |scheduled, row| {
-                    next(order.block(scheduled).and_then(|block| rows.first_id(block)).map_or(u64::MAX, |first| first + row));
+                    next(
+                        order
+                            .block(scheduled)
+                            .and_then(|block| rows.first_id(block))
+                            .map_or(u64::MAX, |first| first + row),
+                    );
                 }),
             }
         }

@@ -1,8 +1,10 @@
-//! The decoded blocks of a pass, shared by the superbatches that need them, and the budget that bounds how far threads run ahead.
+//! The decoded blocks of a pass, shared by the superbatches that need them, and the budget that
+//! bounds how far threads run ahead.
 //!
-//! A superbatch is planned before it is assembled: from then on its blocks are kept. A block is freed once the last superbatch that was planned with
-//! it has taken it and no later one needs it. The invariant: planning only waits while a superbatch is on its way to the consumer, so the smallest
-//! budget is slow but never deadlocks.
+//! A superbatch is planned before it is assembled: from then on its blocks are kept. A block is
+//! freed once the last superbatch that was planned with it has taken it and no later one needs it.
+//! The invariant: planning only waits while a superbatch is on its way to the consumer, so the
+//! smallest budget is slow but never deadlocks.
 
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
@@ -53,17 +55,31 @@ impl Blocks {
         Self { limit, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Waits for room for superbatches of `superbatch_bytes` that need `scheduled_blocks`, each with its decoded size; false if the pass was
-    /// cancelled.
-    pub(super) fn wait_for_room(&self, scheduled_blocks: &[(usize, u64)], superbatch_bytes: u64, cancel: &Cancel) -> bool {
+    /// Waits for room for superbatches of `superbatch_bytes` that need `scheduled_blocks`, each
+    /// with its decoded size; false if the pass was cancelled.
+    pub(super) fn wait_for_room(
+        &self,
+        scheduled_blocks: &[(usize, u64)],
+        superbatch_bytes: u64,
+        cancel: &Cancel,
+    ) -> bool {
         let mut state = self.lock();
-        let missing: u64 = scheduled_blocks.iter().filter(|(scheduled, _)| !state.entries.contains_key(scheduled)).map(|(_, bytes)| bytes).sum();
+        let missing: u64 = scheduled_blocks
+            .iter()
+            .filter(|(scheduled, _)| !state.entries.contains_key(scheduled))
+            .map(|(_, bytes)| bytes)
+            .sum();
         let needed = missing.saturating_add(superbatch_bytes);
         while !cancel.is_cancelled()
             && state.superbatches_ahead > 0
-            && (state.used.saturating_add(needed) > self.limit || state.superbatches_ahead >= MAX_SUPERBATCHES_AHEAD)
+            && (state.used.saturating_add(needed) > self.limit
+                || state.superbatches_ahead >= MAX_SUPERBATCHES_AHEAD)
         {
-            state = self.changed.wait_timeout(state, CANCEL_POLL).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .changed
+                .wait_timeout(state, CANCEL_POLL)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         !cancel.is_cancelled()
     }
@@ -72,13 +88,23 @@ impl Blocks {
     pub(super) fn wait_for_retired(&self, cancel: &Cancel) {
         let mut state = self.lock();
         while !cancel.is_cancelled() && state.entries.values().any(|entry| entry.is_retired) {
-            state = resting(|| self.changed.wait_timeout(state, CANCEL_POLL).unwrap_or_else(PoisonError::into_inner).0);
+            state = resting(|| {
+                self.changed
+                    .wait_timeout(state, CANCEL_POLL)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0
+            });
         }
     }
 
-    /// Announces a superbatch of `superbatch_bytes` with `scheduled_blocks`; `retired` are not needed after it. Returns the blocks that were not
-    /// announced before.
-    pub(super) fn announce(&self, scheduled_blocks: &[(usize, u64)], retired: &[usize], superbatch_bytes: u64) -> Vec<usize> {
+    /// Announces a superbatch of `superbatch_bytes` with `scheduled_blocks`; `retired` are not
+    /// needed after it. Returns the blocks that were not announced before.
+    pub(super) fn announce(
+        &self,
+        scheduled_blocks: &[(usize, u64)],
+        retired: &[usize],
+        superbatch_bytes: u64,
+    ) -> Vec<usize> {
         let mut new = Vec::new();
         let mut state = self.lock();
         state.superbatches_ahead += 1;
@@ -119,22 +145,31 @@ impl Blocks {
         self.changed.notify_all();
     }
 
-    /// The blocks of a planned superbatch, in the order of `scheduled_blocks`. Blocks that no thread has started are decoded here; those started by
-    /// other threads are waited for last.
+    /// The blocks of a planned superbatch, in the order of `scheduled_blocks`. Blocks that no
+    /// thread has started are decoded here; those started by other threads are waited for last.
     pub(super) fn take(
         &self,
         scheduled_blocks: &[usize],
         cancel: &Cancel,
         decode: impl Fn(usize) -> Result<RecordBatch>,
     ) -> Result<Vec<Arc<RecordBatch>>> {
-        scheduled_blocks.iter().try_for_each(|scheduled| self.prepare(*scheduled, cancel, &decode))?;
-        // Waits for every block even after a failure: a block that is not taken would never be freed.
-        let taken: Vec<_> = scheduled_blocks.iter().map(|scheduled| self.wait_for(*scheduled, cancel)).collect();
+        scheduled_blocks
+            .iter()
+            .try_for_each(|scheduled| self.prepare(*scheduled, cancel, &decode))?;
+        // Waits for every block even after a failure: a block that is not taken
+        // would never be freed.
+        let taken: Vec<_> =
+            scheduled_blocks.iter().map(|scheduled| self.wait_for(*scheduled, cancel)).collect();
         taken.into_iter().collect()
     }
 
     /// Decodes a block of a planned superbatch, unless another thread has started.
-    pub(super) fn prepare(&self, scheduled: usize, cancel: &Cancel, decode: impl Fn(usize) -> Result<RecordBatch>) -> Result<()> {
+    pub(super) fn prepare(
+        &self,
+        scheduled: usize,
+        cancel: &Cancel,
+        decode: impl Fn(usize) -> Result<RecordBatch>,
+    ) -> Result<()> {
         if self.begin(scheduled) {
             cancel.check()?;
             let decoded = Unfinished { blocks: self, scheduled }.run(&decode);
@@ -176,7 +211,12 @@ impl Blocks {
                 Some(Slot::Failed(error)) => Err(error),
                 _ => {
                     cancel.check()?;
-                    state = resting(|| self.changed.wait_timeout(state, CANCEL_POLL).unwrap_or_else(PoisonError::into_inner).0);
+                    state = resting(|| {
+                        self.changed
+                            .wait_timeout(state, CANCEL_POLL)
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .0
+                    });
                     continue;
                 }
             };
@@ -203,7 +243,10 @@ impl State {
     }
 
     fn remove_if_done(&mut self, scheduled: usize) -> bool {
-        let is_done = self.entries.get(&scheduled).is_some_and(|entry| entry.is_retired && entry.pending == 0);
+        let is_done = self
+            .entries
+            .get(&scheduled)
+            .is_some_and(|entry| entry.is_retired && entry.pending == 0);
         if let Some(entry) = is_done.then(|| self.entries.remove(&scheduled)).flatten() {
             self.used = self.used.saturating_sub(entry.bytes);
         }
@@ -237,7 +280,13 @@ mod tests {
     use super::*;
     use arrow_schema::Schema;
 
-    fn plan(blocks: &Blocks, scheduled_blocks: &[(usize, u64)], retired: &[usize], superbatch_bytes: u64, cancel: &Cancel) -> bool {
+    fn plan(
+        blocks: &Blocks,
+        scheduled_blocks: &[(usize, u64)],
+        retired: &[usize],
+        superbatch_bytes: u64,
+        cancel: &Cancel,
+    ) -> bool {
         let is_planned = blocks.wait_for_room(scheduled_blocks, superbatch_bytes, cancel);
         blocks.announce(scheduled_blocks, retired, superbatch_bytes);
         is_planned
@@ -271,7 +320,10 @@ mod tests {
     fn superbatch_beyond_the_budget_waits_for_the_consumer_and_never_for_itself() {
         let blocks = Arc::new(Blocks::new(10));
         let cancel = Cancel::default();
-        assert!(plan(&blocks, &[(1, 1000)], &[], 5, &cancel), "no superbatch is in flight that could free memory");
+        assert!(
+            plan(&blocks, &[(1, 1000)], &[], 5, &cancel),
+            "no superbatch is in flight that could free memory"
+        );
         let (waiter, stop) = (Arc::clone(&blocks), cancel.clone());
         let planned = std::thread::spawn(move || plan(&waiter, &[(2, 1000)], &[], 5, &stop));
         std::thread::sleep(Duration::from_millis(20));

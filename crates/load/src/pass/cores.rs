@@ -1,4 +1,5 @@
-//! Limits the number of decoding threads when there are more readers: threads that wait for a store release their permit for a core.
+//! Limits the number of decoding threads when there are more readers: threads that wait for a store
+//! release their permit for a core.
 
 use crate::spent::queued;
 use crate::{Dataset, Result};
@@ -30,7 +31,10 @@ impl Cores {
     pub(super) fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
         let Some(slots) = &self.slots else { return Ok(work()) };
         let slot = RefCell::new(Some(queued(|| slots.acquire(&self.cancel))?));
-        Ok(with_waiting(Rc::new(Right { slots: slots.clone(), slot, cancel: self.cancel.clone() }), work))
+        Ok(with_waiting(
+            Rc::new(Right { slots: slots.clone(), slot, cancel: self.cancel.clone() }),
+            work,
+        ))
     }
 }
 

@@ -24,8 +24,18 @@ pub(super) struct Delivered {
 }
 
 impl Work {
-    pub(super) fn drop_bad_rows(&self, rows: RecordBatch, plan: &SuperbatchPlan) -> Result<Delivered> {
-        let mut delivered = Delivered { rows, batches: plan.batches.clone(), kept: None, replaced: BTreeSet::new(), bad_rows: Vec::new() };
+    pub(super) fn drop_bad_rows(
+        &self,
+        rows: RecordBatch,
+        plan: &SuperbatchPlan,
+    ) -> Result<Delivered> {
+        let mut delivered = Delivered {
+            rows,
+            batches: plan.batches.clone(),
+            kept: None,
+            replaced: BTreeSet::new(),
+            bad_rows: Vec::new(),
+        };
         let bad = self.bad_rows.of(&plan.scheduled_blocks);
         if bad.is_empty() {
             return Ok(delivered);
@@ -39,14 +49,17 @@ impl Work {
                     end += plan.batches.get(number).map_or(0, |batch| batch.rows);
                 }
                 let cause = bad.get(&scheduled).and_then(|parts| cause_of(parts, row));
-                delivered.bad_rows.extend(cause.and_then(|cause| Some((number, self.bad_row(scheduled, row, cause)?))));
+                delivered.bad_rows.extend(
+                    cause.and_then(|cause| Some((number, self.bad_row(scheduled, row, cause)?))),
+                );
                 let is_kept = cause.is_none() || self.policy.on_bad_rows != OnBadRows::Skip;
                 if cause.is_some() && is_kept {
                     delivered.replaced.insert(kept.len());
                 }
                 if let Some(batch) = delivered.batches.get_mut(number).filter(|_| !is_kept) {
                     // Repeats are at the end of their batch.
-                    let is_repeat = end - kept.len() <= plan.batches.get(number).map_or(0, |batch| batch.repeats);
+                    let is_repeat = end - kept.len()
+                        <= plan.batches.get(number).map_or(0, |batch| batch.repeats);
                     batch.rows -= 1;
                     batch.repeats -= usize::from(is_repeat);
                 }
@@ -55,18 +68,30 @@ impl Work {
         }
         if self.policy.on_bad_rows == OnBadRows::Skip {
             let kept = kept.finish();
-            delivered.rows = filter_record_batch(&delivered.rows, &BooleanArray::new(kept.clone(), None)).map_err(Error::assemble)?;
+            delivered.rows =
+                filter_record_batch(&delivered.rows, &BooleanArray::new(kept.clone(), None))
+                    .map_err(Error::assemble)?;
             delivered.kept = Some(kept);
         }
         Ok(delivered)
     }
 
-    /// For each batch, the planned rows that it delivers for the first time: those that were skipped or replaced are not among them.
-    pub(super) fn audits(&self, plan: &SuperbatchPlan, kept: Option<&BooleanBuffer>, replaced: &BTreeSet<usize>) -> Vec<Audit> {
+    /// For each batch, the planned rows that it delivers for the first time: those that were
+    /// skipped or replaced are not among them.
+    pub(super) fn audits(
+        &self,
+        plan: &SuperbatchPlan,
+        kept: Option<&BooleanBuffer>,
+        replaced: &BTreeSet<usize>,
+    ) -> Vec<Audit> {
         if !self.is_audited {
             return Vec::new();
         }
-        let ids = if self.packs.is_some() { AuditIds::Packs } else { AuditIds::Rows { order: &self.order, rows: &self.rows } };
+        let ids = if self.packs.is_some() {
+            AuditIds::Packs
+        } else {
+            AuditIds::Rows { order: &self.order, rows: &self.rows }
+        };
         let mut start = 0;
         let audit = |batch: &BatchRows| {
             let end = start + batch.rows as u64;
@@ -74,9 +99,15 @@ impl Work {
             let new = (batch.rows - batch.repeats) as u64;
             let is_delivered = |place: u64| {
                 let row = usize::try_from(start + (place - batch.first)).unwrap_or(usize::MAX);
-                kept.is_none_or(|kept| row < kept.len() && kept.value(row)) && !replaced.contains(&row)
+                kept.is_none_or(|kept| row < kept.len() && kept.value(row))
+                    && !replaced.contains(&row)
             };
-            audit.add_runs(&ids, part_of(&plan.runs, start..end), batch.first..batch.first + new, is_delivered);
+            audit.add_runs(
+                &ids,
+                part_of(&plan.runs, start..end),
+                batch.first..batch.first + new,
+                is_delivered,
+            );
             start = end;
             audit
         };
@@ -84,7 +115,8 @@ impl Work {
     }
 
     fn bad_row(&self, scheduled: usize, row: u64, cause: &Arc<str>) -> Option<BadRow> {
-        let (path, row) = self.rows.path_and_row(&self.dataset, self.order.block(scheduled)?, row)?;
+        let (path, row) =
+            self.rows.path_and_row(&self.dataset, self.order.block(scheduled)?, row)?;
         Some(BadRow { path, row, cause: Arc::clone(cause) })
     }
 }

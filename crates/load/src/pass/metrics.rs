@@ -25,7 +25,15 @@ pub enum Stage {
 pub type Stages = [(Stage, f64); Stage::ALL.len()];
 
 impl Stage {
-    pub const ALL: [Self; 7] = [Self::Plan, Self::Fetch, Self::Decode, Self::Tokenize, Self::Assemble, Self::Render, Self::Convert];
+    pub const ALL: [Self; 7] = [
+        Self::Plan,
+        Self::Fetch,
+        Self::Decode,
+        Self::Tokenize,
+        Self::Assemble,
+        Self::Render,
+        Self::Convert,
+    ];
 
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -94,7 +102,8 @@ pub struct MetricsReport {
     pub stages: Stages,
     /// How long the consumer has waited for superbatches.
     pub wait_seconds: f64,
-    /// How long no superbatch could be planned, because those ahead of the consumer filled the memory.
+    /// How long no superbatch could be planned, because those ahead of the consumer
+    /// filled the memory.
     pub without_room_seconds: f64,
     pub blocks_decoded: u64,
     pub superbatches: u64,
@@ -152,11 +161,15 @@ impl Metrics {
         self.delivered.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Runs a stage. Reads and tokenization in it count for their own stages, waits for a core for none.
+    /// Runs a stage. Reads and tokenization in it count for their own stages,
+    /// waits for a core for none.
     fn spent<T>(&self, stage: &AtomicU64, call: impl FnOnce() -> T) -> T {
         let watch = Stopwatch::start();
         let ((result, tokens), spent) = spent_in(|| totals_of(call));
-        let computed = watch.elapsed_without(spent.reading + spent.queued, tokens.nanoseconds.saturating_sub(tokens.elsewhere));
+        let computed = watch.elapsed_without(
+            spent.reading + spent.queued,
+            tokens.nanoseconds.saturating_sub(tokens.elsewhere),
+        );
         stage.fetch_add(computed, Ordering::Relaxed);
         self.fetch.fetch_add(spent.reading, Ordering::Relaxed);
         self.tokens.add(tokens);
@@ -226,7 +239,14 @@ impl Tokens {
         if totals == TokenTotals::default() {
             return;
         }
-        let TokenTotals { tokens, text_bytes, nanoseconds, elsewhere: _, rows_without_labels, special_in_text } = totals;
+        let TokenTotals {
+            tokens,
+            text_bytes,
+            nanoseconds,
+            elsewhere: _,
+            rows_without_labels,
+            special_in_text,
+        } = totals;
         self.tokens.fetch_add(tokens, Ordering::Relaxed);
         self.text_bytes.fetch_add(text_bytes, Ordering::Relaxed);
         self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);

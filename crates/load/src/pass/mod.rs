@@ -1,11 +1,12 @@
 //! One iteration of one rank: from a position of an epoch to its end, batch by batch.
 //!
 //! ```text
-//! steps --Planner--> superbatches --Blocks--> decoded blocks --assemble--> rows --finish--> what the consumer gets
+//! steps --Planner--> superbatches --Blocks--> decoded blocks
+//!     --assemble--> rows --finish--> what the consumer gets
 //! ```
 //!
-//! Threads take superbatches in order, decode blocks that no other thread has started, assemble the rows and finish them (casts, tensors) without the
-//! consumer.
+//! Threads take superbatches in order, decode blocks that no other thread has started, assemble the
+//! rows and finish them (casts, tensors) without the consumer.
 
 mod assemble;
 mod audit;
@@ -50,10 +51,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use superbatches::{Planner, SuperbatchPlan, row_bytes};
 
-/// Size of superbatches assembled from ranges: large compared to the cost of a superbatch, small compared to the memory of a machine.
+/// Size of superbatches assembled from ranges: large compared to the cost of a superbatch, small
+/// compared to the memory of a machine.
 const SUPERBATCH_BYTES: u64 = 16 << 20;
 
-/// Superbatches of rows of a shuffle window are larger, because each one reads all blocks of its window again. Packs cost more than that.
+/// Superbatches of rows of a shuffle window are larger, because each one reads all blocks of its
+/// window again. Packs cost more than that.
 const SHUFFLED_SUPERBATCH_BYTES: u64 = 32 << 20;
 
 /// With few rows, superbatches are smaller, so that each thread gets some of them.
@@ -73,11 +76,13 @@ pub struct PassOptions {
     pub rank: u64,
     /// Rows of the epoch that all ranks have already delivered.
     pub consumed: u64,
-    /// This rank takes the step at `consumed`, and every `stride`-th step after it; the others belong to other consumers.
+    /// This rank takes the step at `consumed`, and every `stride`-th step after it; the others
+    /// belong to other consumers.
     pub stride: u64,
     /// Indices of the delivered columns.
     pub columns: Vec<usize>,
-    /// Bytes of the delivered form of each row, if it is larger than the row: padding counts towards the size of superbatches.
+    /// Bytes of the delivered form of each row, if it is larger than the row: padding counts
+    /// towards the size of superbatches.
     pub least_row_bytes: u64,
     pub threads: usize,
     pub prefetch_bytes: u64,
@@ -137,14 +142,33 @@ impl<T: Send + 'static> Pass<T> {
     ) -> Result<Self> {
         let packs = options.packs;
         let pixels = dataset.pixel_bytes(&options.columns);
-        let of_rows = || row_bytes(dataset, rows, &options.order, &options.columns).saturating_add(pixels);
-        let row_bytes = packs.as_ref().map_or_else(of_rows, |packs| packs.columns.pack_bytes()).max(options.least_row_bytes);
-        let most_bytes = if options.order.is_scattered() && packs.is_none() { SHUFFLED_SUPERBATCH_BYTES } else { SUPERBATCH_BYTES };
-        let places_of_rank = options.steps.lanes.num_rows() / options.steps.world_size.max(1) / options.stride.max(1);
+        let of_rows =
+            || row_bytes(dataset, rows, &options.order, &options.columns).saturating_add(pixels);
+        let row_bytes = packs
+            .as_ref()
+            .map_or_else(of_rows, |packs| packs.columns.pack_bytes())
+            .max(options.least_row_bytes);
+        let most_bytes = if options.order.is_scattered() && packs.is_none() {
+            SHUFFLED_SUPERBATCH_BYTES
+        } else {
+            SUPERBATCH_BYTES
+        };
+        let places_of_rank = options.steps.lanes.num_rows()
+            / options.steps.world_size.max(1)
+            / options.stride.max(1);
         let superbatches = SUPERBATCHES_OF_A_THREAD.saturating_mul(options.threads.max(1) as u64);
-        let superbatch_bytes = (places_of_rank.saturating_mul(row_bytes) / superbatches).max(LEAST_SUPERBATCH_BYTES).min(most_bytes);
+        let superbatch_bytes = (places_of_rank.saturating_mul(row_bytes) / superbatches)
+            .max(LEAST_SUPERBATCH_BYTES)
+            .min(most_bytes);
         let superbatch_rows = (superbatch_bytes / row_bytes.max(1)).clamp(1, MAX_SUPERBATCH_ROWS);
-        let mut planner = Planner::new(Arc::clone(&options.order), options.steps, options.rank, options.consumed, options.stride, superbatch_rows);
+        let mut planner = Planner::new(
+            Arc::clone(&options.order),
+            options.steps,
+            options.rank,
+            options.consumed,
+            options.stride,
+            superbatch_rows,
+        );
         if pixels > 0 {
             planner = planner.by_size();
         }
@@ -153,7 +177,11 @@ impl<T: Send + 'static> Pass<T> {
         }
         let blocks = Arc::new(Blocks::new(options.prefetch_bytes));
         let metrics = Arc::new(Metrics::default());
-        let places = Places { dataset: Arc::clone(dataset), rows: Arc::clone(rows), order: Arc::clone(&options.order) };
+        let places = Places {
+            dataset: Arc::clone(dataset),
+            rows: Arc::clone(rows),
+            order: Arc::clone(&options.order),
+        };
         let work = Work {
             dataset: Arc::clone(dataset),
             rows: Arc::clone(rows),
@@ -200,8 +228,18 @@ impl<T: Send + 'static> Pass<T> {
             Job::Block(scheduled) => work.prepared(scheduled),
             Job::Failed(error) => Made { superbatches: Vec::new(), failure: Some(error) },
         };
-        let stream = stream_in_order(dataset.reading_threads(options.threads), cancel, source, make)?;
-        Ok(Self { stream, ready: VecDeque::new(), failure: None, blocks, metrics, places, packs, cancel: cancel.clone() })
+        let stream =
+            stream_in_order(dataset.reading_threads(options.threads), cancel, source, make)?;
+        Ok(Self {
+            stream,
+            ready: VecDeque::new(),
+            failure: None,
+            blocks,
+            metrics,
+            places,
+            packs,
+            cancel: cancel.clone(),
+        })
     }
 
     /// The next superbatch; waits at most `patience`.
@@ -247,7 +285,8 @@ impl<T: Send + 'static> Pass<T> {
     /// Reads the progress while another thread polls.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        let (blocks, metrics, places) = (Arc::clone(&self.blocks), Arc::clone(&self.metrics), self.places.clone());
+        let (blocks, metrics, places) =
+            (Arc::clone(&self.blocks), Arc::clone(&self.metrics), self.places.clone());
         Progress { blocks, metrics, places, process: std::process::id() }
     }
 }
@@ -276,36 +315,52 @@ struct Work {
     metrics: Arc<Metrics>,
     cancel: Cancel,
     cores: Cores,
-    /// The error of a store that did not respond within the timeout. The next block would wait as long.
+    /// The error of a store that did not respond within the timeout.
+    /// The next block would wait as long.
     outage: Arc<OnceLock<Error>>,
     packs: Option<Packs>,
 }
 
 impl Work {
-    /// Waits for room for a whole job: an announced superbatch cannot be delivered before all superbatches of its job are announced. Returns the
-    /// blocks that were not needed before; `None` if the pass was cancelled.
+    /// Waits for room for a whole job: an announced superbatch cannot be delivered before all
+    /// superbatches of its job are announced. Returns the blocks that were not needed before;
+    /// `None` if the pass was cancelled.
     fn announce(&self, job: &[(u64, SuperbatchPlan)], cancel: &Cancel) -> Option<Vec<usize>> {
         let sized = |plan: &SuperbatchPlan| -> Vec<(usize, u64)> {
-            plan.scheduled_blocks.iter().map(|scheduled| (*scheduled, self.bytes_of(*scheduled))).collect()
+            plan.scheduled_blocks
+                .iter()
+                .map(|scheduled| (*scheduled, self.bytes_of(*scheduled)))
+                .collect()
         };
         let bytes = job.iter().fold(0u64, |sum, (bytes, _)| sum.saturating_add(*bytes));
         // The first superbatch of a job needs all blocks that the others need.
-        let superbatches: Vec<_> = job.iter().map(|(bytes, plan)| (sized(plan), &plan.retired, *bytes)).collect();
+        let superbatches: Vec<_> =
+            job.iter().map(|(bytes, plan)| (sized(plan), &plan.retired, *bytes)).collect();
         let blocks = superbatches.first().map_or(&[][..], |(blocks, ..)| blocks);
         if !self.metrics.without_room(|| self.blocks.wait_for_room(blocks, bytes, cancel)) {
             return None;
         }
-        Some(superbatches.iter().flat_map(|(blocks, retired, bytes)| self.blocks.announce(blocks, retired, *bytes)).collect())
+        Some(
+            superbatches
+                .iter()
+                .flat_map(|(blocks, retired, bytes)| self.blocks.announce(blocks, retired, *bytes))
+                .collect(),
+        )
     }
 
     /// A failure is reported by the superbatch that needs the block.
     fn prepared<T>(&self, scheduled: usize) -> Made<T> {
-        let _told_by_the_superbatch =
-            self.blocks.prepare(scheduled, &self.cancel, |scheduled| self.metrics.decoding(scheduled, || self.decode(scheduled)));
+        let _told_by_the_superbatch = self.blocks.prepare(scheduled, &self.cancel, |scheduled| {
+            self.metrics.decoding(scheduled, || self.decode(scheduled))
+        });
         Made { superbatches: Vec::new(), failure: None }
     }
 
-    fn make<T>(&self, job: Vec<(u64, SuperbatchPlan)>, finish: &impl Fn(RecordBatch, &[BatchRows]) -> Result<T>) -> Made<T> {
+    fn make<T>(
+        &self,
+        job: Vec<(u64, SuperbatchPlan)>,
+        finish: &impl Fn(RecordBatch, &[BatchRows]) -> Result<T>,
+    ) -> Made<T> {
         let mut made = Made { superbatches: Vec::with_capacity(job.len()), failure: None };
         for (bytes, plan) in job {
             match self.rows_of(&plan).and_then(|rows| self.superbatch(rows, &plan, finish)) {
@@ -334,12 +389,14 @@ impl Work {
         let delivered = self.metrics.timed(Stage::Render, || self.render(delivered, plan))?;
         let audits = self.audits(plan, delivered.kept.as_ref(), &delivered.replaced);
         let finished = self.metrics.converting(|| finish(delivered.rows, &delivered.batches));
-        let content = finished.map_err(|error| self.in_place(error, plan, delivered.kept.as_ref()))?;
+        let content =
+            finished.map_err(|error| self.in_place(error, plan, delivered.kept.as_ref()))?;
         Ok(Superbatch { batches: delivered.batches, content, bad_rows: delivered.bad_rows, audits })
     }
 
-    /// An error belongs to its batch, and those before it are good: they are assembled again, one by one. `error` is that of the whole superbatch. If it
-    /// is one of its size, all batches may be good.
+    /// An error belongs to its batch, and those before it are good: they are assembled again, one
+    /// by one. `error` is that of the whole superbatch. If it is one of its size, all batches may
+    /// be good.
     fn up_to_failure<T>(
         &self,
         plan: &SuperbatchPlan,
@@ -383,26 +440,40 @@ impl Work {
     }
 
     fn rows_of(&self, plan: &SuperbatchPlan) -> Result<RecordBatch> {
-        let blocks =
-            self.blocks.take(&plan.scheduled_blocks, &self.cancel, |scheduled| self.metrics.decoding(scheduled, || self.decode(scheduled)))?;
+        let blocks = self.blocks.take(&plan.scheduled_blocks, &self.cancel, |scheduled| {
+            self.metrics.decoding(scheduled, || self.decode(scheduled))
+        })?;
         self.metrics.timed(Stage::Assemble, || self.assembled(plan, &blocks))
     }
 
     fn assembled(&self, plan: &SuperbatchPlan, blocks: &[Arc<RecordBatch>]) -> Result<RecordBatch> {
         let Some(packs) = &self.packs else {
             // Rows that are skipped later are null here.
-            let schema = if self.policy.on_bad_rows == OnBadRows::Raise { Arc::clone(&self.schema) } else { bad_rows::nullable(&self.schema) };
+            let schema = if self.policy.on_bad_rows == OnBadRows::Raise {
+                Arc::clone(&self.schema)
+            } else {
+                bad_rows::nullable(&self.schema)
+            };
             return assemble(&self.order, plan, blocks, &schema);
         };
         let (dataset, rows, order) = (&self.dataset, &self.rows, &self.order);
         let (packed, drawn) = (&plan.runs, &plan.drawn);
-        packs.assemble(&SuperbatchParts { dataset, rows, order, packs: packed, drawn, scheduled_blocks: &plan.scheduled_blocks, blocks })
+        packs.assemble(&SuperbatchParts {
+            dataset,
+            rows,
+            order,
+            packs: packed,
+            drawn,
+            scheduled_blocks: &plan.scheduled_blocks,
+            blocks,
+        })
     }
 
     fn decode(&self, scheduled: usize) -> Result<RecordBatch> {
         let number = self.order.block(scheduled);
         let block = number.and_then(|number| Some((number, self.rows.blocks().get(number)?)));
-        let (number, block) = block.ok_or(Error::Engine(Arc::new(shardmill_engine::Error::Cancelled)))?;
+        let (number, block) =
+            block.ok_or(Error::Engine(Arc::new(shardmill_engine::Error::Cancelled)))?;
         if let Some(PackSource::Ahead(epoch)) = self.packs.as_ref().map(|packs| &packs.source)
             && let Some(rows) = epoch.packs.counts().decoded().take(number)
         {
@@ -416,9 +487,12 @@ impl Work {
             count => self.dataset.read_run(block.place, count, &self.columns),
         })?;
         match decoded {
-            Err(error) if self.policy.on_bad_rows != OnBadRows::Raise && bad_rows::is_of_data(&error) => {
+            Err(error)
+                if self.policy.on_bad_rows != OnBadRows::Raise && bad_rows::is_of_data(&error) =>
+            {
                 let (dataset, rows, columns) = (&self.dataset, &self.rows, &self.columns);
-                let salvage = Salvage { dataset, rows, columns, policy: self.policy, cancel: &self.cancel };
+                let salvage =
+                    Salvage { dataset, rows, columns, policy: self.policy, cancel: &self.cancel };
                 let (rows, bad) = salvage.block(number, error)?;
                 self.bad_rows.add(scheduled, bad);
                 Ok(rows)
@@ -442,7 +516,9 @@ impl Work {
     fn in_place(&self, error: Error, plan: &SuperbatchPlan, kept: Option<&BooleanBuffer>) -> Error {
         let Error::Columns(inner) = &error else { return error };
         let Some(row) = inner.row() else { return error };
-        let Some(row) = kept.map_or(Some(row), |kept| kept.set_indices().nth(row)) else { return error };
+        let Some(row) = kept.map_or(Some(row), |kept| kept.set_indices().nth(row)) else {
+            return error;
+        };
         let mut left = row as u64;
         let run = plan.runs.iter().find_map(|run| {
             let len = run.end - run.start;
@@ -452,19 +528,39 @@ impl Work {
             left -= len;
             None
         });
-        let place = run.and_then(|position| self.order.at(position)).and_then(|(block, row)| self.rows.path_and_row(&self.dataset, block, row));
+        let place = run
+            .and_then(|position| self.order.at(position))
+            .and_then(|(block, row)| self.rows.path_and_row(&self.dataset, block, row));
         let Some((path, row)) = place else { return error };
         match inner.as_ref() {
             columns::Error::Null { column, data_type, .. } => {
-                let is_image = self.dataset.schema().index_of(column).is_ok_and(|number| self.dataset.has_images(number));
-                Error::Null { column: column.clone(), path, row, data_type: data_type.clone(), is_image }
+                let is_image = self
+                    .dataset
+                    .schema()
+                    .index_of(column)
+                    .is_ok_and(|number| self.dataset.has_images(number));
+                Error::Null {
+                    column: column.clone(),
+                    path,
+                    row,
+                    data_type: data_type.clone(),
+                    is_image,
+                }
             }
-            columns::Error::LongList { column, length, limit, .. } => {
-                Error::LongList { column: column.clone(), path, row, length: *length, limit: *limit }
-            }
-            columns::Error::ListLength { column, length, expected, .. } => {
-                Error::ListLength { column: column.clone(), path, row, length: *length, expected: *expected }
-            }
+            columns::Error::LongList { column, length, limit, .. } => Error::LongList {
+                column: column.clone(),
+                path,
+                row,
+                length: *length,
+                limit: *limit,
+            },
+            columns::Error::ListLength { column, length, expected, .. } => Error::ListLength {
+                column: column.clone(),
+                path,
+                row,
+                length: *length,
+                expected: *expected,
+            },
             _ => error,
         }
     }

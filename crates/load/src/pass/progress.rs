@@ -19,10 +19,17 @@ pub struct Progress {
 impl Progress {
     #[must_use]
     pub fn report(&self) -> MetricsReport {
-        // A forked child has none of the threads of the pass, and one of them may have held the lock.
+        // A forked child has none of the threads of the pass, and one
+        // of them may have held the lock.
         let is_running = self.process == std::process::id();
-        let (superbatches_ahead, bytes_ahead) = if is_running { self.blocks.ahead() } else { (0, 0) };
-        MetricsReport { superbatches_ahead, bytes_ahead, bytes_limit: self.blocks.limit(), ..self.metrics.report() }
+        let (superbatches_ahead, bytes_ahead) =
+            if is_running { self.blocks.ahead() } else { (0, 0) };
+        MetricsReport {
+            superbatches_ahead,
+            bytes_ahead,
+            bytes_limit: self.blocks.limit(),
+            ..self.metrics.report()
+        }
     }
 
     /// Current activities of the threads, the longest first.

@@ -1,7 +1,7 @@
 //! Renders the images of an assembled superbatch, and handles rows whose images are bad.
 //!
-//! A bad image is found when its row is delivered, not when its block is read. The invariant: which row replaces it follows from the data, the seed and
-//! the epoch, as for rows that cannot be read.
+//! A bad image is found when its row is delivered, not when its block is read. The invariant: which
+//! row replaces it follows from the data, the seed and the epoch, as for rows that cannot be read.
 
 use super::Work;
 use super::bad_rows::{BadRow, OnBadRows, is_of_data};
@@ -22,11 +22,13 @@ use std::sync::Arc;
 /// Number of rows of a block that are tried in place of one with a bad image.
 const MAX_DONORS: u64 = 64;
 
-/// Number of other blocks that are tried, and of rows in each of them, if the block has no good row.
+/// Number of other blocks that are tried, and of rows in each of them,
+/// if the block has no good row.
 const MAX_DONOR_BLOCKS: u64 = 64;
 const MAX_DONORS_OF_OTHERS: u64 = 4;
 
-/// Images that a thread renders before another one may take over: a job is short beside a batch, and long beside its start.
+/// Images that a thread renders before another one may take over: a job is short beside a batch,
+/// and long beside its start.
 const IMAGES_OF_A_JOB: usize = 32;
 
 /// A row of a superbatch: its block, its index there, and where it is in its file.
@@ -49,10 +51,21 @@ struct Rendered {
 impl Work {
     pub(super) fn render(&self, delivered: Delivered, plan: &SuperbatchPlan) -> Result<Delivered> {
         let count = delivered.rows.num_rows();
-        let rendering = Rendering::new(&self.dataset, &self.columns, count, self.seeds(), self.memory.as_deref())?;
+        let rendering = Rendering::new(
+            &self.dataset,
+            &self.columns,
+            count,
+            self.seeds(),
+            self.memory.as_deref(),
+        )?;
         let Some(rendering) = rendering else { return Ok(delivered) };
         let Delivered { rows, batches, kept, mut replaced, mut bad_rows } = delivered;
-        let mut all = Rendered { rendering, good: BooleanBufferBuilder::new(count), donors: Vec::new(), bad: Vec::new() };
+        let mut all = Rendered {
+            rendering,
+            good: BooleanBufferBuilder::new(count),
+            donors: Vec::new(),
+            bad: Vec::new(),
+        };
         let placed = self.placed(plan, kept.as_ref());
         if has_idle_thread() && count > IMAGES_OF_A_JOB {
             self.render_on_idle_threads(&rows, placed, &mut all)?;
@@ -60,32 +73,57 @@ impl Work {
             self.render_rows(&rows, &placed, 0, &mut all)?;
         }
         let Rendered { rendering, mut good, donors, bad } = all;
-        let batch_of: Vec<usize> = batches.iter().enumerate().flat_map(|(number, batch)| repeat_n(number, batch.rows)).collect();
+        let batch_of: Vec<usize> = batches
+            .iter()
+            .enumerate()
+            .flat_map(|(number, batch)| repeat_n(number, batch.rows))
+            .collect();
         // A row in whose place another one was read is listed already.
         let bad = bad.into_iter().filter(|(row, _)| !replaced.contains(row));
-        bad_rows.extend(bad.map(|(row, bad)| (batch_of.get(row).copied().unwrap_or_default(), bad)));
+        bad_rows
+            .extend(bad.map(|(row, bad)| (batch_of.get(row).copied().unwrap_or_default(), bad)));
         replaced.extend(donors.iter().map(|(row, _)| *row));
         let (good, rows) = (good.finish(), with_donors(rows, &donors)?);
         if good.count_set_bits() == count {
-            return Ok(Delivered { rows: rendering.finish(rows)?, batches, kept, replaced, bad_rows });
+            return Ok(Delivered {
+                rows: rendering.finish(rows)?,
+                batches,
+                kept,
+                replaced,
+                bad_rows,
+            });
         }
-        let rows = filter_record_batch(&rows, &BooleanArray::new(good.clone(), None)).map_err(Error::assemble)?;
+        let rows = filter_record_batch(&rows, &BooleanArray::new(good.clone(), None))
+            .map_err(Error::assemble)?;
         let kept = match kept {
             None => good.clone(),
             Some(kept) => within(&kept, &good),
         };
-        Ok(Delivered { rows: rendering.finish(rows)?, batches: shortened(&batches, &good), kept: Some(kept), replaced, bad_rows })
+        Ok(Delivered {
+            rows: rendering.finish(rows)?,
+            batches: shortened(&batches, &good),
+            kept: Some(kept),
+            replaced,
+            bad_rows,
+        })
     }
 
     /// Renders `placed`, which are rows of `rows` from `first` on.
-    fn render_rows(&self, rows: &RecordBatch, placed: &[Placed], first: usize, out: &mut Rendered) -> Result<()> {
+    fn render_rows(
+        &self,
+        rows: &RecordBatch,
+        placed: &[Placed],
+        first: usize,
+        out: &mut Rendered,
+    ) -> Result<()> {
         for (row, placed) in (first..).zip(placed) {
             self.cancel.check()?;
             let Err(bad) = out.rendering.add(&self.dataset, rows, row, placed.place) else {
                 out.good.append(true);
                 continue;
             };
-            let (path, number) = self.rows.path_and_row(&self.dataset, placed.block, placed.row).unwrap_or_default();
+            let (path, number) =
+                self.rows.path_and_row(&self.dataset, placed.block, placed.row).unwrap_or_default();
             let error = bad.into_error(path.clone(), number);
             if self.policy.on_bad_rows == OnBadRows::Raise || !is_of_data(&error) {
                 return Err(error);
@@ -99,17 +137,43 @@ impl Work {
         Ok(())
     }
 
-    /// The same in jobs, some of them on threads that would wait. Their pixels are copied once more.
-    fn render_on_idle_threads(&self, rows: &RecordBatch, placed: Vec<Placed>, out: &mut Rendered) -> Result<()> {
-        let (work, rows, jobs) = (self.clone(), rows.clone(), placed.len().div_ceil(IMAGES_OF_A_JOB));
+    /// The same in jobs, some of them on threads that would wait.
+    /// Their pixels are copied once more.
+    fn render_on_idle_threads(
+        &self,
+        rows: &RecordBatch,
+        placed: Vec<Placed>,
+        out: &mut Rendered,
+    ) -> Result<()> {
+        let (work, rows, jobs) =
+            (self.clone(), rows.clone(), placed.len().div_ceil(IMAGES_OF_A_JOB));
         let owner = std::thread::current().id();
         let job = move |number: usize| -> Result<Rendered> {
-            let (first, len) = (number * IMAGES_OF_A_JOB, IMAGES_OF_A_JOB.min(placed.len() - number * IMAGES_OF_A_JOB));
+            let (first, len) = (
+                number * IMAGES_OF_A_JOB,
+                IMAGES_OF_A_JOB.min(placed.len() - number * IMAGES_OF_A_JOB),
+            );
             let rendering = Rendering::new(&work.dataset, &work.columns, len, work.seeds(), None)?;
             let rendering = rendering.ok_or_else(|| Error::from(EngineError::Cancelled))?;
-            let mut part = Rendered { rendering, good: BooleanBufferBuilder::new(len), donors: Vec::new(), bad: Vec::new() };
-            let mut render = || work.render_rows(&rows, placed.get(first..first + len).unwrap_or_default(), first, &mut part);
-            if std::thread::current().id() == owner { render() } else { work.metrics.elsewhere(Stage::Render, render) }?;
+            let mut part = Rendered {
+                rendering,
+                good: BooleanBufferBuilder::new(len),
+                donors: Vec::new(),
+                bad: Vec::new(),
+            };
+            let mut render = || {
+                work.render_rows(
+                    &rows,
+                    placed.get(first..first + len).unwrap_or_default(),
+                    first,
+                    &mut part,
+                )
+            };
+            if std::thread::current().id() == owner {
+                render()
+            } else {
+                work.metrics.elsewhere(Stage::Render, render)
+            }?;
             Ok(part)
         };
         let mut failure = None;
@@ -141,21 +205,35 @@ impl Work {
                     return;
                 }
                 let block = self.order.block(draw.scheduled).unwrap_or(usize::MAX);
-                let (file, row) = self.rows.row_of_file(&self.dataset, block, draw.row).unwrap_or((usize::MAX, 0));
-                placed.push(Placed { block, row: draw.row, place: RowPlace { file, row, round: draw.round } });
+                let (file, row) = self
+                    .rows
+                    .row_of_file(&self.dataset, block, draw.row)
+                    .unwrap_or((usize::MAX, 0));
+                placed.push(Placed {
+                    block,
+                    row: draw.row,
+                    place: RowPlace { file, row, round: draw.round },
+                });
             });
         }
         placed
     }
 
-    /// Adds a row whose images are good, and returns it: of the same block, otherwise of another one.
+    /// Adds a row whose images are good, and returns it: of the same block,
+    /// otherwise of another one.
     fn donor(&self, rendering: &mut Rendering, bad: &Placed, error: Error) -> Result<RecordBatch> {
         let mut failure = error;
         let blocks = self.rows.blocks().len() as u64;
-        let choice = Permutation::new(blocks, self.policy.seed, self.policy.epoch, Purpose::Replacement);
-        let others = (1..blocks.min(MAX_DONOR_BLOCKS + 1)).filter_map(|step| choice.at((bad.block as u64).wrapping_add(step) % blocks));
-        let others = others.filter_map(|other| usize::try_from(other).ok()).filter(|other| *other != bad.block);
-        for (block, tries) in std::iter::once((bad.block, MAX_DONORS)).chain(others.map(|other| (other, MAX_DONORS_OF_OTHERS))) {
+        let choice =
+            Permutation::new(blocks, self.policy.seed, self.policy.epoch, Purpose::Replacement);
+        let others = (1..blocks.min(MAX_DONOR_BLOCKS + 1))
+            .filter_map(|step| choice.at((bad.block as u64).wrapping_add(step) % blocks));
+        let others = others
+            .filter_map(|other| usize::try_from(other).ok())
+            .filter(|other| *other != bad.block);
+        for (block, tries) in std::iter::once((bad.block, MAX_DONORS))
+            .chain(others.map(|other| (other, MAX_DONORS_OF_OTHERS)))
+        {
             if let Some(donor) = self.donor_of(block, tries, rendering, bad, &mut failure)? {
                 return Ok(donor);
             }
@@ -164,27 +242,49 @@ impl Work {
     }
 
     /// Adds a row of this block whose images are good, if it is among the first that are tried.
-    fn donor_of(&self, number: usize, tries: u64, rendering: &mut Rendering, bad: &Placed, failure: &mut Error) -> Result<Option<RecordBatch>> {
+    fn donor_of(
+        &self,
+        number: usize,
+        tries: u64,
+        rendering: &mut Rendering,
+        bad: &Placed,
+        failure: &mut Error,
+    ) -> Result<Option<RecordBatch>> {
         let Some(block) = self.rows.blocks().get(number) else { return Ok(None) };
-        let choice = Permutation::new(block.rows, self.policy.seed, self.policy.epoch, Purpose::Replacement);
+        let choice =
+            Permutation::new(block.rows, self.policy.seed, self.policy.epoch, Purpose::Replacement);
         for step in 0..block.rows.min(tries) {
-            let place = (bad.block as u64).wrapping_add(bad.row).wrapping_add(step) % block.rows.max(1);
-            let Some(row) = choice.at(place).filter(|row| (number, *row) != (bad.block, bad.row)) else { continue };
+            let place =
+                (bad.block as u64).wrapping_add(bad.row).wrapping_add(step) % block.rows.max(1);
+            let Some(row) = choice.at(place).filter(|row| (number, *row) != (bad.block, bad.row))
+            else {
+                continue;
+            };
             let candidate = (number, row, bad.place.round);
             if self.bad_rows.is_bad_donor(&candidate) {
                 continue;
             }
-            let Some((file, row)) = self.rows.row_of_file(&self.dataset, number, row) else { continue };
+            let Some((file, row)) = self.rows.row_of_file(&self.dataset, number, row) else {
+                continue;
+            };
             self.cancel.check()?;
             let added = self.dataset.read_row(block.place, row, &self.columns).and_then(|donor| {
-                let added = rendering.add(&self.dataset, &donor, 0, RowPlace { file, row, round: bad.place.round });
-                let path = || self.dataset.files().get(file).map(|file| file.path.clone()).unwrap_or_default();
+                let added = rendering.add(
+                    &self.dataset,
+                    &donor,
+                    0,
+                    RowPlace { file, row, round: bad.place.round },
+                );
+                let path = || {
+                    self.dataset.files().get(file).map(|file| file.path.clone()).unwrap_or_default()
+                };
                 added.map(|()| donor).map_err(|bad| bad.into_error(path(), row))
             });
             match added {
                 Ok(donor) => return Ok(Some(donor)),
                 Err(error) if is_of_data(&error) => *failure = error,
-                // A store that does not respond says nothing about the row, and another donor would depend on it.
+                // A store that does not respond says nothing about the row, and another donor would
+                // depend on it.
                 Err(error) => return Err(error),
             }
             self.bad_rows.add_bad_donor(candidate);
@@ -210,14 +310,16 @@ fn with_donors(rows: RecordBatch, donors: &[(usize, RecordBatch)]) -> Result<Rec
         interleave(&arrays, &places).map_err(Error::assemble)
     });
     let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-    RecordBatch::try_new_with_options(rows.schema(), columns.collect::<Result<_>>()?, &options).map_err(Error::assemble)
+    RecordBatch::try_new_with_options(rows.schema(), columns.collect::<Result<_>>()?, &options)
+        .map_err(Error::assemble)
 }
 
 /// Batches without the rows that are not good.
 fn shortened(batches: &[BatchRows], good: &BooleanBuffer) -> Vec<BatchRows> {
     let mut start = 0;
     let shortened = batches.iter().map(|batch| {
-        let count = |range: std::ops::Range<usize>| good.slice(range.start, range.len()).count_set_bits();
+        let count =
+            |range: std::ops::Range<usize>| good.slice(range.start, range.len()).count_set_bits();
         let (end, repeats) = (start + batch.rows, start + batch.rows - batch.repeats);
         let batch = BatchRows { rows: count(start..end), repeats: count(repeats..end), ..*batch };
         start = end;

@@ -1,7 +1,8 @@
 //! Divides the steps of a rank into superbatches: consecutive batches that are assembled together.
 //!
-//! Rows in file order need no copy while a superbatch stays within one block, so superbatches then end where blocks do, and the batch across the
-//! border is a separate superbatch. All other superbatches are gathered, with a size that amortizes the work per batch.
+//! Rows in file order need no copy while a superbatch stays within one block, so superbatches then
+//! end where blocks do, and the batch across the border is a separate superbatch. All other
+//! superbatches are gathered, with a size that amortizes the work per batch.
 
 use super::dealt::Dealt;
 use crate::packing::DrawnPacks;
@@ -53,26 +54,51 @@ impl SuperbatchPlan {
     }
 
     /// Its batches, each as a separate superbatch.
-    pub(super) fn each_batch(&self, order: &RowOrder, packs: Option<&PackPlan>) -> impl Iterator<Item = Self> {
+    pub(super) fn each_batch(
+        &self,
+        order: &RowOrder,
+        packs: Option<&PackPlan>,
+    ) -> impl Iterator<Item = Self> {
         let mut start = 0;
         self.batches.iter().map(move |batch| {
             let end = start + batch.rows as u64;
             let runs = part_of(&self.runs, start..end);
-            let drawn = if self.drawn.num_packs() > 0 { self.drawn.part(small(start)..small(end)) } else { DrawnPacks::default() };
+            let drawn = if self.drawn.num_packs() > 0 {
+                self.drawn.part(small(start)..small(end))
+            } else {
+                DrawnPacks::default()
+            };
             start = end;
             let scheduled_blocks = scheduled_blocks_of(order, packs, &runs, &drawn);
             let (scheduled_blocks, retired) = (scheduled_blocks.into_iter().collect(), Vec::new());
-            Self { batches: vec![*batch], runs, scheduled_blocks, retired, is_last_counted: false, drawn }
+            Self {
+                batches: vec![*batch],
+                runs,
+                scheduled_blocks,
+                retired,
+                is_last_counted: false,
+                drawn,
+            }
         })
     }
 }
 
 /// The scheduled blocks that rows at plan positions, or the rows in packs, may come from.
-fn scheduled_blocks_of(order: &RowOrder, packs: Option<&PackPlan>, runs: &[Range<u64>], drawn: &DrawnPacks) -> BTreeSet<usize> {
+fn scheduled_blocks_of(
+    order: &RowOrder,
+    packs: Option<&PackPlan>,
+    runs: &[Range<u64>],
+    drawn: &DrawnPacks,
+) -> BTreeSet<usize> {
     match packs {
-        None if drawn.num_packs() > 0 => drawn.positions().into_iter().flat_map(|run| order.scheduled_blocks(run)).collect(),
+        None if drawn.num_packs() > 0 => {
+            drawn.positions().into_iter().flat_map(|run| order.scheduled_blocks(run)).collect()
+        }
         None => joined(runs).into_iter().flat_map(|run| order.scheduled_blocks(run)).collect(),
-        Some(packs) => joined(&packs.positions(runs)).into_iter().flat_map(|run| order.scheduled_blocks(run)).collect(),
+        Some(packs) => joined(&packs.positions(runs))
+            .into_iter()
+            .flat_map(|run| order.scheduled_blocks(run))
+            .collect(),
     }
 }
 
@@ -116,7 +142,14 @@ pub(super) struct Planner {
 }
 
 impl Planner {
-    pub(super) fn new(order: Arc<RowOrder>, steps: Steps, rank: u64, consumed: u64, stride: u64, superbatch_rows: u64) -> Self {
+    pub(super) fn new(
+        order: Arc<RowOrder>,
+        steps: Steps,
+        rank: u64,
+        consumed: u64,
+        stride: u64,
+        superbatch_rows: u64,
+    ) -> Self {
         let (stride, lanes) = (stride.max(1), steps.lanes_of(rank));
         // A shuffle window is read as a whole, regardless of how much of it is gathered.
         let grown_rows = if order.is_scattered() { superbatch_rows } else { 1 };
@@ -148,10 +181,18 @@ impl Planner {
     /// Plans steps of packs.
     pub(super) fn of_packs(self, packs: Dealt) -> Self {
         match &packs {
-            // Lanes of packs have different lengths; a rank may therefore continue with those of others.
-            Dealt::Epoch(plan) => Self { is_aligned: false, lanes: 0..plan.row_lanes().num_lanes(), packs: Some(packs), ..self },
+            // Lanes of packs have different lengths; a rank may therefore continue
+            // with those of others.
+            Dealt::Epoch(plan) => Self {
+                is_aligned: false,
+                lanes: 0..plan.row_lanes().num_lanes(),
+                packs: Some(packs),
+                ..self
+            },
             // The first batch waits for no more windows than its own.
-            Dealt::Ahead(_) => Self { is_aligned: false, grown_rows: 1, packs: Some(packs), ..self },
+            Dealt::Ahead(_) => {
+                Self { is_aligned: false, grown_rows: 1, packs: Some(packs), ..self }
+            }
         }
     }
 
@@ -162,10 +203,14 @@ impl Planner {
         Some(failure)
     }
 
-    /// Whether consecutive batches of this rank are adjacent in file order, in blocks of many batches.
+    /// Whether consecutive batches of this rank are adjacent in file order,
+    /// in blocks of many batches.
     fn rows_are_neighbours(&self) -> bool {
         let blocks = self.order.num_scheduled().max(1) as u64;
-        if self.order.is_scattered() || self.order.num_rows() / blocks < self.steps.batch_size.saturating_mul(BATCHES_WORTH_A_SUPERBATCH) {
+        if self.order.is_scattered()
+            || self.order.num_rows() / blocks
+                < self.steps.batch_size.saturating_mul(BATCHES_WORTH_A_SUPERBATCH)
+        {
             return false;
         }
         let Some(first) = self.steps.step(self.consumed) else { return false };
@@ -178,14 +223,18 @@ impl Planner {
         }
     }
 
-    /// Superbatches for one thread: those that need the same blocks, because another thread would wait for this one.
+    /// Superbatches for one thread: those that need the same blocks, because another thread would
+    /// wait for this one.
     pub(super) fn next_job(&mut self) -> Option<Vec<SuperbatchPlan>> {
         let first = self.ahead.take().or_else(|| self.next_superbatch())?;
         let mut job = vec![first];
-        // Gathered superbatches need whole windows, whose blocks the threads divide among themselves.
+        // Gathered superbatches need whole windows, whose blocks the threads
+        // divide among themselves.
         while self.is_aligned {
             let Some(next) = self.next_superbatch() else { break };
-            let is_at_hand = |scheduled: &usize| job.iter().any(|superbatch| superbatch.scheduled_blocks.contains(scheduled));
+            let is_at_hand = |scheduled: &usize| {
+                job.iter().any(|superbatch| superbatch.scheduled_blocks.contains(scheduled))
+            };
             if !next.scheduled_blocks.iter().all(is_at_hand) {
                 self.ahead = Some(next);
                 break;
@@ -207,8 +256,12 @@ impl Planner {
                 break;
             }
             if let Some(Dealt::Ahead(packs)) = &mut self.packs {
-                // Counting decodes the next shuffle window. The memory of this one is needed for it.
-                if !superbatch.batches.is_empty() && self.order.is_scattered() && packs.counts_more(&slice.rows) {
+                // Counting decodes the next shuffle window. The memory of this one
+                // is needed for it.
+                if !superbatch.batches.is_empty()
+                    && self.order.is_scattered()
+                    && packs.counts_more(&slice.rows)
+                {
                     superbatch.is_last_counted = true;
                     break;
                 }
@@ -246,12 +299,19 @@ impl Planner {
             return None;
         }
         self.grown_rows = rows.saturating_mul(GROWTH).min(self.superbatch_rows);
-        let scheduled_blocks = scheduled_blocks_of(&self.order, self.packs.as_ref().and_then(Dealt::plan), &superbatch.runs, &superbatch.drawn);
+        let scheduled_blocks = scheduled_blocks_of(
+            &self.order,
+            self.packs.as_ref().and_then(Dealt::plan),
+            &superbatch.runs,
+            &superbatch.drawn,
+        );
         superbatch.scheduled_blocks = self.without_used_up(scheduled_blocks, &superbatch.drawn);
         self.active.extend(&superbatch.scheduled_blocks);
-        superbatch.retired = self.active.iter().copied().filter(|scheduled| self.is_passed(*scheduled)).collect();
+        superbatch.retired =
+            self.active.iter().copied().filter(|scheduled| self.is_passed(*scheduled)).collect();
         let used_up = std::mem::take(&mut self.used_up);
-        self.used_up = used_up.into_iter().filter(|scheduled| !self.is_passed(*scheduled)).collect();
+        self.used_up =
+            used_up.into_iter().filter(|scheduled| !self.is_passed(*scheduled)).collect();
         superbatch.retired.iter().for_each(|scheduled| {
             self.active.remove(scheduled);
         });
@@ -267,7 +327,10 @@ impl Planner {
             return scheduled_blocks.into_iter().collect();
         }
         let needed = self.order.blocks_of_rows(drawn.positions());
-        scheduled_blocks.into_iter().filter(|scheduled| !self.used_up.contains(scheduled) || needed.contains(scheduled)).collect()
+        scheduled_blocks
+            .into_iter()
+            .filter(|scheduled| !self.used_up.contains(scheduled) || needed.contains(scheduled))
+            .collect()
     }
 
     fn take_used_up(&mut self) -> Vec<usize> {
@@ -293,7 +356,11 @@ impl Planner {
         }
         let scheduled_of = |run: &Range<u64>| self.order.scheduled_blocks(run.clone()).only();
         match (superbatch.runs.as_slice(), next) {
-            ([run], [next]) => run.end == next.start && scheduled_of(run).is_some() && scheduled_of(run) == scheduled_of(next),
+            ([run], [next]) => {
+                run.end == next.start
+                    && scheduled_of(run).is_some()
+                    && scheduled_of(run) == scheduled_of(next)
+            }
             _ => false,
         }
     }
@@ -321,16 +388,23 @@ fn small(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
 
-/// Decoded bytes of a row: the mean over some blocks of each source; reading the metadata of all blocks would take too long. Blocks count by their
-/// size, because many short rows must not make superbatches that are too large where rows are long.
-pub(super) fn row_bytes(dataset: &Dataset, rows: &RowSet, order: &RowOrder, columns: &[usize]) -> u64 {
+/// Decoded bytes of a row: the mean over some blocks of each source; reading the metadata of all
+/// blocks would take too long. Blocks count by their size, because many short rows must not make
+/// superbatches that are too large where rows are long.
+pub(super) fn row_bytes(
+    dataset: &Dataset,
+    rows: &RowSet,
+    order: &RowOrder,
+    columns: &[usize],
+) -> u64 {
     const SAMPLE: usize = 64;
     let mean = |blocks: &[RowBlock]| {
         let (mut all, mut weighted) = (0u128, 0u128);
         for block in blocks.iter().step_by(blocks.len().div_ceil(SAMPLE).max(1)) {
             let bytes = u128::from(block.whole_bytes(dataset, columns));
             all += bytes;
-            weighted = weighted.saturating_add(bytes * bytes / u128::from(block.whole_rows().max(1)));
+            weighted =
+                weighted.saturating_add(bytes * bytes / u128::from(block.whole_rows().max(1)));
         }
         u64::try_from(weighted.div_ceil(all.max(1))).unwrap_or(u64::MAX)
     };
@@ -339,7 +413,8 @@ pub(super) fn row_bytes(dataset: &Dataset, rows: &RowSet, order: &RowOrder, colu
         let blocks = rows.blocks().get(blocks).unwrap_or_default();
         u128::from(mean(blocks)) * u128::from(rows_of_source)
     });
-    u64::try_from(bytes.sum::<u128>().div_ceil(u128::from(order.num_rows().max(1)))).unwrap_or(u64::MAX)
+    u64::try_from(bytes.sum::<u128>().div_ceil(u128::from(order.num_rows().max(1))))
+        .unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -348,14 +423,26 @@ mod tests {
     use proptest::prelude::*;
     use shardmill_plan::order::{Blend, Block, MixtureOptions, Tail};
 
-    fn planners(blocks: &[u64], window: Option<u64>, lanes: u64, batch_size: u64, world_size: u64, consumed: u64, tail: Tail) -> Vec<Planner> {
-        let blocks: Vec<Block> = blocks.iter().map(|rows| Block { rows: *rows, decoded_bytes: rows * 8 }).collect();
+    fn planners(
+        blocks: &[u64],
+        window: Option<u64>,
+        lanes: u64,
+        batch_size: u64,
+        world_size: u64,
+        consumed: u64,
+        tail: Tail,
+    ) -> Vec<Planner> {
+        let blocks: Vec<Block> =
+            blocks.iter().map(|rows| Block { rows: *rows, decoded_bytes: rows * 8 }).collect();
         let order = Arc::new(match window {
             None => RowOrder::sequential(&blocks),
             Some(window) => RowOrder::shuffled(&blocks, window, 1, 0),
         });
-        let steps = Steps { lanes: Lanes::new(order.num_rows(), lanes), batch_size, world_size, tail };
-        (0..world_size).map(|rank| Planner::new(Arc::clone(&order), steps.clone(), rank, consumed, 1, 20)).collect()
+        let steps =
+            Steps { lanes: Lanes::new(order.num_rows(), lanes), batch_size, world_size, tail };
+        (0..world_size)
+            .map(|rank| Planner::new(Arc::clone(&order), steps.clone(), rank, consumed, 1, 20))
+            .collect()
     }
 
     proptest! {
@@ -370,21 +457,31 @@ mod tests {
             has_whole_steps_only: bool,
         ) {
             let tail = if has_whole_steps_only { Tail::Drop } else { Tail::Uneven };
-            for mut planner in planners(&blocks, window, lanes, batch_size, world_size, consumed, tail) {
+            for mut planner in
+                planners(&blocks, window, lanes, batch_size, world_size, consumed, tail)
+            {
                 let mut expected: Vec<u64> = Vec::new();
                 let mut start = consumed;
                 while let Some(step) = planner.steps.step(start) {
-                    expected.extend(planner.steps.slice(step, planner.rank).rows.into_iter().flatten());
+                    expected
+                        .extend(planner.steps.slice(step, planner.rank).rows.into_iter().flatten());
                     start += step.len;
                 }
                 let (mut rows, mut known, mut retired) = (Vec::new(), BTreeSet::new(), Vec::new());
                 while let Some(job) = planner.next_job() {
                     for superbatch in job {
-                        prop_assert_eq!(superbatch.rows(), superbatch.batches.iter().map(|batch| batch.rows as u64).sum::<u64>());
+                        prop_assert_eq!(
+                            superbatch.rows(),
+                            superbatch.batches.iter().map(|batch| batch.rows as u64).sum::<u64>()
+                        );
                         rows.extend(superbatch.runs.iter().cloned().flatten());
                         for scheduled in superbatch.scheduled_blocks {
-                            // The rows of a short last step may be in lanes of other ranks: such a block is read again.
-                            prop_assert!(!has_whole_steps_only || !retired.contains(&scheduled), "a block that was given up is needed again");
+                            // The rows of a short last step may be in lanes of other ranks: such a
+                            // block is read again.
+                            prop_assert!(
+                                !has_whole_steps_only || !retired.contains(&scheduled),
+                                "a block that was given up is needed again"
+                            );
                             known.insert(scheduled);
                         }
                         retired.extend(superbatch.retired);
@@ -392,7 +489,8 @@ mod tests {
                 }
                 prop_assert_eq!(rows, expected);
                 retired.sort_unstable();
-                let once: Vec<usize> = retired.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+                let once: Vec<usize> =
+                    retired.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
                 prop_assert!(!has_whole_steps_only || once == retired);
                 prop_assert!(retired.iter().all(|scheduled| known.contains(scheduled)));
             }
@@ -412,7 +510,9 @@ mod tests {
     fn batches_of_large_blocks_come_in_superbatches_that_need_no_copy() {
         let mut planner = planners(&[100, 100], None, 1, 8, 1, 0, Tail::Uneven).remove(0);
         let shape = |job: Vec<SuperbatchPlan>| {
-            job.iter().map(|superbatch| (superbatch.batches.len(), superbatch.scheduled_blocks.clone())).collect::<Vec<_>>()
+            job.iter()
+                .map(|superbatch| (superbatch.batches.len(), superbatch.scheduled_blocks.clone()))
+                .collect::<Vec<_>>()
         };
         assert_eq!(shape(planner.next_job().unwrap()), [(12, vec![0])]);
         // The batch across the border, then those within the second block, assembled by one thread.
@@ -432,21 +532,47 @@ mod tests {
             epoch in 0u64..3,
         ) {
             let blend = Blend::fixed(counts.into_iter().take(sources.len()).collect());
-            let blocks: Vec<Vec<Block>> =
-                sources.iter().map(|blocks| blocks.iter().map(|rows| Block { rows: *rows, decoded_bytes: rows << 20 }).collect()).collect();
-            let options = MixtureOptions { blend: &blend, sources: &blocks, window_bytes: window.map(|window| window << 20), seed: 1, lanes };
+            let blocks: Vec<Vec<Block>> = sources
+                .iter()
+                .map(|blocks| {
+                    blocks
+                        .iter()
+                        .map(|rows| Block { rows: *rows, decoded_bytes: rows << 20 })
+                        .collect()
+                })
+                .collect();
+            let options = MixtureOptions {
+                blend: &blend,
+                sources: &blocks,
+                window_bytes: window.map(|window| window << 20),
+                seed: 1,
+                lanes,
+            };
             let order = Arc::new(RowOrder::mixed(options, epoch));
-            let steps = Steps { lanes: Lanes::new(order.num_rows(), lanes), batch_size, world_size, tail: Tail::Drop };
+            let steps = Steps {
+                lanes: Lanes::new(order.num_rows(), lanes),
+                batch_size,
+                world_size,
+                tail: Tail::Drop,
+            };
             for rank in 0..world_size {
                 let mut planner = Planner::new(Arc::clone(&order), steps.clone(), rank, 0, 1, 100);
                 let (mut known, mut retired) = (BTreeSet::new(), BTreeSet::new());
                 while let Some(job) = planner.next_job() {
                     for superbatch in job {
                         for run in &superbatch.runs {
-                            order.for_each(run.clone(), |scheduled, _| assert!(superbatch.scheduled_blocks.binary_search(&scheduled).is_ok()));
+                            order.for_each(run.clone(), |scheduled, _| {
+                                assert!(
+                                    superbatch.scheduled_blocks.binary_search(&scheduled).is_ok()
+                                );
+                            });
                         }
                         for scheduled in superbatch.scheduled_blocks {
-                            prop_assert!(!retired.contains(&scheduled), "a block that was given up is needed again");
+                            prop_assert!(
+                                !retired.contains(&scheduled),
+                                "a block that was given \
+                                up is needed again"
+                            );
                             known.insert(scheduled);
                         }
                         for scheduled in superbatch.retired {
@@ -459,14 +585,24 @@ mod tests {
     }
 
     /// Each batch by its end position, with its rows.
-    fn batches(order: &Arc<RowOrder>, steps: Steps, first: u64, stride: u64) -> Vec<(u64, Vec<u64>)> {
+    fn batches(
+        order: &Arc<RowOrder>,
+        steps: Steps,
+        first: u64,
+        stride: u64,
+    ) -> Vec<(u64, Vec<u64>)> {
         let consumed = first * steps.global_batch();
         let mut planner = Planner::new(Arc::clone(order), steps, 0, consumed, stride, 40);
         let mut found = Vec::new();
         while let Some(job) = planner.next_job() {
             for superbatch in job {
                 let mut rows = superbatch.runs.into_iter().flatten();
-                found.extend(superbatch.batches.iter().map(|batch| (batch.consumed, rows.by_ref().take(batch.rows).collect())));
+                found.extend(
+                    superbatch
+                        .batches
+                        .iter()
+                        .map(|batch| (batch.consumed, rows.by_ref().take(batch.rows).collect())),
+                );
             }
         }
         found
@@ -474,13 +610,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn strides_share_out_the_batches(blocks in prop::collection::vec(1u64..50, 1..8), batch_size in 1u64..20, stride in 1u64..6, lanes in 1u64..4) {
-            let blocks: Vec<Block> = blocks.into_iter().map(|rows| Block { rows, decoded_bytes: rows }).collect();
+        fn strides_share_out_the_batches(
+            blocks in prop::collection::vec(1u64..50, 1..8),
+            batch_size in 1u64..20,
+            stride in 1u64..6,
+            lanes in 1u64..4,
+        ) {
+            let blocks: Vec<Block> =
+                blocks.into_iter().map(|rows| Block { rows, decoded_bytes: rows }).collect();
             let rows = blocks.iter().map(|block| block.rows).sum();
             let order = Arc::new(RowOrder::sequential(&blocks));
             for tail in [Tail::Uneven, Tail::Drop, Tail::Pad] {
-                let steps = Steps { lanes: Lanes::new(rows, lanes), batch_size, world_size: 1, tail };
-                let mut shared: Vec<_> = (0..stride).flat_map(|first| batches(&order, steps.clone(), first, stride)).collect();
+                let steps =
+                    Steps { lanes: Lanes::new(rows, lanes), batch_size, world_size: 1, tail };
+                let mut shared: Vec<_> = (0..stride)
+                    .flat_map(|first| batches(&order, steps.clone(), first, stride))
+                    .collect();
                 shared.sort();
                 prop_assert_eq!(shared, batches(&order, steps, 0, 1));
             }

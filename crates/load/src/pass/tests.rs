@@ -23,18 +23,28 @@ impl Drop for Scratch {
 
 fn opened(files: &[&Scratch]) -> (Arc<Dataset>, Arc<RowSet>) {
     let paths = files.iter().map(|file| file.0.to_str().unwrap().to_owned()).collect();
-    let dataset = Arc::new(Dataset::open(&DatasetOptions::new(paths, Some(Format::Csv)), &Cancel::default()).unwrap());
+    let dataset = Arc::new(
+        Dataset::open(&DatasetOptions::new(paths, Some(Format::Csv)), &Cancel::default()).unwrap(),
+    );
     let rows = RowSet::build(&dataset, None, 1, &Cancel::default()).unwrap();
     (dataset, Arc::new(rows))
 }
 
 /// Batches of two rows of a block of twenty, which are one superbatch, in the smallest memory.
-fn pass(threads: usize, finish: impl Fn(RecordBatch, &[BatchRows]) -> Result<usize> + Send + Sync + 'static) -> (Scratch, Pass<usize>) {
+fn pass(
+    threads: usize,
+    finish: impl Fn(RecordBatch, &[BatchRows]) -> Result<usize> + Send + Sync + 'static,
+) -> (Scratch, Pass<usize>) {
     let file = Scratch::of(&(0..20).map(|row| row.to_string()).collect::<Vec<_>>());
     let (dataset, rows) = opened(&[&file]);
     let options = PassOptions {
         order: Arc::new(RowOrder::sequential(&rows.order_blocks())),
-        steps: Steps { lanes: Lanes::new(rows.num_rows(), 1), batch_size: 2, world_size: 1, tail: Tail::Uneven },
+        steps: Steps {
+            lanes: Lanes::new(rows.num_rows(), 1),
+            batch_size: 2,
+            world_size: 1,
+            tail: Tail::Uneven,
+        },
         rank: 0,
         consumed: 0,
         stride: 1,
@@ -75,7 +85,15 @@ fn batches_that_are_too_large_together_are_delivered_one_by_one() {
         let (delivered, error) = all(&mut pass);
         assert_eq!((delivered, error.map(|error| error.to_string())), (vec![2; 10], None));
         let report = pass.progress().report();
-        assert_eq!((report.superbatches_ahead, report.bytes_ahead, report.superbatches, report.superbatches_ready), (0, 0, 10, 0));
+        assert_eq!(
+            (
+                report.superbatches_ahead,
+                report.bytes_ahead,
+                report.superbatches,
+                report.superbatches_ready
+            ),
+            (0, 0, 10, 0)
+        );
     }
 }
 
@@ -92,7 +110,8 @@ fn batches_before_a_failed_one_are_delivered_before_its_error() {
 
 #[test]
 fn row_is_as_large_as_those_that_most_of_the_data_consists_of() {
-    let (short, long) = (Scratch::of(&vec!["a".to_owned(); 1_000]), Scratch::of(&vec!["a".repeat(100_000); 2]));
+    let (short, long) =
+        (Scratch::of(&vec!["a".to_owned(); 1_000]), Scratch::of(&vec!["a".repeat(100_000); 2]));
     let (dataset, rows) = opened(&[&short, &long]);
     let order = RowOrder::sequential(&rows.order_blocks());
     let bytes = row_bytes(&dataset, &rows, &order, &[0]);

@@ -35,36 +35,55 @@ impl RowPlan {
     ///
     /// # Errors
     /// When the tokens of endless lanes cannot be counted or packed.
-    pub fn explain(&self, epoch: u64, step: u64, share: Share, columns: &[usize], cancel: &Cancel) -> Result<Explanation> {
+    pub fn explain(
+        &self,
+        epoch: u64,
+        step: u64,
+        share: Share,
+        columns: &[usize],
+        cancel: &Cancel,
+    ) -> Result<Explanation> {
         let (dataset, rows, rank) = (&*self.dataset, &*self.rows, share.rank);
         let source = self.packs().map(|packs| &packs.source);
         // Lanes that do not end are read pass by pass, whatever an epoch is.
-        let order = self.order(if matches!(source, Some(PackSource::Ahead(_))) { 0 } else { epoch });
+        let order =
+            self.order(if matches!(source, Some(PackSource::Ahead(_))) { 0 } else { epoch });
         let (steps, of_rows) = (self.steps(share), share.steps(self.row_lanes()));
         let cost_of_rows = |rank| cost(dataset, rows, &order, &of_rows, columns, rank);
         let all_ranks = 0..share.world_size;
         let (batch, packs, ranks): (_, _, Vec<RankCost>) = match source {
-            None => (batch(dataset, rows, &order, &steps, step, rank), None, all_ranks.map(cost_of_rows).collect()),
+            None => (
+                batch(dataset, rows, &order, &steps, step, rank),
+                None,
+                all_ranks.map(cost_of_rows).collect(),
+            ),
             Some(PackSource::Epoch { plan, lengths }) => {
-                let epoch = PackedEpoch { dataset, rows, order: &order, plan, lengths, steps: &steps };
-                let (batch, packs) = epoch.batch(step, rank).map(|found| (found.batch, found.packs)).unzip();
+                let epoch =
+                    PackedEpoch { dataset, rows, order: &order, plan, lengths, steps: &steps };
+                let (batch, packs) =
+                    epoch.batch(step, rank).map(|found| (found.batch, found.packs)).unzip();
                 (batch, packs, all_ranks.map(|rank| epoch.cost(columns, rank)).collect())
             }
             Some(PackSource::Ahead(epoch)) => {
                 let found = batch_ahead(epoch, &steps, step, rank, cancel)?;
                 let (batch, packs) = found.map(|found| (found.batch, found.packs)).unzip();
-                let cost = |rank| RankCost { batches: steps.batches(0, rank), ..cost_of_rows(rank) };
+                let cost =
+                    |rank| RankCost { batches: steps.batches(0, rank), ..cost_of_rows(rank) };
                 (batch, packs, all_ranks.map(cost).collect())
             }
         };
-        let all: u64 = rows.blocks().iter().map(|block| block.delivered_bytes(dataset, columns)).sum();
+        let all: u64 =
+            rows.blocks().iter().map(|block| block.delivered_bytes(dataset, columns)).sum();
         Ok(Explanation {
             batch,
             packs,
             steps: steps.remaining(0),
             rows_of_epoch: order.num_rows(),
             fill: source.map(PackFill::of),
-            sources_of_epoch: self.blend().filter(|_| source.is_none()).map(|blend| blend.counts(epoch)),
+            sources_of_epoch: self
+                .blend()
+                .filter(|_| source.is_none())
+                .map(|blend| blend.counts(epoch)),
             blocks: rows.blocks().len(),
             lanes_of_rank: of_rows.lanes_of(rank),
             windows: order.num_windows(),

@@ -9,7 +9,10 @@ mod tests;
 
 pub use explain::Explanation;
 
-use crate::packing::{AheadPacks, Error as PackingError, Lengths, LengthsSource, PackSource, Packs, PlannedRows, RowCounts};
+use crate::packing::{
+    AheadPacks, Error as PackingError, Lengths, LengthsSource, PackSource, Packs, PlannedRows,
+    RowCounts,
+};
 use crate::pass::{Audit, AuditIds, OnBadRows, expected_audit};
 use crate::{Dataset, Result, RowSet};
 use orders::{Mixture, Orders};
@@ -47,7 +50,12 @@ impl RowPlan {
     ///
     /// # Errors
     /// As those of [`RowSet::build`].
-    pub fn build(dataset: &Arc<Dataset>, filter: Option<&Expression>, threads: usize, cancel: &Cancel) -> Result<Self> {
+    pub fn build(
+        dataset: &Arc<Dataset>,
+        filter: Option<&Expression>,
+        threads: usize,
+        cancel: &Cancel,
+    ) -> Result<Self> {
         let rows = Arc::new(RowSet::build(dataset, filter, threads, cancel)?);
         Ok(Self::of(dataset, rows, Orders::default(), None))
     }
@@ -61,12 +69,18 @@ impl RowPlan {
             first_files.push(files);
             files += plan.dataset.files().len();
         }
-        let rows = RowSet::joined(first_files.iter().copied().zip(plans.iter().map(|plan| &*plan.rows)));
+        let rows =
+            RowSet::joined(first_files.iter().copied().zip(plans.iter().map(|plan| &*plan.rows)));
         let mixture = Some(Arc::new(Mixture { blend, first_files }));
         Self::of(dataset, Arc::new(rows), Orders { mixture, ..Orders::default() }, None)
     }
 
-    fn of(dataset: &Arc<Dataset>, rows: Arc<RowSet>, orders: Orders, packed: Option<(u64, Packs)>) -> Self {
+    fn of(
+        dataset: &Arc<Dataset>,
+        rows: Arc<RowSet>,
+        orders: Orders,
+        packed: Option<(u64, Packs)>,
+    ) -> Self {
         Self { dataset: Arc::clone(dataset), rows, orders, order: Remembered::default(), packed }
     }
 
@@ -171,7 +185,11 @@ impl RowPlan {
     ///
     /// # Errors
     /// For packs of another epoch, and for packs without their bad rows.
-    pub fn read_order(&self, epoch: u64, on_bad_rows: OnBadRows) -> Result<(Arc<RowSet>, Arc<RowOrder>)> {
+    pub fn read_order(
+        &self,
+        epoch: u64,
+        on_bad_rows: OnBadRows,
+    ) -> Result<(Arc<RowSet>, Arc<RowOrder>)> {
         self.check_epoch(epoch)?;
         if self.packed.is_some() && on_bad_rows != OnBadRows::Raise {
             return Err(PackingError::BadRows.into());
@@ -195,7 +213,11 @@ impl RowPlan {
     pub fn audit(&self, epoch: u64, places: Range<u64>, share: Share) -> Result<Audit> {
         self.check_epoch(epoch)?;
         let order = self.order(epoch);
-        let ids = if self.packed.is_some() { AuditIds::Packs } else { AuditIds::Rows { order: &order, rows: &self.rows } };
+        let ids = if self.packed.is_some() {
+            AuditIds::Packs
+        } else {
+            AuditIds::Rows { order: &order, rows: &self.rows }
+        };
         Ok(expected_audit(&ids, &self.steps(share), places.start, places.end))
     }
 
@@ -203,7 +225,14 @@ impl RowPlan {
     ///
     /// # Errors
     /// For rows that cannot be packed.
-    pub fn pack(&self, epoch: u64, packing: Packing, lengths: &Arc<Lengths>, threads: usize, cancel: &Cancel) -> Result<PackPlan> {
+    pub fn pack(
+        &self,
+        epoch: u64,
+        packing: Packing,
+        lengths: &Arc<Lengths>,
+        threads: usize,
+        cancel: &Cancel,
+    ) -> Result<PackPlan> {
         let planned = PlannedRows {
             dataset: Arc::clone(&self.dataset),
             rows: Arc::clone(&self.rows),
@@ -218,15 +247,31 @@ impl RowPlan {
     ///
     /// # Errors
     /// When the counts that are kept in files contradict each other.
-    pub fn pack_ahead(&self, packing: Packing, counted: LengthsSource, columns: &[usize], threads: usize, cancel: &Cancel) -> Result<AheadPacks> {
+    pub fn pack_ahead(
+        &self,
+        packing: Packing,
+        counted: LengthsSource,
+        columns: &[usize],
+        threads: usize,
+        cancel: &Cancel,
+    ) -> Result<AheadPacks> {
         let (rows, order, passes) = self.orders.endless(&self.rows, self.num_rows());
         let counts = RowCounts::open(&self.dataset, &rows, counted, columns, threads, cancel)?;
-        Ok(AheadPacks::new(&self.dataset, &rows, (order, passes), self.row_lanes(), packing, counts))
+        Ok(AheadPacks::new(
+            &self.dataset,
+            &rows,
+            (order, passes),
+            self.row_lanes(),
+            packing,
+            counts,
+        ))
     }
 
     fn check_epoch(&self, epoch: u64) -> Result<()> {
         match &self.packed {
-            Some((packed, _)) if *packed != epoch => Err(PackingError::OtherEpoch { packed: *packed, epoch }.into()),
+            Some((packed, _)) if *packed != epoch => {
+                Err(PackingError::OtherEpoch { packed: *packed, epoch }.into())
+            }
             _ => Ok(()),
         }
     }

@@ -34,7 +34,13 @@ impl Orders {
         match (mixture, *window_bytes) {
             (Some(mixture), window_bytes) => {
                 let sources = &rows.order_blocks_by_source(&mixture.first_files);
-                let options = MixtureOptions { blend: &mixture.blend, sources, window_bytes, seed: *seed, lanes: *lanes };
+                let options = MixtureOptions {
+                    blend: &mixture.blend,
+                    sources,
+                    window_bytes,
+                    seed: *seed,
+                    lanes: *lanes,
+                };
                 RowOrder::mixed(options, epoch)
             }
             (None, None) => RowOrder::sequential(&rows.order_blocks()),
@@ -52,7 +58,11 @@ impl Orders {
     }
 
     /// The rows of each pass, and the order of all passes, one after another.
-    pub(super) fn endless(&self, rows: &Arc<RowSet>, num_rows: u64) -> (Arc<RowSet>, Arc<RowOrder>, Passes) {
+    pub(super) fn endless(
+        &self,
+        rows: &Arc<RowSet>,
+        num_rows: u64,
+    ) -> (Arc<RowSet>, Arc<RowOrder>, Passes) {
         let rows = if self.is_sequential() { self.merged(rows) } else { Arc::clone(rows) };
         let passes = match (&self.mixture, self.window_bytes) {
             (Some(_), _) => Passes::Mixed,
@@ -61,7 +71,9 @@ impl Orders {
         };
         let (orders, of_rows) = (self.clone(), Arc::clone(&rows));
         let always = (passes == Passes::Files).then(|| Arc::new(orders.of(&rows, 0)));
-        let order = RowOrder::endless(num_rows, move |pass| always.clone().unwrap_or_else(|| Arc::new(orders.of(&of_rows, pass))));
+        let order = RowOrder::endless(num_rows, move |pass| {
+            always.clone().unwrap_or_else(|| Arc::new(orders.of(&of_rows, pass)))
+        });
         (rows, Arc::new(order), passes)
     }
 }

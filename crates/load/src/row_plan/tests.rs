@@ -14,14 +14,20 @@ impl Scratch {
         let directory = std::env::temp_dir().join(format!("shardmill-row-plan-{}", Uuid::new_v4()));
         std::fs::create_dir(&directory).unwrap();
         for (file, rows) in rows.iter().enumerate() {
-            std::fs::write(directory.join(format!("{file}.csv")), format!("x\n{}", "1\n".repeat(*rows))).unwrap();
+            std::fs::write(
+                directory.join(format!("{file}.csv")),
+                format!("x\n{}", "1\n".repeat(*rows)),
+            )
+            .unwrap();
         }
         Self(directory)
     }
 
     fn plan(&self) -> RowPlan {
         let paths = vec![self.0.to_str().unwrap().to_owned()];
-        let dataset = Dataset::open(&DatasetOptions::new(paths, Some(Format::Csv)), &Cancel::default()).unwrap();
+        let dataset =
+            Dataset::open(&DatasetOptions::new(paths, Some(Format::Csv)), &Cancel::default())
+                .unwrap();
         RowPlan::build(&Arc::new(dataset), None, 1, &Cancel::default()).unwrap()
     }
 }
@@ -42,7 +48,10 @@ fn rows_are_counted_by_file_and_dealt_out_in_their_order() {
     let explained = plan.explain(0, 1, SHARE, &[0], &Cancel::default()).unwrap();
     let batch = explained.batch.unwrap();
     assert_eq!((explained.steps, explained.windows, batch.places), (2, 0, 4..7));
-    assert_eq!(batch.rows.iter().map(|run| (run.file.as_str(), run.start, run.rows)).collect::<Vec<_>>(), [("1.csv", 3, 1)]);
+    assert_eq!(
+        batch.rows.iter().map(|run| (run.file.as_str(), run.start, run.rows)).collect::<Vec<_>>(),
+        [("1.csv", 3, 1)]
+    );
     assert_eq!(explained.ranks.iter().map(|cost| cost.batches).collect::<Vec<_>>(), [2, 2]);
     assert!(explained.fill.is_none() && explained.sources_of_epoch.is_none());
 }
@@ -67,8 +76,12 @@ fn mixture_has_the_rows_of_its_sources_by_weight() {
         columns: vec![0],
     });
     let dataset = Arc::new(Dataset::mixed(&sources, None).unwrap());
-    let plan = RowPlan::mixed(&dataset, &[&web, &code], Blend::weighted(8, &[1, 1])).ordered(None, 0, 1);
-    assert_eq!((plan.num_rows(), plan.consumed(0, 8), plan.consumed(0, 0)), (8, vec![4, 4], vec![0, 0]));
+    let plan =
+        RowPlan::mixed(&dataset, &[&web, &code], Blend::weighted(8, &[1, 1])).ordered(None, 0, 1);
+    assert_eq!(
+        (plan.num_rows(), plan.consumed(0, 8), plan.consumed(0, 0)),
+        (8, vec![4, 4], vec![0, 0])
+    );
     let explained = plan.explain(0, 0, SHARE, &[0], &Cancel::default()).unwrap();
     assert_eq!(explained.sources_of_epoch, Some(vec![4, 4]));
     assert_eq!(web.consumed(0, 3), [0; 0]);
@@ -79,13 +92,20 @@ fn packs_are_those_of_one_epoch_and_have_no_bad_rows() {
     let files = Scratch::of(&[5]);
     let plan = files.plan();
     let counted = LengthsSource::Stated { column: 0 };
-    let lengths = Arc::new(Lengths::find(plan.dataset(), plan.rows(), counted, 1, &Cancel::default()).unwrap());
+    let lengths = Arc::new(
+        Lengths::find(plan.dataset(), plan.rows(), counted, 1, &Cancel::default()).unwrap(),
+    );
     let packing = Packing { length: 2, strategy: Strategy::Concat };
     let packs = Arc::new(plan.pack(3, packing, &lengths, 1, &Cancel::default()).unwrap());
     let columns = PackColumns::new(plan.dataset(), Vec::new(), 2, &[].into(), false).unwrap();
-    let packed = plan.with_packs(3, Packs { source: PackSource::Epoch { plan: packs, lengths }, columns: Arc::new(columns) });
+    let packed = plan.with_packs(
+        3,
+        Packs { source: PackSource::Epoch { plan: packs, lengths }, columns: Arc::new(columns) },
+    );
     assert_eq!((packed.num_rows(), packed.lanes().num_rows()), (5, 3));
-    let refused = |epoch, on_bad_rows| packed.read_order(epoch, on_bad_rows).err().map(|error| error.to_string());
+    let refused = |epoch, on_bad_rows| {
+        packed.read_order(epoch, on_bad_rows).err().map(|error| error.to_string())
+    };
     assert_eq!(refused(3, OnBadRows::Raise), None);
     assert_eq!(refused(4, OnBadRows::Raise).unwrap(), "these are the packs of epoch 3, not of 4");
     assert!(refused(3, OnBadRows::Skip).is_some());
@@ -96,7 +116,9 @@ fn packs_are_those_of_one_epoch_and_have_no_bad_rows() {
 fn blocks_are_read_together_only_in_file_order_without_bad_rows() {
     let files = Scratch::of(&[2, 2]);
     let plan = files.plan();
-    let is_own = |plan: &RowPlan, on_bad_rows| Arc::ptr_eq(&plan.read_order(0, on_bad_rows).unwrap().0, plan.rows());
+    let is_own = |plan: &RowPlan, on_bad_rows| {
+        Arc::ptr_eq(&plan.read_order(0, on_bad_rows).unwrap().0, plan.rows())
+    };
     assert!(!is_own(&plan, OnBadRows::Raise));
     assert!(is_own(&plan, OnBadRows::Replace));
     assert!(is_own(&plan.ordered(Some(1), 0, 1), OnBadRows::Raise));
@@ -107,7 +129,9 @@ fn epoch_whose_places_are_no_numbers_is_refused() {
     let files = Scratch::of(&[4]);
     let plan = files.plan();
     let packing = Packing { length: 2, strategy: Strategy::Concat };
-    let packs = plan.pack_ahead(packing, LengthsSource::Stated { column: 0 }, &[0], 1, &Cancel::default()).unwrap();
+    let packs = plan
+        .pack_ahead(packing, LengthsSource::Stated { column: 0 }, &[0], 1, &Cancel::default())
+        .unwrap();
     let packs = Arc::new(packs);
     let reached = |epoch| crate::packing::AheadEpoch::new(&packs, epoch, 1 << 60).is_ok();
     assert_eq!([0, 6, 7, 8, u64::MAX].map(reached), [true, true, false, false, false]);

@@ -31,14 +31,24 @@ pub struct Chat {
 impl Chat {
     pub(super) fn marks_answers(&self) -> bool {
         self.spans == AssistantSpans::Prefix
-            || [Some(&self.template), self.tool_template.as_ref()].into_iter().flatten().all(ChatTemplate::has_generation)
+            || [Some(&self.template), self.tool_template.as_ref()]
+                .into_iter()
+                .flatten()
+                .all(ChatTemplate::has_generation)
     }
 
     pub(super) fn template_of(&self, conversation: &Conversation) -> &ChatTemplate {
-        self.tool_template.as_ref().filter(|_| conversation.tools.is_some()).unwrap_or(&self.template)
+        self.tool_template
+            .as_ref()
+            .filter(|_| conversation.tools.is_some())
+            .unwrap_or(&self.template)
     }
 
-    pub(super) fn render(&self, conversation: &Conversation, wants_answers: bool) -> Result<Rendered> {
+    pub(super) fn render(
+        &self,
+        conversation: &Conversation,
+        wants_answers: bool,
+    ) -> Result<Rendered> {
         let template = self.template_of(conversation);
         if !wants_answers {
             return template.render_text(conversation, None);
@@ -50,9 +60,18 @@ impl Chat {
     }
 
     /// The messages and the `completion` after them.
-    pub(super) fn render_completion(&self, conversation: &Conversation, completion: &Json, wants_answers: bool) -> Result<Rendered> {
+    pub(super) fn render_completion(
+        &self,
+        conversation: &Conversation,
+        completion: &Json,
+        wants_answers: bool,
+    ) -> Result<Rendered> {
         let template = self.template_of(conversation);
-        if wants_answers { template.render_completion(conversation, completion) } else { template.render_text(conversation, Some(completion)) }
+        if wants_answers {
+            template.render_completion(conversation, completion)
+        } else {
+            template.render_text(conversation, Some(completion))
+        }
     }
 }
 
@@ -65,7 +84,8 @@ pub(super) struct RowMessages {
 }
 
 impl RowMessages {
-    /// `others` are the tools, the documents, or both, as `chat` has them; they are the sources from number `first` on.
+    /// `others` are the tools, the documents, or both, as `chat` has them; they are the sources
+    /// from number `first` on.
     pub(super) fn new(chat: &Chat, messages: &ArrayRef, others: &[ArrayRef], first: usize) -> Self {
         let mut others = (first..).zip(others.iter().cloned());
         let tools = if chat.has_tools { others.next() } else { None };
@@ -74,7 +94,11 @@ impl RowMessages {
     }
 
     /// The conversation of a row, `None` if its messages are null.
-    pub(super) fn conversation(&self, chat: &Chat, row: usize) -> std::result::Result<Option<Conversation>, Fault> {
+    pub(super) fn conversation(
+        &self,
+        chat: &Chat,
+        row: usize,
+    ) -> std::result::Result<Option<Conversation>, Fault> {
         let messages = value(&self.messages, row, "messages")?;
         // A column of nulls alone has no validity of its own.
         if messages.is_null() {
@@ -99,7 +123,8 @@ impl RowMessages {
 /// A value of a column, which may be JSON as a string.
 fn value(column: &ArrayRef, row: usize, name: &str) -> std::result::Result<Json, Fault> {
     match json(column, row) {
-        Json::String(text) => serde_json::from_str(&text).map_err(|error| (format!("the {name} are not valid JSON: {error}"), None).into()),
+        Json::String(text) => serde_json::from_str(&text)
+            .map_err(|error| (format!("the {name} are not valid JSON: {error}"), None).into()),
         value => Ok(value),
     }
 }

@@ -1,21 +1,30 @@
-//! The number of tokens of each row of a block, kept as Parquet files, so that a corpus is counted once.
+//! The number of tokens of each row of a block, kept as Parquet files,
+//! so that a corpus is counted once.
 //!
-//! A block is known by the contents of its file, and by the types that sources other than texts are read with. So files that are renamed or copied keep their
-//! counts, and a file that is rewritten, or whose numbers are read with another type, is counted again. The invariant: the files are a cache. What cannot be
-//! read is counted again, what cannot be written is kept in memory, and each row that is delivered is compared with its count by [`crate::packing`].
+//! A block is known by the contents of its file, and by the types that sources other than texts are
+//! read with. So files that are renamed or copied keep their counts, and a file that is rewritten,
+//! or whose numbers are read with another type, is counted again. The invariant: the files are a
+//! cache. What cannot be read is counted again, what cannot be written is kept in memory, and each
+//! row that is delivered is compared with its count by [`crate::packing`].
 //!
-//! Processes that count at the same time share the work by groups of blocks. The process that holds the claim of a group counts those of its blocks that are
-//! not published, and gives the claim up once they are.
+//! Processes that count at the same time share the work by groups of blocks. The process that holds
+//! the claim of a group counts those of its blocks that are not published, and gives the claim up
+//! once they are.
 
 use crate::dataset::{BlockOf, OpenFile};
 use crate::{Dataset, DatasetOptions, Error, Format, Result};
-use arrow_array::builder::{FixedSizeBinaryBuilder, Int32Builder, Int64Builder, ListBuilder, StringBuilder};
+use arrow_array::builder::{
+    FixedSizeBinaryBuilder, Int32Builder, Int64Builder, ListBuilder, StringBuilder,
+};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array as _, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use shardmill_engine::Cancel;
-use shardmill_storage::{AnyDisk, Claim, Claimed, Claims, Disk as _, Remembered, Replace, Unpublished, create_directory, local_path, store_of};
+use shardmill_storage::{
+    AnyDisk, Claim, Claimed, Claims, Disk as _, Remembered, Replace, Unpublished, create_directory,
+    local_path, store_of,
+};
 use shardmill_write::{ParquetFile, ParquetFileOptions};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -34,13 +43,15 @@ const PUBLISHED_CLAIMS: usize = 64;
 /// When more files than this can be read, they are merged.
 const MOST_FILES: usize = 64;
 
-/// Number of groups of blocks, and most groups of a file. Groups that share a number are claimed together.
+/// Number of groups of blocks, and most groups of a file. Groups that share
+/// a number are claimed together.
 const GROUPS: u64 = 1024;
 
 /// Files may be merged while they are listed, and are then listed again.
 const LISTINGS: usize = 8;
 
-/// A block of a file with certain contents, as the sources of the tokens are read. Counts of another number of rows are not those of the block.
+/// A block of a file with certain contents, as the sources of the tokens are read. Counts of
+/// another number of rows are not those of the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BlockKey {
     size: u64,
@@ -57,14 +68,21 @@ impl BlockKey {
         file.table.blocks().iter().for_each(|block| digest.update(&block.rows.to_le_bytes()));
         digest.update(file.read_as(column).as_bytes());
         let rows = file.table.blocks().get(place.block).map_or(0, |block| block.rows);
-        Self { size: file.size, digest: digest.digest128().to_le_bytes(), block: u32::try_from(place.block).unwrap_or(u32::MAX), rows }
+        Self {
+            size: file.size,
+            digest: digest.digest128().to_le_bytes(),
+            block: u32::try_from(place.block).unwrap_or(u32::MAX),
+            rows,
+        }
     }
 
-    /// The group of the block, which follows from the contents of its file. Consecutive blocks share one, because some formats are read in order.
+    /// The group of the block, which follows from the contents of its file. Consecutive blocks
+    /// share one, because some formats are read in order.
     pub(crate) fn group(&self, blocks_of_file: usize) -> u64 {
         let each = (blocks_of_file as u64).div_ceil(GROUPS).max(1);
         let place = u64::from(self.block) / each;
-        xxh3_64(&[&self.digest[..], &self.size.to_le_bytes(), &place.to_le_bytes()].concat()) % GROUPS
+        xxh3_64(&[&self.digest[..], &self.size.to_le_bytes(), &place.to_le_bytes()].concat())
+            % GROUPS
     }
 }
 
@@ -122,7 +140,13 @@ struct Pending {
 
 impl Default for Pending {
     fn default() -> Self {
-        Self { entries: Vec::new(), counts: 0, since: Instant::now(), claims: Vec::new(), is_off: false }
+        Self {
+            entries: Vec::new(),
+            counts: 0,
+            since: Instant::now(),
+            claims: Vec::new(),
+            is_off: false,
+        }
     }
 }
 
@@ -172,18 +196,24 @@ impl TokenCounts {
         let mut found = Found::default();
         for _ in 0..LISTINGS {
             let names = AnyDisk::default().list(&self.directory).unwrap_or_default();
-            let is_new = |name: &String| name.starts_with("counts-") && name.ends_with(".parquet") && !files.contains(name);
+            let is_new = |name: &String| {
+                name.starts_with("counts-") && name.ends_with(".parquet") && !files.contains(name)
+            };
             let new: Vec<String> = names.into_iter().filter(is_new).collect();
             if new.is_empty() {
                 break;
             }
-            let paths: Vec<String> = new.iter().map(|name| format!("{}/{name}", self.directory)).collect();
+            let paths: Vec<String> =
+                new.iter().map(|name| format!("{}/{name}", self.directory)).collect();
             if !self.read_files(&paths, &mut found, cancel)? {
                 // One that cannot be read does not make the others unreadable.
                 for path in &paths {
-                    let is_read = self.read_files(std::slice::from_ref(path), &mut found, cancel)?;
+                    let is_read =
+                        self.read_files(std::slice::from_ref(path), &mut found, cancel)?;
                     if !is_read && !is_gone(path) {
-                        self.warn(format!("the token counts in {path} are ignored: it is not a file of counts"));
+                        self.warn(format!(
+                            "the token counts in {path} are ignored: it is not a file of counts"
+                        ));
                     }
                 }
             }
@@ -194,7 +224,10 @@ impl TokenCounts {
 
     /// Reads files, unless they cannot be read together.
     fn read_files(&self, paths: &[String], found: &mut Found, cancel: &Cancel) -> Result<bool> {
-        let options = DatasetOptions { skip_bad_files: true, ..DatasetOptions::new(paths.to_vec(), Some(Format::Parquet)) };
+        let options = DatasetOptions {
+            skip_bad_files: true,
+            ..DatasetOptions::new(paths.to_vec(), Some(Format::Parquet))
+        };
         let Ok(dataset) = Dataset::open(&options, cancel) else {
             // A look that is interrupted says nothing about the files.
             cancel.check()?;
@@ -210,7 +243,8 @@ impl TokenCounts {
             self.warn(format!("the token counts in {path} are ignored: {error}"));
         }
         let Ok(columns) = columns else { return Ok(true) };
-        let mut whole: HashSet<&str> = dataset.files().iter().map(|file| file.path.as_str()).collect();
+        let mut whole: HashSet<&str> =
+            dataset.files().iter().map(|file| file.path.as_str()).collect();
         for place in dataset.blocks() {
             let path = dataset.files().get(place.file).map_or("", |file| file.path.as_str());
             let is_whole = match dataset.read(place, &columns, None) {
@@ -230,8 +264,9 @@ impl TokenCounts {
         Ok(true)
     }
 
-    /// Puts all counts into one file. A reader that misses a removed file counts its blocks again. A file that could not be read in whole stays: the error
-    /// may pass, and it may belong to another program.
+    /// Puts all counts into one file. A reader that misses a removed file counts its blocks again.
+    /// A file that could not be read in whole stays: the error may pass, and it may belong to
+    /// another program.
     fn compact(&self, found: &Found) {
         if self.write(&found.entries).is_ok() {
             for path in &found.whole {
@@ -288,10 +323,17 @@ impl TokenCounts {
         std::mem::take(&mut *self.warnings.lock())
     }
 
-    /// Returns whether the counts of every row are known now. A block without tokens is not read again for its packs, so nothing would tell that its counts
-    /// are wrong: they are not used.
-    fn read(&self, rows: &RecordBatch, path: &str, entries: &mut Vec<(BlockKey, String)>) -> Result<bool> {
-        let [sizes, digests, blocks, totals, lists, names] = rows.columns() else { return Ok(false) };
+    /// Returns whether the counts of every row are known now. A block without tokens is not read
+    /// again for its packs, so nothing would tell that its counts are wrong: they are not used.
+    fn read(
+        &self,
+        rows: &RecordBatch,
+        path: &str,
+        entries: &mut Vec<(BlockKey, String)>,
+    ) -> Result<bool> {
+        let [sizes, digests, blocks, totals, lists, names] = rows.columns() else {
+            return Ok(false);
+        };
         let (Some(sizes), Some(digests), Some(blocks), Some(totals), Some(lists)) = (
             sizes.as_primitive_opt::<Int64Type>(),
             digests.as_fixed_size_binary_opt(),
@@ -299,11 +341,22 @@ impl TokenCounts {
             totals.as_primitive_opt::<Int64Type>(),
             lists.as_list_opt::<i32>(),
         ) else {
-            self.warn(format!("the token counts in {path} are ignored: their columns have other types"));
+            self.warn(format!(
+                "the token counts in {path} are ignored: their columns have other types"
+            ));
             return Ok(false);
         };
         // Columns that a file does not have are null.
-        if [sizes.null_count(), digests.null_count(), blocks.null_count(), totals.null_count(), lists.null_count()].iter().any(|nulls| *nulls > 0) {
+        if [
+            sizes.null_count(),
+            digests.null_count(),
+            blocks.null_count(),
+            totals.null_count(),
+            lists.null_count(),
+        ]
+        .iter()
+        .any(|nulls| *nulls > 0)
+        {
             self.warn(format!("the token counts in {path} are ignored: they have nulls"));
             return Ok(false);
         }
@@ -312,7 +365,9 @@ impl TokenCounts {
         let mut is_whole = true;
         for row in 0..rows.num_rows() {
             let values = lists.value(row);
-            let counts = values.as_primitive_opt::<Int32Type>().map(|counts| counts.iter().map(|count| u32::try_from(count?).ok()).collect());
+            let counts = values
+                .as_primitive_opt::<Int32Type>()
+                .map(|counts| counts.iter().map(|count| u32::try_from(count?).ok()).collect());
             let (Some(counts), Ok(digest)) = (counts, digests.value(row).try_into()) else {
                 is_whole = false;
                 continue;
@@ -323,14 +378,18 @@ impl TokenCounts {
                 is_whole = false;
                 let block = blocks.value(row);
                 self.warn(format!(
-                    "the token counts of block {block} in {path} are ignored: one of them is null, negative or too large, or their sum is not {total}"
+                    "the token counts of block {block} in {path} are ignored: one of them is \
+                     null, negative or too large, or their sum is not {total}"
                 ));
                 continue;
             };
             let size = sizes.value(row).cast_unsigned();
             let Ok(block) = u32::try_from(blocks.value(row)) else {
                 is_whole = false;
-                self.warn(format!("the token counts of block {} in {path} are ignored: its number is negative", blocks.value(row)));
+                self.warn(format!(
+                    "the token counts of block {} in {path} are ignored: its number is negative",
+                    blocks.value(row)
+                ));
                 continue;
             };
             let key = BlockKey { size, digest, block, rows: counts.len() as u64 };
@@ -342,7 +401,11 @@ impl TokenCounts {
                 continue;
             }
             if known.get(&key).is_some_and(|other| *other != counts) {
-                return Err(Error::CountsDisagree { directory: self.directory.clone(), path: path.to_owned(), block: key.block });
+                return Err(Error::CountsDisagree {
+                    directory: self.directory.clone(),
+                    path: path.to_owned(),
+                    block: key.block,
+                });
             }
             if known.insert(key, counts).is_none() {
                 entries.push((key, name()));
@@ -362,7 +425,10 @@ impl TokenCounts {
         }
         if let Err(reason) = self.write(&entries) {
             pending.is_off = true;
-            self.warn(format!("token counts cannot be kept in {}, so they are computed again next time: {reason}", self.directory));
+            self.warn(format!(
+                "token counts cannot be kept in {}, so they are computed again next time: {reason}",
+                self.directory
+            ));
         }
     }
 
@@ -372,26 +438,49 @@ impl TokenCounts {
         if let Some(directory) = local_path(&self.directory).map_err(|error| error.to_string())? {
             create_directory(Path::new(&*directory)).map_err(|error| error.to_string())?;
         }
-        let staged = store_of(&path).and_then(|store| store.stage(&path, &Unpublished::default())).map_err(|error| error.to_string())?;
-        let mut file = ParquetFile::new(&path, staged, schema(), ParquetFileOptions::default(), |file, _, _| Ok(file));
+        let staged = store_of(&path)
+            .and_then(|store| store.stage(&path, &Unpublished::default()))
+            .map_err(|error| error.to_string())?;
+        let mut file = ParquetFile::new(
+            &path,
+            staged,
+            schema(),
+            ParquetFileOptions::default(),
+            |file, _, _| Ok(file),
+        );
         for part in parts(entries) {
             let rows = self.rows(part).map_err(|error| error.to_string())?;
-            file.write(&rows).and_then(|()| file.end_row_group()).map_err(|error| error.to_string())?;
+            file.write(&rows)
+                .and_then(|()| file.end_row_group())
+                .map_err(|error| error.to_string())?;
         }
-        file.finish().map_err(|error| error.to_string())?.publish(Replace::Atomically).map_err(|error| error.to_string())?;
+        file.finish()
+            .map_err(|error| error.to_string())?
+            .publish(Replace::Atomically)
+            .map_err(|error| error.to_string())?;
         self.files.lock().insert(name);
         Ok(())
     }
 
-    fn rows(&self, entries: &[(BlockKey, String)]) -> std::result::Result<RecordBatch, arrow_schema::ArrowError> {
+    fn rows(
+        &self,
+        entries: &[(BlockKey, String)],
+    ) -> std::result::Result<RecordBatch, arrow_schema::ArrowError> {
         let (known, empty) = (self.known.lock(), self.empty.lock());
-        let (mut files, mut sizes, mut digests) = (StringBuilder::new(), Int64Builder::new(), FixedSizeBinaryBuilder::new(16));
+        let (mut files, mut sizes, mut digests) =
+            (StringBuilder::new(), Int64Builder::new(), FixedSizeBinaryBuilder::new(16));
         let (mut blocks, mut totals) = (Int32Builder::new(), Int64Builder::new());
-        let mut lists = ListBuilder::new(Int32Builder::new()).with_field(Field::new("item", DataType::Int32, false));
+        let mut lists = ListBuilder::new(Int32Builder::new()).with_field(Field::new(
+            "item",
+            DataType::Int32,
+            false,
+        ));
         for (key, path) in entries {
             let counts = match known.get(key) {
                 Some(counts) => Arc::clone(counts),
-                None if empty.contains(key) => std::iter::repeat_n(0, usize::try_from(key.rows).unwrap_or_default()).collect(),
+                None if empty.contains(key) => {
+                    std::iter::repeat_n(0, usize::try_from(key.rows).unwrap_or_default()).collect()
+                }
                 None => continue,
             };
             files.append_value(path);
@@ -418,7 +507,8 @@ impl TokenCounts {
     }
 }
 
-/// Entries that are written together. The lists of a batch have 32-bit offsets, which the counts of all blocks may exceed.
+/// Entries that are written together. The lists of a batch have 32-bit offsets, which the counts of
+/// all blocks may exceed.
 fn parts(entries: &[(BlockKey, String)]) -> impl Iterator<Item = &[(BlockKey, String)]> {
     let mut counts = 0;
     entries.chunk_by(move |(key, _), _| {
@@ -449,9 +539,11 @@ fn is_gone(path: &str) -> bool {
     matches!(AnyDisk::default().size(path), Ok(None))
 }
 
-/// Whether these are the counts of a block of `total` tokens. The lists of a block have 32-bit offsets, so no block has more tokens than these address.
+/// Whether these are the counts of a block of `total` tokens. The lists of a block have 32-bit
+/// offsets, so no block has more tokens than these address.
 fn is_sum(total: i64, counts: &[u32]) -> bool {
-    i32::try_from(total).is_ok() && counts.iter().map(|count| i64::from(*count)).sum::<i64>() == total
+    i32::try_from(total).is_ok()
+        && counts.iter().map(|count| i64::from(*count)).sum::<i64>() == total
 }
 
 fn is_empty(counts: &[u32]) -> bool {
@@ -468,8 +560,10 @@ mod tests {
 
     #[test]
     fn counts_that_an_interrupted_look_did_not_read_are_read_by_the_next_one() {
-        let directory = std::env::temp_dir().join(format!("shardmill-counts-{}", Uuid::new_v4().simple()));
-        let [reader, writer] = [(); 2].map(|()| TokenCounts::open(directory.to_str().unwrap(), &Cancel::default()).unwrap());
+        let directory =
+            std::env::temp_dir().join(format!("shardmill-counts-{}", Uuid::new_v4().simple()));
+        let [reader, writer] = [(); 2]
+            .map(|()| TokenCounts::open(directory.to_str().unwrap(), &Cancel::default()).unwrap());
         writer.add(key(0, 2), "a.parquet", Arc::from([3_u32, 4]));
         writer.publish();
         let interrupted = Cancel::default();
@@ -484,7 +578,10 @@ mod tests {
     #[test]
     fn counts_of_many_blocks_are_written_in_parts() {
         let most = PUBLISHED_COUNTS as u64;
-        let entries: Vec<_> = (0..).zip([most - 1, 1, 2, most, 0]).map(|(block, rows)| (key(block, rows), String::new())).collect();
+        let entries: Vec<_> = (0..)
+            .zip([most - 1, 1, 2, most, 0])
+            .map(|(block, rows)| (key(block, rows), String::new()))
+            .collect();
         assert_eq!(parts(&entries).map(<[_]>::len).collect::<Vec<_>>(), [2, 2, 1]);
         assert_eq!(parts(&[]).count(), 0);
     }

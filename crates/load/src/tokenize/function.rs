@@ -36,7 +36,12 @@ pub struct FunctionTokens {
 impl FunctionTokens {
     /// The function gets columns of the types of `sources`.
     #[must_use]
-    pub fn new(function: Arc<dyn ListFunction>, sources: Fields, columns: &TokenColumns, counts: CountsDirectory) -> Self {
+    pub fn new(
+        function: Arc<dyn ListFunction>,
+        sources: Fields,
+        columns: &TokenColumns,
+        counts: CountsDirectory,
+    ) -> Self {
         Self { function, schema: Arc::new(Schema::new(sources)), outputs: columns.fields(), counts }
     }
 }
@@ -52,9 +57,17 @@ impl Derive for FunctionTokens {
 
     fn compute(&self, sources: &[ArrayRef]) -> std::result::Result<Vec<ArrayRef>, Underivable> {
         let rows = sources.first().map_or(0, Array::len);
-        let in_types = sources.iter().zip(self.schema.fields()).map(|(source, field)| cast(source, field.data_type()));
-        let batch = in_types.collect::<std::result::Result<_, _>>().and_then(|columns| RecordBatch::try_new(Arc::clone(&self.schema), columns));
-        let lists = self.function.call(batch.map_err(|error| Underivable::Batch(error.to_string()))?).map_err(Underivable::Batch)?;
+        let in_types = sources
+            .iter()
+            .zip(self.schema.fields())
+            .map(|(source, field)| cast(source, field.data_type()));
+        let batch = in_types
+            .collect::<std::result::Result<_, _>>()
+            .and_then(|columns| RecordBatch::try_new(Arc::clone(&self.schema), columns));
+        let lists = self
+            .function
+            .call(batch.map_err(|error| Underivable::Batch(error.to_string()))?)
+            .map_err(Underivable::Batch)?;
         check_lists(&lists, &self.outputs, rows)?;
         Ok(lists)
     }
@@ -69,27 +82,46 @@ impl Derive for FunctionTokens {
 }
 
 /// Refuses rows whose lists are null, have a null, or differ in length.
-fn check_lists(lists: &[ArrayRef], outputs: &[FieldRef], rows: usize) -> std::result::Result<(), Underivable> {
-    let failed = |row: usize, reason: String| UnderivableRow { row, reason, ..UnderivableRow::default() };
+fn check_lists(
+    lists: &[ArrayRef],
+    outputs: &[FieldRef],
+    rows: usize,
+) -> std::result::Result<(), Underivable> {
+    let failed =
+        |row: usize, reason: String| UnderivableRow { row, reason, ..UnderivableRow::default() };
     let mut failures: Vec<UnderivableRow> = Vec::new();
     let mut lengths: Option<Vec<usize>> = None;
     for (list, output) in lists.iter().zip(outputs) {
-        let Some(list) = list.as_list_opt::<i32>().filter(|_| list.data_type() == output.data_type()) else {
-            return Err(Underivable::Batch(format!("the function returned {} as {}", output.name(), type_name(list.data_type()))));
+        let Some(list) =
+            list.as_list_opt::<i32>().filter(|_| list.data_type() == output.data_type())
+        else {
+            return Err(Underivable::Batch(format!(
+                "the function returned {} as {}",
+                output.name(),
+                type_name(list.data_type())
+            )));
         };
         if list.len() != rows {
-            return Err(Underivable::Batch(format!("the function returned {} rows of {} for {rows} rows", list.len(), output.name())));
+            return Err(Underivable::Batch(format!(
+                "the function returned {} rows of {} for {rows} rows",
+                list.len(),
+                output.name()
+            )));
         }
         if list.null_count() > 0 || list.values().null_count() > 0 {
             let is_bad = |row: &usize| list.is_null(*row) || list.value(*row).null_count() > 0;
-            failures.extend((0..rows).filter(is_bad).map(|row| failed(row, format!("the function returned a null in {}", output.name()))));
+            failures.extend((0..rows).filter(is_bad).map(|row| {
+                failed(row, format!("the function returned a null in {}", output.name()))
+            }));
         }
         let found: Vec<usize> = list.offsets().lengths().collect();
         match &lengths {
             None => lengths = Some(found),
             Some(first) => {
                 let differing = (0..rows).filter(|row| first.get(*row) != found.get(*row));
-                failures.extend(differing.map(|row| failed(row, "the function returned lists of different lengths".to_owned())));
+                failures.extend(differing.map(|row| {
+                    failed(row, "the function returned lists of different lengths".to_owned())
+                }));
             }
         }
     }
@@ -118,16 +150,32 @@ mod tests {
     }
 
     fn list(lists: Lists<'_>) -> ArrayRef {
-        let found = ListArray::from_iter_primitive::<Int64Type, _, _>(lists.iter().map(|list| Some(list.iter().copied().map(Some))));
+        let found = ListArray::from_iter_primitive::<Int64Type, _, _>(
+            lists.iter().map(|list| Some(list.iter().copied().map(Some))),
+        );
         let (_, offsets, values, nulls) = found.into_parts();
-        Arc::new(ListArray::new(Arc::new(Field::new("item", DataType::Int64, false)), offsets, values, nulls))
+        Arc::new(ListArray::new(
+            Arc::new(Field::new("item", DataType::Int64, false)),
+            offsets,
+            values,
+            nulls,
+        ))
     }
 
     /// For two rows.
     fn computed(lists: Vec<ArrayRef>) -> std::result::Result<Vec<ArrayRef>, Underivable> {
-        let columns = TokenColumns { tokens: "tokens".to_owned(), is_wide: true, labels: Some("labels".to_owned()) };
+        let columns = TokenColumns {
+            tokens: "tokens".to_owned(),
+            is_wide: true,
+            labels: Some("labels".to_owned()),
+        };
         let sources = Fields::from(vec![Field::new("text", DataType::Int64, true)]);
-        let function = FunctionTokens::new(Arc::new(Constant(lists)), sources, &columns, CountsDirectory::new(None));
+        let function = FunctionTokens::new(
+            Arc::new(Constant(lists)),
+            sources,
+            &columns,
+            CountsDirectory::new(None),
+        );
         function.compute(&[Arc::new(Int64Array::from(vec![0, 1]))])
     }
 
@@ -141,7 +189,14 @@ mod tests {
     fn each_row_with_lists_of_different_lengths_is_refused_once() {
         let found = computed(vec![list(&[&[1], &[2]]), list(&[&[1], &[2, 3]])]);
         let reason = "the function returned lists of different lengths".to_owned();
-        assert_eq!(found, Err(Underivable::Rows(vec![UnderivableRow { row: 1, reason, ..UnderivableRow::default() }])));
+        assert_eq!(
+            found,
+            Err(Underivable::Rows(vec![UnderivableRow {
+                row: 1,
+                reason,
+                ..UnderivableRow::default()
+            }]))
+        );
     }
 
     #[test]
@@ -150,8 +205,12 @@ mod tests {
             Err(Underivable::Batch(reason)) => reason,
             other => format!("{other:?}"),
         };
-        assert_eq!(reason(computed(vec![list(&[&[1]])])), "the function returned 1 rows of tokens for 2 rows");
-        let narrow: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(1)]), None]));
+        assert_eq!(
+            reason(computed(vec![list(&[&[1]])])),
+            "the function returned 1 rows of tokens for 2 rows"
+        );
+        let narrow: ArrayRef =
+            Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(1)]), None]));
         let told = format!("the function returned tokens as {}", type_name(narrow.data_type()));
         assert_eq!(reason(computed(vec![narrow])), told);
     }

@@ -18,7 +18,8 @@ pub enum TokenInput {
     Texts { separator: String },
     /// Messages, followed by the columns of their tools and documents.
     Chat(Chat),
-    /// A prompt and its completion, both texts or both messages. Messages need a template; why there is none.
+    /// A prompt and its completion, both texts or both messages. Messages need a template; why
+    /// there is none.
     Completion(Result<Chat, String>),
 }
 
@@ -26,13 +27,22 @@ impl TokenInput {
     pub(super) fn accepts(&self, source: usize, data_type: &DataType) -> bool {
         match self {
             Self::Texts { .. } => Texts::is_text(data_type),
-            Self::Chat(_) if source == 0 => is_messages(data_type) || matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View),
-            Self::Completion(_) if source < 2 => Texts::is_text(data_type) || (is_list(data_type) && is_messages(data_type)),
+            Self::Chat(_) if source == 0 => {
+                is_messages(data_type)
+                    || matches!(
+                        data_type,
+                        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+                    )
+            }
+            Self::Completion(_) if source < 2 => {
+                Texts::is_text(data_type) || (is_list(data_type) && is_messages(data_type))
+            }
             Self::Chat(_) | Self::Completion(_) => is_json(data_type),
         }
     }
 
-    /// [`Error::TemplateGeneration`] when the answers of an assistant are wanted and the template does not mark them.
+    /// [`Error::TemplateGeneration`] when the answers of an assistant are wanted and the template
+    /// does not mark them.
     pub(super) fn check_answers(&self) -> shardmill_tokens::Result<()> {
         match self {
             Self::Chat(chat) if !chat.marks_answers() => Err(Error::TemplateGeneration),
@@ -76,23 +86,44 @@ pub(super) enum Rows<'a> {
 const REPLACE: &str = "invalid=\"replace\" reads such bytes as U+FFFD";
 
 impl<'a> Rows<'a> {
-    pub(super) fn new(input: &'a TokenInput, sources: &[ArrayRef], invalid: InvalidBytes) -> Result<Self, String> {
+    pub(super) fn new(
+        input: &'a TokenInput,
+        sources: &[ArrayRef],
+        invalid: InvalidBytes,
+    ) -> Result<Self, String> {
         match (input, sources) {
             (TokenInput::Texts { separator }, _) => {
-                let texts = sources.iter().map(|source| Texts::of(source, invalid)).collect::<Result<_, _>>()?;
+                let texts = sources
+                    .iter()
+                    .map(|source| Texts::of(source, invalid))
+                    .collect::<Result<_, _>>()?;
                 Ok(Self::Texts(texts, separator))
             }
-            (TokenInput::Chat(chat), [messages, others @ ..]) => Ok(Self::Chat(chat, RowMessages::new(chat, messages, others, 1))),
+            (TokenInput::Chat(chat), [messages, others @ ..]) => {
+                Ok(Self::Chat(chat, RowMessages::new(chat, messages, others, 1)))
+            }
             (TokenInput::Completion(chat), [prompt, completion, others @ ..]) => {
                 match (content_of(prompt.data_type()), content_of(completion.data_type())) {
                     (None | Some(Content::Texts), None | Some(Content::Texts)) => {
-                        Ok(Self::Completion(Texts::of(prompt, invalid)?, Texts::of(completion, invalid)?))
+                        Ok(Self::Completion(
+                            Texts::of(prompt, invalid)?,
+                            Texts::of(completion, invalid)?,
+                        ))
                     }
                     (None | Some(Content::Messages), None | Some(Content::Messages)) => {
-                        let chat = chat.as_ref().map_err(|reason| format!("messages need a chat template, and {reason}"))?;
-                        Ok(Self::ChatCompletion(chat, RowMessages::new(chat, prompt, others, 2), RowMessages::new(chat, completion, &[], 2)))
+                        let chat = chat.as_ref().map_err(|reason| {
+                            format!("messages need a chat template, and {reason}")
+                        })?;
+                        Ok(Self::ChatCompletion(
+                            chat,
+                            RowMessages::new(chat, prompt, others, 2),
+                            RowMessages::new(chat, completion, &[], 2),
+                        ))
                     }
-                    _ => Err("the prompt and the completion must both be texts, or both be messages".to_owned()),
+                    _ => {
+                        Err("the prompt and the completion must both be texts, or both be messages"
+                            .to_owned())
+                    }
                 }
             }
             _ => Err("a column is missing".to_owned()),
@@ -111,28 +142,47 @@ impl<'a> Rows<'a> {
     }
 
     /// The text of a row, `None` if it is null. Answers are found only if they are wanted.
-    pub(super) fn text(&'a self, row: usize, wants_answers: bool) -> Result<Option<RowText<'a>>, Fault> {
+    pub(super) fn text(
+        &'a self,
+        row: usize,
+        wants_answers: bool,
+    ) -> Result<Option<RowText<'a>>, Fault> {
         match self {
-            Self::Texts(texts, separator) => Ok(joined(texts, separator, row)?.map(|text| RowText { text, answers: None, is_chat: false })),
+            Self::Texts(texts, separator) => Ok(joined(texts, separator, row)?
+                .map(|text| RowText { text, answers: None, is_chat: false })),
             Self::Completion(prompt, completion) => {
                 let completion = text_of(completion, row).map_err(|fault| fault.in_source(1));
-                let (Some(prompt), Some(completion)) = (text_of(prompt, row)?, completion?) else { return Ok(None) };
+                let (Some(prompt), Some(completion)) = (text_of(prompt, row)?, completion?) else {
+                    return Ok(None);
+                };
                 // An empty completion is an answer too: its end has a label.
                 let answer = prompt.len()..prompt.len() + completion.len();
                 let text = Cow::Owned(format!("{prompt}{completion}"));
-                Ok(Some(RowText { text, answers: wants_answers.then(|| vec![answer]), is_chat: false }))
+                Ok(Some(RowText {
+                    text,
+                    answers: wants_answers.then(|| vec![answer]),
+                    is_chat: false,
+                }))
             }
             Self::Chat(chat, messages) => {
                 let Some(conversation) = messages.conversation(chat, row)? else { return Ok(None) };
-                // A template may render something around them, but without messages there is nothing to learn.
+                // A template may render something around them, but without messages there is
+                // nothing to learn.
                 if matches!(&conversation.messages, Json::Array(messages) if messages.is_empty()) {
-                    return Ok(Some(RowText { text: Cow::Borrowed(""), answers: None, is_chat: true }));
+                    return Ok(Some(RowText {
+                        text: Cow::Borrowed(""),
+                        answers: None,
+                        is_chat: true,
+                    }));
                 }
                 rendered(chat.render(&conversation, wants_answers), wants_answers)
             }
             Self::ChatCompletion(chat, prompt, completion) => {
-                let completion = completion.conversation(chat, row).map_err(|fault| fault.in_source(1));
-                let (Some(prompt), Some(completion)) = (prompt.conversation(chat, row)?, completion?) else {
+                let completion =
+                    completion.conversation(chat, row).map_err(|fault| fault.in_source(1));
+                let (Some(prompt), Some(completion)) =
+                    (prompt.conversation(chat, row)?, completion?)
+                else {
                     return Ok(None);
                 };
                 let Conversation { messages, .. } = completion;
@@ -147,27 +197,45 @@ impl Rows<'_> {
     pub(super) fn null_source(&self, row: usize) -> usize {
         let is_there = match self {
             Self::Completion(prompt, _) => prompt.get(row).is_ok_and(|text| text.is_some()),
-            Self::ChatCompletion(chat, prompt, _) => prompt.conversation(chat, row).is_ok_and(|messages| messages.is_some()),
+            Self::ChatCompletion(chat, prompt, _) => {
+                prompt.conversation(chat, row).is_ok_and(|messages| messages.is_some())
+            }
             Self::Texts(..) | Self::Chat(..) => false,
         };
         usize::from(is_there)
     }
 }
 
-fn rendered<'a>(rendered: shardmill_tokens::Result<shardmill_tokens::Rendered>, wants_answers: bool) -> Result<Option<RowText<'a>>, Fault> {
+fn rendered<'a>(
+    rendered: shardmill_tokens::Result<shardmill_tokens::Rendered>,
+    wants_answers: bool,
+) -> Result<Option<RowText<'a>>, Fault> {
     let rendered = rendered.map_err(|error| Fault::from((error.to_string(), error.hint())))?;
-    Ok(Some(RowText { text: Cow::Owned(rendered.text), answers: wants_answers.then_some(rendered.spans), is_chat: true }))
+    Ok(Some(RowText {
+        text: Cow::Owned(rendered.text),
+        answers: wants_answers.then_some(rendered.spans),
+        is_chat: true,
+    }))
 }
 
 fn text_of(texts: &Texts, row: usize) -> Result<Option<Cow<'_, str>>, Fault> {
-    texts.get(row).map_err(|InvalidAt(offset)| (format!("the bytes are not UTF-8 from offset {offset} on"), Some(REPLACE.to_owned())).into())
+    texts.get(row).map_err(|InvalidAt(offset)| {
+        (format!("the bytes are not UTF-8 from offset {offset} on"), Some(REPLACE.to_owned()))
+            .into()
+    })
 }
 
-fn joined<'a>(texts: &'a [Texts], separator: &str, row: usize) -> Result<Option<Cow<'a, str>>, Fault> {
+fn joined<'a>(
+    texts: &'a [Texts],
+    separator: &str,
+    row: usize,
+) -> Result<Option<Cow<'a, str>>, Fault> {
     if let [only] = texts {
         return text_of(only, row);
     }
-    let text = |(source, texts): (usize, &'a Texts)| text_of(texts, row).map_err(|fault| fault.in_source(source)).transpose();
+    let text = |(source, texts): (usize, &'a Texts)| {
+        text_of(texts, row).map_err(|fault| fault.in_source(source)).transpose()
+    };
     let parts = texts.iter().enumerate().filter_map(text).collect::<Result<Vec<_>, _>>()?;
     Ok((!parts.is_empty()).then(|| parts.join(separator).into()))
 }
@@ -176,10 +244,12 @@ fn joined<'a>(texts: &'a [Texts], separator: &str, row: usize) -> Result<Option<
 fn is_messages(data_type: &DataType) -> bool {
     match data_type {
         DataType::Null => true,
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => match item.data_type() {
-            DataType::Struct(_) => is_json(item.data_type()),
-            other => other == &DataType::Null,
-        },
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            match item.data_type() {
+                DataType::Struct(_) => is_json(item.data_type()),
+                other => other == &DataType::Null,
+            }
+        }
         _ => false,
     }
 }

@@ -2,7 +2,8 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
@@ -11,15 +12,22 @@ use serde_json::{Map, Number, Value as Json};
 /// Whether [`json`] supports this type.
 pub(super) fn is_json(data_type: &DataType) -> bool {
     match data_type {
-        DataType::Null | DataType::Boolean | DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::Null
+        | DataType::Boolean
+        | DataType::Utf8
+        | DataType::LargeUtf8
+        | DataType::Utf8View => true,
         DataType::Float32 | DataType::Float64 => true,
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => is_json(item.data_type()),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            is_json(item.data_type())
+        }
         DataType::Struct(fields) => fields.iter().all(|field| is_json(field.data_type())),
         other => other.is_integer(),
     }
 }
 
-/// The value of a row. Null for a type that [`is_json`] does not accept, and for a number that JSON cannot represent.
+/// The value of a row. Null for a type that [`is_json`] does not accept, and for a number that JSON
+/// cannot represent.
 pub(super) fn json(array: &ArrayRef, row: usize) -> Json {
     if array.is_null(row) {
         return Json::Null;
@@ -44,7 +52,10 @@ pub(super) fn json(array: &ArrayRef, row: usize) -> Json {
         DataType::FixedSizeList(_, _) => list(&array.as_fixed_size_list().value(row)),
         DataType::Struct(fields) => {
             let columns = array.as_struct().columns();
-            let entries = fields.iter().zip(columns).map(|(field, column)| (field.name().clone(), json(column, row)));
+            let entries = fields
+                .iter()
+                .zip(columns)
+                .map(|(field, column)| (field.name().clone(), json(column, row)));
             // Every struct of a column has every key, so a null means that the key is absent.
             Json::Object(entries.filter(|(_, value)| !value.is_null()).collect::<Map<_, _>>())
         }
@@ -76,7 +87,10 @@ mod tests {
         let whole: ArrayRef = Arc::new(Int64Array::from(vec![Some(i64::MAX), None]));
         let fraction: ArrayRef = Arc::new(Float64Array::from(vec![2.0, f64::NAN]));
         let field = |name, data_type| Arc::new(Field::new(name, data_type, true));
-        let rows = StructArray::from(vec![(field("z", DataType::Int64), whole), (field("a", DataType::Float64), fraction)]);
+        let rows = StructArray::from(vec![
+            (field("z", DataType::Int64), whole),
+            (field("a", DataType::Float64), fraction),
+        ]);
         let rows: ArrayRef = Arc::new(rows);
         assert_eq!(json(&rows, 0).to_string(), r#"{"z":9223372036854775807,"a":2.0}"#);
         assert_eq!(json(&rows, 1).to_string(), "{}");

@@ -21,7 +21,8 @@ impl Lists {
         Self { tokens: Vec::new(), labels: Vec::new(), ends }
     }
 
-    /// Makes room for the tokens of `left` more rows, which are expected to be as long as the `done` ones.
+    /// Makes room for the tokens of `left` more rows, which are expected to be as long as the
+    /// `done` ones.
     pub(super) fn reserve(&mut self, done: usize, left: usize) {
         let each = self.tokens.len().div_ceil(done.max(1));
         self.tokens.reserve(each.saturating_mul(left).saturating_add(self.tokens.len() / 16));
@@ -48,12 +49,22 @@ impl Lists {
                         ids = ids.as_slice().to_vec();
                     }
                     let count = ids.len();
-                    Arc::new(PrimitiveArray::<Int32Type>::new(ScalarBuffer::new(Buffer::from_vec(ids), 0, count), None))
+                    Arc::new(PrimitiveArray::<Int32Type>::new(
+                        ScalarBuffer::new(Buffer::from_vec(ids), 0, count),
+                        None,
+                    ))
                 }
-                (0, _) => Arc::new(PrimitiveArray::<Int64Type>::from_iter_values(tokens.iter().map(|id| i64::from(*id)))),
+                (0, _) => Arc::new(PrimitiveArray::<Int64Type>::from_iter_values(
+                    tokens.iter().map(|id| i64::from(*id)),
+                )),
                 _ => Arc::new(PrimitiveArray::<Int64Type>::from(labels.take().unwrap_or_default())),
             };
-            arrays.push(Arc::new(ListArray::try_new(Arc::clone(item), offsets.clone(), values, None)?) as ArrayRef);
+            arrays.push(Arc::new(ListArray::try_new(
+                Arc::clone(item),
+                offsets.clone(),
+                values,
+                None,
+            )?) as ArrayRef);
         }
         Ok(arrays)
     }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 /// Shorter texts are encoded by the thread that has them.
 const LONG_BYTES: usize = 4 << 20;
 
-/// Appends the ids of `text`, and returns the number of special tokens that it spells, and the nanoseconds of other threads. `shared` is the same text.
+/// Appends the ids of `text`, and returns the number of special tokens that it spells, and the
+/// nanoseconds of other threads. `shared` is the same text.
 pub(super) fn encode(
     tokenizer: &Arc<Tokenizer>,
     text: &str,
@@ -17,12 +18,21 @@ pub(super) fn encode(
     special: SpecialInText,
     out: &mut Vec<u32>,
 ) -> Result<(usize, u64)> {
-    let pieces = if text.len() < LONG_BYTES || crew_size() < 2 { Vec::new() } else { tokenizer.pieces(text) };
+    let pieces = if text.len() < LONG_BYTES || crew_size() < 2 {
+        Vec::new()
+    } else {
+        tokenizer.pieces(text)
+    };
     if pieces.len() < 2 {
         return Ok((tokenizer.encode_into(text, special, out)?, 0));
     }
     tokenizer.check_special(text, special)?;
-    let (count, owner, bytes, first) = (pieces.len(), std::thread::current().id(), text.len(), pieces.first().map_or(0, |piece| piece.end));
+    let (count, owner, bytes, first) = (
+        pieces.len(),
+        std::thread::current().id(),
+        text.len(),
+        pieces.first().map_or(0, |piece| piece.end),
+    );
     let (text, tokenizer) = (shared(), Arc::clone(tokenizer));
     let encode = move |number: usize| -> Result<(Vec<u32>, usize, u64)> {
         let watch = Stopwatch::start();

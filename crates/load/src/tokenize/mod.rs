@@ -1,6 +1,7 @@
 //! Tokens of the texts or messages of a row, as columns that a data set computes.
 //!
-//! The invariant: the lists of a row depend on its texts and on the options alone, and all lists of a row are equally long.
+//! The invariant: the lists of a row depend on its texts and on the options alone, and all lists of
+//! a row are equally long.
 
 mod chat;
 mod counts;
@@ -59,7 +60,8 @@ pub struct TokenOptions {
     pub labels: Option<Labels>,
 }
 
-/// Labels of the tokens of a row. The first one of a row is always ignored, since no token predicts it.
+/// Labels of the tokens of a row. The first one of a row is always ignored,
+/// since no token predicts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Labels {
     pub ignore_index: i64,
@@ -95,14 +97,21 @@ impl TokenColumns {
             let item = Arc::new(Field::new("item", item, false));
             Arc::new(Field::new(name, DataType::List(item), false))
         };
-        let tokens = list(&self.tokens, if self.is_wide { DataType::Int64 } else { DataType::Int32 });
-        std::iter::once(tokens).chain(self.labels.as_ref().map(|labels| list(labels, DataType::Int64))).collect()
+        let tokens =
+            list(&self.tokens, if self.is_wide { DataType::Int64 } else { DataType::Int32 });
+        std::iter::once(tokens)
+            .chain(self.labels.as_ref().map(|labels| list(labels, DataType::Int64)))
+            .collect()
     }
 }
 
 impl fmt::Debug for Tokens {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Tokens").field("tokenizer", &self.tokenizer.path()).field("options", &self.options).finish_non_exhaustive()
+        formatter
+            .debug_struct("Tokens")
+            .field("tokenizer", &self.tokenizer.path())
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 
@@ -126,8 +135,16 @@ impl Derive for Tokens {
             if row == rows / 8 {
                 lists.reserve(row, rows - row);
             }
-            if let Err(Fault { source, reason, hint }) = self.add_row(&texts, row, &mut lists, &mut totals) {
-                failures.push(UnderivableRow { row, source, reason, hint, ..UnderivableRow::default() });
+            if let Err(Fault { source, reason, hint }) =
+                self.add_row(&texts, row, &mut lists, &mut totals)
+            {
+                failures.push(UnderivableRow {
+                    row,
+                    source,
+                    reason,
+                    hint,
+                    ..UnderivableRow::default()
+                });
                 lists = Lists::with_rows(rows);
             }
         }
@@ -146,7 +163,8 @@ impl Derive for Tokens {
     fn output_bytes(&self, source_bytes: u64) -> u64 {
         // English has three to four bytes a token.
         let tokens = source_bytes / 3;
-        let width = self.outputs.iter().map(|field| if is_narrow(field) { 4 } else { 8 }).sum::<u64>();
+        let width =
+            self.outputs.iter().map(|field| if is_narrow(field) { 4 } else { 8 }).sum::<u64>();
         tokens * width
     }
 }
@@ -173,22 +191,51 @@ impl Tokens {
             (TokenInput::Chat(_), None | Some(SpecialInText::Id)) => tokenizer.check_ids(true)?,
             _ => {}
         }
-        Ok(Self { tokenizer, input, options, outputs: columns.fields(), counts, has_warned: AtomicBool::new(false) })
+        Ok(Self {
+            tokenizer,
+            input,
+            options,
+            outputs: columns.fields(),
+            counts,
+            has_warned: AtomicBool::new(false),
+        })
     }
 
-    fn add_row(&self, rows: &Rows<'_>, row: usize, lists: &mut Lists, totals: &mut TokenTotals) -> std::result::Result<(), Fault> {
+    fn add_row(
+        &self,
+        rows: &Rows<'_>,
+        row: usize,
+        lists: &mut Lists,
+        totals: &mut TokenTotals,
+    ) -> std::result::Result<(), Fault> {
         match rows.text(row, self.options.labels.is_some_and(|labels| labels.answers_only))? {
             Some(text) if text.text.len() > self.options.max_document_bytes => {
-                let reason = format!("the text has {} bytes, more than max_document_bytes={}", text.text.len(), self.options.max_document_bytes);
+                let reason = format!(
+                    "the text has {} bytes, more than max_document_bytes={}",
+                    text.text.len(),
+                    self.options.max_document_bytes
+                );
                 return Err((reason, None).into());
             }
-            Some(text) if !text.text.is_empty() => self.add_text(&text, || rows.shared(row, &text), lists, totals)?,
+            Some(text) if !text.text.is_empty() => {
+                self.add_text(&text, || rows.shared(row, &text), lists, totals)?;
+            }
             // An empty text has no token, not even one for its end.
             Some(_) => {}
             None if self.options.nulls == NullTexts::Empty => {}
-            None => return Err(Fault { source: rows.null_source(row), reason: "the value is null".to_owned(), hint: Some(FILL.to_owned()) }),
+            None => {
+                return Err(Fault {
+                    source: rows.null_source(row),
+                    reason: "the value is null".to_owned(),
+                    hint: Some(FILL.to_owned()),
+                });
+            }
         }
-        if lists.end_row() { Ok(()) } else { Err(("a block has more than 2,147,483,647 tokens".to_owned(), None).into()) }
+        if lists.end_row() {
+            Ok(())
+        } else {
+            Err(("a block has more than 2,147,483,647 tokens".to_owned(), None).into())
+        }
     }
 
     fn add_text(
@@ -198,10 +245,20 @@ impl Tokens {
         lists: &mut Lists,
         totals: &mut TokenTotals,
     ) -> std::result::Result<(), Fault> {
-        let (prefix, suffix) = if self.options.add_special_tokens { self.tokenizer.template() } else { (&[][..], &[][..]) };
-        let special = self.options.special_in_text.unwrap_or(if text.is_chat { SpecialInText::Id } else { SpecialInText::Text });
+        let (prefix, suffix) = if self.options.add_special_tokens {
+            self.tokenizer.template()
+        } else {
+            (&[][..], &[][..])
+        };
+        let special = self.options.special_in_text.unwrap_or(if text.is_chat {
+            SpecialInText::Id
+        } else {
+            SpecialInText::Text
+        });
         if special == SpecialInText::Id {
-            self.tokenizer.check_ids(text.is_chat).map_err(|error| (error.to_string(), error.hint()))?;
+            self.tokenizer
+                .check_ids(text.is_chat)
+                .map_err(|error| (error.to_string(), error.hint()))?;
         }
         let start = lists.tokens.len();
         lists.tokens.extend(self.options.bos.iter().chain(prefix));
@@ -209,7 +266,10 @@ impl Tokens {
         let mut answered = Vec::new();
         let encoded = match &text.answers {
             // Its ranges are found for the text as a whole.
-            Some(spans) => self.tokenizer.encode_labelled(&text.text, spans, special, &mut lists.tokens, &mut answered).map(|spelled| (spelled, 0)),
+            Some(spans) => self
+                .tokenizer
+                .encode_labelled(&text.text, spans, special, &mut lists.tokens, &mut answered)
+                .map(|spelled| (spelled, 0)),
             None => long::encode(&self.tokenizer, &text.text, shared, special, &mut lists.tokens),
         };
         let (spelled, nanoseconds) = encoded.map_err(|error| (error.to_string(), error.hint()))?;
@@ -219,24 +279,36 @@ impl Tokens {
         totals.elsewhere += nanoseconds;
         lists.tokens.extend(suffix.iter().copied().chain(self.options.eos));
         let Some(labels) = self.options.labels else { return Ok(()) };
-        // Tokens after the text are labelled like its last byte. Tokens before it are never labelled.
-        let ends_answered = text.answers.as_ref().is_none_or(|spans| spans.last().is_some_and(|span| span.end == text.text.len()));
+        // Tokens after the text are labelled like its last byte.
+        // Tokens before it are never labelled.
+        let ends_answered = text
+            .answers
+            .as_ref()
+            .is_none_or(|spans| spans.last().is_some_and(|span| span.end == text.text.len()));
         let is_answer = |place: usize| match &text.answers {
             None => true,
-            Some(_) => place.checked_sub(first).is_some_and(|place| answered.get(place).copied().unwrap_or(ends_answered)),
+            Some(_) => place
+                .checked_sub(first)
+                .is_some_and(|place| answered.get(place).copied().unwrap_or(ends_answered)),
         };
         let ids = lists.tokens.iter().enumerate().skip(start);
-        let label = |(place, id): (usize, &u32)| if place > start && is_answer(place) { i64::from(*id) } else { labels.ignore_index };
+        let label = |(place, id): (usize, &u32)| {
+            if place > start && is_answer(place) { i64::from(*id) } else { labels.ignore_index }
+        };
         let first_label = lists.labels.len();
         lists.labels.extend(ids.map(label));
-        let has_label = lists.labels.iter().skip(first_label).any(|label| *label != labels.ignore_index);
+        let has_label =
+            lists.labels.iter().skip(first_label).any(|label| *label != labels.ignore_index);
         totals.rows_without_labels += u64::from(!has_label);
         if labels.answers_only && !has_label {
             if labels.required {
-                return Err(("no token of the row has a label".to_owned(), Some(KEEP.to_owned())).into());
+                return Err(
+                    ("no token of the row has a label".to_owned(), Some(KEEP.to_owned())).into()
+                );
             }
             if !self.has_warned.swap(true, Ordering::Relaxed) {
-                tracing::warn!(target: "shardmill.tokens", "a row has no token with a label, so a loss ignores it; on_unlabelled=\"raise\" names such rows");
+                tracing::warn!(target: "shardmill.tokens", "a row has no token with a label, so a \
+                    loss ignores it; on_unlabelled=\"raise\" names such rows");
             }
         }
         Ok(())

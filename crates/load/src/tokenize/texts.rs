@@ -20,7 +20,10 @@ impl Texts {
     pub(super) fn is_text(data_type: &DataType) -> bool {
         match data_type {
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
-            DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => true,
+            DataType::Binary
+            | DataType::LargeBinary
+            | DataType::BinaryView
+            | DataType::FixedSizeBinary(_) => true,
             // A column of nulls alone.
             DataType::Null => true,
             DataType::Dictionary(_, value) => Self::is_text(value),
@@ -28,7 +31,8 @@ impl Texts {
         }
     }
 
-    /// Texts of an array whose type [`Texts::is_text`]. Dictionaries are unpacked to views of their values.
+    /// Texts of an array whose type [`Texts::is_text`]. Dictionaries are unpacked to views
+    /// of their values.
     pub(super) fn of(array: &ArrayRef, invalid: InvalidBytes) -> Result<Self, String> {
         let view = |wanted: &DataType| match array.data_type() == wanted {
             true => Ok(Arc::clone(array)),
@@ -36,7 +40,9 @@ impl Texts {
         };
         match value_type(array.data_type()) {
             DataType::Null => Ok(Self::Strings(StringViewArray::new_null(array.len()))),
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Ok(Self::Strings(view(&DataType::Utf8View)?.as_string_view().clone())),
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
+                Ok(Self::Strings(view(&DataType::Utf8View)?.as_string_view().clone()))
+            }
             _ => Ok(Self::Bytes(view(&DataType::BinaryView)?.as_binary_view().clone(), invalid)),
         }
     }
@@ -44,13 +50,19 @@ impl Texts {
     /// The text of a row, `None` if it is null.
     pub(super) fn get(&self, row: usize) -> Result<Option<Cow<'_, str>>, InvalidAt> {
         match self {
-            Self::Strings(texts) => Ok(texts.is_valid(row).then(|| Cow::Borrowed(texts.value(row)))),
+            Self::Strings(texts) => {
+                Ok(texts.is_valid(row).then(|| Cow::Borrowed(texts.value(row))))
+            }
             Self::Bytes(texts, _) if texts.is_null(row) => Ok(None),
-            Self::Bytes(texts, InvalidBytes::Replace) => Ok(Some(String::from_utf8_lossy(texts.value(row)))),
-            Self::Bytes(texts, InvalidBytes::Raise) => match std::str::from_utf8(texts.value(row)) {
-                Ok(text) => Ok(Some(Cow::Borrowed(text))),
-                Err(error) => Err(InvalidAt(error.valid_up_to())),
-            },
+            Self::Bytes(texts, InvalidBytes::Replace) => {
+                Ok(Some(String::from_utf8_lossy(texts.value(row))))
+            }
+            Self::Bytes(texts, InvalidBytes::Raise) => {
+                match std::str::from_utf8(texts.value(row)) {
+                    Ok(text) => Ok(Some(Cow::Borrowed(text))),
+                    Err(error) => Err(InvalidAt(error.valid_up_to())),
+                }
+            }
         }
     }
 }

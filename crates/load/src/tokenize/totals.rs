@@ -1,10 +1,12 @@
 //! What tokenization has done, summed up by the thread that decodes a block.
 //!
 //! ```text
-//! a text --Tokens--> sums of a batch --add--> sums of the thread --totals_of--> sums of the block --> metrics of the pass
+//! a text --Tokens--> sums of a batch --add--> sums of the thread
+//!     --totals_of--> sums of the block --> metrics of the pass
 //! ```
 //!
-//! So a text costs no atomic operation, and the counters belong to the pass that decodes the block, also if others read the data set.
+//! So a text costs no atomic operation, and the counters belong to the pass that decodes the block,
+//! also if others read the data set.
 
 use std::cell::Cell;
 
@@ -25,7 +27,16 @@ pub struct TokenTotals {
 }
 
 thread_local! {
-    static TOTALS: Cell<TokenTotals> = const { Cell::new(TokenTotals { tokens: 0, text_bytes: 0, nanoseconds: 0, elsewhere: 0, rows_without_labels: 0, special_in_text: 0 }) };
+    static TOTALS: Cell<TokenTotals> = const {
+        Cell::new(TokenTotals {
+            tokens: 0,
+            text_bytes: 0,
+            nanoseconds: 0,
+            elsewhere: 0,
+            rows_without_labels: 0,
+            special_in_text: 0,
+        })
+    };
 }
 
 impl TokenTotals {

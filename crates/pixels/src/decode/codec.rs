@@ -1,6 +1,7 @@
 //! What a codec is given, beside the payload.
 //!
-//! One [`Target`] a call; codecs write into its buffer and count in its notes. Invariant: a codec calls [`Target::check`] before it takes memory.
+//! One [`Target`] a call; codecs write into its buffer and count in its notes. Invariant: a codec
+//! calls [`Target::check`] before it takes memory.
 
 use shardmill_images::ImageSize;
 
@@ -37,7 +38,8 @@ pub(crate) struct Target<'a> {
     pub(crate) notes: Notes,
     /// Of JPEG; set to 1 by codecs that do not scale.
     pub(crate) denominator: u32,
-    /// The only pixels of a JPEG that are needed, as stored, if not all. The codec replaces it by those that it decoded.
+    /// The only pixels of a JPEG that are needed, as stored, if not all. The codec replaces it by
+    /// those that it decoded.
     pub(crate) region: Option<Region>,
     pub(crate) damaged: Damaged,
     pub(crate) keeps_alpha: bool,
@@ -66,14 +68,22 @@ impl<'a> Target<'a> {
 
     /// A target for a JPEG that is part of a checked image, and as large as a part may be.
     pub(crate) fn inside(buffers: Buffers<'a>, size: ImageSize, damaged: Damaged) -> Self {
-        let options = DecodeOptions { damaged, max_pixels: u64::from(MAX_SIDE) * 4096, ..DecodeOptions::default() };
+        let options = DecodeOptions {
+            damaged,
+            max_pixels: u64::from(MAX_SIDE) * 4096,
+            ..DecodeOptions::default()
+        };
         Self::new(buffers, &options, size)
     }
 
     /// Refuses a size that is too large, or another one than the header's.
     pub(crate) fn check(&self, size: ImageSize) -> Result<()> {
         check_limits(size, self.max_pixels)?;
-        if size == self.stored { Ok(()) } else { Err(Error::SizeDiffers { stated: self.stored, decoded: size }) }
+        if size == self.stored {
+            Ok(())
+        } else {
+            Err(Error::SizeDiffers { stated: self.stored, decoded: size })
+        }
     }
 
     /// The size that the header states.

@@ -1,7 +1,8 @@
 //! Brings what codecs leave to one or three channels.
 //!
-//! The integer formulas are Pillow's. Conversions work in place: front to back where pixels shrink, and back to front where gray takes on the color of
-//! its background. Invariant: the first `pixels × channels` bytes of the buffer are the result.
+//! The integer formulas are Pillow's. Conversions work in place: front to back where pixels shrink,
+//! and back to front where gray takes on the color of its background. Invariant: the first
+//! `pixels × channels` bytes of the buffer are the result.
 
 use crate::decode::options::Channels;
 use crate::decode::raster::{Layout, Raster};
@@ -15,7 +16,8 @@ pub(crate) struct Wanted {
 
 /// Converts the pixels in `buffer`, and returns the number of channels.
 pub(crate) fn convert(raster: Raster, buffer: &mut Vec<u8>, wanted: Wanted) -> usize {
-    if let (Layout::GrayAlpha, Some(background @ [red, green, blue])) = (raster.layout, wanted.background)
+    if let (Layout::GrayAlpha, Some(background @ [red, green, blue])) =
+        (raster.layout, wanted.background)
         && (red != green || green != blue)
     {
         let len = raster.pixels().saturating_mul(3);
@@ -31,21 +33,27 @@ pub(crate) fn convert(raster: Raster, buffer: &mut Vec<u8>, wanted: Wanted) -> u
         Layout::Gray => 1,
         Layout::GrayAlpha => {
             let background = wanted.background.map(|color| color[0]);
-            map::<2, 1>(pixels, |[value, alpha]| [background.map_or(value, |under| blend(value, under, alpha))]);
+            map::<2, 1>(pixels, |[value, alpha]| {
+                [background.map_or(value, |under| blend(value, under, alpha))]
+            });
             1
         }
         Layout::Rgb => gray_if_wanted(raster, pixels, wanted),
         Layout::Rgba => {
             if let Some(background) = wanted.background {
                 let [r, g, b] = background;
-                map::<4, 3>(pixels, |[red, green, blue, alpha]| [blend(red, r, alpha), blend(green, g, alpha), blend(blue, b, alpha)]);
+                map::<4, 3>(pixels, |[red, green, blue, alpha]| {
+                    [blend(red, r, alpha), blend(green, g, alpha), blend(blue, b, alpha)]
+                });
             } else {
                 map::<4, 3>(pixels, |[red, green, blue, _]| [red, green, blue]);
             }
             gray_if_wanted(raster, pixels, wanted)
         }
         Layout::Cmyk => {
-            map::<4, 3>(pixels, |[cyan, magenta, yellow, black]| [ink(cyan, black), ink(magenta, black), ink(yellow, black)]);
+            map::<4, 3>(pixels, |[cyan, magenta, yellow, black]| {
+                [ink(cyan, black), ink(magenta, black), ink(yellow, black)]
+            });
             gray_if_wanted(raster, pixels, wanted)
         }
     }
@@ -63,7 +71,9 @@ fn gray_if_wanted(raster: Raster, pixels: &mut [u8], wanted: Wanted) -> usize {
 /// Composites gray and alpha on a color.
 fn tint(bytes: &mut [u8], pixels: usize, background: [u8; 3]) {
     for k in (0..pixels).rev() {
-        let Some(&[value, alpha]) = bytes.get(2 * k..).and_then(|rest| rest.first_chunk()) else { continue };
+        let Some(&[value, alpha]) = bytes.get(2 * k..).and_then(|rest| rest.first_chunk()) else {
+            continue;
+        };
         if let Some(to) = bytes.get_mut(3 * k..).and_then(|rest| rest.first_chunk_mut()) {
             *to = background.map(|under| blend(value, under, alpha));
         }
@@ -71,10 +81,15 @@ fn tint(bytes: &mut [u8], pixels: usize, background: [u8; 3]) {
 }
 
 /// Replaces each `FROM` bytes by `TO` bytes, where `TO` is not larger.
-fn map<const FROM: usize, const TO: usize>(bytes: &mut [u8], convert: impl Fn([u8; FROM]) -> [u8; TO]) {
+fn map<const FROM: usize, const TO: usize>(
+    bytes: &mut [u8],
+    convert: impl Fn([u8; FROM]) -> [u8; TO],
+) {
     let pixels = bytes.len() / FROM;
     for k in 0..pixels {
-        let Some(&from) = bytes.get(k * FROM..).and_then(|rest| rest.first_chunk::<FROM>()) else { return };
+        let Some(&from) = bytes.get(k * FROM..).and_then(|rest| rest.first_chunk::<FROM>()) else {
+            return;
+        };
         if let Some(to) = bytes.get_mut(k * TO..).and_then(|rest| rest.first_chunk_mut::<TO>()) {
             *to = convert(from);
         }
@@ -89,7 +104,10 @@ fn blend(color: u8, under: u8, alpha: u8) -> u8 {
 
 /// `L` of Pillow.
 fn luma(red: u8, green: u8, blue: u8) -> u8 {
-    narrow((19_595 * u32::from(red) + 38_470 * u32::from(green) + 7_471 * u32::from(blue) + 32_768) >> 16)
+    narrow(
+        (19_595 * u32::from(red) + 38_470 * u32::from(green) + 7_471 * u32::from(blue) + 32_768)
+            >> 16,
+    )
 }
 
 /// The light that is left of one channel.
@@ -111,7 +129,8 @@ mod tests {
     fn blend_rounds_to_nearest() {
         for alpha in 0..=255_u8 {
             for color in 0..=255_u8 {
-                let exact = (f64::from(color) * f64::from(alpha) + 255.0 * f64::from(255 - alpha)) / 255.0;
+                let exact =
+                    (f64::from(color) * f64::from(alpha) + 255.0 * f64::from(255 - alpha)) / 255.0;
                 assert_eq!(f64::from(blend(color, 255, alpha)), exact.round(), "{color} {alpha}");
             }
         }

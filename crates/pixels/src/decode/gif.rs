@@ -1,7 +1,7 @@
 //! The first frame of a GIF, on its canvas.
 //!
-//! Blocks are walked here, because Pillow also takes files without a color table and frames beyond the screen. Invariant: the
-//! canvas was checked before it is allocated.
+//! Blocks are walked here, because Pillow also takes files without a color table and frames beyond
+//! the screen. Invariant: the canvas was checked before it is allocated.
 
 use shardmill_images::ImageFormat;
 use weezl::BitOrder;
@@ -40,11 +40,17 @@ pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> 
     let around = first.transparent.unwrap_or(0);
     let canvas_width = size.width as usize;
     let order = stored_rows(height, first.is_interlaced);
-    for (y, row) in pixels.chunks_exact_mut(canvas_width.saturating_mul(raster.layout.samples()).max(1)).enumerate() {
+    for (y, row) in pixels
+        .chunks_exact_mut(canvas_width.saturating_mul(raster.layout.samples()).max(1))
+        .enumerate()
+    {
         let stored = y.checked_sub(top).and_then(|y| order.get(y));
-        let inside = stored.and_then(|row| indices.chunks_exact(width).nth(*row)).unwrap_or_default();
+        let inside =
+            stored.and_then(|row| indices.chunks_exact(width).nth(*row)).unwrap_or_default();
         let before = if inside.is_empty() { canvas_width } else { left };
-        let indices = std::iter::repeat_n(around, before).chain(inside.iter().copied()).chain(std::iter::repeat(around));
+        let indices = std::iter::repeat_n(around, before)
+            .chain(inside.iter().copied())
+            .chain(std::iter::repeat(around));
         palette.expand(indices.take(canvas_width), raster.layout, row);
     }
     Ok(raster)
@@ -69,14 +75,21 @@ impl First {
             let (kind, after) = rest.split_first()?;
             rest = match kind {
                 b',' => {
-                    let (&[x0, x1, y0, y1, w0, w1, h0, h1, flags], after) = after.split_first_chunk()?;
+                    let (&[x0, x1, y0, y1, w0, w1, h0, h1, flags], after) =
+                        after.split_first_chunk()?;
                     let (local, after) = table(flags, after)?;
                     if flags & 0x80 != 0 {
                         palette = local;
                     }
                     let number = |low: u8, high: u8| usize::from(u16::from_le_bytes([low, high]));
                     let place = (number(x0, x1), number(y0, y1), number(w0, w1), number(h0, h1));
-                    return Some(Self { palette, transparent, place, is_interlaced: flags & 0x40 != 0, codes: codes(after) });
+                    return Some(Self {
+                        palette,
+                        transparent,
+                        place,
+                        is_interlaced: flags & 0x40 != 0,
+                        codes: codes(after),
+                    });
                 }
                 b';' => return None,
                 b'!' => {

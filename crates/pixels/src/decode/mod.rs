@@ -1,7 +1,7 @@
 //! Decodes an image to one or three channels, turned upright.
 //!
-//! [`Decoder::decode`] is the entry: sniff, judge the header, decode, composite, turn. Invariant: nothing is allocated for a size that was not checked,
-//! and no payload makes it panic.
+//! [`Decoder::decode`] is the entry: sniff, judge the header, decode, composite, turn. Invariant:
+//! nothing is allocated for a size that was not checked, and no payload makes it panic.
 
 mod bmp;
 mod codec;
@@ -78,13 +78,24 @@ impl Decoder {
     /// `part` is asked what of a JPEG is needed, and given width and height as they will be seen.
     ///
     /// # Errors
-    /// When the payload is not an image that is decoded here, exceeds a limit, or is damaged; see [`Error::cause`].
-    pub fn decode(&mut self, payload: &[u8], options: &DecodeOptions, part: impl FnOnce(u32, u32) -> Part) -> Result<Decoded<'_>> {
+    /// When the payload is not an image that is decoded here, exceeds a limit,
+    /// or is damaged; see [`Error::cause`].
+    pub fn decode(
+        &mut self,
+        payload: &[u8],
+        options: &DecodeOptions,
+        part: impl FnOnce(u32, u32) -> Part,
+    ) -> Result<Decoded<'_>> {
         self.stored(payload, options, part)?.upright()
     }
 
     /// As [`Decoder::decode`], but the pixels are not turned yet.
-    pub(crate) fn stored(&mut self, payload: &[u8], options: &DecodeOptions, part: impl FnOnce(u32, u32) -> Part) -> Result<Stored<'_>> {
+    pub(crate) fn stored(
+        &mut self,
+        payload: &[u8],
+        options: &DecodeOptions,
+        part: impl FnOnce(u32, u32) -> Part,
+    ) -> Result<Stored<'_>> {
         let facts = checked_facts(payload, options)?;
         let format = facts.format;
         let orientation = if options.orientation { facts.orientation } else { 1 };
@@ -112,10 +123,23 @@ impl Decoder {
 
         let wanted = Wanted { channels: options.channels, background: options.background };
         let channels = color::convert(raster, &mut self.pixels, wanted);
-        let pixels = self.pixels.get(..raster.pixels().saturating_mul(channels)).unwrap_or_default();
-        let image = if region.is_some() { scaled(facts.stored, denominator) } else { raster.size.into() };
+        let pixels =
+            self.pixels.get(..raster.pixels().saturating_mul(channels)).unwrap_or_default();
+        let image =
+            if region.is_some() { scaled(facts.stored, denominator) } else { raster.size.into() };
         let region = region.unwrap_or(image.whole());
-        Ok(Stored { pixels, turned: &mut self.turned, channels, image, region, orientation, format, size: facts.stored, denominator, notes })
+        Ok(Stored {
+            pixels,
+            turned: &mut self.turned,
+            channels,
+            image,
+            region,
+            orientation,
+            format,
+            size: facts.stored,
+            denominator,
+            notes,
+        })
     }
 
     fn shrink(&mut self, size: ImageSize) {
@@ -131,10 +155,12 @@ impl Decoder {
 /// What the header of an image states, which is within the limits.
 ///
 /// # Errors
-/// When the payload is not an image, its header is damaged, or it exceeds a limit; see [`Error::cause`].
+/// When the payload is not an image, its header is damaged, or it exceeds
+/// a limit; see [`Error::cause`].
 pub fn checked_facts(payload: &[u8], options: &DecodeOptions) -> Result<Facts> {
     let format = sniff(payload).ok_or_else(|| unrecognized(payload))?;
-    let facts = page_facts(payload, options.page).map_err(|source| Error::from_header(format, source))?;
+    let facts =
+        page_facts(payload, options.page).map_err(|source| Error::from_header(format, source))?;
     check_limits(facts.stored, options.max_pixels)?;
     Ok(facts)
 }
@@ -158,7 +184,8 @@ fn oriented((width, height): (u32, u32), orientation: u8) -> (u32, u32) {
 }
 
 fn scaled(size: ImageSize, denominator: u32) -> Sides {
-    ImageSize { width: size.width.div_ceil(denominator), height: size.height.div_ceil(denominator) }.into()
+    ImageSize { width: size.width.div_ceil(denominator), height: size.height.div_ceil(denominator) }
+        .into()
 }
 
 /// The pixels that are needed of an image of these sides as stored, if not all.

@@ -1,13 +1,15 @@
 //! What a caller asks of the decoder.
 //!
-//! Plain data, compared and copied freely. Invariant: every default gives what Pillow 13 gives for a photograph.
+//! Plain data, compared and copied freely. Invariant: every default gives what Pillow 13 gives for
+//! a photograph.
 
 use std::ops::Range;
 
 /// The channels of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Channels {
-    /// Three channels; an image that is gray keeps its single one, which costs a third and is replicated on delivery.
+    /// Three channels; an image that is gray keeps its single one, which costs a third and is
+    /// replicated on delivery.
     #[default]
     Rgb,
     /// One channel: the luma of Pillow's mode `L`.
@@ -52,9 +54,11 @@ pub enum Damaged {
 pub struct Part {
     /// By which both sides are divided: 1, 2, 4 or 8.
     pub denominator: u32,
-    /// The columns that are needed, as they will be seen and counted at that scale. `None` stands for all.
+    /// The columns that are needed, as they will be seen and counted at that scale. `None` stands
+    /// for all.
     pub columns: Option<Range<usize>>,
-    /// The rows that are needed. Damage below the last of them, as stored, is not found. `None` stands for all.
+    /// The rows that are needed. Damage below the last of them, as stored, is not found. `None`
+    /// stands for all.
     pub rows: Option<Range<usize>>,
 }
 

@@ -1,6 +1,7 @@
 //! Turns pixels as the orientation of an image says.
 //!
-//! Values are those of EXIF: 2 to 4 keep the sides, 5 to 8 exchange them. Invariant: every output pixel is written once.
+//! Values are those of EXIF: 2 to 4 keep the sides, 5 to 8 exchange them. Invariant: every output
+//! pixel is written once.
 
 use crate::raster::{Raster, Region, Sides};
 
@@ -9,22 +10,32 @@ pub(crate) fn exchanges_sides(orientation: u8) -> bool {
     matches!(orientation, 5..=8)
 }
 
-/// Whether the image as stored is mirrored from top to bottom, and from left to right, before rows and columns are exchanged.
+/// Whether the image as stored is mirrored from top to bottom, and from left to right, before rows
+/// and columns are exchanged.
 fn mirrors(orientation: u8) -> (bool, bool) {
     (matches!(orientation, 3 | 4 | 6 | 7), matches!(orientation, 2 | 3 | 7 | 8))
 }
 
-/// Where the pixels of a region of the image as seen are stored. `stored` are the sides of the whole image.
+/// Where the pixels of a region of the image as seen are stored. `stored` are the sides of the
+/// whole image.
 pub(crate) fn region_as_stored(orientation: u8, stored: Sides, region: Region) -> Region {
     let Region { top, left, height, width } = region;
-    let region = if exchanges_sides(orientation) { Region { top: left, left: top, height: width, width: height } } else { region };
+    let region = if exchanges_sides(orientation) {
+        Region { top: left, left: top, height: width, width: height }
+    } else {
+        region
+    };
     mirrored(orientation, stored, region)
 }
 
 /// Where the pixels of a region of the image as stored are seen.
 pub(crate) fn region_as_seen(orientation: u8, stored: Sides, region: Region) -> Region {
     let Region { top, left, height, width } = mirrored(orientation, stored, region);
-    if exchanges_sides(orientation) { Region { top: left, left: top, height: width, width: height } } else { Region { top, left, height, width } }
+    if exchanges_sides(orientation) {
+        Region { top: left, left: top, height: width, width: height }
+    } else {
+        Region { top, left, height, width }
+    }
 }
 
 fn mirrored(orientation: u8, sides: Sides, region: Region) -> Region {
@@ -42,7 +53,11 @@ pub(crate) fn turn<const N: usize>(orientation: u8, source: Raster<'_>, turned: 
     let (down, across) = mirrors(orientation);
     let copy = |(from, to): (&[u8], &mut [u8])| {
         if across {
-            to.as_chunks_mut::<N>().0.iter_mut().zip(from.as_chunks::<N>().0.iter().rev()).for_each(|(to, from)| *to = *from);
+            to.as_chunks_mut::<N>()
+                .0
+                .iter_mut()
+                .zip(from.as_chunks::<N>().0.iter().rev())
+                .for_each(|(to, from)| *to = *from);
         } else {
             to.copy_from_slice(from);
         }
@@ -114,13 +129,28 @@ mod tests {
 
     proptest! {
         #[test]
-        fn inverse_gives_the_source(orientation in 1_u8..=8, width in 1_usize..80, height in 1_usize..80, seed in any::<u8>()) {
+        fn inverse_gives_the_source(
+            orientation in 1_u8..=8,
+            width in 1_usize..80,
+            height in 1_usize..80,
+            seed in any::<u8>(),
+        ) {
             let sides = Sides { height, width };
-            let source: Vec<u8> = (0..width * height * 3).map(|value| (value as u8).wrapping_mul(31) ^ seed).collect();
+            let source: Vec<u8> = (0..width * height * 3)
+                .map(|value| (value as u8).wrapping_mul(31) ^ seed)
+                .collect();
             let (mut once, mut twice) = (vec![0; source.len()], vec![0; source.len()]);
             turn::<3>(orientation, Raster::new(&source, sides, 3).unwrap(), &mut once);
-            let inverse = match orientation { 6 => 8, 8 => 6, other => other };
-            let sides = if exchanges_sides(orientation) { Sides { height: width, width: height } } else { sides };
+            let inverse = match orientation {
+                6 => 8,
+                8 => 6,
+                other => other,
+            };
+            let sides = if exchanges_sides(orientation) {
+                Sides { height: width, width: height }
+            } else {
+                sides
+            };
             turn::<3>(inverse, Raster::new(&once, sides, 3).unwrap(), &mut twice);
             prop_assert_eq!(source, twice);
         }
@@ -131,17 +161,33 @@ mod tests {
             (top, left, below, right) in (0_usize..12, 0_usize..20, 0_usize..12, 0_usize..20),
         ) {
             let stored = Sides { height, width };
-            let seen = if exchanges_sides(orientation) { Sides { height: width, width: height } } else { stored };
+            let seen = if exchanges_sides(orientation) {
+                Sides { height: width, width: height }
+            } else {
+                stored
+            };
             let (top, left) = (top % seen.height, left % seen.width);
-            let region = Region { top, left, height: 1 + below % (seen.height - top), width: 1 + right % (seen.width - left) };
+            let region = Region {
+                top,
+                left,
+                height: 1 + below % (seen.height - top),
+                width: 1 + right % (seen.width - left),
+            };
             let whole = turned(orientation, width, height);
             let whole = Raster::new(&whole, seen, 1).unwrap();
             let from = region_as_stored(orientation, stored, region);
             prop_assert_eq!(region_as_seen(orientation, stored, from), region);
             let source: Vec<u8> = (0..width * height).map(|value| value as u8).collect();
             let mut part = vec![0; region.width * region.height];
-            turn::<1>(orientation, Raster::new(&source, stored, 1).unwrap().crop(from).unwrap(), &mut part);
-            prop_assert_eq!(part, whole.crop(region).unwrap().rows().flatten().copied().collect::<Vec<_>>());
+            turn::<1>(
+                orientation,
+                Raster::new(&source, stored, 1).unwrap().crop(from).unwrap(),
+                &mut part,
+            );
+            prop_assert_eq!(
+                part,
+                whole.crop(region).unwrap().rows().flatten().copied().collect::<Vec<_>>()
+            );
         }
     }
 }

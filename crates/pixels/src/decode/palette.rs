@@ -49,7 +49,12 @@ impl Palette {
     }
 
     /// Writes a pixel of `layout` for each index.
-    pub(crate) fn expand(&self, indices: impl Iterator<Item = u8>, layout: Layout, pixels: &mut [u8]) {
+    pub(crate) fn expand(
+        &self,
+        indices: impl Iterator<Item = u8>,
+        layout: Layout,
+        pixels: &mut [u8],
+    ) {
         let samples = layout.samples();
         for (index, pixel) in indices.zip(pixels.chunks_exact_mut(samples)) {
             if let Some(color) = self.color(index).get(..samples) {
@@ -63,7 +68,8 @@ impl Palette {
 pub(crate) fn unpacked(row: &[u8], bits: u8) -> impl Iterator<Item = u8> + '_ {
     let per_byte = 8 / bits.clamp(1, 8);
     let mask = u8::try_from((1_u16 << bits.min(8)) - 1).unwrap_or(u8::MAX);
-    row.iter().flat_map(move |byte| (0..per_byte).map(move |k| (byte >> (8 - bits * (k + 1))) & mask))
+    row.iter()
+        .flat_map(move |byte| (0..per_byte).map(move |k| (byte >> (8 - bits * (k + 1))) & mask))
 }
 
 /// The factor that brings the largest sample of `bits` to 255.

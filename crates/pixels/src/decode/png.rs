@@ -1,7 +1,7 @@
 //! PNG: all depths and color types, the default image of an animation.
 //!
-//! The crate decodes to samples as stored; they are brought to eight bits here, as Pillow does. Invariant: memory is taken only for as many bytes as the
-//! payload can inflate to.
+//! The crate decodes to samples as stored; they are brought to eight bits here, as Pillow does.
+//! Invariant: memory is taken only for as many bytes as the payload can inflate to.
 
 use std::borrow::Cow;
 use std::io::{Cursor, ErrorKind};
@@ -20,7 +20,8 @@ const PNG: ImageFormat = ImageFormat::Png;
 const MAX_INFLATION: usize = 1032;
 
 pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> {
-    let payload = if target.damaged == Damaged::Accept { ended(payload) } else { Cow::Borrowed(payload) };
+    let payload =
+        if target.damaged == Damaged::Accept { ended(payload) } else { Cow::Borrowed(payload) };
     target.notes.accepted_damage |= matches!(payload, Cow::Owned(_));
     let payload = &*payload;
     let mut options = DecodeOptions::default();
@@ -65,20 +66,28 @@ pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> 
     let pixels = &mut *target.pixels;
     match (color, depth) {
         (ColorType::Indexed, _) => rows.indexed(target.keeps_alpha, pixels),
-        (ColorType::Grayscale, BitDepth::Sixteen) | (ColorType::GrayscaleAlpha | ColorType::Rgb | ColorType::Rgba, _) => {
+        (ColorType::Grayscale, BitDepth::Sixteen)
+        | (ColorType::GrayscaleAlpha | ColorType::Rgb | ColorType::Rgba, _) => {
             rows.deep(target.keeps_alpha, pixels)
         }
         (ColorType::Grayscale, _) => rows.gray(target.keeps_alpha, pixels),
     }
 }
 
-/// The payload with the chunk that ends a PNG, which a truncated file lacks. Decoding its rows shows whether they are complete.
+/// The payload with the chunk that ends a PNG, which a truncated file lacks. Decoding its rows
+/// shows whether they are complete.
 fn ended(payload: &[u8]) -> Cow<'_, [u8]> {
     const END: &[u8] = b"\0\0\0\0IEND\xae\x42\x60\x82";
     let mut at = 8;
-    while let Some(&[l3, l2, l1, l0, a, b, c, d]) = payload.get(at..).and_then(|rest| rest.first_chunk()) {
+    while let Some(&[l3, l2, l1, l0, a, b, c, d]) =
+        payload.get(at..).and_then(|rest| rest.first_chunk())
+    {
         let (len, name) = (u32::from_be_bytes([l3, l2, l1, l0]) as usize, [a, b, c, d]);
-        let Some(next) = at.checked_add(12).and_then(|end| end.checked_add(len)).filter(|next| *next <= payload.len()) else {
+        let Some(next) = at
+            .checked_add(12)
+            .and_then(|end| end.checked_add(len))
+            .filter(|next| *next <= payload.len())
+        else {
             let before = payload.get(..at).unwrap_or_default();
             if &name != b"IDAT" {
                 return [before, END].concat().into();
@@ -119,7 +128,10 @@ impl Rows<'_> {
         let raster = Raster { size: self.size, layout: palette.layout(keeps_alpha) };
         let width = self.size.width as usize;
         let pixels = reserve(pixels, raster.len(), PNG)?;
-        for (row, to) in self.packed_rows().zip(pixels.chunks_exact_mut(width.saturating_mul(raster.layout.samples()).max(1))) {
+        for (row, to) in self
+            .packed_rows()
+            .zip(pixels.chunks_exact_mut(width.saturating_mul(raster.layout.samples()).max(1)))
+        {
             palette.expand(unpacked(row, self.depth()).take(width), raster.layout, to);
         }
         Ok(raster)
@@ -136,11 +148,15 @@ impl Rows<'_> {
 
     fn gray(&self, keeps_alpha: bool, pixels: &mut Vec<u8>) -> Result<Raster> {
         let depth = self.depth();
-        let mut palette = Palette::stated((0..=255_u8).map(|value| [value.wrapping_mul(spread(depth)); 3]));
-        // The transparent sample is stated as it is stored, but Pillow compares it with the spread samples of two and four bits.
+        let mut palette =
+            Palette::stated((0..=255_u8).map(|value| [value.wrapping_mul(spread(depth)); 3]));
+        // The transparent sample is stated as it is stored, but Pillow compares it with the spread
+        // samples of two and four bits.
         if let Some(stated) = self.info.trns.as_deref().and_then(|trns| trns.first()) {
             let stated = if depth == 1 { stated.min(&1) * 255 } else { *stated };
-            (0..=255_u8).filter(|value| value.checked_mul(spread(depth)) == Some(stated)).for_each(|value| palette.set_alpha(value, 0));
+            (0..=255_u8)
+                .filter(|value| value.checked_mul(spread(depth)) == Some(stated))
+                .for_each(|value| palette.set_alpha(value, 0));
         }
         self.expand(&palette, keeps_alpha, pixels)
     }
@@ -159,7 +175,9 @@ impl Rows<'_> {
         };
         let raster = Raster { size: self.size, layout };
         let to = reserve(pixels, raster.len(), PNG)?;
-        for (pixel, to) in self.stored.chunks_exact(samples * bytes).zip(to.chunks_exact_mut(layout.samples())) {
+        for (pixel, to) in
+            self.stored.chunks_exact(samples * bytes).zip(to.chunks_exact_mut(layout.samples()))
+        {
             to.iter_mut().zip(pixel.iter().step_by(bytes)).for_each(|(to, high)| *to = *high);
             if let (Some(transparent), Some(alpha)) = (trns, to.last_mut()) {
                 *alpha = if transparent == pixel { 0 } else { 255 };
@@ -171,7 +189,9 @@ impl Rows<'_> {
 
 fn failure(error: DecodingError) -> Error {
     match &error {
-        DecodingError::IoError(io) if io.kind() == ErrorKind::UnexpectedEof => Error::truncated(PNG, error),
+        DecodingError::IoError(io) if io.kind() == ErrorKind::UnexpectedEof => {
+            Error::truncated(PNG, error)
+        }
         DecodingError::LimitsExceeded => Error::limit(PNG, error),
         _ => Error::damaged(PNG, error),
     }

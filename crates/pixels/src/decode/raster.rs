@@ -1,6 +1,7 @@
 //! What a codec leaves in the buffer.
 //!
-//! Rows without padding, samples of 8 bits. Invariant: the buffer has at least [`Raster::len`] bytes; what follows belongs to an earlier image.
+//! Rows without padding, samples of 8 bits. Invariant: the buffer has at least [`Raster::len`]
+//! bytes; what follows belongs to an earlier image.
 
 use shardmill_images::{ImageFormat, ImageSize};
 
@@ -47,10 +48,12 @@ impl Raster {
     }
 }
 
-/// The first `len` bytes of `buffer`, which grows where it is shorter. What they contain is unspecified.
+/// The first `len` bytes of `buffer`, which grows where it is shorter.
+/// What they contain is unspecified.
 pub(crate) fn reserve(buffer: &mut Vec<u8>, len: usize, format: ImageFormat) -> Result<&mut [u8]> {
     if buffer.len() < len {
-        // The old contents are worthless, so they are not moved. Fresh zeros from the system take no memory until they are written.
+        // The old contents are worthless, so they are not moved. Fresh zeros from the system take
+        // no memory until they are written.
         *buffer = Vec::new();
         Vec::<u8>::new().try_reserve_exact(len).map_err(|error| Error::limit(format, error))?;
         *buffer = vec![0; len];

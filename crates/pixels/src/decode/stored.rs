@@ -1,6 +1,7 @@
 //! Pixels as a codec left them, to be turned upright as a whole or by rows.
 //!
-//! A [`Stored`] lives in the buffers of its decoder. Invariant: `pixels` has the pixels of `region`, without gaps.
+//! A [`Stored`] lives in the buffers of its decoder. Invariant: `pixels` has the pixels of
+//! `region`, without gaps.
 
 use std::ops::Range;
 
@@ -67,15 +68,41 @@ impl<'a> Stored<'a> {
         } else {
             orient::turn::<3>(self.orientation, from, turned);
         }
-        Ok(Portion::new(Raster::new(turned, part.sides(), self.channels)?, (part.top, part.left), image)?)
+        Ok(Portion::new(
+            Raster::new(turned, part.sides(), self.channels)?,
+            (part.top, part.left),
+            image,
+        )?)
     }
 
     /// All pixels, turned upright.
     pub(super) fn upright(mut self) -> Result<Decoded<'a>> {
         let (region, ImageSize { width, height }) = (self.region(), self.sides().into());
         self.rows(region.top..region.top + region.height)?;
-        let Self { pixels, turned, channels, orientation, format, size: stored, denominator, notes, .. } = self;
-        let pixels = if orientation == 1 { pixels } else { turned.get(..pixels.len()).unwrap_or_default() };
-        Ok(Decoded { width, height, region, channels, pixels, format, stored, orientation, denominator, notes })
+        let Self {
+            pixels,
+            turned,
+            channels,
+            orientation,
+            format,
+            size: stored,
+            denominator,
+            notes,
+            ..
+        } = self;
+        let pixels =
+            if orientation == 1 { pixels } else { turned.get(..pixels.len()).unwrap_or_default() };
+        Ok(Decoded {
+            width,
+            height,
+            region,
+            channels,
+            pixels,
+            format,
+            stored,
+            orientation,
+            denominator,
+            notes,
+        })
     }
 }

@@ -45,7 +45,9 @@ fn tiff(tags: &[(u16, u16)], data: &[u8]) -> Vec<u8> {
     let mut bytes = b"II\x2a\0\x08\0\0\0".to_vec();
     bytes.extend((tags.len() as u16).to_le_bytes());
     for (tag, value) in tags {
-        [*tag, 3, 1, 0, *value, 0].into_iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+        [*tag, 3, 1, 0, *value, 0]
+            .into_iter()
+            .for_each(|number| bytes.extend(number.to_le_bytes()));
     }
     bytes.extend([0; 4]);
     bytes.extend(data);
@@ -54,7 +56,18 @@ fn tiff(tags: &[(u16, u16)], data: &[u8]) -> Vec<u8> {
 
 /// A TIFF of one pixel in a tile of the largest sides.
 fn tiff_tile_claim() -> Vec<u8> {
-    let tags = [(256, 1), (257, 1), (258, 8), (259, 8), (262, 1), (277, 1), (322, 65_535), (323, 65_535), (324, 134), (325, 16)];
+    let tags = [
+        (256, 1),
+        (257, 1),
+        (258, 8),
+        (259, 8),
+        (262, 1),
+        (277, 1),
+        (322, 65_535),
+        (323, 65_535),
+        (324, 134),
+        (325, 16),
+    ];
     tiff(&tags, &[0; 16])
 }
 
@@ -65,20 +78,39 @@ fn tiff_strip_claim() -> Vec<u8> {
     strip[frame + 5..frame + 7].fill(0xff);
     strip.truncate(2000);
     let len = strip.len() as u16;
-    let tags = [(256, 1024), (257, 8), (258, 8), (259, 7), (262, 6), (273, 134), (277, 3), (278, 8), (279, len), (284, 1)];
+    let tags = [
+        (256, 1024),
+        (257, 8),
+        (258, 8),
+        (259, 7),
+        (262, 6),
+        (273, 134),
+        (277, 3),
+        (278, 8),
+        (279, len),
+        (284, 1),
+    ];
     tiff(&tags, &strip)
 }
 
 /// Two blocks of gray by libjpeg-turbo, as a JPEG.
 fn jpeg(width: usize, height: usize) -> Vec<u8> {
     let pixels: Vec<u8> = (0..width * height * 3).map(|k| (k * 7 % 251) as u8).collect();
-    let image = turbojpeg::Image { pixels: &pixels[..], width, pitch: width * 3, height, format: turbojpeg::PixelFormat::RGB };
+    let image = turbojpeg::Image {
+        pixels: &pixels[..],
+        width,
+        pitch: width * 3,
+        height,
+        format: turbojpeg::PixelFormat::RGB,
+    };
     turbojpeg::compress(image, 80, turbojpeg::Subsamp::Sub2x2).unwrap().to_vec()
 }
 
 fn decode(payload: &[u8], options: &DecodeOptions) -> Result<(u32, u32, usize, Vec<u8>)> {
     let mut decoder = Decoder::new();
-    decoder.decode(payload, options, |_, _| Part::WHOLE).map(|image| (image.width, image.height, image.channels, image.pixels.to_vec()))
+    decoder
+        .decode(payload, options, |_, _| Part::WHOLE)
+        .map(|image| (image.width, image.height, image.channels, image.pixels.to_vec()))
 }
 
 fn cause(payload: &[u8]) -> Cause {
@@ -111,7 +143,8 @@ fn claims_are_refused_before_memory_is_taken() {
     ];
     let mut decoder = Decoder::new();
     for (payload, cause) in claims {
-        let error = decoder.decode(&payload, &DecodeOptions::default(), |_, _| Part::WHOLE).unwrap_err();
+        let error =
+            decoder.decode(&payload, &DecodeOptions::default(), |_, _| Part::WHOLE).unwrap_err();
         assert_eq!(error.cause(), cause);
         assert_eq!(decoder.pixels.capacity() + decoder.turned.capacity(), 0);
     }
@@ -146,8 +179,12 @@ fn jpeg_with_too_many_scans_for_its_size_is_refused_before_it_is_decoded() {
         (0xc0, 512, 1, 1000, false),
         (0xc2, 4096, 1, 31, false),
     ] {
-        let outcome = decode(&jpeg_of_scans(frame, side, components, scans), &DecodeOptions::default());
-        let is_limit = matches!(&outcome, Err(error) if error.cause() == Cause::Limit && error.to_string().contains("scans of"));
+        let outcome =
+            decode(&jpeg_of_scans(frame, side, components, scans), &DecodeOptions::default());
+        let is_limit = matches!(
+            &outcome,
+            Err(error) if error.cause() == Cause::Limit && error.to_string().contains("scans of")
+        );
         assert_eq!(is_limit, is_refused, "{frame:x} {side} {scans}: {:?}", outcome.err());
     }
 }
@@ -156,12 +193,25 @@ fn jpeg_with_too_many_scans_for_its_size_is_refused_before_it_is_decoded() {
 fn causes_name_the_situation() {
     assert_eq!(cause(b""), Cause::UnknownFormat);
     assert_eq!(cause(b"a text"), Cause::UnknownFormat);
-    assert_eq!(cause(b"\xff\x4f\xff\x51\0\x2f\0\0\0\0\0\x02\0\0\0\x02\0\0\0\0\0\0\0\0"), Cause::Unsupported);
+    assert_eq!(
+        cause(b"\xff\x4f\xff\x51\0\x2f\0\0\0\0\0\x02\0\0\0\x02\0\0\0\0\0\0\0\0"),
+        Cause::Unsupported
+    );
     assert_eq!(cause(b"\0\0\0\x18ftypmif1\0\0\0\0mif1avif"), Cause::Damaged);
     assert_eq!(cause(&bmp(2, 2, 24, &[0; 8])), Cause::Truncated);
     assert_eq!(cause(&bmp(2, 2, 2, &[0; 8])), Cause::Unsupported);
     // The codes are those of one bit.
-    let fax = [(256, 8), (257, 1), (258, 8), (259, 4), (262, 1), (273, 122), (277, 1), (278, 1), (279, 4)];
+    let fax = [
+        (256, 8),
+        (257, 1),
+        (258, 8),
+        (259, 4),
+        (262, 1),
+        (273, 122),
+        (277, 1),
+        (278, 1),
+        (279, 4),
+    ];
     assert_eq!(cause(&tiff(&fax, &[0xff; 4])), Cause::Damaged);
     let jpeg = jpeg(17, 9);
     assert_eq!(cause(&jpeg[..jpeg.len() - 2]), Cause::Truncated);
@@ -179,13 +229,19 @@ fn page_of_a_format_without_pages_does_not_exist() {
 fn sixteen_bits_of_bmp_are_spread() {
     // Bottom-up: the second row comes first.
     let payload = bmp(1, 2, 16, &[0xff, 0x7f, 0, 0, 0x1f, 0, 0, 0]);
-    assert_eq!(decode(&payload, &DecodeOptions::default()), Ok((1, 2, 3, vec![0, 0, 255, 255, 255, 255])));
+    assert_eq!(
+        decode(&payload, &DecodeOptions::default()),
+        Ok((1, 2, 3, vec![0, 0, 255, 255, 255, 255]))
+    );
 }
 
 #[test]
 fn gray_has_one_channel_and_rgb_three() {
     let payload = bmp(1, 1, 24, &[0, 0, 255, 0]);
-    assert_eq!(decode(&payload, &DecodeOptions::default()).map(|image| image.3), Ok(vec![255, 0, 0]));
+    assert_eq!(
+        decode(&payload, &DecodeOptions::default()).map(|image| image.3),
+        Ok(vec![255, 0, 0])
+    );
     let gray = DecodeOptions { channels: Channels::Gray, ..DecodeOptions::default() };
     assert_eq!(decode(&payload, &gray).map(|image| (image.2, image.3)), Ok((1, vec![76])));
 }
@@ -208,11 +264,17 @@ fn damaged_scan_is_an_error_or_accepted() {
 fn decoder_works_on_after_an_error() {
     let payload = jpeg(40, 30);
     let mut decoder = Decoder::new();
-    let first = decoder.decode(&payload, &DecodeOptions::default(), |_, _| Part::WHOLE).map(|image| image.pixels.to_vec());
+    let first = decoder
+        .decode(&payload, &DecodeOptions::default(), |_, _| Part::WHOLE)
+        .map(|image| image.pixels.to_vec());
     for len in 0..payload.len() {
-        assert!(decoder.decode(&payload[..len], &DecodeOptions::default(), |_, _| Part::WHOLE).is_err());
+        assert!(
+            decoder.decode(&payload[..len], &DecodeOptions::default(), |_, _| Part::WHOLE).is_err()
+        );
     }
-    let last = decoder.decode(&payload, &DecodeOptions::default(), |_, _| Part::WHOLE).map(|image| image.pixels.to_vec());
+    let last = decoder
+        .decode(&payload, &DecodeOptions::default(), |_, _| Part::WHOLE)
+        .map(|image| image.pixels.to_vec());
     assert_eq!(first, last);
 }
 
@@ -225,7 +287,9 @@ fn tables_of_the_last_image_are_forgotten() {
     second[table + 1] = 0xfe;
     let mut used = Decoder::new();
     used.decode(&first, &DecodeOptions::default(), |_, _| Part::WHOLE).unwrap();
-    let after = used.decode(&second, &DecodeOptions::default(), |_, _| Part::WHOLE).map(|image| image.pixels.to_vec());
+    let after = used
+        .decode(&second, &DecodeOptions::default(), |_, _| Part::WHOLE)
+        .map(|image| image.pixels.to_vec());
     assert_eq!(after, decode(&second, &DecodeOptions::default()).map(|image| image.3));
 }
 
@@ -240,13 +304,17 @@ fn orientation_turns_the_sides_and_scale_divides_them() {
     });
     let image = image.unwrap();
     assert_eq!((image.width, image.height, image.orientation, image.denominator), (6, 10, 6, 4));
-    assert_eq!((image.stored.width, image.stored.height, image.format), (40, 24, ImageFormat::Jpeg));
+    assert_eq!(
+        (image.stored.width, image.stored.height, image.format),
+        (40, 24, ImageFormat::Jpeg)
+    );
     let options = DecodeOptions { orientation: false, ..DecodeOptions::default() };
     let image = decoder.decode(&payload, &options, |_, _| Part::WHOLE).unwrap();
     assert_eq!((image.width, image.height, image.orientation), (40, 24, 1));
 }
 
-/// A gray JPEG of 16 x 16 in three components of these sampling factors; each scan has components and codes, whose bits are zero.
+/// A gray JPEG of 16 x 16 in three components of these sampling factors; each scan has components
+/// and codes, whose bits are zero.
 fn sampled_jpeg(luma: u8, chroma: u8, scans: &[(&[u8], &[u8])]) -> Vec<u8> {
     let mut bytes = b"\xff\xd8\xff\xdb\0\x43\0".to_vec();
     bytes.extend([1; 64]);
@@ -268,7 +336,8 @@ fn sampled_jpeg(luma: u8, chroma: u8, scans: &[(&[u8], &[u8])]) -> Vec<u8> {
 
 #[test]
 fn rare_sampling_is_decoded() {
-    let in_three_scans = sampled_jpeg(0x22, 0x11, &[(&[1], &[0]), (&[2], &[0x3f]), (&[3], &[0x3f])]);
+    let in_three_scans =
+        sampled_jpeg(0x22, 0x11, &[(&[1], &[0]), (&[2], &[0x3f]), (&[3], &[0x3f])]);
     let with_coarse_luma = sampled_jpeg(0x11, 0x21, &[(&[1, 2, 3], &[0, 0, 0x0f])]);
     for payload in [in_three_scans, with_coarse_luma, jpeg_of_kind(8, 40, 24, 0)] {
         assert!(decode(&payload, &DecodeOptions::default()).is_ok());
@@ -277,7 +346,11 @@ fn rare_sampling_is_decoded() {
 
 proptest! {
     #[test]
-    fn damage_never_panics(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8), kind in 0_usize..3, accept in any::<bool>()) {
+    fn damage_never_panics(
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        kind in 0_usize..3,
+        accept in any::<bool>(),
+    ) {
         let mut payload = match kind {
             0 => jpeg(33, 17),
             1 => bmp(9, 7, 8, &[3; 1024 + 12 * 7]),
@@ -288,7 +361,10 @@ proptest! {
             payload[at] = value;
         }
         let damaged = if accept { Damaged::Accept } else { Damaged::Error };
-        if let Ok((width, height, channels, pixels)) = decode(&payload, &DecodeOptions { damaged, max_pixels: 1 << 20, ..DecodeOptions::default() }) {
+        if let Ok((width, height, channels, pixels)) = decode(
+            &payload,
+            &DecodeOptions { damaged, max_pixels: 1 << 20, ..DecodeOptions::default() },
+        ) {
             prop_assert_eq!(pixels.len(), width as usize * height as usize * channels);
         }
     }
@@ -300,10 +376,14 @@ proptest! {
         (orientation, gray, cuts) in (1_u8..=8, any::<bool>(), 1_u8..4),
     ) {
         let payload = with_orientation(&jpeg_of_kind(kind, width, height, seed), orientation);
-        let options = DecodeOptions { channels: if gray { Channels::Gray } else { Channels::Rgb }, ..DecodeOptions::default() };
+        let options = DecodeOptions {
+            channels: if gray { Channels::Gray } else { Channels::Rgb },
+            ..DecodeOptions::default()
+        };
         let denominator = 1 << scale;
         let mut decoder = Decoder::new();
-        let whole = decoder.decode(&payload, &options, |_, _| Part { denominator, ..Part::WHOLE }).unwrap();
+        let whole =
+            decoder.decode(&payload, &options, |_, _| Part { denominator, ..Part::WHOLE }).unwrap();
         let sides = Sides { height: whole.height as usize, width: whole.width as usize };
         prop_assert_eq!(whole.region, sides.whole());
         let [left, right, top, bottom] = ends;
@@ -311,15 +391,29 @@ proptest! {
             let (start, end) = (start.index(len), end.index(len));
             start.min(end)..start.max(end) + 1
         };
-        let (columns, rows) = (range(&left, &right, sides.width), range(&top, &bottom, sides.height));
-        let part = Part { denominator, columns: (cuts & 1 > 0).then(|| columns.clone()), rows: (cuts & 2 > 0).then(|| rows.clone()) };
+        let (columns, rows) =
+            (range(&left, &right, sides.width), range(&top, &bottom, sides.height));
+        let part = Part {
+            denominator,
+            columns: (cuts & 1 > 0).then(|| columns.clone()),
+            rows: (cuts & 2 > 0).then(|| rows.clone()),
+        };
         let mut decoder = Decoder::new();
         let part = decoder.decode(&payload, &options, |_, _| part).unwrap();
         prop_assert_eq!(part.pixels.len(), part.region.width * part.region.height * part.channels);
-        let wanted = Region { top: rows.start, left: columns.start, height: rows.len(), width: columns.len() };
-        let whole = image::Raster::new(whole.pixels, sides, whole.channels).unwrap().crop(wanted).unwrap();
+        let wanted = Region {
+            top: rows.start,
+            left: columns.start,
+            height: rows.len(),
+            width: columns.len(),
+        };
+        let whole =
+            image::Raster::new(whole.pixels, sides, whole.channels).unwrap().crop(wanted).unwrap();
         let pixels = image::Raster::new(part.pixels, part.region.sides(), part.channels).unwrap();
-        let part = Portion::new(pixels, (part.region.top, part.region.left), sides).unwrap().crop(wanted).unwrap();
+        let part = Portion::new(pixels, (part.region.top, part.region.left), sides)
+            .unwrap()
+            .crop(wanted)
+            .unwrap();
         prop_assert!(part.rows().eq(whole.rows()));
     }
 }

@@ -1,7 +1,8 @@
 //! Rows in blocks of four, so that a kernel loads weights once for all of them.
 //!
-//! A raster enters, slices leave. Invariant, on which `unsafe` code relies: a row has at least as many bytes as a kernel reads, and an output as many as it
-//! writes, also for the last rows, whose vectors would reach beyond the image.
+//! A raster enters, slices leave. Invariant, on which `unsafe` code relies: a row has at least as
+//! many bytes as a kernel reads, and an output as many as it writes, also for the last rows, whose
+//! vectors would reach beyond the image.
 
 use crate::raster::Raster;
 
@@ -15,7 +16,8 @@ pub(super) struct RowLen {
     pub written: usize,
 }
 
-/// Calls `run` with each four rows of `source` and the rows of `out` that they become. `edge` is a buffer for the last ones.
+/// Calls `run` with each four rows of `source` and the rows of `out` that they become. `edge` is a
+/// buffer for the last ones.
 pub(super) fn for_each_block(
     source: Raster<'_>,
     len: RowLen,
@@ -29,12 +31,14 @@ pub(super) fn for_each_block(
         let row = |y: usize| bytes.get((top + y) * stride..(top + y) * stride + len.read);
         let mut outs = out.chunks_exact_mut(len.written);
         if let (Some(a), Some(b), Some(c), Some(d)) = (row(0), row(1), row(2), row(3))
-            && let (Some(w), Some(x), Some(y), Some(z)) = (outs.next(), outs.next(), outs.next(), outs.next())
+            && let (Some(w), Some(x), Some(y), Some(z)) =
+                (outs.next(), outs.next(), outs.next(), outs.next())
         {
             run([a, b, c, d], [w, x, y, z]);
             continue;
         }
-        // Too few rows for a block, or too close to the end: four rows of their own, and four for what they become.
+        // Too few rows for a block, or too close to the end: four rows of their own, and four for
+        // what they become.
         let in_len = len.read.max(source.row_len());
         edge.clear();
         edge.resize(BLOCK * (in_len + len.written), 0);
@@ -46,8 +50,10 @@ pub(super) fn for_each_block(
         }
         let mut rows = rows.chunks_exact(in_len);
         let mut outs = results.chunks_exact_mut(len.written);
-        if let (Some(a), Some(b), Some(c), Some(d)) = (rows.next(), rows.next(), rows.next(), rows.next())
-            && let (Some(w), Some(x), Some(y), Some(z)) = (outs.next(), outs.next(), outs.next(), outs.next())
+        if let (Some(a), Some(b), Some(c), Some(d)) =
+            (rows.next(), rows.next(), rows.next(), rows.next())
+            && let (Some(w), Some(x), Some(y), Some(z)) =
+                (outs.next(), outs.next(), outs.next(), outs.next())
         {
             run([a, b, c, d], [w, x, y, z]);
         }

@@ -1,12 +1,15 @@
-//! Weights of a filter along one axis, as `precompute_coeffs` and `normalize_coeffs_8bpc` of Pillow's `Resample.c` compute them.
+//! Weights of a filter along one axis, as `precompute_coeffs` and `normalize_coeffs_8bpc` of
+//! Pillow's `Resample.c` compute them.
 //!
-//! Lengths and a filter enter; for each output pixel of a range, the first source pixel and 22-bit fixed-point weights leave. Invariant: order and
-//! precision of the floating-point operations are Pillow's, so each weight is equal to Pillow's.
+//! Lengths and a filter enter; for each output pixel of a range, the first source pixel and 22-bit
+//! fixed-point weights leave. Invariant: order and precision of the floating-point operations are
+//! Pillow's, so each weight is equal to Pillow's.
 
 use std::f64::consts::PI;
 use std::ops::Range;
 
-/// Bits after the point of a weight. Eight bits of a pixel and two for sums that leave 0..=255 remain.
+/// Bits after the point of a weight. Eight bits of a pixel and two for sums
+/// that leave 0..=255 remain.
 pub(super) const PRECISION_BITS: u32 = 32 - 8 - 2;
 
 /// How pixels are weighted; all but `Nearest` are antialiased when the image shrinks.
@@ -72,7 +75,8 @@ fn sinc(x: f64) -> f64 {
     x.sin() / x
 }
 
-/// What coefficients are computed from: lengths of the axis before and after, and the output pixels that are wanted.
+/// What coefficients are computed from: lengths of the axis before and after, and the output pixels
+/// that are wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Axis {
     pub input: usize,
@@ -101,7 +105,8 @@ impl Axis {
     }
 }
 
-/// The source pixels of one output pixel: `count` of them from `first` on, with weights from `start` on.
+/// The source pixels of one output pixel: `count` of them from `first` on, with weights from
+/// `start` on.
 #[derive(Debug, Clone, Copy)]
 struct Tap {
     first: usize,
@@ -109,7 +114,8 @@ struct Tap {
     start: usize,
 }
 
-/// Weights of the output pixels of an [`Axis`]. The buffers, and equal weights, are kept from image to image.
+/// Weights of the output pixels of an [`Axis`]. The buffers, and equal weights, are kept from image
+/// to image.
 #[derive(Debug, Default)]
 pub(super) struct Coefficients {
     axis: Option<Axis>,
@@ -133,7 +139,8 @@ impl Coefficients {
             let reach = axis.reach_of(x);
             let first = reach.start;
             self.floats.clear();
-            self.floats.extend(reach.map(|at| axis.filter.weight((as_f64(at) - center + 0.5) * inverse)));
+            self.floats
+                .extend(reach.map(|at| axis.filter.weight((as_f64(at) - center + 0.5) * inverse)));
             let mut sum = 0.0;
             for weight in &self.floats {
                 sum += weight;
@@ -146,18 +153,22 @@ impl Coefficients {
         self.axis = Some(axis);
     }
 
-    /// Ends the weights of one output pixel; those that are zero at either end change nothing and are left out.
+    /// Ends the weights of one output pixel; those that are zero at either end change nothing and
+    /// are left out.
     fn push_trimmed(&mut self, first: usize, start: usize) {
         let weights = self.weights.get(start..).unwrap_or_default();
         let leading = weights.iter().take_while(|weight| **weight == 0).count();
-        let trailing = weights.iter().skip(leading).rev().take_while(|weight| **weight == 0).count();
+        let trailing =
+            weights.iter().skip(leading).rev().take_while(|weight| **weight == 0).count();
         let count = weights.len() - leading - trailing;
         self.taps.push(Tap { first: first + leading, count, start: start + leading });
     }
 
     /// For each output pixel, the first source pixel and the weights.
     pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (usize, &[i32])> {
-        self.taps.iter().map(|tap| (tap.first, self.weights.get(tap.start..tap.start + tap.count).unwrap_or_default()))
+        self.taps.iter().map(|tap| {
+            (tap.first, self.weights.get(tap.start..tap.start + tap.count).unwrap_or_default())
+        })
     }
 
     /// The source pixels that any output pixel needs.
@@ -174,12 +185,19 @@ fn as_f64(side: usize) -> f64 {
 }
 
 /// C's `(int)`, with Pillow's limit at zero.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "truncation is meant, and negative values are zero here")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "truncation is meant, and negative values are zero here"
+)]
 fn truncated(value: f64) -> usize {
     value as usize
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "truncation is how Pillow rounds, and a weight is hardly above 1")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "truncation is how Pillow rounds, and a weight is hardly above 1"
+)]
 fn fixed(weight: f64) -> i32 {
     let scaled = weight * f64::from(1_u32 << PRECISION_BITS);
     if weight < 0.0 { (-0.5 + scaled) as i32 } else { (0.5 + scaled) as i32 }

@@ -24,7 +24,12 @@ impl Default for Kernel {
 impl Kernel {
     /// The kernel of plain Rust, which runs everywhere.
     pub(super) fn scalar() -> Self {
-        Self { across: Coefficients::default(), down: Coefficients::default(), sums: Vec::new(), simd: None }
+        Self {
+            across: Coefficients::default(),
+            down: Coefficients::default(),
+            sums: Vec::new(),
+            simd: None,
+        }
     }
 
     /// Sets what the vertical pass does, and returns the rows that it needs.
@@ -41,7 +46,8 @@ impl Kernel {
 
     /// Resizes each row of `source`, which begins at column `left` of the axis.
     pub(super) fn horizontal(&mut self, source: Raster<'_>, left: usize, out: &mut [u8]) {
-        if !self.simd.as_mut().is_some_and(|simd| simd.horizontal(source, left, &self.across, out)) {
+        if !self.simd.as_mut().is_some_and(|simd| simd.horizontal(source, left, &self.across, out))
+        {
             passes::horizontal(source, left, &self.across, out);
         }
     }

@@ -1,7 +1,8 @@
 //! Resize as Pillow 13 does, bit for bit: a pass along each axis, in integers.
 //!
-//! A [`Raster`] enters, the window of the resized image that a caller wants leaves. `src/libImaging/Resample.c` is the reference. Invariant: the
-//! window is equal to the same part of the whole resized image, whichever kernel computes it.
+//! A [`Raster`] enters, the window of the resized image that a caller wants leaves.
+//! `src/libImaging/Resample.c` is the reference. Invariant: the window is equal to the same part of
+//! the whole resized image, whichever kernel computes it.
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod blocks;
@@ -52,7 +53,13 @@ impl Resizer {
     ///
     /// # Errors
     /// If a side of the target is zero, or the window is not inside of it.
-    pub fn resize<'r>(&'r mut self, source: Raster<'r>, target: Sides, window: Region, filter: Filter) -> Result<Raster<'r>, ShapeError> {
+    pub fn resize<'r>(
+        &'r mut self,
+        source: Raster<'r>,
+        target: Sides,
+        window: Region,
+        filter: Filter,
+    ) -> Result<Raster<'r>, ShapeError> {
         self.resize_portion(source.into(), target, window, filter)
     }
 
@@ -79,26 +86,46 @@ impl Resizer {
         let mut needed = window;
         if down {
             let range = window.top..window.top + window.height;
-            let rows = self.kernel.set_down(Axis { input: sides.height, output: target.height, range, filter });
+            let rows = self.kernel.set_down(Axis {
+                input: sides.height,
+                output: target.height,
+                range,
+                filter,
+            });
             (needed.top, needed.height) = (rows.start, rows.len());
         }
         if across {
             let range = window.left..window.left + window.width;
-            let columns = self.kernel.set_across(Axis { input: sides.width, output: target.width, range, filter });
+            let columns = self.kernel.set_across(Axis {
+                input: sides.width,
+                output: target.width,
+                range,
+                filter,
+            });
             (needed.left, needed.width) = (columns.start, columns.len());
         }
         let source = source.crop(needed)?;
         match (across, down) {
             (true, true) if is_vertical_first(sides, target) => {
-                let between = at_least(&mut self.between, buffer_len(window.height, needed.width, channels)?);
+                let between =
+                    at_least(&mut self.between, buffer_len(window.height, needed.width, channels)?);
                 self.kernel.vertical(source, needed.top, between);
-                let between = Raster::new(between, Sides { height: window.height, width: needed.width }, channels)?;
+                let between = Raster::new(
+                    between,
+                    Sides { height: window.height, width: needed.width },
+                    channels,
+                )?;
                 self.kernel.horizontal(between, needed.left, out);
             }
             (true, true) => {
-                let between = at_least(&mut self.between, buffer_len(needed.height, window.width, channels)?);
+                let between =
+                    at_least(&mut self.between, buffer_len(needed.height, window.width, channels)?);
                 self.kernel.horizontal(source, needed.left, between);
-                let between = Raster::new(between, Sides { height: needed.height, width: window.width }, channels)?;
+                let between = Raster::new(
+                    between,
+                    Sides { height: needed.height, width: window.width },
+                    channels,
+                )?;
                 self.kernel.vertical(between, needed.top, out);
             }
             (true, false) => self.kernel.horizontal(source, needed.left, out),
@@ -108,8 +135,14 @@ impl Resizer {
     }
 }
 
-/// The columns of a source `input` wide that [`Resizer::resize`] reads for the columns `window` of a target `output` wide; rows are the same.
-pub(crate) fn span_for(window: Range<usize>, input: usize, output: usize, filter: Filter) -> Range<usize> {
+/// The columns of a source `input` wide that [`Resizer::resize`] reads for the columns `window` of
+/// a target `output` wide; rows are the same.
+pub(crate) fn span_for(
+    window: Range<usize>,
+    input: usize,
+    output: usize,
+    filter: Filter,
+) -> Range<usize> {
     if input == output {
         return window;
     }
@@ -118,7 +151,8 @@ pub(crate) fn span_for(window: Range<usize>, input: usize, output: usize, filter
     reach.start.saturating_sub(1)..(reach.end + 1).min(input)
 }
 
-/// Whether the vertical pass comes first, as in Pillow since 13.0 when more than twice as many rows as columns go; the passes round, so it shows.
+/// Whether the vertical pass comes first, as in Pillow since 13.0 when more than twice as many rows
+/// as columns go; the passes round, so it shows.
 fn is_vertical_first(source: Sides, target: Sides) -> bool {
     let rows = source.height.saturating_sub(target.height);
     let columns = source.width.saturating_sub(target.width);
@@ -126,10 +160,14 @@ fn is_vertical_first(source: Sides, target: Sides) -> bool {
 }
 
 fn buffer_len(height: usize, width: usize, channels: usize) -> Result<usize, ShapeError> {
-    height.checked_mul(width).and_then(|pixels| pixels.checked_mul(channels)).ok_or(ShapeError::Sides { height, width })
+    height
+        .checked_mul(width)
+        .and_then(|pixels| pixels.checked_mul(channels))
+        .ok_or(ShapeError::Sides { height, width })
 }
 
-/// The first `len` bytes of a buffer, which grows and never shrinks: fresh pages cost more than the pass that fills them.
+/// The first `len` bytes of a buffer, which grows and never shrinks: fresh pages cost more than the
+/// pass that fills them.
 fn at_least(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
     if buffer.len() < len {
         buffer.resize(len, 0);

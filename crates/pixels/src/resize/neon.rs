@@ -1,8 +1,13 @@
 //! The two passes for aarch64 with NEON.
 //!
-//! Rows and weights enter, rows of bytes leave. A pixel is widened to 32 bits and multiplied by whole weights. Invariant: equal to `passes.rs` in
-//! every byte. Functions check lengths once, before the loops that read and write by pointer.
-#![expect(unsafe_code, reason = "loads and stores of vectors; one file a platform, compared with the scalar passes by a property test")]
+//! Rows and weights enter, rows of bytes leave. A pixel is widened to 32 bits and multiplied by
+//! whole weights. Invariant: equal to `passes.rs` in every byte. Functions check lengths once,
+//! before the loops that read and write by pointer.
+#![expect(
+    unsafe_code,
+    reason = "loads and stores of vectors; one file a platform, compared with the scalar passes \
+        by a property test"
+)]
 
 use std::arch::aarch64::*;
 
@@ -48,13 +53,21 @@ impl Passes {
         name().map(|_| Self { across: Packed::default(), edge: Vec::new() })
     }
 
-    /// Writes each row of `source`, resized along its columns, to `out`, and returns whether it did.
-    pub(super) fn horizontal(&mut self, source: Raster<'_>, left: usize, coefficients: &Coefficients, out: &mut [u8]) -> bool {
+    /// Writes each row of `source`, resized along its columns, to `out`,
+    /// and returns whether it did.
+    pub(super) fn horizontal(
+        &mut self,
+        source: Raster<'_>,
+        left: usize,
+        coefficients: &Coefficients,
+        out: &mut [u8],
+    ) -> bool {
         let Self { across: packed, edge } = self;
         let channels = source.channels();
         packed.set(coefficients, if channels == 3 { RGB_GROUP } else { GRAY_GROUP }, left, whole);
         for_each_block(source, packed.row_len(channels), out, edge, |rows, out| {
-            // SAFETY: NEON is there, or `new` made nothing; rows and outputs have the lengths of `row_len`.
+            // SAFETY: NEON is there, or `new` made nothing; rows and outputs
+            // have the lengths of `row_len`.
             unsafe {
                 if channels == 3 {
                     rgb_block(rows, packed, out);
@@ -66,8 +79,15 @@ impl Passes {
         true
     }
 
-    /// Writes `source`, resized along its rows, to `out`, and returns whether it did: rows may be too short.
-    pub(super) fn vertical(&mut self, source: Raster<'_>, above: usize, coefficients: &Coefficients, out: &mut [u8]) -> bool {
+    /// Writes `source`, resized along its rows, to `out`, and returns whether it did: rows may be
+    /// too short.
+    pub(super) fn vertical(
+        &mut self,
+        source: Raster<'_>,
+        above: usize,
+        coefficients: &Coefficients,
+        out: &mut [u8],
+    ) -> bool {
         let (bytes, stride) = source.bytes();
         let len = source.row_len();
         if len < CHUNK {
@@ -75,8 +95,13 @@ impl Passes {
         }
         for ((first, weights), out) in coefficients.iter().zip(out.chunks_exact_mut(len)) {
             let needed = weights.len().saturating_sub(1) * stride + len;
-            let Some(rows) = bytes.get((first - above) * stride..).filter(|rows| rows.len() >= needed) else { return false };
-            // SAFETY: NEON is there, or `new` made nothing; `rows` has a row of `len` bytes for each weight, and `len` is at least a chunk.
+            let Some(rows) =
+                bytes.get((first - above) * stride..).filter(|rows| rows.len() >= needed)
+            else {
+                return false;
+            };
+            // SAFETY: NEON is there, or `new` made nothing; `rows` has a row of `len` bytes for
+            // each weight, and `len` is at least a chunk.
             unsafe { rows_down(rows, stride, weights, out) };
         }
         true
@@ -94,7 +119,8 @@ fn whole(weights: &[i32], group: usize, words: &mut Vec<i32>) {
 #[target_feature(enable = "neon")]
 unsafe fn rgb_block(rows: [&[u8]; BLOCK], packed: &Packed, out: [&mut [u8]; BLOCK]) {
     // SAFETY: each has sixteen bytes.
-    let [first, second, third, fourth] = SPREAD.map(|indices| unsafe { vld1q_u8(indices.as_ptr()) });
+    let [first, second, third, fourth] =
+        SPREAD.map(|indices| unsafe { vld1q_u8(indices.as_ptr()) });
     let rows = rows.map(<[u8]>::as_ptr);
     let out = out.map(<[u8]>::as_mut_ptr);
     let last = packed.taps.len() - 1;
@@ -107,7 +133,8 @@ unsafe fn rgb_block(rows: [&[u8]; BLOCK], packed: &Packed, out: [&mut [u8]; BLOC
             let weights = unsafe { vld1q_s32(words.as_ptr()) };
             let at = (tap.first + group * RGB_GROUP) * 3;
             for (sum, row) in sums.iter_mut().zip(rows) {
-                // SAFETY: `at + 16` is at most `3 * (first + groups * 4) + 4`, within `3 * reach + 4`.
+                // SAFETY: `at + 16` is at most `3 * (first + groups * 4) + 4`,
+                // within `3 * reach + 4`.
                 let pixels = unsafe { vld1q_u8(row.add(at)) };
                 *sum = vmlaq_laneq_s32::<0>(*sum, widened(pixels, first), weights);
                 *sum = vmlaq_laneq_s32::<1>(*sum, widened(pixels, second), weights);
@@ -119,7 +146,8 @@ unsafe fn rgb_block(rows: [&[u8]; BLOCK], packed: &Packed, out: [&mut [u8]; BLOC
             let words = vqmovun_s32(vshrq_n_s32::<SHIFT>(sum));
             let bytes = vqmovn_u16(vcombine_u16(words, words));
             let pixel = vget_lane_u32::<0>(vreinterpret_u32_u8(bytes)).to_le_bytes();
-            // SAFETY: pixel `x` has three bytes in its row, and another pixel follows unless it is the last; the fourth byte is that pixel's to write.
+            // SAFETY: pixel `x` has three bytes in its row, and another pixel follows unless it is
+            // the last; the fourth byte is that pixel's to write.
             unsafe {
                 let to = out.add(x * 3);
                 if x < last {
@@ -143,12 +171,14 @@ unsafe fn gray_block(rows: [&[u8]; BLOCK], packed: &Packed, out: [&mut [u8]; BLO
         let mut sums = [vdupq_n_s32(0); BLOCK];
         for (group, words) in (0..tap.groups).zip(&mut groups) {
             // SAFETY: a group has eight words.
-            let (left, right) = unsafe { (vld1q_s32(words.as_ptr()), vld1q_s32(words.as_ptr().add(4))) };
+            let (left, right) =
+                unsafe { (vld1q_s32(words.as_ptr()), vld1q_s32(words.as_ptr().add(4))) };
             let at = tap.first + group * GRAY_GROUP;
             for (sum, row) in sums.iter_mut().zip(rows) {
                 // SAFETY: `at + 8` is at most `first + groups * 8`, within `reach`.
                 let pixels = vmovl_u8(unsafe { vld1_u8(row.add(at)) });
-                *sum = vmlaq_s32(*sum, vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(pixels))), left);
+                *sum =
+                    vmlaq_s32(*sum, vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(pixels))), left);
                 *sum = vmlaq_s32(*sum, vreinterpretq_s32_u32(vmovl_high_u16(pixels)), right);
             }
         }
@@ -160,7 +190,8 @@ unsafe fn gray_block(rows: [&[u8]; BLOCK], packed: &Packed, out: [&mut [u8]; BLO
 }
 
 /// # Safety
-/// `rows` has a row of `out.len()` bytes for each of `weights`, `stride` bytes apart, and `out` at least [`CHUNK`].
+/// `rows` has a row of `out.len()` bytes for each of `weights`, `stride` bytes apart, and `out` at
+/// least [`CHUNK`].
 #[target_feature(enable = "neon")]
 unsafe fn rows_down(rows: &[u8], stride: usize, weights: &[i32], out: &mut [u8]) {
     let len = out.len();
@@ -196,5 +227,8 @@ fn widened(pixels: uint8x16_t, indices: uint8x16_t) -> int32x4_t {
 #[target_feature(enable = "neon")]
 #[inline]
 fn narrowed(left: int32x4_t, right: int32x4_t) -> uint8x8_t {
-    vqmovn_u16(vcombine_u16(vqmovun_s32(vshrq_n_s32::<SHIFT>(left)), vqmovun_s32(vshrq_n_s32::<SHIFT>(right))))
+    vqmovn_u16(vcombine_u16(
+        vqmovun_s32(vshrq_n_s32::<SHIFT>(left)),
+        vqmovun_s32(vshrq_n_s32::<SHIFT>(right)),
+    ))
 }

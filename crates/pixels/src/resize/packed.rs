@@ -1,6 +1,7 @@
 //! Weights in the order in which a kernel reads them: in groups of taps that one load covers.
 //!
-//! [`Coefficients`] enter, packed words leave. Invariant: weights that fill up a group are zero, so sums of products are equal.
+//! [`Coefficients`] enter, packed words leave. Invariant: weights that fill up a group are zero, so
+//! sums of products are equal.
 
 use super::blocks::RowLen;
 use super::coefficients::Coefficients;
@@ -23,8 +24,15 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Packs weights in groups of `group` taps, each written by `write`, which gets up to `group` weights; positions count from `from`.
-    pub(super) fn set(&mut self, coefficients: &Coefficients, group: usize, from: usize, write: impl Fn(&[i32], usize, &mut Vec<i32>)) {
+    /// Packs weights in groups of `group` taps, each written by `write`, which gets up to `group`
+    /// weights; positions count from `from`.
+    pub(super) fn set(
+        &mut self,
+        coefficients: &Coefficients,
+        group: usize,
+        from: usize,
+        write: impl Fn(&[i32], usize, &mut Vec<i32>),
+    ) {
         self.taps.clear();
         self.words.clear();
         self.reach = 0;
@@ -37,8 +45,12 @@ impl Packed {
         }
     }
 
-    /// What the horizontal pass reads and writes of a row. A vector of RGB covers four taps and four bytes more.
+    /// What the horizontal pass reads and writes of a row. A vector of RGB covers four taps and
+    /// four bytes more.
     pub(super) fn row_len(&self, channels: usize) -> RowLen {
-        RowLen { read: if channels == 3 { self.reach * 3 + 4 } else { self.reach }, written: self.taps.len() * channels }
+        RowLen {
+            read: if channels == 3 { self.reach * 3 + 4 } else { self.reach },
+            written: self.taps.len() * channels,
+        }
     }
 }

@@ -18,11 +18,23 @@ impl Passes {
         None
     }
 
-    pub(super) fn horizontal(&mut self, _: Raster<'_>, _: usize, _: &Coefficients, _: &mut [u8]) -> bool {
+    pub(super) fn horizontal(
+        &mut self,
+        _: Raster<'_>,
+        _: usize,
+        _: &Coefficients,
+        _: &mut [u8],
+    ) -> bool {
         match *self {}
     }
 
-    pub(super) fn vertical(&mut self, _: Raster<'_>, _: usize, _: &Coefficients, _: &mut [u8]) -> bool {
+    pub(super) fn vertical(
+        &mut self,
+        _: Raster<'_>,
+        _: usize,
+        _: &Coefficients,
+        _: &mut [u8],
+    ) -> bool {
         match *self {}
     }
 }

@@ -1,9 +1,17 @@
 //! The two passes for x86-64 with AVX2.
 //!
-//! Rows and packed weights enter, rows of bytes leave. A pixel is widened to 16 bits, and `madd` adds the products of two taps with each half of
-//! their weights. Invariant: equal to `passes.rs` in every byte. Functions check lengths once, before the loops that read and write by pointer.
-#![expect(unsafe_code, reason = "loads and stores of vectors; one file a platform, compared with the scalar passes by a property test")]
-#![expect(clippy::indexing_slicing, reason = "arrays of two or four, by loops of that length, which the compiler unrolls")]
+//! Rows and packed weights enter, rows of bytes leave. A pixel is widened to 16 bits, and `madd`
+//! adds the products of two taps with each half of their weights. Invariant: equal to `passes.rs`
+//! in every byte. Functions check lengths once, before the loops that read and write by pointer.
+#![expect(
+    unsafe_code,
+    reason = "loads and stores of vectors; one file a platform, compared with the scalar passes \
+        by a property test"
+)]
+#![expect(
+    clippy::indexing_slicing,
+    reason = "arrays of two or four, by loops of that length, which the compiler unrolls"
+)]
 
 use std::arch::x86_64::*;
 
@@ -40,11 +48,22 @@ pub(super) struct Passes {
 
 impl Passes {
     pub(super) fn new() -> Option<Self> {
-        name().map(|_| Self { across: Packed::default(), down: Packed::default(), edge: Vec::new() })
+        name().map(|_| Self {
+            across: Packed::default(),
+            down: Packed::default(),
+            edge: Vec::new(),
+        })
     }
 
-    /// Writes each row of `source`, resized along its columns, to `out`, and returns whether it did: some weights need more bits.
-    pub(super) fn horizontal(&mut self, source: Raster<'_>, left: usize, coefficients: &Coefficients, out: &mut [u8]) -> bool {
+    /// Writes each row of `source`, resized along its columns, to `out`, and returns whether it
+    /// did: some weights need more bits.
+    pub(super) fn horizontal(
+        &mut self,
+        source: Raster<'_>,
+        left: usize,
+        coefficients: &Coefficients,
+        out: &mut [u8],
+    ) -> bool {
         let Self { across: packed, edge, .. } = self;
         let channels = source.channels();
         packed.set(coefficients, if channels == 3 { RGB_GROUP } else { GRAY_GROUP }, left, halves);
@@ -52,7 +71,8 @@ impl Passes {
             return false;
         }
         for_each_block(source, packed.row_len(channels), out, edge, |rows, out| {
-            // SAFETY: AVX2 is there, or `new` made nothing; rows and outputs have the lengths of `row_len`.
+            // SAFETY: AVX2 is there, or `new` made nothing; rows and outputs
+            // have the lengths of `row_len`.
             unsafe {
                 if channels == 3 {
                     rgb_block(rows, packed, out);
@@ -64,8 +84,15 @@ impl Passes {
         true
     }
 
-    /// Writes `source`, resized along its rows, to `out`, and returns whether it did: rows may be too short, and some weights need more bits.
-    pub(super) fn vertical(&mut self, source: Raster<'_>, above: usize, coefficients: &Coefficients, out: &mut [u8]) -> bool {
+    /// Writes `source`, resized along its rows, to `out`, and returns whether it did: rows may be
+    /// too short, and some weights need more bits.
+    pub(super) fn vertical(
+        &mut self,
+        source: Raster<'_>,
+        above: usize,
+        coefficients: &Coefficients,
+        out: &mut [u8],
+    ) -> bool {
         // Weights are packed in pairs of rows.
         let packed = &mut self.down;
         packed.set(coefficients, ROW_GROUP, above, halves);
@@ -79,8 +106,13 @@ impl Passes {
         for (tap, out) in packed.taps.iter().zip(out.chunks_exact_mut(len)) {
             let last = (height - 1).saturating_sub(tap.first);
             let words = pairs.split_off(..tap.groups).unwrap_or_default();
-            let Some(rows) = bytes.get(tap.first * stride..).filter(|rows| rows.len() >= last * stride + len) else { return false };
-            // SAFETY: AVX2 is there, or `new` made nothing; `rows` has `last` rows of `stride` and one of `len` bytes, and `len` is at least a chunk.
+            let Some(rows) =
+                bytes.get(tap.first * stride..).filter(|rows| rows.len() >= last * stride + len)
+            else {
+                return false;
+            };
+            // SAFETY: AVX2 is there, or `new` made nothing; `rows` has `last` rows of `stride` and
+            // one of `len` bytes, and `len` is at least a chunk.
             unsafe { rows_down(rows, stride, last, words, out) };
         }
         true
@@ -89,10 +121,14 @@ impl Passes {
 
 /// Whether the upper halves of all weights fit.
 fn have_halves(coefficients: &Coefficients) -> bool {
-    coefficients.iter().flat_map(|(_, weights)| weights).all(|weight| i16::try_from(weight >> LOW_SHIFT).is_ok())
+    coefficients
+        .iter()
+        .flat_map(|(_, weights)| weights)
+        .all(|weight| i16::try_from(weight >> LOW_SHIFT).is_ok())
 }
 
-/// Writes words of the lower halves of two taps each, then as many of the upper halves: a weight is `high * 2^12 + low`.
+/// Writes words of the lower halves of two taps each, then as many of the upper halves: a weight is
+/// `high * 2^12 + low`.
 fn halves(weights: &[i32], group: usize, words: &mut Vec<i32>) {
     let at = |tap: usize| weights.get(tap).copied().unwrap_or(0);
     let low = |tap: usize| at(tap) & ((1 << LOW_SHIFT) - 1);
@@ -107,9 +143,14 @@ fn halves(weights: &[i32], group: usize, words: &mut Vec<i32>) {
 /// Each of `rows` has `3 * packed.reach + 4` bytes, each of `out` three for each tap of `packed`.
 #[target_feature(enable = "avx2")]
 unsafe fn rgb_block(rows: [&[u8]; BLOCK], packed: &Packed, out: [&mut [u8]; BLOCK]) {
-    // Taps 0 and 1, and taps 2 and 3, of three channels, as 16-bit numbers: r r g g b b and nothing.
-    let first = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1));
-    let second = _mm256_broadcastsi128_si256(_mm_setr_epi8(6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1));
+    // Taps 0 and 1, and taps 2 and 3, of three channels, as 16-bit numbers: r r g g
+    // b b and nothing.
+    let first = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+        0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1,
+    ));
+    let second = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+        6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1,
+    ));
     let half = _mm256_set1_epi32(HALF);
     let rows = rows.map(<[u8]>::as_ptr);
     let out = out.map(<[u8]>::as_mut_ptr);
@@ -122,9 +163,12 @@ unsafe fn rgb_block(rows: [&[u8]; BLOCK], packed: &Packed, out: [&mut [u8]; BLOC
             let weights = words.map(|word| _mm256_set1_epi32(word));
             let at = (tap.first + group * RGB_GROUP) * 3;
             for pair in 0..2 {
-                // SAFETY: `at + 16` is at most `3 * (first + groups * 4) + 4`, within `3 * reach + 4`.
-                let pixels = unsafe { two_rows(rows[2 * pair].add(at), rows[2 * pair + 1].add(at)) };
-                let (a, b) = (_mm256_shuffle_epi8(pixels, first), _mm256_shuffle_epi8(pixels, second));
+                // SAFETY: `at + 16` is at most `3 * (first + groups * 4) + 4`,
+                // within `3 * reach + 4`.
+                let pixels =
+                    unsafe { two_rows(rows[2 * pair].add(at), rows[2 * pair + 1].add(at)) };
+                let (a, b) =
+                    (_mm256_shuffle_epi8(pixels, first), _mm256_shuffle_epi8(pixels, second));
                 low[pair] = _mm256_add_epi32(low[pair], _mm256_madd_epi16(a, weights[0]));
                 high[pair] = _mm256_add_epi32(high[pair], _mm256_madd_epi16(a, weights[2]));
                 low[pair] = _mm256_add_epi32(low[pair], _mm256_madd_epi16(b, weights[1]));
@@ -144,7 +188,8 @@ unsafe fn rgb_block(rows: [&[u8]; BLOCK], packed: &Packed, out: [&mut [u8]; BLOC
             [odd[4], odd[5], odd[6], odd[7]],
         ];
         for (out, pixel) in out.iter().zip(pixels) {
-            // SAFETY: pixel `x` has three bytes in its row, and another pixel follows unless it is the last; the fourth byte is that pixel's to write.
+            // SAFETY: pixel `x` has three bytes in its row, and another pixel follows unless it is
+            // the last; the fourth byte is that pixel's to write.
             unsafe {
                 let to = out.add(x * 3);
                 if x < last {
@@ -169,23 +214,35 @@ unsafe fn gray_block(rows: [&[u8]; BLOCK], packed: &Packed, out: [&mut [u8]; BLO
         for (group, words) in (0..tap.groups).zip(&mut groups) {
             let weights = words.as_ptr().cast::<__m128i>();
             // SAFETY: a group has eight words.
-            let (lows, highs) = unsafe { (_mm_loadu_si128(weights), _mm_loadu_si128(weights.add(1))) };
-            let (lows, highs) = (_mm256_broadcastsi128_si256(lows), _mm256_broadcastsi128_si256(highs));
+            let (lows, highs) =
+                unsafe { (_mm_loadu_si128(weights), _mm_loadu_si128(weights.add(1))) };
+            let (lows, highs) =
+                (_mm256_broadcastsi128_si256(lows), _mm256_broadcastsi128_si256(highs));
             let at = tap.first + group * GRAY_GROUP;
             for pair in 0..2 {
                 // SAFETY: `at + 8` is at most `first + groups * 8`, within `reach`.
-                let (upper, lower) = unsafe { (_mm_loadl_epi64(rows[2 * pair].add(at).cast()), _mm_loadl_epi64(rows[2 * pair + 1].add(at).cast())) };
+                let (upper, lower) = unsafe {
+                    (
+                        _mm_loadl_epi64(rows[2 * pair].add(at).cast()),
+                        _mm_loadl_epi64(rows[2 * pair + 1].add(at).cast()),
+                    )
+                };
                 let pixels = _mm256_cvtepu8_epi16(_mm_unpacklo_epi64(upper, lower));
                 low[pair] = _mm256_add_epi32(low[pair], _mm256_madd_epi16(pixels, lows));
                 high[pair] = _mm256_add_epi32(high[pair], _mm256_madd_epi16(pixels, highs));
             }
         }
-        let sums = |pair: usize| _mm256_add_epi32(_mm256_slli_epi32::<LOW_SHIFT>(high[pair]), low[pair]);
+        let sums =
+            |pair: usize| _mm256_add_epi32(_mm256_slli_epi32::<LOW_SHIFT>(high[pair]), low[pair]);
         let sums = _mm256_hadd_epi32(sums(0), sums(1));
         let sums = _mm256_add_epi32(_mm256_hadd_epi32(sums, sums), _mm256_set1_epi32(HALF));
         let words = _mm256_srai_epi32::<SHIFT>(sums);
-        let values =
-            [_mm256_extract_epi32::<0>(words), _mm256_extract_epi32::<4>(words), _mm256_extract_epi32::<1>(words), _mm256_extract_epi32::<5>(words)];
+        let values = [
+            _mm256_extract_epi32::<0>(words),
+            _mm256_extract_epi32::<4>(words),
+            _mm256_extract_epi32::<1>(words),
+            _mm256_extract_epi32::<5>(words),
+        ];
         for (out, value) in out.iter().zip(values) {
             // SAFETY: pixel `x` is in its row.
             unsafe {
@@ -198,7 +255,13 @@ unsafe fn gray_block(rows: [&[u8]; BLOCK], packed: &Packed, out: [&mut [u8]; BLO
 /// # Safety
 /// `rows` has `last * stride + out.len()` bytes, and `out` at least [`CHUNK`].
 #[target_feature(enable = "avx2")]
-unsafe fn rows_down(rows: &[u8], stride: usize, last: usize, words: &[[i32; ROW_GROUP]], out: &mut [u8]) {
+unsafe fn rows_down(
+    rows: &[u8],
+    stride: usize,
+    last: usize,
+    words: &[[i32; ROW_GROUP]],
+    out: &mut [u8],
+) {
     let zero = _mm256_setzero_si256();
     let half = _mm256_set1_epi32(HALF);
     let len = out.len();
@@ -230,7 +293,12 @@ unsafe fn rows_down(rows: &[u8], stride: usize, last: usize, words: &[[i32; ROW_
         let left = _mm256_packs_epi32(joined(low[0], high[0]), joined(low[1], high[1]));
         let right = _mm256_packs_epi32(joined(low[2], high[2]), joined(low[3], high[3]));
         // SAFETY: as above.
-        unsafe { _mm256_storeu_si256(out.as_mut_ptr().add(column).cast(), _mm256_packus_epi16(left, right)) };
+        unsafe {
+            _mm256_storeu_si256(
+                out.as_mut_ptr().add(column).cast(),
+                _mm256_packus_epi16(left, right),
+            );
+        };
         at += CHUNK;
     }
 }
@@ -261,7 +329,12 @@ fn clamped(value: i32) -> u8 {
 #[inline]
 unsafe fn two_rows(first: *const u8, second: *const u8) -> __m256i {
     // SAFETY: the caller's.
-    unsafe { _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(_mm_loadu_si128(first.cast())), _mm_loadu_si128(second.cast())) }
+    unsafe {
+        _mm256_inserti128_si256::<1>(
+            _mm256_castsi128_si256(_mm_loadu_si128(first.cast())),
+            _mm_loadu_si128(second.cast()),
+        )
+    }
 }
 
 /// Sums of both halves, without the bits after the point.

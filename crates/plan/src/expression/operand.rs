@@ -1,6 +1,7 @@
 //! What a condition tests: a column, or a value that is computed from columns.
 //!
-//! In JSON a column is its name, and a computed value is an object with one key: `{"lower": "language"}`, `{"arithmetic": ["+", "width", {"literal": 1}]}`.
+//! In JSON a column is its name, and a computed value is an object with one
+//! key: `{"lower": "language"}`, `{"arithmetic": ["+", "width", {"literal": 1}]}`.
 
 use crate::Literal;
 use serde::{Deserialize, Serialize};
@@ -94,7 +95,9 @@ impl fmt::Display for Operand {
                 Computed::Literal(literal) => write!(formatter, "{}", Value::from(literal.clone())),
                 Computed::Lower(of) => write!(formatter, "lower({of})"),
                 Computed::Length(of) => write!(formatter, "length({of})"),
-                Computed::Arithmetic(op, left, right) => write!(formatter, "({left} {} {right})", op.symbol()),
+                Computed::Arithmetic(op, left, right) => {
+                    write!(formatter, "({left} {} {right})", op.symbol())
+                }
             },
         }
     }

@@ -1,8 +1,9 @@
 //! Literals as JSON.
 //!
-//! Booleans, numbers and strings are plain JSON; an integer beyond 64 bits is a decimal. Other literals are objects with one key: `{"float": "nan"}`,
-//! `{"binary": "6869"}` (hexadecimal), `{"decimal": {"unscaled": "110", "scale": 2}}`, `{"timestamp": {"value": 0, "unit": "us", "zone": "UTC"}}`,
-//! `{"date": 0}` (days), `{"time": {…}}`, `{"duration": {…}}`.
+//! Booleans, numbers and strings are plain JSON; an integer beyond 64 bits is a decimal.
+//! Other literals are objects with one key: `{"float": "nan"}`, `{"binary": "6869"}` (hexadecimal),
+//! `{"decimal": {"unscaled": "110", "scale": 2}}`, `{"timestamp": {"value": 0, "unit":
+//! "us", "zone": "UTC"}}`, `{"date": 0}` (days), `{"time": {…}}`, `{"duration": {…}}`.
 
 use super::{Literal, unit_name};
 use arrow_buffer::i256;
@@ -17,15 +18,24 @@ impl TryFrom<Value> for Literal {
             Value::Bool(boolean) => Some(Self::Boolean(*boolean)),
             Value::Number(digits) => number(digits),
             Value::String(text) => Some(Self::Text(text.clone())),
-            Value::Object(object) if object.len() == 1 => object.iter().next().and_then(|(kind, body)| tagged(kind, body)),
+            Value::Object(object) if object.len() == 1 => {
+                object.iter().next().and_then(|(kind, body)| tagged(kind, body))
+            }
             _ => None,
         };
-        read.ok_or_else(|| format!("a filter compares with a boolean, number, string, binary, decimal, date or time, not {value}"))
+        read.ok_or_else(|| {
+            format!(
+                "a filter compares with a boolean, number, string, binary, \
+            decimal, date or time, not {value}"
+            )
+        })
     }
 }
 
 fn number(number: &Number) -> Option<Literal> {
-    if let Some(integer) = number.as_i64().map(Literal::Integer).or_else(|| number.as_u64().map(Literal::Unsigned)) {
+    if let Some(integer) =
+        number.as_i64().map(Literal::Integer).or_else(|| number.as_u64().map(Literal::Unsigned))
+    {
         return Some(integer);
     }
     let text = number.to_string();
@@ -45,7 +55,8 @@ fn tagged(kind: &str, body: &Value) -> Option<Literal> {
         .map(Literal::Float),
         "binary" => bytes_of(body.as_str()?).map(Literal::Binary),
         "decimal" => {
-            let (unscaled, scale) = (i256::from_string(body.get("unscaled")?.as_str()?)?, body.get("scale")?.as_i64()?);
+            let (unscaled, scale) =
+                (i256::from_string(body.get("unscaled")?.as_str()?)?, body.get("scale")?.as_i64()?);
             Some(Literal::Decimal { unscaled, scale: i8::try_from(scale).ok()? })
         }
         "timestamp" => {
@@ -89,17 +100,26 @@ fn digit(character: u8) -> Option<u8> {
 
 impl From<Literal> for Value {
     fn from(literal: Literal) -> Self {
-        let object = |kind: &str, body: Self| Self::Object(Map::from_iter([(kind.to_owned(), body)]));
+        let object =
+            |kind: &str, body: Self| Self::Object(Map::from_iter([(kind.to_owned(), body)]));
         let counted = |value: i64, unit: TimeUnit| json!({"value": value, "unit": unit_name(unit)});
         match literal {
             Literal::Boolean(value) => Self::Bool(value),
             Literal::Integer(value) => Self::from(value),
             Literal::Unsigned(value) => Self::from(value),
-            Literal::Float(value) => Number::from_f64(value).map_or_else(|| object("float", Self::String(value.to_string())), Self::Number),
+            Literal::Float(value) => Number::from_f64(value)
+                .map_or_else(|| object("float", Self::String(value.to_string())), Self::Number),
             Literal::Text(value) => Self::String(value),
-            Literal::Binary(value) => object("binary", Self::String(value.iter().map(|byte| format!("{byte:02x}")).collect())),
-            Literal::Decimal { unscaled, scale } => object("decimal", json!({"unscaled": unscaled.to_string(), "scale": scale})),
-            Literal::Timestamp { value, unit, zone } => object("timestamp", json!({"value": value, "unit": unit_name(unit), "zone": zone})),
+            Literal::Binary(value) => object(
+                "binary",
+                Self::String(value.iter().map(|byte| format!("{byte:02x}")).collect()),
+            ),
+            Literal::Decimal { unscaled, scale } => {
+                object("decimal", json!({"unscaled": unscaled.to_string(), "scale": scale}))
+            }
+            Literal::Timestamp { value, unit, zone } => {
+                object("timestamp", json!({"value": value, "unit": unit_name(unit), "zone": zone}))
+            }
             Literal::Date(days) => object("date", Self::from(days)),
             Literal::Time { value, unit } => object("time", counted(value, unit)),
             Literal::Duration { value, unit } => object("duration", counted(value, unit)),
@@ -128,7 +148,11 @@ mod tests {
             Literal::Text("ä\0\"".to_owned()),
             Literal::Binary(vec![0, 255, 16]),
             Literal::Decimal { unscaled: i256::MIN, scale: -3 },
-            Literal::Timestamp { value: i64::MAX, unit: TimeUnit::Nanosecond, zone: Some("Europe/Berlin".to_owned()) },
+            Literal::Timestamp {
+                value: i64::MAX,
+                unit: TimeUnit::Nanosecond,
+                zone: Some("Europe/Berlin".to_owned()),
+            },
             Literal::Timestamp { value: -1, unit: TimeUnit::Second, zone: None },
             Literal::Date(-1),
             Literal::Time { value: 1, unit: TimeUnit::Microsecond },
@@ -137,8 +161,13 @@ mod tests {
         for literal in literals {
             assert_eq!(round_trip(&literal), literal);
         }
-        assert!(matches!(round_trip(&Literal::Float(f64::NAN)), Literal::Float(value) if value.is_nan()));
-        assert!(matches!(round_trip(&Literal::Float(-0.0)), Literal::Float(value) if value.is_sign_negative()));
+        assert!(
+            matches!(round_trip(&Literal::Float(f64::NAN)), Literal::Float(value) if value.is_nan())
+        );
+        assert!(matches!(
+            round_trip(&Literal::Float(-0.0)),
+            Literal::Float(value) if value.is_sign_negative()
+        ));
     }
 
     #[test]
@@ -149,7 +178,15 @@ mod tests {
 
     #[test]
     fn invalid_literals_are_refused() {
-        for text in ["null", "[1]", "{}", r#"{"date": 1, "time": 2}"#, r#"{"binary": "abc"}"#, r#"{"time": {"value": 1, "unit": "d"}}"#, "1e999"] {
+        for text in [
+            "null",
+            "[1]",
+            "{}",
+            r#"{"date": 1, "time": 2}"#,
+            r#"{"binary": "abc"}"#,
+            r#"{"time": {"value": 1, "unit": "d"}}"#,
+            "1e999",
+        ] {
             assert!(serde_json::from_str::<Literal>(text).is_err(), "{text}");
         }
     }

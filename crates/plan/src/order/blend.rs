@@ -1,7 +1,8 @@
 //! The number of rows of each source in an epoch, and their distribution over it.
 //!
-//! Either the counts are fixed, and each part of an epoch gets its even share of them; or weights depend on the number of the row, counted over all
-//! epochs. All arithmetic is exact on integers, so that every machine computes the same result.
+//! Either the counts are fixed, and each part of an epoch gets its even share of them; or weights
+//! depend on the number of the row, counted over all epochs. All arithmetic is exact on integers,
+//! so that every machine computes the same result.
 
 use std::cmp::Reverse;
 
@@ -54,11 +55,15 @@ impl Blend {
         Self::fixed(apportioned(rows, weights))
     }
 
-    /// `rows` in every epoch; the weights of a stage apply from its row on, or are reached there. Those of the first stage also apply before it.
+    /// `rows` in every epoch; the weights of a stage apply from its row on, or are reached there.
+    /// Those of the first stage also apply before it.
     #[must_use]
     pub fn staged(rows: u64, stages: &[(u64, Vec<u64>)], is_linear: bool) -> Self {
         let sources = stages.first().map_or(0, |(_, weights)| weights.len());
-        let stages = stages.iter().map(|(start, weights)| Stage { start: *start, weights: apportioned(SCALE, weights) }).collect();
+        let stages = stages
+            .iter()
+            .map(|(start, weights)| Stage { start: *start, weights: apportioned(SCALE, weights) })
+            .collect();
         Self { rows, sources, shape: Shape::Stages { stages, is_linear } }
     }
 
@@ -89,7 +94,11 @@ impl Blend {
         match &self.shape {
             Shape::Fixed(counts) => counts.clone(),
             Shape::Stages { .. } => {
-                let rows = SpacedRows { first: u128::from(epoch) * u128::from(self.rows), step: 1, len: self.rows };
+                let rows = SpacedRows {
+                    first: u128::from(epoch) * u128::from(self.rows),
+                    step: 1,
+                    len: self.rows,
+                };
                 rounded(&self.quotas(rows), self.scale(), self.rows)
             }
         }
@@ -98,13 +107,18 @@ impl Blend {
     /// Rows of each source in all epochs before this one.
     #[must_use]
     pub fn counts_before(&self, epoch: u64) -> Vec<u128> {
-        let times = |counts: Vec<u64>, epochs: u64| -> Vec<u128> { counts.into_iter().map(|count| u128::from(count) * u128::from(epochs)).collect() };
+        let times = |counts: Vec<u64>, epochs: u64| -> Vec<u128> {
+            counts.into_iter().map(|count| u128::from(count) * u128::from(epochs)).collect()
+        };
         let Shape::Stages { stages, .. } = &self.shape else { return times(self.counts(0), epoch) };
         // After the last stage all epochs are alike.
         let settled = stages.last().map_or(0, |last| last.start.div_ceil(self.rows.max(1)));
         let mut before = times(self.counts(settled), epoch.saturating_sub(settled));
         for earlier in 0..epoch.min(settled) {
-            before.iter_mut().zip(self.counts(earlier)).for_each(|(sum, count)| *sum += u128::from(count));
+            before
+                .iter_mut()
+                .zip(self.counts(earlier))
+                .for_each(|(sum, count)| *sum += u128::from(count));
         }
         before
     }
@@ -114,8 +128,14 @@ impl Blend {
         match &self.shape {
             Shape::Fixed(counts) => counts.clone(),
             Shape::Stages { stages, .. } => {
-                let weight = |source: usize, stage: &Stage| stage.weights.get(source).copied().unwrap_or_default();
-                (0..self.sources).map(|source| stages.iter().map(|stage| weight(source, stage)).max().unwrap_or_default()).collect()
+                let weight = |source: usize, stage: &Stage| {
+                    stage.weights.get(source).copied().unwrap_or_default()
+                };
+                (0..self.sources)
+                    .map(|source| {
+                        stages.iter().map(|stage| weight(source, stage)).max().unwrap_or_default()
+                    })
+                    .collect()
             }
         }
     }
@@ -132,21 +152,26 @@ impl Blend {
     pub(super) fn key(&self, rows: SpacedRows) -> Option<usize> {
         let Shape::Stages { stages, is_linear } = &self.shape else { return Some(0) };
         let last = rows.first + u128::from(rows.step) * u128::from(rows.len.saturating_sub(1));
-        let stage_of = |row: u128| stages.partition_point(|stage| u128::from(stage.start) <= row).max(1);
+        let stage_of =
+            |row: u128| stages.partition_point(|stage| u128::from(stage.start) <= row).max(1);
         let (first, last) = (stage_of(rows.first), stage_of(last));
         (first == last && (!is_linear || last >= stages.len())).then_some(last)
     }
 
-    /// The quota of each source of these rows, over [`Blend::scale`]; the sum is exactly their number.
+    /// The quota of each source of these rows, over [`Blend::scale`];
+    /// the sum is exactly their number.
     pub(super) fn quotas(&self, rows: SpacedRows) -> Vec<u128> {
         match &self.shape {
-            Shape::Fixed(counts) => counts.iter().map(|count| u128::from(*count) * u128::from(rows.len)).collect(),
+            Shape::Fixed(counts) => {
+                counts.iter().map(|count| u128::from(*count) * u128::from(rows.len)).collect()
+            }
             Shape::Stages { stages, is_linear } => {
                 let mut quotas = vec![0; self.sources];
                 for (number, stage) in stages.iter().enumerate() {
                     let start = if number == 0 { 0 } else { stage.start };
                     let next = stages.get(number + 1);
-                    let (from, to) = (rows.before(start), next.map_or(rows.len, |next| rows.before(next.start)));
+                    let (from, to) =
+                        (rows.before(start), next.map_or(rows.len, |next| rows.before(next.start)));
                     let toward = next.filter(|next| *is_linear && next.start > start);
                     stage.add_quotas(&mut quotas, rows.part(from, to), start, toward);
                 }
@@ -162,26 +187,39 @@ impl Stage {
             return;
         }
         let Some(next) = toward else {
-            quotas.iter_mut().zip(&self.weights).for_each(|(quota, weight)| *quota += u128::from(*weight) * u128::from(rows.len));
+            quotas
+                .iter_mut()
+                .zip(&self.weights)
+                .for_each(|(quota, weight)| *quota += u128::from(*weight) * u128::from(rows.len));
             return;
         };
         // The summed distances of the rows from the start.
         let first = rows.first.saturating_sub(u128::from(start));
         let len = u128::from(rows.len);
-        let offsets = first.saturating_mul(len).saturating_add((len * (len - 1) / 2).saturating_mul(u128::from(rows.step)));
+        let offsets = first
+            .saturating_mul(len)
+            .saturating_add((len * (len - 1) / 2).saturating_mul(u128::from(rows.step)));
         let width = u128::from(next.start - start);
         let mut left = len * u128::from(SCALE);
         for ((quota, from), to) in quotas.iter_mut().zip(&self.weights).zip(&next.weights) {
             let moved = offsets.saturating_mul(u128::from(from.abs_diff(*to)));
             let flat = len * u128::from(*from);
             // Always rounded down, so that the sum never exceeds the total.
-            let part = if to >= from { flat + moved / width } else { flat.saturating_sub(moved.div_ceil(width)) }.min(left);
+            let part = if to >= from {
+                flat + moved / width
+            } else {
+                flat.saturating_sub(moved.div_ceil(width))
+            }
+            .min(left);
             *quota += part;
             left -= part;
         }
-        // The rounding remainder goes to the largest source, so a source with weight zero gets nothing.
-        let heaviest =
-            (0..quotas.len()).max_by_key(|source| self.weights.get(*source).copied().unwrap_or(0) + next.weights.get(*source).copied().unwrap_or(0));
+        // The rounding remainder goes to the largest source, so a source
+        // with weight zero gets nothing.
+        let heaviest = (0..quotas.len()).max_by_key(|source| {
+            self.weights.get(*source).copied().unwrap_or(0)
+                + next.weights.get(*source).copied().unwrap_or(0)
+        });
         if let Some(quota) = heaviest.and_then(|source| quotas.get_mut(source)) {
             *quota += left;
         }
@@ -191,19 +229,26 @@ impl Stage {
 impl SpacedRows {
     /// The number of rows before row `bound`.
     fn before(self, bound: u64) -> u64 {
-        let places = u128::from(bound).saturating_sub(self.first).div_ceil(u128::from(self.step.max(1)));
+        let places =
+            u128::from(bound).saturating_sub(self.first).div_ceil(u128::from(self.step.max(1)));
         u64::try_from(places).unwrap_or(u64::MAX).min(self.len)
     }
 
     fn part(self, from: u64, to: u64) -> Self {
-        Self { first: self.first + u128::from(self.step) * u128::from(from), step: self.step, len: to.saturating_sub(from) }
+        Self {
+            first: self.first + u128::from(self.step) * u128::from(from),
+            step: self.step,
+            len: to.saturating_sub(from),
+        }
     }
 }
 
-/// Divides `total` by weight: integer parts first, then the rest by the largest remainders, the earlier first.
+/// Divides `total` by weight: integer parts first, then the rest by the largest remainders, the
+/// earlier first.
 fn apportioned(total: u64, weights: &[u64]) -> Vec<u64> {
     let sum = weights.iter().map(|weight| u128::from(*weight)).sum::<u128>().max(1);
-    let scaled: Vec<u128> = weights.iter().map(|weight| u128::from(*weight) * u128::from(total)).collect();
+    let scaled: Vec<u128> =
+        weights.iter().map(|weight| u128::from(*weight) * u128::from(total)).collect();
     parts(&scaled, sum, total)
 }
 
@@ -212,9 +257,12 @@ fn rounded(quotas: &[u128], scale: u64, total: u64) -> Vec<u64> {
 }
 
 fn parts(quotas: &[u128], scale: u128, total: u64) -> Vec<u64> {
-    let mut parts: Vec<u64> = quotas.iter().map(|quota| u64::try_from(quota / scale).unwrap_or(u64::MAX)).collect();
+    let mut parts: Vec<u64> =
+        quotas.iter().map(|quota| u64::try_from(quota / scale).unwrap_or(u64::MAX)).collect();
     let mut by_rest: Vec<usize> = (0..quotas.len()).collect();
-    by_rest.sort_by_key(|source| (Reverse(quotas.get(*source).map_or(0, |quota| quota % scale)), *source));
+    by_rest.sort_by_key(|source| {
+        (Reverse(quotas.get(*source).map_or(0, |quota| quota % scale)), *source)
+    });
     let left = total.saturating_sub(parts.iter().sum());
     for source in by_rest.into_iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
         if let Some(part) = parts.get_mut(source) {
@@ -238,8 +286,12 @@ mod tests {
 
     #[test]
     fn stages_change_the_counts_of_the_epochs_that_they_fall_into() {
-        let blend = Blend::staged(100, &[(0, vec![1, 0]), (150, vec![1, 1]), (200, vec![0, 1])], false);
-        assert_eq!([0, 1, 2, 9].map(|epoch| blend.counts(epoch)), [[100, 0], [75, 25], [0, 100], [0, 100]]);
+        let blend =
+            Blend::staged(100, &[(0, vec![1, 0]), (150, vec![1, 1]), (200, vec![0, 1])], false);
+        assert_eq!(
+            [0, 1, 2, 9].map(|epoch| blend.counts(epoch)),
+            [[100, 0], [75, 25], [0, 100], [0, 100]]
+        );
         assert_eq!(blend.counts_before(5), [175, 325]);
     }
 
@@ -257,10 +309,20 @@ mod tests {
         fn quotas_are_those_of_the_rows_one_by_one(
             starts in prop::collection::btree_set(1u64..300, 0..4),
             weights in prop::collection::vec(prop::collection::vec(0u64..9, 3), 5),
-            is_linear: bool, first in 0u64..300, step in 1u64..5, len in 0u64..60,
+            is_linear: bool,
+            first in 0u64..300,
+            step in 1u64..5,
+            len in 0u64..60,
         ) {
             let starts: Vec<u64> = std::iter::once(0).chain(starts).collect();
-            let stages: Vec<(u64, Vec<u64>)> = starts.iter().copied().zip(weights.into_iter().map(|mut weights| { weights[0] += 1; weights })).collect();
+            let stages: Vec<(u64, Vec<u64>)> = starts
+                .iter()
+                .copied()
+                .zip(weights.into_iter().map(|mut weights| {
+                    weights[0] += 1;
+                    weights
+                }))
+                .collect();
             let blend = Blend::staged(1000, &stages, is_linear);
             let quotas = blend.quotas(SpacedRows { first: u128::from(first), step, len });
             prop_assert_eq!(quotas.iter().sum::<u128>(), u128::from(len) * u128::from(SCALE));
@@ -268,10 +330,14 @@ mod tests {
                 let mut expected = 0.0;
                 for row in (0..len).map(|place| first + place * step) {
                     let number = starts.iter().rposition(|start| *start <= row).unwrap();
-                    let part = |number: usize| stages[number].1[source] as f64 / stages[number].1.iter().sum::<u64>() as f64;
+                    let part = |number: usize| {
+                        stages[number].1[source] as f64
+                            / stages[number].1.iter().sum::<u64>() as f64
+                    };
                     expected += match (is_linear, starts.get(number + 1)) {
                         (true, Some(next)) => {
-                            let way = (row - starts[number]) as f64 / (next - starts[number]) as f64;
+                            let way =
+                                (row - starts[number]) as f64 / (next - starts[number]) as f64;
                             part(number) * (1.0 - way) + part(number + 1) * way
                         }
                         _ => part(number),

@@ -1,7 +1,9 @@
-//! Maps plan order to rows of one data set: the identity, or a shuffle within windows of whole blocks.
+//! Maps plan order to rows of one data set: the identity, or a shuffle within windows
+//! of whole blocks.
 //!
-//! Blocks are the unit of decoding. Their order is permuted; consecutive blocks form windows of bounded decoded size; the rows of a window are
-//! permuted. So one pass with memory for a window decodes each block once. The invariant: the mapping from positions to rows is a bijection.
+//! Blocks are the unit of decoding. Their order is permuted; consecutive blocks form windows of
+//! bounded decoded size; the rows of a window are permuted. So one pass with memory for a window
+//! decodes each block once. The invariant: the mapping from positions to rows is a bijection.
 
 use super::permutation::{Permutation, Purpose};
 use super::row_range::RowRange;
@@ -48,7 +50,9 @@ impl BlockOrder {
     #[must_use]
     pub(super) fn shuffled(blocks: &[Block], window_bytes: u64, seed: i64, epoch: u64) -> Self {
         let permutation = Permutation::new(blocks.len() as u64, seed, epoch, Purpose::Blocks);
-        let scheduled_blocks = (0..blocks.len() as u64).filter_map(|place| usize::try_from(permutation.at(place)?).ok()).collect();
+        let scheduled_blocks = (0..blocks.len() as u64)
+            .filter_map(|place| usize::try_from(permutation.at(place)?).ok())
+            .collect();
         let mut order = Self::scheduling(blocks, scheduled_blocks, None);
         let mut windows: Vec<(u64, usize)> = Vec::new();
         let mut filled = 0u64;
@@ -64,10 +68,16 @@ impl BlockOrder {
         order
     }
 
-    fn scheduling(blocks: &[Block], scheduled_blocks: Vec<usize>, shuffle: Option<Shuffle>) -> Self {
+    fn scheduling(
+        blocks: &[Block],
+        scheduled_blocks: Vec<usize>,
+        shuffle: Option<Shuffle>,
+    ) -> Self {
         // Blocks without rows have no position; skipping them keeps the starts strictly ascending.
-        let scheduled_blocks: Vec<usize> =
-            scheduled_blocks.into_iter().filter(|block| blocks.get(*block).is_some_and(|block| block.rows > 0)).collect();
+        let scheduled_blocks: Vec<usize> = scheduled_blocks
+            .into_iter()
+            .filter(|block| blocks.get(*block).is_some_and(|block| block.rows > 0))
+            .collect();
         let mut rows = 0;
         let starts = scheduled_blocks
             .iter()
@@ -103,18 +113,22 @@ impl BlockOrder {
         self.blocks.get(scheduled).copied()
     }
 
-    /// The scheduled block of a block in an order that keeps the blocks as they are; `None` for one without rows.
+    /// The scheduled block of a block in an order that keeps the blocks as they are; `None` for one
+    /// without rows.
     pub(super) fn scheduled_of(&self, block: usize) -> Option<usize> {
         self.blocks.binary_search(&block).ok()
     }
 
-    /// The plan positions whose rows may come from a scheduled block: those of its block, or of its window.
+    /// The plan positions whose rows may come from a scheduled block: those of its block,
+    /// or of its window.
     #[must_use]
     pub(super) fn span(&self, scheduled: usize) -> Range<u64> {
         let Some(start) = self.starts.get(scheduled) else { return self.rows..self.rows };
         match &self.shuffle {
             None => *start..self.starts.get(scheduled + 1).copied().unwrap_or(self.rows),
-            Some(shuffle) => shuffle.window(*start, self.rows).map_or(self.rows..self.rows, |window| window.positions),
+            Some(shuffle) => shuffle
+                .window(*start, self.rows)
+                .map_or(self.rows..self.rows, |window| window.positions),
         }
     }
 
@@ -124,18 +138,24 @@ impl BlockOrder {
         if positions.is_empty() || positions.start >= self.rows {
             return 0..0;
         }
-        let scheduled = |position: u64| self.starts.partition_point(|start| *start <= position).saturating_sub(1);
+        let scheduled = |position: u64| {
+            self.starts.partition_point(|start| *start <= position).saturating_sub(1)
+        };
         let last = positions.end.min(self.rows) - 1;
         match &self.shuffle {
             None => scheduled(positions.start)..scheduled(last) + 1,
             Some(shuffle) => {
-                let edge = |position: u64| shuffle.window(position, self.rows).map_or(0..0, |window| window.positions);
-                scheduled(edge(positions.start).start)..scheduled(edge(last).end.saturating_sub(1)) + 1
+                let edge = |position: u64| {
+                    shuffle.window(position, self.rows).map_or(0..0, |window| window.positions)
+                };
+                scheduled(edge(positions.start).start)
+                    ..scheduled(edge(last).end.saturating_sub(1)) + 1
             }
         }
     }
 
-    /// Calls `row` for each row at these plan positions, in order, with its scheduled block and its index within the block.
+    /// Calls `row` for each row at these plan positions, in order, with its scheduled block and its
+    /// index within the block.
     pub(super) fn for_each(&self, positions: Range<u64>, mut row: impl FnMut(usize, u64)) {
         let end = positions.end.min(self.rows);
         let mut position = positions.start;
@@ -154,13 +174,19 @@ impl BlockOrder {
                     let starts = self.starts.get(scheduled_blocks.clone()).unwrap_or_default();
                     let mut places = [0; PLACES_AT_ONCE];
                     while position < until {
-                        let count = usize::try_from(until - position).unwrap_or(usize::MAX).min(PLACES_AT_ONCE);
+                        let count = usize::try_from(until - position)
+                            .unwrap_or(usize::MAX)
+                            .min(PLACES_AT_ONCE);
                         let Some(places) = places.get_mut(..count) else { return };
                         window.permutation.fill(position - window.positions.start, places);
                         for place in places {
                             let place = window.positions.start + *place;
-                            let own = starts.partition_point(|start| *start <= place).saturating_sub(1);
-                            row(scheduled_blocks.start + own, place - starts.get(own).copied().unwrap_or_default());
+                            let own =
+                                starts.partition_point(|start| *start <= place).saturating_sub(1);
+                            row(
+                                scheduled_blocks.start + own,
+                                place - starts.get(own).copied().unwrap_or_default(),
+                            );
                         }
                         position += count as u64;
                     }
@@ -169,12 +195,15 @@ impl BlockOrder {
         }
     }
 
-    /// The rows at consecutive plan positions, run by run. For orders without windows, whose adjacent rows are known without looking up each row.
+    /// The rows at consecutive plan positions, run by run. For orders without windows, whose
+    /// adjacent rows are known without looking up each row.
     pub(super) fn whole_ranges(&self, positions: Range<u64>) -> Vec<RowRange> {
         let mut ranges: Vec<RowRange> = Vec::new();
         let end = positions.end.min(self.rows);
         let mut position = positions.start;
-        while let Some((scheduled, start)) = (position < end).then(|| self.located(position)).flatten() {
+        while let Some((scheduled, start)) =
+            (position < end).then(|| self.located(position)).flatten()
+        {
             let until = self.span(scheduled).end.min(end);
             ranges.push(RowRange { scheduled, start, len: until - position });
             position = until;
@@ -197,10 +226,16 @@ struct Window {
 impl Shuffle {
     /// The window around a plan position.
     fn window(&self, position: u64, rows: u64) -> Option<Window> {
-        let number = self.windows.partition_point(|(start, _)| *start <= position).checked_sub(1)?;
+        let number =
+            self.windows.partition_point(|(start, _)| *start <= position).checked_sub(1)?;
         let (start, _) = *self.windows.get(number)?;
         let end = self.windows.get(number + 1).map_or(rows, |(start, _)| *start);
-        let permutation = Permutation::new(end - start, self.seed, self.epoch, Purpose::Window { number: number as u64 });
+        let permutation = Permutation::new(
+            end - start,
+            self.seed,
+            self.epoch,
+            Purpose::Window { number: number as u64 },
+        );
         Some(Window { positions: start..end, permutation })
     }
 }
@@ -212,10 +247,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_window_draws_from_its_own_blocks_only(rows in prop::collection::vec(1u64..40, 1..12), window in 1u64..800, seed: i64) {
-            let blocks: Vec<Block> = rows.iter().map(|rows| Block { rows: *rows, decoded_bytes: rows * 8 }).collect();
+        fn a_window_draws_from_its_own_blocks_only(
+            rows in prop::collection::vec(1u64..40, 1..12),
+            window in 1u64..800,
+            seed: i64,
+        ) {
+            let blocks: Vec<Block> =
+                rows.iter().map(|rows| Block { rows: *rows, decoded_bytes: rows * 8 }).collect();
             let order = BlockOrder::shuffled(&blocks, window, seed, 0);
-            // In the order of positions, a block that was left for another window never occurs again.
+            // In the order of positions, a block that was left for another
+            // window never occurs again.
             let windows = order.shuffle.as_ref().unwrap().windows.clone();
             for (number, (start, _)) in windows.iter().enumerate() {
                 let end = windows.get(number + 1).map_or(order.num_rows(), |(start, _)| *start);

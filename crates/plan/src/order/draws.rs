@@ -1,6 +1,7 @@
 //! Rows with how often they were drawn before, for what must differ between the draws of a row.
 //!
-//! The invariant: the round of a draw depends on the seed, the epoch and its plan position, never on ranks, threads or batches.
+//! The invariant: the round of a draw depends on the seed, the epoch and its plan position, never
+//! on ranks, threads or batches.
 
 use super::mixture::MixtureOrder;
 use super::row_order::RowOrder;
@@ -22,7 +23,9 @@ impl RowOrder {
     pub fn for_each_draw(&self, positions: Range<u64>, epoch: u64, mut row: impl FnMut(Draw)) {
         match self.mixture() {
             Some(order) => order.for_each_draw(positions, row),
-            None => self.for_each(positions, |scheduled, place| row(Draw { scheduled, row: place, source: 0, round: epoch })),
+            None => self.for_each(positions, |scheduled, place| {
+                row(Draw { scheduled, row: place, source: 0, round: epoch });
+            }),
         }
     }
 }

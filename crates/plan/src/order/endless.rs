@@ -1,7 +1,8 @@
 //! The orders of all epochs, one after another.
 //!
-//! Positions of pass 0 come first, then those of pass 1, and so on; and so do scheduled blocks. The invariant: every pass has the same number of rows,
-//! so the pass of a position follows from a division.
+//! Positions of pass 0 come first, then those of pass 1, and so on; and so do scheduled blocks.
+//! The invariant: every pass has the same number of rows, so the pass of a position follows
+//! from a division.
 
 use super::row_order::{RowOrder, ScheduledBlocks};
 use shardmill_storage::Remembered;
@@ -67,14 +68,16 @@ impl EndlessOrder {
 
     pub(super) fn span(&self, scheduled: usize) -> Range<u64> {
         let pass = pass_of(scheduled);
-        let (span, start) = (self.pass(pass).span(scheduled % SCHEDULED_OF_A_PASS), pass * self.rows);
+        let (span, start) =
+            (self.pass(pass).span(scheduled % SCHEDULED_OF_A_PASS), pass * self.rows);
         start + span.start..start + span.end
     }
 
     pub(super) fn scheduled_blocks(&self, positions: Range<u64>) -> Vec<Range<usize>> {
         let mut scheduled = Vec::new();
         self.each_pass(positions, |pass, positions| {
-            let first = usize::try_from(pass).unwrap_or(usize::MAX).saturating_mul(SCHEDULED_OF_A_PASS);
+            let first =
+                usize::try_from(pass).unwrap_or(usize::MAX).saturating_mul(SCHEDULED_OF_A_PASS);
             let ScheduledBlocks(runs) = self.pass(pass).scheduled_blocks(positions);
             scheduled.extend(runs.into_iter().map(|run| first + run.start..first + run.end));
         });
@@ -84,7 +87,8 @@ impl EndlessOrder {
     /// A closure by reference, because an order calls the method of the same name of another one.
     pub(super) fn for_each(&self, positions: Range<u64>, row: &mut dyn FnMut(usize, u64)) {
         self.each_pass(positions, |pass, positions| {
-            let first = usize::try_from(pass).unwrap_or(usize::MAX).saturating_mul(SCHEDULED_OF_A_PASS);
+            let first =
+                usize::try_from(pass).unwrap_or(usize::MAX).saturating_mul(SCHEDULED_OF_A_PASS);
             self.pass(pass).for_each(positions, |scheduled, place| row(first + scheduled, place));
         });
     }
@@ -132,21 +136,39 @@ mod tests {
 
     fn rows_at(order: &RowOrder, positions: std::ops::Range<u64>) -> Vec<(usize, u64)> {
         let mut found = Vec::new();
-        order.for_each(positions, |scheduled, row| found.push((order.block(scheduled).unwrap(), row)));
+        order.for_each(positions, |scheduled, row| {
+            found.push((order.block(scheduled).unwrap(), row));
+        });
         found
     }
 
     proptest! {
         #[test]
-        fn passes_follow_one_another(rows in prop::collection::vec(0u64..20, 1..6), is_shuffled: bool, start in 0u64..150, len in 0u64..80) {
+        fn passes_follow_one_another(
+            rows in prop::collection::vec(0u64..20, 1..6),
+            is_shuffled: bool,
+            start in 0u64..150,
+            len in 0u64..80,
+        ) {
             let all: u64 = rows.iter().sum();
             prop_assume!(all > 0);
             let blocks = blocks(&rows);
-            let of_pass = move |pass| Arc::new(if is_shuffled { RowOrder::shuffled(&blocks, 100, 3, pass) } else { RowOrder::sequential(&blocks) });
-            let expected: Vec<(usize, u64)> = (0..20).flat_map(|pass| rows_at(&of_pass(pass), 0..all)).collect();
+            let of_pass = move |pass| {
+                Arc::new(if is_shuffled {
+                    RowOrder::shuffled(&blocks, 100, 3, pass)
+                } else {
+                    RowOrder::sequential(&blocks)
+                })
+            };
+            let expected: Vec<(usize, u64)> =
+                (0..20).flat_map(|pass| rows_at(&of_pass(pass), 0..all)).collect();
             let order = RowOrder::endless(all, of_pass);
             let end = (start + len).min(all * 20);
-            prop_assert_eq!(rows_at(&order, start..end), expected[usize::try_from(start.min(end)).unwrap()..usize::try_from(end).unwrap()].to_vec());
+            prop_assert_eq!(
+                rows_at(&order, start..end),
+                expected[usize::try_from(start.min(end)).unwrap()..usize::try_from(end).unwrap()]
+                    .to_vec()
+            );
             let known: BTreeSet<usize> = order.scheduled_blocks(start..end).into_iter().collect();
             let mut position = start;
             order.for_each(start..end, |scheduled, _| {

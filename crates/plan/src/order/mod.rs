@@ -1,7 +1,8 @@
 //! Determines the order of rows: row set → order → lanes → global batches → the slice of a rank.
 //!
-//! The rows of any step are computed on demand from seed, epoch and block sizes. The invariant: the sequence of global batches depends only on the
-//! row set, seed, epoch, shuffle settings, lanes and batch size — not on ranks, threads or earlier reads.
+//! The rows of any step are computed on demand from seed, epoch and block sizes. The invariant: the
+//! sequence of global batches depends only on the row set, seed, epoch, shuffle settings, lanes and
+//! batch size — not on ranks, threads or earlier reads.
 //!
 //! ```text
 //! row set --RowOrder--> plan order --Lanes--> global sequence --Steps--> slice of a rank
@@ -9,8 +10,8 @@
 //! several row sets --Pattern--> a draw from one of them --BlockOrder of its pass--> row
 //! ```
 //!
-//! Memory does not grow with the number of rows: a permutation is a function, a window plan has one entry per block, a mixture one per source for
-//! each window of its pattern.
+//! Memory does not grow with the number of rows: a permutation is a function, a window plan has one
+//! entry per block, a mixture one per source for each window of its pattern.
 
 mod blend;
 mod blocks;

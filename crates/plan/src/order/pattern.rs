@@ -1,8 +1,10 @@
 //! Maps positions of an epoch to the sources of their rows.
 //!
-//! Each lane is divided into windows. A window contains each source according to its weight, rounded up or down; the rounding error is carried over
-//! to the following windows, so an epoch ends with exactly the counts of the [`Blend`]. Within a window a keyed permutation mixes the sources. The
-//! invariant: the source of a position depends only on blend, seed, epoch and lanes, and looking it up costs one window.
+//! Each lane is divided into windows. A window contains each source according to its weight,
+//! rounded up or down; the rounding error is carried over to the following windows, so an epoch
+//! ends with exactly the counts of the [`Blend`]. Within a window a keyed permutation mixes the
+//! sources. The invariant: the source of a position depends only on blend, seed, epoch and lanes,
+//! and looking it up costs one window.
 
 use super::blend::{Blend, SpacedRows};
 use super::{Lanes, Permutation, Purpose};
@@ -69,17 +71,20 @@ impl Pattern {
             ends.push(sum);
         }
         let mut places = vec![0; usize::try_from(len).unwrap_or_default()];
-        Permutation::new(len, self.seed, self.epoch, Purpose::Pattern { window: window as u64 }).fill(0, &mut places);
+        Permutation::new(len, self.seed, self.epoch, Purpose::Pattern { window: window as u64 })
+            .fill(0, &mut places);
         places.into_iter().map(|place| ends.partition_point(|end| *end <= place)).collect()
     }
 
-    /// The plan positions of the windows that draw these rows of a source, counted within the epoch.
+    /// The plan positions of the windows that draw these rows of a source,
+    /// counted within the epoch.
     pub(super) fn span(&self, source: usize, draws: Range<u64>) -> Range<u64> {
         let end = self.num_rows();
         if draws.is_empty() {
             return end..end;
         }
-        let (first, last) = (self.window_of_draw(source, draws.start), self.window_of_draw(source, draws.end - 1));
+        let (first, last) =
+            (self.window_of_draw(source, draws.start), self.window_of_draw(source, draws.end - 1));
         self.positions(first).start..self.positions(last).end.max(self.positions(first).start)
     }
 
@@ -87,7 +92,11 @@ impl Pattern {
         let (mut low, mut high) = (0, self.grid.num_windows().saturating_sub(1));
         while low < high {
             let middle = usize::midpoint(low, high);
-            if self.drawn(middle + 1).get(source).is_some_and(|drawn| *drawn > draw) { high = middle } else { low = middle + 1 }
+            if self.drawn(middle + 1).get(source).is_some_and(|drawn| *drawn > draw) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
         }
         low
     }
@@ -102,7 +111,10 @@ struct Grid {
 impl Grid {
     /// Windows of a longer lane, of a shorter one, and how many lanes are longer.
     fn shape(&self) -> (u64, u64, u64) {
-        let (each, longer) = (self.lanes.num_rows() / self.lanes.num_lanes(), self.lanes.num_rows() % self.lanes.num_lanes());
+        let (each, longer) = (
+            self.lanes.num_rows() / self.lanes.num_lanes(),
+            self.lanes.num_rows() % self.lanes.num_lanes(),
+        );
         ((each + 1).div_ceil(WINDOW_ROWS), each.div_ceil(WINDOW_ROWS), longer)
     }
 
@@ -133,7 +145,8 @@ impl Grid {
     fn positions(&self, window: usize) -> Range<u64> {
         let lane = self.lane_of(window);
         let positions = self.lanes.positions(lane);
-        let start = positions.start + (window as u64).saturating_sub(self.first_window(lane)) * WINDOW_ROWS;
+        let start =
+            positions.start + (window as u64).saturating_sub(self.first_window(lane)) * WINDOW_ROWS;
         start.min(positions.end)..(start + WINDOW_ROWS).min(positions.end)
     }
 }
@@ -163,7 +176,14 @@ struct Parts {
 impl<'a> Ledger<'a> {
     fn new(blend: &'a Blend, epoch: u64, grid: Grid) -> Self {
         let sources = blend.num_sources();
-        Self { blend, epoch, grid, drawn: vec![0; sources], owed: vec![0; sources], known: BTreeMap::new() }
+        Self {
+            blend,
+            epoch,
+            grid,
+            drawn: vec![0; sources],
+            owed: vec![0; sources],
+            known: BTreeMap::new(),
+        }
     }
 
     fn parts(&mut self, window: usize) -> Parts {
@@ -171,16 +191,20 @@ impl<'a> Ledger<'a> {
         let lane = self.grid.lane_of(window);
         let place = (positions.start - lanes.positions(lane).start) * lanes.num_lanes() + lane;
         let first = u128::from(self.epoch) * u128::from(self.blend.rows()) + u128::from(place);
-        let rows = SpacedRows { first, step: lanes.num_lanes(), len: positions.end - positions.start };
+        let rows =
+            SpacedRows { first, step: lanes.num_lanes(), len: positions.end - positions.start };
         let key = self.blend.key(rows).map(|key| (key, rows.len));
         if let Some(known) = key.and_then(|key| self.known.get(&key)) {
             return known.clone();
         }
         let scale = u128::from(self.blend.scale());
         let quotas = self.blend.quotas(rows);
-        let whole: Vec<u64> = quotas.iter().map(|quota| u64::try_from(quota / scale).unwrap_or(u64::MAX)).collect();
-        let rest = quotas.iter().map(|quota| u64::try_from(quota % scale).unwrap_or_default()).collect();
-        let parts = Parts { extra: small(rows.len.saturating_sub(whole.iter().sum())), whole, rest };
+        let whole: Vec<u64> =
+            quotas.iter().map(|quota| u64::try_from(quota / scale).unwrap_or(u64::MAX)).collect();
+        let rest =
+            quotas.iter().map(|quota| u64::try_from(quota % scale).unwrap_or_default()).collect();
+        let parts =
+            Parts { extra: small(rows.len.saturating_sub(whole.iter().sum())), whole, rest };
         if let Some(key) = key {
             self.known.insert(key, parts.clone());
         }
@@ -191,8 +215,12 @@ impl<'a> Ledger<'a> {
         let parts = self.parts(window);
         let scale = i128::from(self.blend.scale());
         self.owed.iter_mut().zip(&parts.rest).for_each(|(owed, rest)| *owed += i128::from(*rest));
-        let mut waiting: Vec<usize> = (0..parts.rest.len()).filter(|source| parts.rest.get(*source).is_some_and(|rest| *rest > 0)).collect();
-        waiting.sort_unstable_by_key(|source| (Reverse(self.owed.get(*source).copied().unwrap_or_default()), *source));
+        let mut waiting: Vec<usize> = (0..parts.rest.len())
+            .filter(|source| parts.rest.get(*source).is_some_and(|rest| *rest > 0))
+            .collect();
+        waiting.sort_unstable_by_key(|source| {
+            (Reverse(self.owed.get(*source).copied().unwrap_or_default()), *source)
+        });
         waiting.truncate(parts.extra);
         let before = self.drawn.len() - parts.whole.len();
         for (source, whole) in parts.whole.iter().enumerate() {
@@ -207,14 +235,22 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Moves rows from sources that ended with too many to those with too few, in windows where one was rounded up and the other down.
+    /// Moves rows from sources that ended with too many to those with too few, in windows where one
+    /// was rounded up and the other down.
     fn settle(&mut self) {
         let windows = self.grid.num_windows();
         let wanted = self.blend.counts(self.epoch);
-        while let Some(rich) = (0..wanted.len()).find(|source| self.count(0..windows, *source) > wanted.get(*source).copied().unwrap_or_default()) {
-            let is_poor = |source: usize| self.count(0..windows, source) < wanted.get(source).copied().unwrap_or_default();
+        while let Some(rich) = (0..wanted.len()).find(|source| {
+            self.count(0..windows, *source) > wanted.get(*source).copied().unwrap_or_default()
+        }) {
+            let is_poor = |source: usize| {
+                self.count(0..windows, source) < wanted.get(source).copied().unwrap_or_default()
+            };
             let poor: Vec<usize> = (0..wanted.len()).filter(|source| is_poor(*source)).collect();
-            let Some(swaps) = self.way(rich, &poor).or_else(|| self.last_resort(rich, &poor)) else { return };
+            let Some(swaps) = self.way(rich, &poor).or_else(|| self.last_resort(rich, &poor))
+            else {
+                return;
+            };
             for (window, from, to) in swaps {
                 for later in window + 1..=windows {
                     self.change(later, from, -1);
@@ -224,7 +260,8 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// The shortest chain of row swaps, each within one window, that leads from a source to one of `goals`.
+    /// The shortest chain of row swaps, each within one window, that leads
+    /// from a source to one of `goals`.
     fn way(&mut self, from: usize, goals: &[usize]) -> Option<Vec<(usize, usize, usize)>> {
         let mut reached: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
         let mut waiting = VecDeque::from([from]);
@@ -242,7 +279,10 @@ impl<'a> Ledger<'a> {
                 if next == from || reached.contains_key(&next) {
                     continue;
                 }
-                if let Some(window) = (0..self.grid.num_windows()).rev().find(|window| self.can_swap(*window, source, next)) {
+                if let Some(window) = (0..self.grid.num_windows())
+                    .rev()
+                    .find(|window| self.can_swap(*window, source, next))
+                {
                     reached.insert(next, (window, source));
                     waiting.push_back(next);
                 }
@@ -253,19 +293,26 @@ impl<'a> Ledger<'a> {
 
     fn can_swap(&mut self, window: usize, from: usize, to: usize) -> bool {
         let parts = self.parts(window);
-        let is_up = |source: usize| self.count(window..window + 1, source) > parts.whole.get(source).copied().unwrap_or_default();
+        let is_up = |source: usize| {
+            self.count(window..window + 1, source)
+                > parts.whole.get(source).copied().unwrap_or_default()
+        };
         is_up(from) && !is_up(to) && parts.rest.get(to).is_some_and(|rest| *rest > 0)
     }
 
     /// Exact counts take precedence over evenness.
     fn last_resort(&self, from: usize, goals: &[usize]) -> Option<Vec<(usize, usize, usize)>> {
         let to = *goals.first()?;
-        let window = (0..self.grid.num_windows()).rev().find(|window| self.count(*window..window + 1, from) > 0)?;
+        let window = (0..self.grid.num_windows())
+            .rev()
+            .find(|window| self.count(*window..window + 1, from) > 0)?;
         Some(vec![(window, from, to)])
     }
 
     fn count(&self, windows: Range<usize>, source: usize) -> u64 {
-        let drawn = |window: usize| self.drawn.get(window * self.owed.len() + source).copied().unwrap_or_default();
+        let drawn = |window: usize| {
+            self.drawn.get(window * self.owed.len() + source).copied().unwrap_or_default()
+        };
         drawn(windows.end).saturating_sub(drawn(windows.start))
     }
 
@@ -286,7 +333,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn counts(pattern: &Pattern, window: usize) -> Vec<u64> {
-        pattern.drawn(window).iter().zip(pattern.drawn(window + 1)).map(|(before, after)| after - before).collect()
+        pattern
+            .drawn(window)
+            .iter()
+            .zip(pattern.drawn(window + 1))
+            .map(|(before, after)| after - before)
+            .collect()
     }
 
     fn windows(pattern: &Pattern) -> Range<usize> {
@@ -302,8 +354,15 @@ mod tests {
                 let positions = pattern.positions(window);
                 prop_assert_eq!(positions.start, end);
                 prop_assert!(!positions.is_empty());
-                prop_assert!([positions.start, positions.end - 1].into_iter().all(|position| pattern.window_of(position) == window));
-                prop_assert_eq!(pattern.lanes().lane_of(positions.start), pattern.lanes().lane_of(positions.end - 1));
+                prop_assert!(
+                    [positions.start, positions.end - 1]
+                        .into_iter()
+                        .all(|position| pattern.window_of(position) == window)
+                );
+                prop_assert_eq!(
+                    pattern.lanes().lane_of(positions.start),
+                    pattern.lanes().lane_of(positions.end - 1)
+                );
                 end = positions.end;
             }
             prop_assert_eq!(end, rows);
@@ -311,7 +370,9 @@ mod tests {
 
         #[test]
         fn every_window_is_within_a_row_of_the_weights_and_the_epoch_is_exact(
-            counts_wanted in prop::collection::vec(0u64..6_000, 1..9), lanes in 1u64..6, seed: i64,
+            counts_wanted in prop::collection::vec(0u64..6_000, 1..9),
+            lanes in 1u64..6,
+            seed: i64,
         ) {
             let blend = Blend::fixed(counts_wanted.clone());
             let pattern = Pattern::new(&blend, seed, 1, lanes);
@@ -322,8 +383,14 @@ mod tests {
                 let found = counts(&pattern, window);
                 prop_assert_eq!(found.iter().sum::<u64>(), len);
                 for (count, wanted) in found.iter().zip(&counts_wanted) {
-                    let (count, quota) = (u128::from(*count) * u128::from(blend.rows()), u128::from(*wanted) * u128::from(len));
-                    prop_assert!(count.abs_diff(quota) < u128::from(blend.rows()), "{count} {quota}");
+                    let (count, quota) = (
+                        u128::from(*count) * u128::from(blend.rows()),
+                        u128::from(*wanted) * u128::from(len),
+                    );
+                    prop_assert!(
+                        count.abs_diff(quota) < u128::from(blend.rows()),
+                        "{count} {quota}"
+                    );
                 }
                 let mut placed = vec![0; found.len()];
                 pattern.sources(window).into_iter().for_each(|source| placed[source] += 1);
@@ -333,17 +400,36 @@ mod tests {
 
         #[test]
         fn stages_end_with_the_counts_of_their_epoch(
-            weights in prop::collection::vec(prop::collection::vec(0u64..9, 3), 3), is_linear: bool, lanes in 1u64..5, epoch in 0u64..4, rows in 1u64..9_000,
+            weights in prop::collection::vec(prop::collection::vec(0u64..9, 3), 3),
+            is_linear: bool,
+            lanes in 1u64..5,
+            epoch in 0u64..4,
+            rows in 1u64..9_000,
         ) {
-            let stages: Vec<(u64, Vec<u64>)> = (0..).step_by(5_000).zip(weights.into_iter().map(|mut weights| { weights[1] += 1; weights })).collect();
+            let stages: Vec<(u64, Vec<u64>)> = (0..)
+                .step_by(5_000)
+                .zip(weights.into_iter().map(|mut weights| {
+                    weights[1] += 1;
+                    weights
+                }))
+                .collect();
             let blend = Blend::staged(rows, &stages, is_linear);
             let pattern = Pattern::new(&blend, 3, epoch, lanes);
             prop_assert_eq!(pattern.drawn(pattern.grid.num_windows()), blend.counts(epoch));
-            prop_assert!(windows(&pattern).all(|window| pattern.sources(window).iter().all(|source| *source < 3)));
+            prop_assert!(
+                windows(&pattern)
+                    .all(|window| pattern.sources(window).iter().all(|source| *source < 3))
+            );
         }
 
         #[test]
-        fn spans_hold_the_windows_that_draw_them(counts_wanted in prop::collection::vec(0u64..4_000, 2..4), lanes in 1u64..4, source in 0usize..2, start in 0u64..4_000, len in 1u64..900) {
+        fn spans_hold_the_windows_that_draw_them(
+            counts_wanted in prop::collection::vec(0u64..4_000, 2..4),
+            lanes in 1u64..4,
+            source in 0usize..2,
+            start in 0u64..4_000,
+            len in 1u64..900,
+        ) {
             let pattern = Pattern::new(&Blend::fixed(counts_wanted.clone()), 1, 0, lanes);
             let draws = start.min(counts_wanted[source])..(start + len).min(counts_wanted[source]);
             let span = pattern.span(source, draws.clone());
@@ -355,13 +441,16 @@ mod tests {
                     prop_assert!(!draws.contains(&drawn) || span.contains(&position));
                     drawn += 1;
                 }
-                if place > 40 { break }
+                if place > 40 {
+                    break;
+                }
             }
         }
     }
 
     #[test]
-    fn rows_that_rounding_left_with_the_wrong_source_are_moved_within_the_bounds_of_their_windows() {
+    fn rows_that_rounding_left_with_the_wrong_source_are_moved_within_the_bounds_of_their_windows()
+    {
         let blend = Blend::fixed(vec![1_500, 1_501, 1_502, 800]);
         let grid = Grid { lanes: Lanes::new(blend.rows(), 1) };
         let mut ledger = Ledger::new(&blend, 0, grid.clone());
@@ -374,10 +463,15 @@ mod tests {
         }
         assert_eq!(ledger.count(0..grid.num_windows(), 3), 801);
         ledger.settle();
-        assert_eq!((0..4).map(|source| ledger.count(0..grid.num_windows(), source)).collect::<Vec<_>>(), blend.counts(0));
+        assert_eq!(
+            (0..4).map(|source| ledger.count(0..grid.num_windows(), source)).collect::<Vec<_>>(),
+            blend.counts(0)
+        );
         for window in 0..grid.num_windows() {
             let parts = ledger.parts(window);
-            let over: Vec<u64> = (0..4).map(|source| ledger.count(window..window + 1, source) - parts.whole[source]).collect();
+            let over: Vec<u64> = (0..4)
+                .map(|source| ledger.count(window..window + 1, source) - parts.whole[source])
+                .collect();
             assert!(over.iter().all(|over| *over <= 1), "{over:?}");
         }
     }

@@ -1,13 +1,16 @@
 //! A keyed bijection of [0, n) that can be evaluated at single positions, for n up to 2^63.
 //!
-//! A balanced Feistel network over the next even number of bits, walked along its cycle until it lands inside [0, n) (Black and Rogaway, "Ciphers with
-//! Arbitrary Finite Domains", 2002). The round function is the finaliser of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
-//! generators", 2014). The algorithm is frozen: its number is part of every saved state, and its vectors are pinned by a test.
+//! A balanced Feistel network over the next even number of bits, walked along its cycle until it
+//! lands inside [0, n) (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). The
+//! round function is the finaliser of SplitMix64 (Steele, Lea and Flood, "Fast splittable
+//! pseudorandom number generators", 2014). The algorithm is frozen: its number is part of every
+//! saved state, and its vectors are pinned by a test.
 
 /// Version of this algorithm. Any change of its output needs a new version, and the old one stays.
 pub const ORDER_VERSION: u32 = 1;
 
-/// Enough rounds that neighbours, seeds and epochs leave no visible pattern; six is the minimum in the literature.
+/// Enough rounds that neighbours, seeds and epochs leave no visible pattern; six is the minimum in
+/// the literature.
 const ROUNDS: usize = 8;
 
 /// The use of a permutation. Each use has a separate order under one seed.
@@ -41,7 +44,8 @@ impl Permutation {
             Purpose::Replacement => (3, 0),
             Purpose::Pattern { window } => (4, window),
         };
-        // The words are mixed one after another, so that (seed 1, epoch 0) and (seed 0, epoch 1) are unrelated.
+        // The words are mixed one after another, so that (seed 1, epoch 0) and (seed 0, epoch 1)
+        // are unrelated.
         let mut state = mixed(u64::from(ORDER_VERSION));
         for word in [seed.cast_unsigned(), epoch, tag, number] {
             state = mixed(state ^ mixed(word.wrapping_add(GOLDEN)));
@@ -70,7 +74,8 @@ impl Permutation {
         if position >= self.len {
             return None;
         }
-        // The domain is less than four times the length, so a few steps along the cycle lead back inside.
+        // The domain is less than four times the length, so a few steps along
+        // the cycle lead back inside.
         let mut id = self.encrypted(position);
         while id >= self.len {
             id = self.encrypted(id);
@@ -78,8 +83,8 @@ impl Permutation {
         Some(id)
     }
 
-    /// The ids at consecutive positions from `start` on. Computing many together is faster: the rounds of one depend on each other, those of several
-    /// do not.
+    /// The ids at consecutive positions from `start` on. Computing many together is faster: the
+    /// rounds of one depend on each other, those of several do not.
     pub fn fill(&self, start: u64, ids: &mut [u64]) {
         for (offset, chunk) in ids.chunks_mut(CHUNK).enumerate() {
             let first = start + (offset * CHUNK) as u64;
@@ -92,7 +97,9 @@ impl Permutation {
                 *id = value;
             }
             // Values outside continue along their cycles, together.
-            let mut outside: Vec<usize> = (0..chunk.len()).filter(|place| chunk.get(*place).is_some_and(|id| *id >= self.len)).collect();
+            let mut outside: Vec<usize> = (0..chunk.len())
+                .filter(|place| chunk.get(*place).is_some_and(|id| *id >= self.len))
+                .collect();
             while !outside.is_empty() {
                 for (value, place) in values.iter_mut().zip(&outside) {
                     *value = chunk.get(*place).copied().unwrap_or_default();
@@ -129,12 +136,17 @@ impl Permutation {
     }
 }
 
-/// Enough independent values to keep a multiplier busy, few enough for registers and the first cache.
+/// Enough independent values to keep a multiplier busy, few enough for registers
+/// and the first cache.
 const CHUNK: usize = 64;
 
 /// The seed of one source of a mixture: sources of the same size have different orders.
 pub(super) fn source_seed(seed: i64, source: u64) -> i64 {
-    mixed(mixed(seed.cast_unsigned().wrapping_add(GOLDEN)) ^ source.wrapping_add(1).wrapping_mul(GOLDEN)).cast_signed()
+    mixed(
+        mixed(seed.cast_unsigned().wrapping_add(GOLDEN))
+            ^ source.wrapping_add(1).wrapping_mul(GOLDEN),
+    )
+    .cast_signed()
 }
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -170,7 +182,11 @@ mod tests {
             for start in [0, len / 3] {
                 let mut ids = vec![0; usize::try_from((len - start).min(500)).unwrap()];
                 permutation.fill(start, &mut ids);
-                assert!(ids.iter().enumerate().all(|(place, id)| permutation.at(start + place as u64) == Some(*id)));
+                assert!(
+                    ids.iter()
+                        .enumerate()
+                        .all(|(place, id)| permutation.at(start + place as u64) == Some(*id))
+                );
             }
         }
     }
@@ -178,7 +194,9 @@ mod tests {
     #[test]
     fn seeds_epochs_and_purposes_give_unrelated_orders() {
         let base = order(1000, 0, 0);
-        for other in [order(1000, 1, 0), order(1000, 0, 1), order(1000, -1, 0), order(1000, i64::MIN, 0)] {
+        for other in
+            [order(1000, 1, 0), order(1000, 0, 1), order(1000, -1, 0), order(1000, i64::MIN, 0)]
+        {
             let agreements = base.iter().zip(&other).filter(|(a, b)| a == b).count();
             assert!(agreements < 10, "{agreements} of 1000 ids stand at the same place");
         }
@@ -190,8 +208,12 @@ mod tests {
     #[test]
     fn neighbours_are_torn_apart() {
         let ids = order(10_000, 5, 0);
-        let distance: u64 = ids.windows(2).map(|pair| pair[0].abs_diff(pair[1])).sum::<u64>() / 9_999;
-        assert!((3_000..3_700).contains(&distance), "mean distance of neighbours is {distance}, a third of the length is expected");
+        let distance: u64 =
+            ids.windows(2).map(|pair| pair[0].abs_diff(pair[1])).sum::<u64>() / 9_999;
+        assert!(
+            (3_000..3_700).contains(&distance),
+            "mean distance of neighbours is {distance}, a third of the length is expected"
+        );
     }
 
     #[test]
@@ -201,15 +223,18 @@ mod tests {
         assert_eq!(permutation.at(1 << 63), None);
     }
 
-    /// These numbers must never change: a run saved under version 1 continues in this order. They were computed by a second implementation, in
-    /// Python.
+    /// These numbers must never change: a run saved under version 1 continues in this order. They
+    /// were computed by a second implementation, in Python.
     #[test]
     fn vectors_of_version_1_are_pinned() {
         assert_eq!(ORDER_VERSION, 1);
         assert_eq!(order(10, 0, 0), VECTOR_10_0_0);
         assert_eq!(order(10, -3, 2), VECTOR_10_MINUS3_2);
         let large = Permutation::new(1 << 40, 42, 1, Purpose::Window { number: 9 });
-        assert_eq!([0, 1, (1 << 40) - 1].map(|position| large.at(position)), VECTOR_LARGE.map(Some));
+        assert_eq!(
+            [0, 1, (1 << 40) - 1].map(|position| large.at(position)),
+            VECTOR_LARGE.map(Some)
+        );
     }
 
     const VECTOR_10_0_0: [u64; 10] = [5, 6, 1, 7, 8, 0, 2, 3, 4, 9];

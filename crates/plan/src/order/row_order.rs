@@ -1,7 +1,8 @@
 //! Maps plan order to rows, of one data set or of several.
 //!
-//! A scheduled block is one residence of a block in memory. The invariant: a position maps to exactly one row, and [`RowOrder::scheduled_blocks`] and
-//! [`RowOrder::span`] agree on which positions need which scheduled blocks.
+//! A scheduled block is one residence of a block in memory. The invariant: a position maps to
+//! exactly one row, and [`RowOrder::scheduled_blocks`] and [`RowOrder::span`] agree on which
+//! positions need which scheduled blocks.
 
 use super::blocks::{Block, BlockOrder};
 use super::endless::EndlessOrder;
@@ -133,11 +134,14 @@ impl RowOrder {
     #[must_use]
     pub fn at(&self, position: u64) -> Option<(usize, u64)> {
         let mut found = None;
-        self.for_each(position..position.saturating_add(1), |scheduled, row| found = self.block(scheduled).map(|block| (block, row)));
+        self.for_each(position..position.saturating_add(1), |scheduled, row| {
+            found = self.block(scheduled).map(|block| (block, row));
+        });
         found
     }
 
-    /// Calls `row` for each row at these plan positions, in order, with its scheduled block and its index within the block.
+    /// Calls `row` for each row at these plan positions, in order, with its scheduled block and its
+    /// index within the block.
     pub fn for_each(&self, positions: Range<u64>, mut row: impl FnMut(usize, u64)) {
         match &self.0 {
             Kind::Blocks(order) => order.for_each(positions, row),
@@ -148,7 +152,10 @@ impl RowOrder {
 
     /// The scheduled blocks that the rows at these plan positions do come from; looks at each row.
     #[must_use]
-    pub fn blocks_of_rows(&self, positions: impl IntoIterator<Item = Range<u64>>) -> BTreeSet<usize> {
+    pub fn blocks_of_rows(
+        &self,
+        positions: impl IntoIterator<Item = Range<u64>>,
+    ) -> BTreeSet<usize> {
         let mut blocks = BTreeSet::new();
         for run in positions {
             self.for_each(run, |scheduled, _| {
@@ -168,7 +175,9 @@ impl RowOrder {
         }
         let mut ranges: Vec<RowRange> = Vec::new();
         self.for_each(positions, |scheduled, row| match ranges.last_mut() {
-            Some(last) if last.scheduled == scheduled && last.start + last.len == row => last.len += 1,
+            Some(last) if last.scheduled == scheduled && last.start + last.len == row => {
+                last.len += 1;
+            }
             _ => ranges.push(RowRange { scheduled, start: row, len: 1 }),
         });
         ranges
@@ -212,25 +221,51 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_row_has_one_position(rows in prop::collection::vec(0u64..40, 0..12), window in 0u64..800, seed: i64, epoch in 0u64..4, shuffle: bool) {
+        fn every_row_has_one_position(
+            rows in prop::collection::vec(0u64..40, 0..12),
+            window in 0u64..800,
+            seed: i64,
+            epoch in 0u64..4,
+            shuffle: bool,
+        ) {
             let blocks = blocks(&rows);
-            let order = if shuffle { RowOrder::shuffled(&blocks, window, seed, epoch) } else { RowOrder::sequential(&blocks) };
-            let mut seen: Vec<(usize, u64)> = (0..order.num_rows()).filter_map(|position| order.at(position)).collect();
+            let order = if shuffle {
+                RowOrder::shuffled(&blocks, window, seed, epoch)
+            } else {
+                RowOrder::sequential(&blocks)
+            };
+            let mut seen: Vec<(usize, u64)> =
+                (0..order.num_rows()).filter_map(|position| order.at(position)).collect();
             seen.sort_unstable();
-            let expected: Vec<(usize, u64)> = rows.iter().enumerate().flat_map(|(block, rows)| (0..*rows).map(move |row| (block, row))).collect();
+            let expected: Vec<(usize, u64)> = rows
+                .iter()
+                .enumerate()
+                .flat_map(|(block, rows)| (0..*rows).map(move |row| (block, row)))
+                .collect();
             prop_assert_eq!(seen, expected);
         }
 
         #[test]
-        fn scheduled_blocks_of_positions_hold_all_of_their_rows(rows in prop::collection::vec(0u64..40, 1..12), window in 0u64..800, start in 0u64..200, len in 0u64..60) {
-            for order in [RowOrder::sequential(&blocks(&rows)), RowOrder::shuffled(&blocks(&rows), window, 3, 1)] {
+        fn scheduled_blocks_of_positions_hold_all_of_their_rows(
+            rows in prop::collection::vec(0u64..40, 1..12),
+            window in 0u64..800,
+            start in 0u64..200,
+            len in 0u64..60,
+        ) {
+            for order in [
+                RowOrder::sequential(&blocks(&rows)),
+                RowOrder::shuffled(&blocks(&rows), window, 3, 1),
+            ] {
                 let scheduled_blocks = order.scheduled_blocks(start..start + len);
-                order.for_each(start..start + len, |scheduled, _| assert!(scheduled_blocks.contains(scheduled)));
+                order.for_each(start..start + len, |scheduled, _| {
+                    assert!(scheduled_blocks.contains(scheduled));
+                });
                 for scheduled in scheduled_blocks.clone() {
                     let span = order.span(scheduled);
                     prop_assert!(span.start < start + len && start < span.end);
                 }
-                let counted: u64 = order.ranges(start..start + len).iter().map(|range| range.len).sum();
+                let counted: u64 =
+                    order.ranges(start..start + len).iter().map(|range| range.len).sum();
                 prop_assert_eq!(counted, (start + len).min(order.num_rows()).saturating_sub(start));
             }
         }
@@ -249,7 +284,8 @@ mod tests {
     fn a_window_beyond_the_data_mixes_everything() {
         let order = RowOrder::shuffled(&blocks(&[50; 20]), u64::MAX, 1, 0);
         assert_eq!(order.num_windows(), 1);
-        let first: BTreeSet<usize> = (0..50).filter_map(|position| order.at(position)).map(|(block, _)| block).collect();
+        let first: BTreeSet<usize> =
+            (0..50).filter_map(|position| order.at(position)).map(|(block, _)| block).collect();
         assert!(first.len() > 10);
     }
 }

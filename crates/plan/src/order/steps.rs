@@ -1,7 +1,8 @@
 //! Maps the global sequence to steps and to the slice of a rank, with three ways to end an epoch.
 //!
-//! The step that starts at position c covers the next batch_size × world_size rows; each rank takes a contiguous part of them, sorted by lane. Step
-//! counts depend only on the row count, never on what a rank has read, so they are equal on all ranks.
+//! The step that starts at position c covers the next batch_size × world_size rows; each rank takes
+//! a contiguous part of them, sorted by lane. Step counts depend only on the row count, never on
+//! what a rank has read, so they are equal on all ranks.
 
 use super::Lanes;
 use std::ops::Range;
@@ -52,19 +53,23 @@ impl Steps {
         self.batch_size.max(1).saturating_mul(self.world_size.max(1))
     }
 
-    /// The lanes that a rank may draw from: its own ones if lanes and batches divide evenly, otherwise all.
+    /// The lanes that a rank may draw from: its own ones if lanes and batches divide evenly,
+    /// otherwise all.
     #[must_use]
     pub fn lanes_of(&self, rank: u64) -> Range<u64> {
         let (lanes, world_size) = (self.lanes.num_lanes(), self.world_size.max(1));
         let each = lanes / world_size;
-        let is_local = lanes.is_multiple_of(world_size) && self.batch_size.is_multiple_of(each.max(1));
+        let is_local =
+            lanes.is_multiple_of(world_size) && self.batch_size.is_multiple_of(each.max(1));
         if is_local { rank * each..(rank + 1) * each } else { 0..lanes }
     }
 
     /// Number of rows delivered at the end of an epoch that is resumed at `consumed`.
     #[must_use]
     pub fn end(&self, consumed: u64) -> u64 {
-        consumed.saturating_add(self.remaining(consumed).saturating_mul(self.global_batch())).min(self.lanes.num_rows().max(consumed))
+        consumed
+            .saturating_add(self.remaining(consumed).saturating_mul(self.global_batch()))
+            .min(self.lanes.num_rows().max(consumed))
     }
 
     /// The remaining steps after `consumed` rows of the epoch were delivered.
@@ -81,7 +86,8 @@ impl Steps {
     #[must_use]
     pub fn batches(&self, consumed: u64, rank: u64) -> u64 {
         let left = self.remaining(consumed);
-        let last = consumed.saturating_add(left.saturating_sub(1).saturating_mul(self.global_batch()));
+        let last =
+            consumed.saturating_add(left.saturating_sub(1).saturating_mul(self.global_batch()));
         let is_idle = self.step(last).is_some_and(|step| self.slice(step, rank).rows.is_empty());
         left.saturating_sub(u64::from(is_idle))
     }
@@ -101,13 +107,15 @@ impl Steps {
     #[must_use]
     pub fn slice(&self, step: StepRows, rank: u64) -> RankSlice {
         let (start, end) = if self.tail == Tail::Uneven && step.len < self.global_batch() {
-            let (each, longer) = (step.len / self.world_size.max(1), step.len % self.world_size.max(1));
+            let (each, longer) =
+                (step.len / self.world_size.max(1), step.len % self.world_size.max(1));
             let start = rank * each + rank.min(longer);
             (start, start + each + u64::from(rank < longer))
         } else {
             (rank * self.batch_size, (rank + 1) * self.batch_size)
         };
-        let rows = part_of(&self.lanes.runs(step.start..step.start + step.len), start..end.min(step.len));
+        let rows =
+            part_of(&self.lanes.runs(step.start..step.start + step.len), start..end.min(step.len));
         let mut slice = RankSlice { rows, offset: start, repeats: 0 };
         if end > step.len && step.repeats > 0 {
             // A small epoch may repeat several times within one step.
@@ -151,7 +159,8 @@ mod tests {
         slice.rows.iter().cloned().flatten().collect()
     }
 
-    /// Global batches of an epoch from `consumed` on, each as the concatenation of its ranks' new rows.
+    /// Global batches of an epoch from `consumed` on, each as the concatenation
+    /// of its ranks' new rows.
     fn epoch(plan: &Steps, mut consumed: u64) -> Vec<Vec<u64>> {
         let mut batches = Vec::new();
         while let Some(step) = plan.step(consumed) {
@@ -159,7 +168,9 @@ mod tests {
             for rank in 0..plan.world_size {
                 let slice = plan.slice(step, rank);
                 let rows = positions(&slice);
-                batch.extend_from_slice(&rows[..rows.len() - usize::try_from(slice.repeats).unwrap()]);
+                batch.extend_from_slice(
+                    &rows[..rows.len() - usize::try_from(slice.repeats).unwrap()],
+                );
             }
             batches.push(batch);
             consumed += step.len;
@@ -169,7 +180,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_row_is_delivered_once(rows in 0u64..300, lanes in 1u64..9, batch_size in 1u64..20, world_size in 1u64..6) {
+        fn every_row_is_delivered_once(
+            rows in 0u64..300,
+            lanes in 1u64..9,
+            batch_size in 1u64..20,
+            world_size in 1u64..6,
+        ) {
             for tail in [Tail::Drop, Tail::Pad, Tail::Uneven] {
                 let plan = steps(rows, lanes, batch_size, world_size, tail);
                 let mut seen: Vec<u64> = epoch(&plan, 0).into_iter().flatten().collect();
@@ -183,16 +199,26 @@ mod tests {
         }
 
         #[test]
-        fn topology_does_not_change_global_batches(rows in 0u64..300, lanes in 1u64..9, batch_size in 1u64..10) {
+        fn topology_does_not_change_global_batches(
+            rows in 0u64..300,
+            lanes in 1u64..9,
+            batch_size in 1u64..10,
+        ) {
             let one = steps(rows, lanes, batch_size * 4, 1, Tail::Uneven);
             for world_size in [2, 4] {
-                let many = steps(rows, lanes, batch_size * 4 / world_size, world_size, Tail::Uneven);
+                let many =
+                    steps(rows, lanes, batch_size * 4 / world_size, world_size, Tail::Uneven);
                 prop_assert_eq!(epoch(&one, 0), epoch(&many, 0));
             }
         }
 
         #[test]
-        fn resumed_epoch_continues_the_uninterrupted_one(rows in 1u64..300, lanes in 1u64..9, batch_size in 1u64..20, done in 0usize..20) {
+        fn resumed_epoch_continues_the_uninterrupted_one(
+            rows in 1u64..300,
+            lanes in 1u64..9,
+            batch_size in 1u64..20,
+            done in 0usize..20,
+        ) {
             let plan = steps(rows, lanes, batch_size, 2, Tail::Uneven);
             let whole = epoch(&plan, 0);
             let done = done.min(whole.len());
@@ -201,7 +227,12 @@ mod tests {
         }
 
         #[test]
-        fn padded_steps_are_full_on_every_rank(rows in 1u64..60, lanes in 1u64..5, batch_size in 1u64..20, world_size in 1u64..6) {
+        fn padded_steps_are_full_on_every_rank(
+            rows in 1u64..60,
+            lanes in 1u64..5,
+            batch_size in 1u64..20,
+            world_size in 1u64..6,
+        ) {
             let plan = steps(rows, lanes, batch_size, world_size, Tail::Pad);
             let mut consumed = 0;
             while let Some(step) = plan.step(consumed) {
@@ -223,7 +254,10 @@ mod tests {
         assert_eq!((0..4).map(|rank| padded.slice(last, rank).repeats).sum::<u64>(), 28);
         let uneven = steps(100, 1, 8, 4, Tail::Uneven);
         let last = uneven.step(96).unwrap();
-        assert_eq!((0..4).map(|rank| positions(&uneven.slice(last, rank))).collect::<Vec<_>>(), [[96], [97], [98], [99]]);
+        assert_eq!(
+            (0..4).map(|rank| positions(&uneven.slice(last, rank))).collect::<Vec<_>>(),
+            [[96], [97], [98], [99]]
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Lanes of arbitrary lengths, used by [`super::Lanes`] if the lengths do not follow from a count.
 //!
-//! Between two adjacent lane lengths, the same lanes take part in every turn, so a position of the sequence is found by a search among those lengths
-//! and one division. The invariant: the sequence is defined by taking from each lane in turn.
+//! Between two adjacent lane lengths, the same lanes take part in every turn, so a position of the
+//! sequence is found by a search among those lengths and one division. The invariant: the sequence
+//! is defined by taking from each lane in turn.
 
 use std::ops::Range;
 
@@ -35,7 +36,11 @@ impl UnevenLanes {
         let mut stages = vec![Stage { turn: 0, place: 0, lanes: ends.len() as u64 }];
         for (turn, gone) in ends.iter().zip(1..) {
             let last = stages.last().copied().unwrap_or(Stage { turn: 0, place: 0, lanes: 0 });
-            let stage = Stage { turn: *turn, place: last.place + (turn - last.turn) * last.lanes, lanes: ends.len() as u64 - gone };
+            let stage = Stage {
+                turn: *turn,
+                place: last.place + (turn - last.turn) * last.lanes,
+                lanes: ends.len() as u64 - gone,
+            };
             match stages.last_mut().filter(|last| last.turn == *turn) {
                 Some(same) => *same = stage,
                 None => stages.push(stage),
@@ -45,18 +50,31 @@ impl UnevenLanes {
     }
 
     pub(super) fn positions(&self, lane: u64) -> Range<u64> {
-        let bound = |lane: u64| usize::try_from(lane).ok().and_then(|lane| self.starts.get(lane)).or(self.starts.last()).copied().unwrap_or_default();
+        let bound = |lane: u64| {
+            usize::try_from(lane)
+                .ok()
+                .and_then(|lane| self.starts.get(lane))
+                .or(self.starts.last())
+                .copied()
+                .unwrap_or_default()
+        };
         bound(lane)..bound(lane.saturating_add(1))
     }
 
     pub(super) fn lane_of(&self, position: u64) -> u64 {
         let lanes = self.starts.len().saturating_sub(1);
-        (self.starts.partition_point(|start| *start <= position).saturating_sub(1)).min(lanes.saturating_sub(1)) as u64
+        (self.starts.partition_point(|start| *start <= position).saturating_sub(1))
+            .min(lanes.saturating_sub(1)) as u64
     }
 
-    /// The position at which each lane continues after `consumed` positions of the sequence were delivered.
+    /// The position at which each lane continues after `consumed` positions
+    /// of the sequence were delivered.
     pub(super) fn cursors(&self, consumed: u64) -> impl Iterator<Item = u64> {
-        let stage = self.stages.partition_point(|stage| stage.place <= consumed).checked_sub(1).and_then(|stage| self.stages.get(stage));
+        let stage = self
+            .stages
+            .partition_point(|stage| stage.place <= consumed)
+            .checked_sub(1)
+            .and_then(|stage| self.stages.get(stage));
         let stage = stage.copied().unwrap_or(Stage { turn: 0, place: 0, lanes: 0 });
         let passed = consumed.saturating_sub(stage.place);
         let turn = stage.turn + passed.checked_div(stage.lanes).unwrap_or_default();

@@ -1,8 +1,10 @@
 //! The packs of a lane that never ends, from any pack on.
 //!
-//! A lane is the rows of pass 0, followed by those of pass 1, and so on. Concatenated packs continue across passes. For other strategies,
-//! the rows of a pass are cut into windows, and each window is packed separately. The invariant: the packs depend only on the token counts, the order
-//! of the rows and the options, and never on where a [`LaneCursor`] started. A cursor needs the counts of its window, not of the lane.
+//! A lane is the rows of pass 0, followed by those of pass 1, and so on. Concatenated packs
+//! continue across passes. For other strategies, the rows of a pass are cut into windows, and each
+//! window is packed separately. The invariant: the packs depend only on the token counts, the order
+//! of the rows and the options, and never on where a [`LaneCursor`] started. A cursor needs the
+//! counts of its window, not of the lane.
 
 use super::fit::{Fitted, Fitting};
 use super::{Packing, Refused, Strategy};
@@ -87,7 +89,8 @@ pub enum NoPack<E> {
 pub struct LaneCursor {
     packing: Packing,
     window_rows: u64,
-    /// Of the next pack; for other strategies than [`Strategy::Concat`], of the window that it is in.
+    /// Of the next pack; for other strategies than [`Strategy::Concat`],
+    /// of the window that it is in.
     mark: Mark,
     /// Whether earlier rows of the pass are in packs.
     has_packed: bool,
@@ -105,11 +108,18 @@ struct Loaded {
 }
 
 impl LaneCursor {
-    /// A cursor at a mark of a cursor with the same options. `window_rows` is for other strategies than [`Strategy::Concat`].
+    /// A cursor at a mark of a cursor with the same options. `window_rows` is for other strategies
+    /// than [`Strategy::Concat`].
     #[must_use]
     pub fn at(packing: Packing, window_rows: u64, mark: Mark) -> Self {
         let packing = Packing { length: packing.length.max(1), ..packing };
-        Self { packing, window_rows: window_rows.max(1), mark, has_packed: mark.row > 0 || mark.first > 0, loaded: None }
+        Self {
+            packing,
+            window_rows: window_rows.max(1),
+            mark,
+            has_packed: mark.row > 0 || mark.first > 0,
+            loaded: None,
+        }
     }
 
     /// The number of the next pack.
@@ -118,7 +128,8 @@ impl LaneCursor {
         self.mark.pack + self.window().map_or(0, |(_, passed)| *passed as u64)
     }
 
-    /// A position of this lane that is not after the next pack; `None` if it could hide that a pass is empty.
+    /// A position of this lane that is not after the next pack; `None` if it could hide that a pass
+    /// is empty.
     #[must_use]
     pub fn mark(&self) -> Option<Mark> {
         (self.has_packed || (self.mark.row, self.mark.first) == (0, 0)).then_some(self.mark)
@@ -154,14 +165,19 @@ impl LaneCursor {
     #[must_use]
     pub fn counted(&self) -> (u64, Range<u64>) {
         let (pass, from) = self.needed_from();
-        let to = self.loaded.as_ref().filter(|loaded| loaded.pass == pass).map_or(from, |loaded| loaded.rows.end);
+        let to = self
+            .loaded
+            .as_ref()
+            .filter(|loaded| loaded.pass == pass)
+            .map_or(from, |loaded| loaded.rows.end);
         (pass, from..to.max(from))
     }
 
     /// Of the next row, and of those after it.
     fn counted_rest(&self) -> &[u32] {
         let Some(loaded) = self.loaded.as_ref().filter(|_| self.is_loaded()) else { return &[] };
-        let passed = usize::try_from(self.mark.row.saturating_sub(loaded.rows.start)).unwrap_or(usize::MAX);
+        let passed =
+            usize::try_from(self.mark.row.saturating_sub(loaded.rows.start)).unwrap_or(usize::MAX);
         loaded.counts.get(passed..).unwrap_or_default()
     }
 
@@ -180,7 +196,11 @@ impl LaneCursor {
     ///
     /// # Errors
     /// When tokens cannot be counted, a row is rejected, or a pass has nothing to pack.
-    pub fn draw<R: LaneRows>(&mut self, rows: &R, pieces: &mut Vec<LanePiece>) -> Result<(), NoPack<R::Error>> {
+    pub fn draw<R: LaneRows>(
+        &mut self,
+        rows: &R,
+        pieces: &mut Vec<LanePiece>,
+    ) -> Result<(), NoPack<R::Error>> {
         match self.packing.strategy {
             Strategy::Concat => self.draw_tokens(rows, pieces),
             Strategy::Fit { .. } => self.draw_fitted(rows, pieces),
@@ -192,7 +212,8 @@ impl LaneCursor {
     }
 
     fn skip_tokens<R: LaneRows>(&mut self, rows: &R, pack: u64) -> Result<(), NoPack<R::Error>> {
-        let mut left = u128::from(pack.saturating_sub(self.mark.pack)) * u128::from(self.packing.length);
+        let mut left =
+            u128::from(pack.saturating_sub(self.mark.pack)) * u128::from(self.packing.length);
         self.mark.pack = self.mark.pack.max(pack);
         // Tokens of the pass, where it is skipped from its start.
         let mut of_pass = ((self.mark.row, self.mark.first) == (0, 0)).then_some(0u128);
@@ -200,8 +221,13 @@ impl LaneCursor {
             let Mark { pass, row, first, .. } = self.mark;
             if row >= rows.num_rows() {
                 self.end_pass()?;
-                if let Some(tokens) = of_pass.filter(|tokens| *tokens > 0 && rows.has_equal_totals()) {
-                    self.mark.pass = self.mark.pass.saturating_add(u64::try_from(left / tokens).unwrap_or(u64::MAX));
+                if let Some(tokens) =
+                    of_pass.filter(|tokens| *tokens > 0 && rows.has_equal_totals())
+                {
+                    self.mark.pass = self
+                        .mark
+                        .pass
+                        .saturating_add(u64::try_from(left / tokens).unwrap_or(u64::MAX));
                     left %= tokens;
                 }
                 of_pass = Some(0);
@@ -218,7 +244,8 @@ impl LaneCursor {
                 continue;
             }
             self.load(rows)?;
-            // Rows that were loaded from an earlier row on may end before those that were summed up.
+            // Rows that were loaded from an earlier row on may end before those
+            // that were summed up.
             while left > 0 && self.is_loaded() {
                 let tokens = self.loaded_count().saturating_sub(self.mark.first);
                 self.has_packed |= tokens > 0;
@@ -234,7 +261,11 @@ impl LaneCursor {
         Ok(())
     }
 
-    fn draw_tokens<R: LaneRows>(&mut self, rows: &R, pieces: &mut Vec<LanePiece>) -> Result<(), NoPack<R::Error>> {
+    fn draw_tokens<R: LaneRows>(
+        &mut self,
+        rows: &R,
+        pieces: &mut Vec<LanePiece>,
+    ) -> Result<(), NoPack<R::Error>> {
         let mut room = self.packing.length;
         while room > 0 {
             if self.mark.row >= rows.num_rows() {
@@ -250,7 +281,8 @@ impl LaneCursor {
                 self.has_packed = true;
                 room -= count;
             }
-            (self.mark.row, self.mark.first) = if first + count >= tokens { (row + 1, 0) } else { (row, first + count) };
+            (self.mark.row, self.mark.first) =
+                if first + count >= tokens { (row + 1, 0) } else { (row, first + count) };
         }
         self.mark.pack += 1;
         Ok(())
@@ -273,7 +305,9 @@ impl LaneCursor {
             let ahead = pack.saturating_sub(self.mark.pack);
             if ahead < packs {
                 let ahead = usize::try_from(ahead).unwrap_or(usize::MAX);
-                if let Some((_, passed)) = self.loaded.as_mut().and_then(|loaded| loaded.packs.as_mut()) {
+                if let Some((_, passed)) =
+                    self.loaded.as_mut().and_then(|loaded| loaded.packs.as_mut())
+                {
                     *passed = ahead.max(*passed);
                 }
                 return Ok(());
@@ -283,12 +317,23 @@ impl LaneCursor {
         }
     }
 
-    fn draw_fitted<R: LaneRows>(&mut self, rows: &R, pieces: &mut Vec<LanePiece>) -> Result<(), NoPack<R::Error>> {
+    fn draw_fitted<R: LaneRows>(
+        &mut self,
+        rows: &R,
+        pieces: &mut Vec<LanePiece>,
+    ) -> Result<(), NoPack<R::Error>> {
         self.skip_packs(rows, self.pack())?;
         let (pass, length) = (self.mark.pass, self.packing.length);
-        let Some(Loaded { rows, counts, packs: Some((packs, passed)), .. }) = &mut self.loaded else { return Ok(()) };
+        let Some(Loaded { rows, counts, packs: Some((packs, passed)), .. }) = &mut self.loaded
+        else {
+            return Ok(());
+        };
         packs.for_each(*passed, |row, first| {
-            let tokens = usize::try_from(row).ok().and_then(|row| counts.get(row)).copied().unwrap_or_default();
+            let tokens = usize::try_from(row)
+                .ok()
+                .and_then(|row| counts.get(row))
+                .copied()
+                .unwrap_or_default();
             let count = tokens.saturating_sub(first).min(length);
             pieces.push(LanePiece { pass, row: rows.start + u64::from(row), first, count, tokens });
         });
@@ -324,13 +369,17 @@ impl LaneCursor {
             return Ok(packs.len() as u64);
         }
         let Mark { pass, row, .. } = self.mark;
-        let Strategy::Fit { choice, open_packs, long } = self.packing.strategy else { return Ok(0) };
+        let Strategy::Fit { choice, open_packs, long } = self.packing.strategy else {
+            return Ok(0);
+        };
         let window = row..row.saturating_add(self.window_rows).min(rows.num_rows());
         let counts = rows.counts(pass, window.clone()).map_err(NoPack::Rows)?;
         let mut fitting = Fitting::new(self.packing.length, choice, open_packs, long);
         for tokens in &counts {
             fitting.push(*tokens).map_err(|refused| match refused {
-                Refused::LongRow { position, tokens } => NoPack::LongRow { pass, row: row + position, tokens },
+                Refused::LongRow { position, tokens } => {
+                    NoPack::LongRow { pass, row: row + position, tokens }
+                }
                 // Windows are short.
                 Refused::LongLane { .. } => NoPack::Empty { pass },
             })?;
@@ -344,7 +393,12 @@ impl LaneCursor {
     fn end_window(&mut self, packs: u64) {
         let Some(loaded) = self.loaded.take() else { return };
         self.has_packed |= packs > 0;
-        self.mark = Mark { pack: self.mark.pack + packs, pass: loaded.pass, row: loaded.rows.end, first: 0 };
+        self.mark = Mark {
+            pack: self.mark.pack + packs,
+            pass: loaded.pass,
+            row: loaded.rows.end,
+            first: 0,
+        };
     }
 
     fn end_pass<E>(&mut self) -> Result<(), NoPack<E>> {
@@ -352,7 +406,8 @@ impl LaneCursor {
             return Err(NoPack::Empty { pass: self.mark.pass });
         }
         self.has_packed = false;
-        self.mark = Mark { pack: self.mark.pack, pass: self.mark.pass.saturating_add(1), row: 0, first: 0 };
+        self.mark =
+            Mark { pack: self.mark.pack, pass: self.mark.pass.saturating_add(1), row: 0, first: 0 };
         Ok(())
     }
 }

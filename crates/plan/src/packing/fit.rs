@@ -1,8 +1,9 @@
 //! Packs whole rows, with a bounded number of open packs.
 //!
-//! A pack is closed when it is full, when a new one has to be opened and too many are open (the fullest is closed), and when it has been open for too
-//! long. The last rule bounds the distance between the rows of a pack, and with it the blocks that have to stay in memory for an open one. At the end
-//! of a lane, open packs are closed in the order in which they were opened.
+//! A pack is closed when it is full, when a new one has to be opened and too many are open (the
+//! fullest is closed), and when it has been open for too long. The last rule bounds the distance
+//! between the rows of a pack, and with it the blocks that have to stay in memory for an open one.
+//! At the end of a lane, open packs are closed in the order in which they were opened.
 
 use super::{Choice, Long, Refused};
 use std::ops::Range;
@@ -17,7 +18,8 @@ pub(super) struct Fitted {
     starts: Vec<u64>,
     /// The row of each piece.
     rows: Vec<u32>,
-    /// First tokens of pieces that do not start with their row, by the index of the piece; ascending.
+    /// First tokens of pieces that do not start with their row, by the index
+    /// of the piece; ascending.
     later: Vec<(u64, u32)>,
     /// The lowest row needed by each pack or a later one.
     lowest: Vec<u32>,
@@ -29,7 +31,12 @@ impl Fitted {
     }
 
     pub(super) fn rows(&self, packs: Range<usize>) -> &[u32] {
-        let bound = |pack: usize| self.starts.get(pack).and_then(|start| usize::try_from(*start).ok()).unwrap_or(self.rows.len());
+        let bound = |pack: usize| {
+            self.starts
+                .get(pack)
+                .and_then(|start| usize::try_from(*start).ok())
+                .unwrap_or(self.rows.len())
+        };
         self.rows.get(bound(packs.start)..bound(packs.end)).unwrap_or_default()
     }
 
@@ -37,8 +44,15 @@ impl Fitted {
     pub(super) fn for_each(&self, pack: usize, mut piece: impl FnMut(u32, u32)) {
         let Some(start) = self.starts.get(pack) else { return };
         for (number, row) in (*start..).zip(self.rows(pack..pack + 1)) {
-            let later = if self.later.is_empty() { None } else { self.later.binary_search_by_key(&number, |(number, _)| *number).ok() };
-            piece(*row, later.and_then(|later| self.later.get(later)).map_or(0, |(_, first)| *first));
+            let later = if self.later.is_empty() {
+                None
+            } else {
+                self.later.binary_search_by_key(&number, |(number, _)| *number).ok()
+            };
+            piece(
+                *row,
+                later.and_then(|later| self.later.get(later)).map_or(0, |(_, first)| *first),
+            );
         }
     }
 
@@ -101,7 +115,18 @@ impl Fitting {
     pub(super) fn new(length: u32, choice: Choice, open_packs: usize, long: Long) -> Self {
         let open_packs = open_packs.max(1);
         let (open, pieces, free) = (Vec::new(), Vec::new(), Vec::new());
-        Self { length, choice, open_packs, long, row: 0, open, pieces, free, opened: 0, closed: Fitted::default() }
+        Self {
+            length,
+            choice,
+            open_packs,
+            long,
+            row: 0,
+            open,
+            pieces,
+            free,
+            opened: 0,
+            closed: Fitted::default(),
+        }
     }
 
     /// Packs the next row. Returns how many of its tokens are packed.
@@ -162,31 +187,50 @@ impl Fitting {
     /// The first open pack with room for `tokens`, in the order in which they are tried.
     fn with_room(&self, tokens: u32) -> Option<usize> {
         match self.choice {
-            Choice::Best => Some(self.open.partition_point(|pack| pack.room < tokens)).filter(|place| *place < self.open.len()),
+            Choice::Best => Some(self.open.partition_point(|pack| pack.room < tokens))
+                .filter(|place| *place < self.open.len()),
             Choice::First => self.open.iter().position(|pack| pack.room >= tokens),
         }
     }
 
-    /// The fullest pack is tried first, of equally full ones the older. Moves a pack that became fuller to its new position.
+    /// The fullest pack is tried first, of equally full ones the older. Moves a pack that became
+    /// fuller to its new position.
     fn move_forward(&mut self, place: usize) {
         let Some(pack) = self.open.get(place).copied() else { return };
-        let to = self.open.get(..place).unwrap_or_default().partition_point(|other| (other.room, other.number) < (pack.room, pack.number));
+        let to = self
+            .open
+            .get(..place)
+            .unwrap_or_default()
+            .partition_point(|other| (other.room, other.number) < (pack.room, pack.number));
         if let Some(between) = self.open.get_mut(to..=place) {
             between.rotate_right(1);
         }
     }
 
     fn open(&mut self) -> usize {
-        let least =
-            |packs: &[OpenPack], key: fn(&OpenPack) -> (u32, u32)| packs.iter().enumerate().min_by_key(|(_, pack)| key(pack)).map(|(place, _)| place);
+        let least = |packs: &[OpenPack], key: fn(&OpenPack) -> (u32, u32)| {
+            packs.iter().enumerate().min_by_key(|(_, pack)| key(pack)).map(|(place, _)| place)
+        };
         if self.open.len() >= self.open_packs {
-            let fullest = if self.choice == Choice::Best { Some(0) } else { least(&self.open, |pack| (pack.room, pack.number)) };
+            let fullest = if self.choice == Choice::Best {
+                Some(0)
+            } else {
+                least(&self.open, |pack| (pack.room, pack.number))
+            };
             fullest.into_iter().for_each(|place| self.close(place));
         }
         let most = MOST_OPENED_SINCE.saturating_mul(self.open_packs as u64);
         if u64::from(self.opened) >= most {
-            let oldest = if self.choice == Choice::First { Some(0) } else { least(&self.open, |pack| (pack.number, 0)) };
-            let is_due = |place: &usize| self.open.get(*place).is_some_and(|pack| u64::from(self.opened - pack.number) >= most);
+            let oldest = if self.choice == Choice::First {
+                Some(0)
+            } else {
+                least(&self.open, |pack| (pack.number, 0))
+            };
+            let is_due = |place: &usize| {
+                self.open
+                    .get(*place)
+                    .is_some_and(|pack| u64::from(self.opened - pack.number) >= most)
+            };
             if let Some(oldest) = oldest.filter(is_due) {
                 self.close(oldest);
             }
@@ -204,7 +248,10 @@ impl Fitting {
 
     fn close(&mut self, place: usize) {
         let slot = self.open.remove(place).slot;
-        let Some(pieces) = usize::try_from(slot).ok().and_then(|slot| self.pieces.get_mut(slot)) else { return };
+        let Some(pieces) = usize::try_from(slot).ok().and_then(|slot| self.pieces.get_mut(slot))
+        else {
+            return;
+        };
         self.closed.push(pieces);
         pieces.clear();
         self.free.push(slot);

@@ -38,8 +38,14 @@ impl LanePacks {
             Packs::Consecutive(starts) => {
                 let first = starts.get(packs.start).map(|(row, _)| *row);
                 // A row that continues in the next pack belongs to both.
-                let end = starts.get(packs.end).map_or(self.rows, |(row, token)| row + u32::from(*token > 0));
-                first.filter(|_| !packs.is_empty()).map(|first| self.at(first)..self.at(end)).into_iter().collect()
+                let end = starts
+                    .get(packs.end)
+                    .map_or(self.rows, |(row, token)| row + u32::from(*token > 0));
+                first
+                    .filter(|_| !packs.is_empty())
+                    .map(|first| self.at(first)..self.at(end))
+                    .into_iter()
+                    .collect()
             }
             Packs::Fitted(fitted) => {
                 let mut rows: Vec<u32> = fitted.rows(packs).to_vec();
@@ -57,8 +63,14 @@ impl LanePacks {
         }
     }
 
-    /// Calls `piece` with the pieces of a pack in order. `tokens_of` returns the number of tokens of the row at a plan position.
-    pub(super) fn for_each_piece(&self, pack: usize, tokens_of: &impl Fn(u64) -> u32, mut piece: impl FnMut(Piece)) {
+    /// Calls `piece` with the pieces of a pack in order. `tokens_of` returns the number of tokens
+    /// of the row at a plan position.
+    pub(super) fn for_each_piece(
+        &self,
+        pack: usize,
+        tokens_of: &impl Fn(u64) -> u32,
+        mut piece: impl FnMut(Piece),
+    ) {
         match &self.packs {
             Packs::Consecutive(starts) => {
                 let Some((mut row, mut first)) = starts.get(pack).copied() else { return };
@@ -75,7 +87,11 @@ impl LanePacks {
             }
             Packs::Fitted(fitted) => fitted.for_each(pack, |row, first| {
                 let position = self.at(row);
-                piece(Piece { position, first, count: tokens_of(position).saturating_sub(first).min(self.length) });
+                piece(Piece {
+                    position,
+                    first,
+                    count: tokens_of(position).saturating_sub(first).min(self.length),
+                });
             }),
         }
     }

@@ -1,17 +1,21 @@
-//! Decides which tokens of which rows are packed together: rows in plan order → packs of at most `length` tokens.
+//! Decides which tokens of which rows are packed together: rows in plan order → packs of at most
+//! `length` tokens.
 //!
-//! A [`PackPlan`] of one epoch is computed from the token counts of rows in plan order; used by the pass, by `explain` and by `len`. Each lane of
-//! rows is packed separately, so its packs form a lane again, and packs are dealt out like rows. The invariant: the packs depend only on the token
-//! counts, the order of the rows, the lanes and the [`Packing`]; and each token of a row is in at most one pack.
+//! A [`PackPlan`] of one epoch is computed from the token counts of rows in plan order; used by the
+//! pass, by `explain` and by `len`. Each lane of rows is packed separately, so its packs form a
+//! lane again, and packs are dealt out like rows. The invariant: the packs depend only on the token
+//! counts, the order of the rows, the lanes and the [`Packing`]; and each token of a row is in at
+//! most one pack.
 //!
 //! | strategy | a row | packs |
 //! |---|---|---|
-//! | [`Strategy::Concat`] | continues in the next pack if it does not fit | all full, except the last of a lane |
-//! | [`Strategy::Fit`] | stays whole, if it is not longer than a pack | as full as the open packs allow |
+//! | [`Strategy::Concat`] | is split where a pack is full | all full, except the last of a lane |
+//! | [`Strategy::Fit`] | stays whole, if not longer than a pack | as full as the open packs allow |
 //!
 //! [`Strategy::Concat`] needs no memory per row, other strategies need four bytes.
 //!
-//! A [`LaneCursor`] needs no count of a whole epoch: its lane never ends, and it computes one pack after another.
+//! A [`LaneCursor`] needs no count of a whole epoch: its lane never ends, and it computes one pack
+//! after another.
 
 mod ahead;
 mod fit;

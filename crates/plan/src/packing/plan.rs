@@ -30,12 +30,16 @@ pub struct Totals {
 }
 
 impl PackPlan {
-    /// Packs the rows of each lane. `tokens_of` is called with the plan positions of a lane, and calls back with the token count of each of its rows,
-    /// in order.
+    /// Packs the rows of each lane. `tokens_of` is called with the plan positions of a lane, and
+    /// calls back with the token count of each of its rows, in order.
     ///
     /// # Errors
     /// For a row that is longer than a pack, if the packing rejects it, and for a lane of 2³² rows.
-    pub fn build(packing: Packing, rows: &Lanes, mut tokens_of: impl FnMut(Range<u64>, &mut dyn FnMut(u32))) -> Result<Self, Refused> {
+    pub fn build(
+        packing: Packing,
+        rows: &Lanes,
+        mut tokens_of: impl FnMut(Range<u64>, &mut dyn FnMut(u32)),
+    ) -> Result<Self, Refused> {
         let packing = Packing { length: packing.length.max(1), ..packing };
         let mut totals = Totals::default();
         let mut packs = Vec::new();
@@ -43,7 +47,13 @@ impl PackPlan {
             packs.push(pack_lane(packing, rows.positions(lane), &mut tokens_of, &mut totals)?);
         }
         let lengths: Vec<u64> = packs.iter().map(LanePacks::len).collect();
-        Ok(Self { length: packing.length, row_lanes: rows.clone(), lanes: Lanes::of_lengths(&lengths), packs, totals })
+        Ok(Self {
+            length: packing.length,
+            row_lanes: rows.clone(),
+            lanes: Lanes::of_lengths(&lengths),
+            packs,
+            totals,
+        })
     }
 
     /// Number of tokens that fit into a pack.
@@ -77,7 +87,8 @@ impl PackPlan {
     /// Plan positions of the rows in the packs `runs`: ascending, non-adjacent runs.
     #[must_use]
     pub fn positions(&self, runs: &[Range<u64>]) -> Vec<Range<u64>> {
-        let mut positions: Vec<Range<u64>> = runs.iter().flat_map(|run| self.positions_of(run.clone())).collect();
+        let mut positions: Vec<Range<u64>> =
+            runs.iter().flat_map(|run| self.positions_of(run.clone())).collect();
         positions.sort_unstable_by_key(|run| run.start);
         positions.dedup_by(|next, last| {
             let touches = next.start <= last.end;
@@ -89,18 +100,26 @@ impl PackPlan {
         positions
     }
 
-    /// Calls `piece` with the pieces of a pack in order. `tokens_of` returns the number of tokens of the row at a plan position.
-    pub fn for_each_piece(&self, pack: u64, tokens_of: impl Fn(u64) -> u32, piece: impl FnMut(Piece)) {
+    /// Calls `piece` with the pieces of a pack in order. `tokens_of` returns the number of tokens
+    /// of the row at a plan position.
+    pub fn for_each_piece(
+        &self,
+        pack: u64,
+        tokens_of: impl Fn(u64) -> u32,
+        piece: impl FnMut(Piece),
+    ) {
         if let Some((lane, pack)) = self.found(pack) {
             lane.for_each_piece(pack, &tokens_of, piece);
         }
     }
 
-    /// The first plan position that a lane needs when it continues with the pack `cursor`; the end of its rows if that is past its last pack.
+    /// The first plan position that a lane needs when it continues with the pack `cursor`; the end
+    /// of its rows if that is past its last pack.
     #[must_use]
     pub fn needed_from(&self, lane: u64, cursor: u64) -> u64 {
         let packs = usize::try_from(lane).ok().and_then(|lane| self.packs.get(lane));
-        let pack = usize::try_from(cursor.saturating_sub(self.lanes.positions(lane).start)).unwrap_or(usize::MAX);
+        let pack = usize::try_from(cursor.saturating_sub(self.lanes.positions(lane).start))
+            .unwrap_or(usize::MAX);
         packs.map_or(u64::MAX, |packs| packs.needed_from(pack))
     }
 
@@ -108,8 +127,11 @@ impl PackPlan {
         let mut positions = Vec::new();
         while run.start < run.end {
             let Some((lane, first)) = self.found(run.start) else { break };
-            let count = self.lanes.positions(self.lanes.lane_of(run.start)).end.min(run.end) - run.start;
-            positions.extend(lane.positions(first..first.saturating_add(usize::try_from(count).unwrap_or(usize::MAX))));
+            let count =
+                self.lanes.positions(self.lanes.lane_of(run.start)).end.min(run.end) - run.start;
+            positions.extend(lane.positions(
+                first..first.saturating_add(usize::try_from(count).unwrap_or(usize::MAX)),
+            ));
             run.start += count.max(1);
         }
         positions
@@ -130,7 +152,10 @@ fn pack_lane(
 ) -> Result<LanePacks, Refused> {
     let (start, rows) = (positions.start, positions.end - positions.start);
     // The end of a lane is a number too, so the maximum is excluded.
-    let rows = u32::try_from(rows).ok().filter(|rows| *rows < u32::MAX).ok_or(Refused::LongLane { rows })?;
+    let rows = u32::try_from(rows)
+        .ok()
+        .filter(|rows| *rows < u32::MAX)
+        .ok_or(Refused::LongLane { rows })?;
     match packing.strategy {
         Strategy::Concat => {
             let mut packs = Consecutive::new(packing.length);
@@ -150,14 +175,22 @@ fn pack_lane(
                     let lost = u64::from(tokens - packed);
                     let is_dropped = packed == 0 && tokens > 0;
                     totals.dropped_rows += u64::from(is_dropped);
-                    *(if is_dropped { &mut totals.dropped_tokens } else { &mut totals.truncated_tokens }) += lost;
+                    *(if is_dropped {
+                        &mut totals.dropped_tokens
+                    } else {
+                        &mut totals.truncated_tokens
+                    }) += lost;
                 }
                 Err(reason) => refused = Some(reason),
             });
             match refused {
-                Some(Refused::LongRow { position, tokens }) => Err(Refused::LongRow { position: start + position, tokens }),
+                Some(Refused::LongRow { position, tokens }) => {
+                    Err(Refused::LongRow { position: start + position, tokens })
+                }
                 Some(other) => Err(other),
-                None => Ok(LanePacks::new(start, rows, packing.length, Packs::Fitted(packs.finish()))),
+                None => {
+                    Ok(LanePacks::new(start, rows, packing.length, Packs::Fitted(packs.finish())))
+                }
             }
         }
     }

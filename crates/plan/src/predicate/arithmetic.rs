@@ -1,13 +1,15 @@
 //! Computes with numbers.
 //!
-//! Integers are computed as `Int64`, with `UInt64` as decimals, and floats as `Float64`. The invariant: a result out of the range of its type is an
-//! error, and a division by zero is null.
+//! Integers are computed as `Int64`, with `UInt64` as decimals, and floats as `Float64`. The
+//! invariant: a result out of the range of its type is an error, and a division by zero is null.
 
 use super::cast::{cast_checked, unwrapped};
 use crate::Arithmetic;
 use arrow_arith::numeric;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{ArrowPrimitiveType, Decimal128Type, Decimal256Type, Float64Type, Int64Type};
+use arrow_array::types::{
+    ArrowPrimitiveType, Decimal128Type, Decimal256Type, Float64Type, Int64Type,
+};
 use arrow_array::{Array, ArrayRef, Datum, NullArray, PrimitiveArray, Scalar};
 use arrow_schema::{ArrowError, DataType};
 use num_traits::Zero;
@@ -30,7 +32,10 @@ impl Values {
     }
 
     /// `None` if `function` does not apply to values of this type.
-    pub(super) fn map(&self, function: impl Fn(&ArrayRef) -> Result<Option<ArrayRef>, ArrowError>) -> Result<Option<Self>, ArrowError> {
+    pub(super) fn map(
+        &self,
+        function: impl Fn(&ArrayRef) -> Result<Option<ArrayRef>, ArrowError>,
+    ) -> Result<Option<Self>, ArrowError> {
         Ok(function(self.array())?.map(|array| self.with(array)))
     }
 
@@ -55,8 +60,13 @@ pub(crate) fn is_number(data_type: &DataType) -> bool {
     data_type.is_numeric() || data_type.is_null()
 }
 
-pub(crate) fn arithmetic(op: Arithmetic, left: &Values, right: &Values) -> Result<Values, ArrowError> {
-    let (left_type, right_type) = computing_types(op, left.array().data_type(), right.array().data_type());
+pub(crate) fn arithmetic(
+    op: Arithmetic,
+    left: &Values,
+    right: &Values,
+) -> Result<Values, ArrowError> {
+    let (left_type, right_type) =
+        computing_types(op, left.array().data_type(), right.array().data_type());
     // Nothing is cast to nulls.
     let in_type = |side: &Values, data_type: &DataType| match data_type {
         DataType::Null => Ok(side.with(Arc::new(NullArray::new(side.array().len())))),
@@ -64,11 +74,19 @@ pub(crate) fn arithmetic(op: Arithmetic, left: &Values, right: &Values) -> Resul
     };
     let (left, right) = (in_type(left, &left_type)?, in_type(right, &right_type)?);
     let result = kernel(op, &left, &right)?;
-    Ok(if matches!((&left, &right), (Values::Same(_), Values::Same(_))) { Values::Same(result) } else { Values::Rows(result) })
+    Ok(if matches!((&left, &right), (Values::Same(_), Values::Same(_))) {
+        Values::Same(result)
+    } else {
+        Values::Rows(result)
+    })
 }
 
 /// The types in which two numbers are computed with.
-pub(crate) fn computing_types(op: Arithmetic, left: &DataType, right: &DataType) -> (DataType, DataType) {
+pub(crate) fn computing_types(
+    op: Arithmetic,
+    left: &DataType,
+    right: &DataType,
+) -> (DataType, DataType) {
     let (left, right) = (unwrapped(left), unwrapped(right));
     if left.is_null() || right.is_null() {
         return (DataType::Null, DataType::Null);
@@ -82,11 +100,15 @@ pub(crate) fn computing_types(op: Arithmetic, left: &DataType, right: &DataType)
     }
     match (digits(left), digits(right)) {
         ((precision, scale), (other_precision, other_scale)) if is_wide(left) || is_wide(right) => {
-            (DataType::Decimal256(precision, scale), DataType::Decimal256(other_precision, other_scale))
+            (
+                DataType::Decimal256(precision, scale),
+                DataType::Decimal256(other_precision, other_scale),
+            )
         }
-        ((precision, scale), (other_precision, other_scale)) => {
-            (DataType::Decimal128(precision, scale), DataType::Decimal128(other_precision, other_scale))
-        }
+        ((precision, scale), (other_precision, other_scale)) => (
+            DataType::Decimal128(precision, scale),
+            DataType::Decimal128(other_precision, other_scale),
+        ),
     }
 }
 
@@ -107,23 +129,39 @@ pub(super) fn digits(data_type: &DataType) -> (u8, i8) {
 }
 
 /// Of values in their [`computing_types`].
-pub(crate) fn kernel(op: Arithmetic, left: &Values, right: &Values) -> Result<ArrayRef, ArrowError> {
+pub(crate) fn kernel(
+    op: Arithmetic,
+    left: &Values,
+    right: &Values,
+) -> Result<ArrayRef, ArrowError> {
     if left.array().data_type().is_null() {
-        return Ok(Arc::new(NullArray::new(if matches!(left, Values::Rows(_)) { left } else { right }.array().len())));
+        return Ok(Arc::new(NullArray::new(
+            if matches!(left, Values::Rows(_)) { left } else { right }.array().len(),
+        )));
     }
     let (dividend, divisor) = (left.datum(), right.datum());
     let result = match op {
         Arithmetic::Add => numeric::add(&*dividend, &*divisor),
         Arithmetic::Subtract => numeric::sub(&*dividend, &*divisor),
         Arithmetic::Multiply => numeric::mul(&*dividend, &*divisor),
-        Arithmetic::Divide => numeric::div(&*dividend, &*right.with(without_zeros(right.array())).datum()),
-        Arithmetic::Remainder => numeric::rem(&*dividend, &*right.with(without_zeros(right.array())).datum()),
+        Arithmetic::Divide => {
+            numeric::div(&*dividend, &*right.with(without_zeros(right.array())).datum())
+        }
+        Arithmetic::Remainder => {
+            numeric::rem(&*dividend, &*right.with(without_zeros(right.array())).datum())
+        }
     }?;
     // The kernels check for the width of the type alone.
     let overflow = |error: ArrowError| ArrowError::ArithmeticOverflow(error.to_string());
     match result.data_type() {
-        DataType::Decimal128(precision, _) => result.as_primitive::<Decimal128Type>().validate_decimal_precision(*precision).map_err(overflow)?,
-        DataType::Decimal256(precision, _) => result.as_primitive::<Decimal256Type>().validate_decimal_precision(*precision).map_err(overflow)?,
+        DataType::Decimal128(precision, _) => result
+            .as_primitive::<Decimal128Type>()
+            .validate_decimal_precision(*precision)
+            .map_err(overflow)?,
+        DataType::Decimal256(precision, _) => result
+            .as_primitive::<Decimal256Type>()
+            .validate_decimal_precision(*precision)
+            .map_err(overflow)?,
         _ => {}
     }
     Ok(result)
@@ -134,7 +172,11 @@ fn without_zeros(array: &ArrayRef) -> ArrayRef {
     fn of<T: ArrowPrimitiveType<Native: Zero>>(array: &ArrayRef) -> ArrayRef {
         let array: &PrimitiveArray<T> = array.as_primitive();
         let is_any = array.values().iter().any(Zero::is_zero);
-        let without = || array.unary_opt::<_, T>(|value| (!value.is_zero()).then_some(value)).with_data_type(array.data_type().clone());
+        let without = || {
+            array
+                .unary_opt::<_, T>(|value| (!value.is_zero()).then_some(value))
+                .with_data_type(array.data_type().clone())
+        };
         Arc::new(if is_any { without() } else { array.clone() })
     }
     match array.data_type() {

@@ -51,7 +51,11 @@ pub(crate) enum Test {
 pub(crate) struct Limit(pub(super) Place);
 
 impl Limit {
-    pub(crate) fn compare(&self, array: &ArrayRef, op: Comparison) -> std::result::Result<BooleanArray, ArrowError> {
+    pub(crate) fn compare(
+        &self,
+        array: &ArrayRef,
+        op: Comparison,
+    ) -> std::result::Result<BooleanArray, ArrowError> {
         match &self.0 {
             Place::NotANumber => Ok(compare::constant(array, op == Comparison::NotEqual)),
             Place::Among(position) => compare::with_literal(array, op, position),
@@ -66,19 +70,37 @@ impl Limit {
     pub(crate) fn only_value(&self) -> Option<ArrayRef> {
         match &self.0 {
             Place::NotANumber => None,
-            Place::Among(position) => position.first.as_ref().filter(|_| position.matching == Matching::One).cloned(),
+            Place::Among(position) => {
+                position.first.as_ref().filter(|_| position.matching == Matching::One).cloned()
+            }
         }
     }
 }
 
 impl Leaf {
-    pub(super) fn new(expression: &Expression, operand: &Operand, data_type: &DataType) -> Result<Self> {
-        let refused =
-            |literal: &Literal| Error::LiteralType { operand: operand.subject(), data_type: data_type.clone(), literal: Box::new(literal.clone()) };
-        let unsuitable = |function, wanted| Error::OperandType { operand: operand.subject(), data_type: data_type.clone(), function, wanted };
-        let limit = |literal: &Literal, compared: &DataType| place(literal, compared).map(Limit).ok_or_else(|| refused(literal));
+    pub(super) fn new(
+        expression: &Expression,
+        operand: &Operand,
+        data_type: &DataType,
+    ) -> Result<Self> {
+        let refused = |literal: &Literal| Error::LiteralType {
+            operand: operand.subject(),
+            data_type: data_type.clone(),
+            literal: Box::new(literal.clone()),
+        };
+        let unsuitable = |function, wanted| Error::OperandType {
+            operand: operand.subject(),
+            data_type: data_type.clone(),
+            function,
+            wanted,
+        };
+        let limit = |literal: &Literal, compared: &DataType| {
+            place(literal, compared).map(Limit).ok_or_else(|| refused(literal))
+        };
         let bytes = |literal: &Literal, function| match literal {
-            _ if !(unwrapped(data_type).is_string() || unwrapped(data_type).is_binary()) => Err(unsuitable(function, "strings and binary values")),
+            _ if !(unwrapped(data_type).is_string() || unwrapped(data_type).is_binary()) => {
+                Err(unsuitable(function, "strings and binary values"))
+            }
             Literal::Text(text) => Ok(text.as_bytes().to_vec()),
             Literal::Binary(bytes) => Ok(bytes.clone()),
             other => Err(refused(other)),
@@ -86,7 +108,9 @@ impl Leaf {
         let mut compared = compared_as(data_type, None);
         let test = match expression {
             Expression::IsNull { nan_is_null, .. } => Test::IsNull { nan_is_null: *nan_is_null },
-            Expression::IsIn { matches_null: true, .. } if compared.is_null() => Test::IsNull { nan_is_null: false },
+            Expression::IsIn { matches_null: true, .. } if compared.is_null() => {
+                Test::IsNull { nan_is_null: false }
+            }
             Expression::IsIn { null_is_unknown: false, .. } if compared.is_null() => Test::Never,
             _ if compared.is_null() => Test::Unknown,
             Expression::IsNan { .. } if is_number(data_type) => Test::IsNan,
@@ -98,19 +122,35 @@ impl Leaf {
             Expression::StartsWith { prefix, .. } => {
                 let first = Literal::Binary(bytes(prefix, "starts_with")?);
                 compared = compared_as(data_type, Some(&first));
-                Test::Range(limit(&first, &compared)?, successor(&first).map(|behind| limit(&behind, &compared)).transpose()?)
+                Test::Range(
+                    limit(&first, &compared)?,
+                    successor(&first).map(|behind| limit(&behind, &compared)).transpose()?,
+                )
             }
             Expression::EndsWith { suffix, .. } => Test::EndsWith(bytes(suffix, "ends_with")?),
-            Expression::Contains { part, .. } => Test::Contains(Box::new(Finder::new(&bytes(part, "contains")?).into_owned())),
+            Expression::Contains { part, .. } => {
+                Test::Contains(Box::new(Finder::new(&bytes(part, "contains")?).into_owned()))
+            }
             Expression::IsIn { values, matches_null, null_is_unknown, .. } => {
                 let binary = values.iter().find(|value| matches!(value, Literal::Binary(_)));
                 compared = compared_as(data_type, binary);
-                let members = Members::new(values, &compared).map_err(|source| operand.failed(source))?.map_err(refused)?;
-                Test::IsIn { members: Box::new(members), of_null: (!null_is_unknown).then_some(*matches_null) }
+                let members = Members::new(values, &compared)
+                    .map_err(|source| operand.failed(source))?
+                    .map_err(refused)?;
+                Test::IsIn {
+                    members: Box::new(members),
+                    of_null: (!null_is_unknown).then_some(*matches_null),
+                }
             }
             _ => Test::Unknown,
         };
-        Ok(Self { operand: operand.clone(), data_type: data_type.clone(), compared, test, expression: expression.clone() })
+        Ok(Self {
+            operand: operand.clone(),
+            data_type: data_type.clone(),
+            compared,
+            test,
+            expression: expression.clone(),
+        })
     }
 
     pub(super) fn evaluate(&self, array: &ArrayRef) -> Result<BooleanArray> {
@@ -146,7 +186,8 @@ impl Leaf {
         &self.data_type
     }
 
-    /// Compared values in the stored type of the column, for a dictionary in its value type. `None` if that would change them.
+    /// Compared values in the stored type of the column, for a dictionary in its value type. `None`
+    /// if that would change them.
     pub(crate) fn as_stored(&self, values: &ArrayRef) -> Option<ArrayRef> {
         let stored = match &self.data_type {
             DataType::Dictionary(_, value) => value.as_ref(),
@@ -167,24 +208,39 @@ impl Leaf {
         match &self.test {
             Test::Unknown => Ok(constant(array.len(), None)),
             Test::Never => Ok(constant(array.len(), Some(false))),
-            Test::Compare(op, limit) => limit.compare(&self.comparable(array)?, *op).map_err(failed),
+            Test::Compare(op, limit) => {
+                limit.compare(&self.comparable(array)?, *op).map_err(failed)
+            }
             Test::Range(first, behind) => {
                 let array = self.comparable(array)?;
                 let from = first.compare(&array, Comparison::GreaterOrEqual).map_err(failed)?;
                 match behind {
-                    Some(behind) => arrow_arith::boolean::and(&from, &behind.compare(&array, Comparison::Less).map_err(failed)?).map_err(failed),
+                    Some(behind) => arrow_arith::boolean::and(
+                        &from,
+                        &behind.compare(&array, Comparison::Less).map_err(failed)?,
+                    )
+                    .map_err(failed),
                     None => Ok(from),
                 }
             }
             Test::IsIn { members, of_null } => {
                 let array = self.comparable(array)?;
-                let found = BooleanArray::new(members.find(&array).map_err(failed)?, array.logical_nulls());
+                let found =
+                    BooleanArray::new(members.find(&array).map_err(failed)?, array.logical_nulls());
                 Ok(of_null.map_or_else(|| found.clone(), |of_null| filled(&found, of_null)))
             }
-            Test::EndsWith(suffix) => test_bytes(&self.comparable(array)?, |bytes| bytes.ends_with(suffix)).map_err(failed),
-            Test::Contains(part) => test_bytes(&self.comparable(array)?, |bytes| part.find(bytes).is_some()).map_err(failed),
+            Test::EndsWith(suffix) => {
+                test_bytes(&self.comparable(array)?, |bytes| bytes.ends_with(suffix))
+                    .map_err(failed)
+            }
+            Test::Contains(part) => {
+                test_bytes(&self.comparable(array)?, |bytes| part.find(bytes).is_some())
+                    .map_err(failed)
+            }
             Test::IsNull { nan_is_null } => {
-                let is_null = array.logical_nulls().map_or_else(|| BooleanBuffer::new_unset(array.len()), |nulls| !nulls.inner());
+                let is_null = array
+                    .logical_nulls()
+                    .map_or_else(|| BooleanBuffer::new_unset(array.len()), |nulls| !nulls.inner());
                 if !(*nan_is_null && self.is_float()) {
                     return Ok(BooleanArray::new(is_null, None));
                 }
@@ -200,7 +256,12 @@ impl Test {
     /// `None`: unknown.
     fn truth_of_null(&self) -> Option<bool> {
         match self {
-            Self::Compare(..) | Self::Range(..) | Self::EndsWith(_) | Self::Contains(_) | Self::IsNan | Self::Unknown => None,
+            Self::Compare(..)
+            | Self::Range(..)
+            | Self::EndsWith(_)
+            | Self::Contains(_)
+            | Self::IsNan
+            | Self::Unknown => None,
             Self::IsIn { of_null, .. } => *of_null,
             Self::IsNull { .. } => Some(true),
             Self::Never => Some(false),
@@ -208,7 +269,10 @@ impl Test {
     }
 }
 
-fn test_bytes(array: &ArrayRef, holds: impl Fn(&[u8]) -> bool) -> std::result::Result<BooleanArray, ArrowError> {
+fn test_bytes(
+    array: &ArrayRef,
+    holds: impl Fn(&[u8]) -> bool,
+) -> std::result::Result<BooleanArray, ArrowError> {
     let mut truth = Vec::with_capacity(array.len());
     each_bytes(array, &mut |bytes| truth.push(holds(bytes)))?;
     Ok(BooleanArray::new(BooleanBuffer::from(truth), array.logical_nulls()))

@@ -43,7 +43,10 @@ enum Set {
 
 impl Members {
     /// `Err` contains a literal whose kind does not match the type.
-    pub(super) fn new<'a>(literals: &'a [Literal], data_type: &DataType) -> Result<Result<Self, &'a Literal>, ArrowError> {
+    pub(super) fn new<'a>(
+        literals: &'a [Literal],
+        data_type: &DataType,
+    ) -> Result<Result<Self, &'a Literal>, ArrowError> {
         let mut values = vec![new_empty_array(data_type)];
         let (mut has_nan, mut ranges) = (false, Vec::new());
         for literal in literals {
@@ -58,7 +61,12 @@ impl Members {
             }
             // Arrow casts the list to the type of the column, which rounds only in this case.
             if let (DataType::Float32, Literal::Float(value)) = (data_type, literal) {
-                values.extend(value.to_f32().filter(|value| !value.is_nan()).map(|value| Arc::new(Float32Array::from(vec![value])) as ArrayRef));
+                values.extend(
+                    value
+                        .to_f32()
+                        .filter(|value| !value.is_nan())
+                        .map(|value| Arc::new(Float32Array::from(vec![value])) as ArrayRef),
+                );
             }
         }
         let values = concat(&values.iter().map(AsRef::as_ref).collect::<Vec<_>>())?;
@@ -80,7 +88,12 @@ impl Members {
 impl Set {
     fn new(values: &ArrayRef) -> Result<Self, ArrowError> {
         match values.data_type() {
-            DataType::Boolean => return Ok(Self::Booleans([values.as_boolean().has_false(), values.as_boolean().has_true()])),
+            DataType::Boolean => {
+                return Ok(Self::Booleans([
+                    values.as_boolean().has_false(),
+                    values.as_boolean().has_true(),
+                ]));
+            }
             data_type if data_type.primitive_width().is_none() => {
                 let mut set = AHashSet::new();
                 each_bytes(values, &mut |bytes| {
@@ -102,7 +115,13 @@ impl Set {
 
     fn dense<T: ArrowNativeType>(values: &ArrayRef) -> Option<Self> {
         let data = values.to_data();
-        let keys = data.buffers().first()?.typed_data::<T>().iter().map(|value| value.to_usize()).collect::<Option<Vec<_>>>()?;
+        let keys = data
+            .buffers()
+            .first()?
+            .typed_data::<T>()
+            .iter()
+            .map(|value| value.to_usize())
+            .collect::<Option<Vec<_>>>()?;
         let (first, last) = (*keys.iter().min()?, *keys.iter().max()?);
         if last - first >= DENSE_SPAN {
             return None;
@@ -117,7 +136,10 @@ impl Set {
     fn find(&self, array: &ArrayRef) -> Result<BooleanBuffer, ArrowError> {
         Ok(match self {
             Self::Dense { first, bits } => {
-                let is_in = |key: Option<usize>| key.and_then(|key| key.checked_sub(*first)).is_some_and(|bit| bit < bits.len() && bits.value(bit));
+                let is_in = |key: Option<usize>| {
+                    key.and_then(|key| key.checked_sub(*first))
+                        .is_some_and(|bit| bit < bits.len() && bits.value(bit))
+                };
                 if array.data_type().primitive_width() == Some(4) {
                     lookup(array, |key: u32| is_in(key.to_usize()))
                 } else {
@@ -137,7 +159,9 @@ impl Set {
             }
             Self::Booleans([with_false, with_true]) => {
                 let array = array.as_boolean();
-                BooleanBuffer::collect_bool(array.len(), |row| if array.value(row) { *with_true } else { *with_false })
+                BooleanBuffer::collect_bool(array.len(), |row| {
+                    if array.value(row) { *with_true } else { *with_false }
+                })
             }
         })
     }
@@ -145,14 +169,22 @@ impl Set {
 
 fn natives<T: ArrowNativeType + Hash + Eq>(values: &ArrayRef) -> AHashSet<T> {
     let data = values.to_data();
-    data.buffers().first().map(|buffer| buffer.typed_data::<T>().iter().copied().collect()).unwrap_or_default()
+    data.buffers()
+        .first()
+        .map(|buffer| buffer.typed_data::<T>().iter().copied().collect())
+        .unwrap_or_default()
 }
 
 fn lookup<T: ArrowNativeType>(array: &ArrayRef, is_in: impl Fn(T) -> bool) -> BooleanBuffer {
     let data = array.to_data();
-    let values =
-        data.buffers().first().and_then(|buffer| buffer.typed_data::<T>().get(data.offset()..data.offset() + array.len())).unwrap_or_default();
-    BooleanBuffer::collect_bool(array.len(), |row| values.get(row).is_some_and(|value| is_in(*value)))
+    let values = data
+        .buffers()
+        .first()
+        .and_then(|buffer| buffer.typed_data::<T>().get(data.offset()..data.offset() + array.len()))
+        .unwrap_or_default();
+    BooleanBuffer::collect_bool(array.len(), |row| {
+        values.get(row).is_some_and(|value| is_in(*value))
+    })
 }
 
 /// Calls `see` for each value, including those under nulls.

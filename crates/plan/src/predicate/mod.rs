@@ -1,7 +1,8 @@
 //! An expression prepared for the columns of one schema.
 //!
-//! Created once by [`crate::Expression::bind`]; the loader evaluates it over each batch, and pruning over the statistics of each block. The
-//! invariant: batches and bounds are compared with a literal by the same code, so that pruning cannot disagree with evaluation.
+//! Created once by [`crate::Expression::bind`]; the loader evaluates it over each batch, and
+//! pruning over the statistics of each block. The invariant: batches and bounds are compared with a
+//! literal by the same code, so that pruning cannot disagree with evaluation.
 
 mod arithmetic;
 mod cast;
@@ -29,7 +30,8 @@ use arrow_array::{BooleanArray, RecordBatch};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{ArrowError, Schema};
 
-/// Can be evaluated over rows of its schema, or over rows with the columns in [`Predicate::columns`].
+/// Can be evaluated over rows of its schema, or over rows with the columns
+/// in [`Predicate::columns`].
 #[derive(Debug, Clone)]
 pub struct Predicate {
     pub(crate) root: Node,
@@ -61,7 +63,8 @@ impl Predicate {
     /// Three-valued truth of each row: null means unknown.
     ///
     /// # Errors
-    /// [`Error::UnknownColumn`], and [`Error::Evaluate`] for values that cannot be compared, such as a timestamp beyond the range of the other unit.
+    /// [`Error::UnknownColumn`], and [`Error::Evaluate`] for values that cannot be compared, such
+    /// as a timestamp beyond the range of the other unit.
     pub fn evaluate(&self, rows: &RecordBatch) -> Result<BooleanArray> {
         self.root.evaluate(rows)
     }
@@ -81,20 +84,26 @@ impl Predicate {
 
 impl Node {
     fn new(expression: &Expression, schema: &Schema) -> Result<Self> {
-        let all = |parts: &[Expression]| parts.iter().map(|part| Self::new(part, schema)).collect::<Result<Vec<_>>>();
+        let all = |parts: &[Expression]| {
+            parts.iter().map(|part| Self::new(part, schema)).collect::<Result<Vec<_>>>()
+        };
         Ok(match expression {
             Expression::And(parts) => Self::And(all(parts)?),
             Expression::Or(parts) => Self::Or(all(parts)?),
             Expression::Not(inner) => Self::Not(Box::new(Self::new(inner, schema)?)),
             Expression::Constant(truth) => Self::Constant(*truth),
-            Expression::CompareColumns { left, op, right } => Sides::new(left, *op, right, schema)?.map_or(Self::Constant(None), Self::Sides),
+            Expression::CompareColumns { left, op, right } => {
+                Sides::new(left, *op, right, schema)?.map_or(Self::Constant(None), Self::Sides)
+            }
             Expression::Compare { operand, .. }
             | Expression::IsIn { operand, .. }
             | Expression::IsNull { operand, .. }
             | Expression::IsNan { operand }
             | Expression::StartsWith { operand, .. }
             | Expression::EndsWith { operand, .. }
-            | Expression::Contains { operand, .. } => Self::Leaf(Leaf::new(expression, operand, &operand.data_type(schema)?)?),
+            | Expression::Contains { operand, .. } => {
+                Self::Leaf(Leaf::new(expression, operand, &operand.data_type(schema)?)?)
+            }
         })
     }
 
@@ -108,7 +117,9 @@ impl Node {
             Self::Leaf(leaf) => leaf.operand.columns().into_iter().for_each(add),
             Self::Sides(sides) => sides.columns().into_iter().for_each(add),
             Self::Constant(_) => {}
-            Self::And(parts) | Self::Or(parts) => parts.iter().for_each(|part| part.add_columns(names)),
+            Self::And(parts) | Self::Or(parts) => {
+                parts.iter().for_each(|part| part.add_columns(names));
+            }
             Self::Not(inner) => inner.add_columns(names),
         }
     }
@@ -116,10 +127,19 @@ impl Node {
     fn evaluate(&self, rows: &RecordBatch) -> Result<BooleanArray> {
         // The boolean kernels do not fail for two arrays of equal length.
         let failed = |source: ArrowError| Error::Evaluate { operand: self.to_names(), source };
-        let fold = |parts: &[Self], empty: bool, combine: fn(&BooleanArray, &BooleanArray) -> std::result::Result<BooleanArray, ArrowError>| {
+        let fold = |parts: &[Self],
+                    empty: bool,
+                    combine: fn(
+            &BooleanArray,
+            &BooleanArray,
+        ) -> std::result::Result<BooleanArray, ArrowError>| {
             let mut parts = parts.iter();
-            let Some(first) = parts.next() else { return Ok(constant(rows.num_rows(), Some(empty))) };
-            parts.try_fold(first.evaluate(rows)?, |truth, part| combine(&truth, &part.evaluate(rows)?).map_err(failed))
+            let Some(first) = parts.next() else {
+                return Ok(constant(rows.num_rows(), Some(empty)));
+            };
+            parts.try_fold(first.evaluate(rows)?, |truth, part| {
+                combine(&truth, &part.evaluate(rows)?).map_err(failed)
+            })
         };
         match self {
             Self::Leaf(leaf) => leaf.evaluate(&leaf.operand.evaluate(rows)?),
@@ -139,6 +159,10 @@ impl Node {
 }
 
 fn constant(rows: usize, truth: Option<bool>) -> BooleanArray {
-    let values = if truth == Some(true) { BooleanBuffer::new_set(rows) } else { BooleanBuffer::new_unset(rows) };
+    let values = if truth == Some(true) {
+        BooleanBuffer::new_set(rows)
+    } else {
+        BooleanBuffer::new_unset(rows)
+    };
     BooleanArray::new(values, truth.is_none().then(|| NullBuffer::new_null(rows)))
 }

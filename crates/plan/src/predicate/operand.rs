@@ -16,12 +16,17 @@ impl Operand {
             Self::Column(name) => return type_of(schema, name).cloned(),
             Self::Computed(computed) => computed.as_ref(),
         };
-        // An evaluation of no rows tells the type, so that it cannot differ from that of the values.
+        // An evaluation of no rows tells the type, so that it cannot differ from
+        // that of the values.
         let empty = |of: &Self| of.data_type(schema).map(|data_type| new_empty_array(&data_type));
         let of_arguments = match computed {
             Computed::Literal(_) => self.computed(computed, &[])?,
-            Computed::Lower(of) | Computed::Length(of) => self.computed(computed, &[Values::Rows(empty(of)?)])?,
-            Computed::Arithmetic(_, left, right) => self.computed(computed, &[Values::Rows(empty(left)?), Values::Rows(empty(right)?)])?,
+            Computed::Lower(of) | Computed::Length(of) => {
+                self.computed(computed, &[Values::Rows(empty(of)?)])?
+            }
+            Computed::Arithmetic(_, left, right) => {
+                self.computed(computed, &[Values::Rows(empty(left)?), Values::Rows(empty(right)?)])?
+            }
         };
         Ok(of_arguments.array().data_type().clone())
     }
@@ -30,7 +35,8 @@ impl Operand {
     pub(super) fn evaluate(&self, rows: &RecordBatch) -> Result<ArrayRef> {
         match self.values(rows)? {
             Values::Rows(array) => Ok(array),
-            Values::Same(array) => take(&array, &UInt64Array::from(vec![0; rows.num_rows()]), None).map_err(|source| self.failed(source)),
+            Values::Same(array) => take(&array, &UInt64Array::from(vec![0; rows.num_rows()]), None)
+                .map_err(|source| self.failed(source)),
         }
     }
 
@@ -41,25 +47,33 @@ impl Operand {
         };
         match computed {
             Computed::Literal(_) => self.computed(computed, &[]),
-            Computed::Lower(of) | Computed::Length(of) => self.computed(computed, &[of.values(rows)?]),
-            Computed::Arithmetic(_, left, right) => self.computed(computed, &[left.values(rows)?, right.values(rows)?]),
+            Computed::Lower(of) | Computed::Length(of) => {
+                self.computed(computed, &[of.values(rows)?])
+            }
+            Computed::Arithmetic(_, left, right) => {
+                self.computed(computed, &[left.values(rows)?, right.values(rows)?])
+            }
         }
     }
 
     fn computed(&self, computed: &Computed, arguments: &[Values]) -> Result<Values> {
         match (computed, arguments) {
-            (Computed::Literal(literal), _) => literal.to_array().map(Values::Same).ok_or_else(|| Error::LiteralType {
-                operand: self.subject(),
-                data_type: DataType::Null,
-                literal: Box::new(literal.clone()),
-            }),
+            (Computed::Literal(literal), _) => {
+                literal.to_array().map(Values::Same).ok_or_else(|| Error::LiteralType {
+                    operand: self.subject(),
+                    data_type: DataType::Null,
+                    literal: Box::new(literal.clone()),
+                })
+            }
             (Computed::Lower(of), [values]) => {
                 let lower = values.map(strings::lower).map_err(|source| self.failed(source))?;
                 lower.ok_or_else(|| of.unsuitable(values, "lower", "strings"))
             }
             (Computed::Length(of), [values]) => {
                 let length = values.map(strings::length).map_err(|source| self.failed(source))?;
-                length.ok_or_else(|| of.unsuitable(values, "length", "strings, binary values and lists"))
+                length.ok_or_else(|| {
+                    of.unsuitable(values, "length", "strings, binary values and lists")
+                })
             }
             (Computed::Arithmetic(op, left, right), [left_values, right_values]) => {
                 for (side, values) in [(left, left_values), (right, right_values)] {
@@ -69,17 +83,25 @@ impl Operand {
                 }
                 arithmetic(*op, left_values, right_values).map_err(|source| self.failed(source))
             }
-            _ => Err(self.failed(ArrowError::InvalidArgumentError("wrong number of arguments".to_owned()))),
+            _ => Err(self
+                .failed(ArrowError::InvalidArgumentError("wrong number of arguments".to_owned()))),
         }
     }
 
     fn unsuitable(&self, values: &Values, function: &'static str, wanted: &'static str) -> Error {
-        Error::OperandType { operand: self.subject(), data_type: values.array().data_type().clone(), function, wanted }
+        Error::OperandType {
+            operand: self.subject(),
+            data_type: values.array().data_type().clone(),
+            function,
+            wanted,
+        }
     }
 
     pub(super) fn failed(&self, source: ArrowError) -> Error {
         match source {
-            ArrowError::ArithmeticOverflow(_) => Error::Overflow { operand: self.to_string(), source },
+            ArrowError::ArithmeticOverflow(_) => {
+                Error::Overflow { operand: self.to_string(), source }
+            }
             source => Error::Evaluate { operand: self.to_string(), source },
         }
     }

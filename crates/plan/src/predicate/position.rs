@@ -1,14 +1,16 @@
 //! Locates a literal among the values of a column's type.
 //!
-//! The invariant: values are never rounded for a comparison. A literal that the type cannot represent lies between two of its values, or below or
-//! above all of them, and a comparison with it becomes one with those neighbours. Only decimals and floats are compared as floats, as in Arrow.
+//! The invariant: values are never rounded for a comparison. A literal that the type cannot
+//! represent lies between two of its values, or below or above all of them, and a comparison
+//! with it becomes one with those neighbours. Only decimals and floats are compared
+//! as floats, as in Arrow.
 
 use super::scaled::{Scaled, in_domain, parts_of};
 use crate::Literal;
 use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type};
 use arrow_array::{
-    ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, Float64Array, LargeBinaryArray, LargeStringArray, PrimitiveArray, StringArray,
-    StringViewArray, make_array,
+    ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, Float64Array, LargeBinaryArray,
+    LargeStringArray, PrimitiveArray, StringArray, StringViewArray, make_array,
 };
 use arrow_buffer::{Buffer, i256};
 use arrow_data::ArrayData;
@@ -63,16 +65,27 @@ pub(super) fn compared_as(data_type: &DataType, literal: Option<&Literal>) -> Da
     }
 }
 
-/// `None` if values of the type and the literal are not comparable. `data_type` is returned by [`compared_as`].
+/// `None` if values of the type and the literal are not comparable.
+/// `data_type` is returned by [`compared_as`].
 pub(super) fn place(literal: &Literal, data_type: &DataType) -> Option<Place> {
     let position = match (data_type, literal) {
-        (DataType::Boolean, Literal::Boolean(value)) => Position::exact(Arc::new(BooleanArray::from(vec![*value]))),
+        (DataType::Boolean, Literal::Boolean(value)) => {
+            Position::exact(Arc::new(BooleanArray::from(vec![*value])))
+        }
         (DataType::Float64, _) => return float::<Float64Type>(literal),
         (DataType::Float32, _) => return float::<Float32Type>(literal),
-        (DataType::Utf8, Literal::Text(text)) => Position::exact(Arc::new(StringArray::from(vec![text.as_str()]))),
-        (DataType::LargeUtf8, Literal::Text(text)) => Position::exact(Arc::new(LargeStringArray::from(vec![text.as_str()]))),
-        (DataType::Utf8View, Literal::Text(text)) => Position::exact(Arc::new(StringViewArray::from(vec![text.as_str()]))),
-        (DataType::Binary | DataType::LargeBinary | DataType::BinaryView, _) => Position::exact(bytes(literal, data_type)?),
+        (DataType::Utf8, Literal::Text(text)) => {
+            Position::exact(Arc::new(StringArray::from(vec![text.as_str()])))
+        }
+        (DataType::LargeUtf8, Literal::Text(text)) => {
+            Position::exact(Arc::new(LargeStringArray::from(vec![text.as_str()])))
+        }
+        (DataType::Utf8View, Literal::Text(text)) => {
+            Position::exact(Arc::new(StringViewArray::from(vec![text.as_str()])))
+        }
+        (DataType::Binary | DataType::LargeBinary | DataType::BinaryView, _) => {
+            Position::exact(bytes(literal, data_type)?)
+        }
         (_, Literal::Float(value)) if data_type.is_integer() || data_type.is_decimal() => {
             if value.is_nan() {
                 return Some(Place::NotANumber);
@@ -100,11 +113,19 @@ impl Literal {
             Self::Decimal { unscaled, scale } => {
                 let digits = unscaled.to_string().trim_start_matches('-').len();
                 let precision = u8::try_from(digits).ok()?.max(scale.unsigned_abs());
-                if precision <= DECIMAL128_MAX_PRECISION { DataType::Decimal128(precision, *scale) } else { DataType::Decimal256(precision, *scale) }
+                if precision <= DECIMAL128_MAX_PRECISION {
+                    DataType::Decimal128(precision, *scale)
+                } else {
+                    DataType::Decimal256(precision, *scale)
+                }
             }
-            Self::Timestamp { unit, zone, .. } => DataType::Timestamp(*unit, zone.as_deref().map(Arc::from)),
+            Self::Timestamp { unit, zone, .. } => {
+                DataType::Timestamp(*unit, zone.as_deref().map(Arc::from))
+            }
             Self::Date(_) => DataType::Date32,
-            Self::Time { unit: unit @ (TimeUnit::Second | TimeUnit::Millisecond), .. } => DataType::Time32(*unit),
+            Self::Time { unit: unit @ (TimeUnit::Second | TimeUnit::Millisecond), .. } => {
+                DataType::Time32(*unit)
+            }
             Self::Time { unit, .. } => DataType::Time64(*unit),
             Self::Duration { unit, .. } => DataType::Duration(*unit),
         };
@@ -135,12 +156,18 @@ fn discrete(literal: &Scaled, scale: i16, data_type: &DataType) -> Option<Positi
 }
 
 /// `last` and `first`, clamped to the range of the type.
-fn neighbours(last: i256, first: i256, matching: Matching, data_type: &DataType) -> Option<Position> {
+fn neighbours(
+    last: i256,
+    first: i256,
+    matching: Matching,
+    data_type: &DataType,
+) -> Option<Position> {
     let domain = in_domain(data_type)?;
     let (min, max) = (*domain.start(), *domain.end());
     let first = (first <= max).then(|| first.max(min));
     let last = (last >= min).then(|| last.min(max));
-    let matching = if first > last || first.is_none() || last.is_none() { Matching::None } else { matching };
+    let matching =
+        if first > last || first.is_none() || last.is_none() { Matching::None } else { matching };
     let value = |value: Option<i256>| match value {
         Some(value) => fixed_width(value, data_type).map(Some),
         None => Some(None),
@@ -150,19 +177,30 @@ fn neighbours(last: i256, first: i256, matching: Matching, data_type: &DataType)
 
 /// Integers are compared exactly with a float; decimals are compared as the nearest floats.
 fn among_decimals(literal: f64, data_type: &DataType) -> Option<Position> {
-    let saturated = |value: f64| i256::from_f64(value).unwrap_or(if value > 0.0 { i256::MAX } else { i256::MIN });
+    let saturated = |value: f64| {
+        i256::from_f64(value).unwrap_or(if value > 0.0 { i256::MAX } else { i256::MIN })
+    };
     if data_type.is_integer() {
         let matching = if literal.fract() == 0.0 { Matching::One } else { Matching::None };
-        return neighbours(saturated(literal.floor()), saturated(literal.ceil()), matching, data_type);
+        return neighbours(
+            saturated(literal.floor()),
+            saturated(literal.ceil()),
+            matching,
+            data_type,
+        );
     }
-    let (DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) | DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale)) = data_type
+    let (DataType::Decimal32(_, scale)
+    | DataType::Decimal64(_, scale)
+    | DataType::Decimal128(_, scale)
+    | DataType::Decimal256(_, scale)) = data_type
     else {
         return None;
     };
     let domain = in_domain(data_type)?;
     let exponent = -i16::from(*scale);
     // Parsing text is the correctly rounded conversion from a decimal to a float.
-    let as_float = |unscaled: i256| format!("{unscaled}e{exponent}").parse::<f64>().unwrap_or(f64::NAN);
+    let as_float =
+        |unscaled: i256| format!("{unscaled}e{exponent}").parse::<f64>().unwrap_or(f64::NAN);
     let first_where = |holds: &dyn Fn(f64) -> bool| {
         let one = i256::from_i128(1);
         let (mut low, mut high) = (*domain.start(), domain.end().wrapping_add(one));
@@ -176,7 +214,8 @@ fn among_decimals(literal: f64, data_type: &DataType) -> Option<Position> {
         }
         low
     };
-    let (first, behind) = (first_where(&|value| value >= literal), first_where(&|value| value > literal));
+    let (first, behind) =
+        (first_where(&|value| value >= literal), first_where(&|value| value > literal));
     let last = behind.wrapping_sub(i256::from_i128(1));
     let matching = match last.cmp(&first) {
         Ordering::Less => Matching::None,
@@ -230,11 +269,22 @@ where
         }
         _ => return None,
     };
-    let value = |value: T::Native| Some(Arc::new(PrimitiveArray::<T>::from_value(value, 1)) as ArrayRef);
+    let value =
+        |value: T::Native| Some(Arc::new(PrimitiveArray::<T>::from_value(value, 1)) as ArrayRef);
     Some(Place::Among(match order {
-        Ordering::Equal => Position { first: value(nearest), last: value(nearest), matching: Matching::One },
-        Ordering::Less => Position { first: value(nearest.above()), last: value(nearest), matching: Matching::None },
-        Ordering::Greater => Position { first: value(nearest), last: value(nearest.below()), matching: Matching::None },
+        Ordering::Equal => {
+            Position { first: value(nearest), last: value(nearest), matching: Matching::One }
+        }
+        Ordering::Less => Position {
+            first: value(nearest.above()),
+            last: value(nearest),
+            matching: Matching::None,
+        },
+        Ordering::Greater => Position {
+            first: value(nearest),
+            last: value(nearest.below()),
+            matching: Matching::None,
+        },
     }))
 }
 

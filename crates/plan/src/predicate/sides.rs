@@ -25,7 +25,12 @@ pub(crate) struct Side {
 
 impl Sides {
     /// `None` if one side is always null.
-    pub(super) fn new(left: &Operand, op: Comparison, right: &Operand, schema: &Schema) -> Result<Option<Self>> {
+    pub(super) fn new(
+        left: &Operand,
+        op: Comparison,
+        right: &Operand,
+        schema: &Schema,
+    ) -> Result<Option<Self>> {
         // In a text filter, a column in quotes may be meant as a string.
         let type_of = |side: &Operand| {
             side.data_type(schema).map_err(|error| match (error, side) {
@@ -40,14 +45,23 @@ impl Sides {
         if left_type.is_null() || right_type.is_null() {
             return Ok(None);
         }
-        let (left_common, right_common) = common_types(&left_type, &right_type).ok_or_else(|| Error::ColumnTypes {
-            left: left.subject(),
-            left_type: left_type.clone(),
-            right: right.object(),
-            right_type: right_type.clone(),
-        })?;
-        let side = |operand: &Operand, data_type, compared| Side { operand: operand.clone(), data_type, compared };
-        Ok(Some(Self { left: side(left, left_type, left_common), op, right: side(right, right_type, right_common) }))
+        let (left_common, right_common) =
+            common_types(&left_type, &right_type).ok_or_else(|| Error::ColumnTypes {
+                left: left.subject(),
+                left_type: left_type.clone(),
+                right: right.object(),
+                right_type: right_type.clone(),
+            })?;
+        let side = |operand: &Operand, data_type, compared| Side {
+            operand: operand.clone(),
+            data_type,
+            compared,
+        };
+        Ok(Some(Self {
+            left: side(left, left_type, left_common),
+            op,
+            right: side(right, right_type, right_common),
+        }))
     }
 
     pub(super) fn columns(&self) -> BTreeSet<&str> {
@@ -60,7 +74,12 @@ impl Sides {
     }
 
     /// Compares values, or bounds of them, in the type of their side.
-    pub(crate) fn compare(&self, left: &ArrayRef, op: Comparison, right: &ArrayRef) -> std::result::Result<BooleanArray, ArrowError> {
+    pub(crate) fn compare(
+        &self,
+        left: &ArrayRef,
+        op: Comparison,
+        right: &ArrayRef,
+    ) -> std::result::Result<BooleanArray, ArrowError> {
         columns(left, op, right)
     }
 

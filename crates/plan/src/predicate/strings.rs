@@ -22,7 +22,10 @@ pub(crate) fn lower(array: &ArrayRef) -> Result<Option<ArrayRef>, ArrowError> {
         DataType::LargeUtf8 => offsets::<i64>(array),
         DataType::Utf8View => {
             let mut lower = StringViewBuilder::with_capacity(array.len());
-            array.as_string_view().iter().for_each(|text| lower.append_option(text.map(str::to_lowercase)));
+            array
+                .as_string_view()
+                .iter()
+                .for_each(|text| lower.append_option(text.map(str::to_lowercase)));
             Arc::new(lower.finish())
         }
         DataType::Null => Arc::clone(array),
@@ -34,7 +37,9 @@ pub(crate) fn length(array: &ArrayRef) -> Result<Option<ArrayRef>, ArrowError> {
     macro_rules! each {
         ($typed:expr, |$array:ident, $row:ident| $length:expr) => {{
             let $array = $typed;
-            let lengths = (0..$array.len()).map(|$row| if $array.is_null($row) { 0 } else { i64::try_from($length).unwrap_or(i64::MAX) });
+            let lengths = (0..$array.len()).map(|$row| {
+                if $array.is_null($row) { 0 } else { i64::try_from($length).unwrap_or(i64::MAX) }
+            });
             Arc::new(Int64Array::new(lengths.collect(), $array.nulls().cloned()))
         }};
     }
@@ -43,17 +48,31 @@ pub(crate) fn length(array: &ArrayRef) -> Result<Option<ArrayRef>, ArrowError> {
         return take(&lengths, dictionary.keys(), None).map(Some);
     }
     Ok(Some(match array.data_type() {
-        DataType::Utf8 => each!(array.as_string::<i32>(), |array, row| array.value(row).chars().count()),
-        DataType::LargeUtf8 => each!(array.as_string::<i64>(), |array, row| array.value(row).chars().count()),
-        DataType::Utf8View => each!(array.as_string_view(), |array, row| array.value(row).chars().count()),
+        DataType::Utf8 => {
+            each!(array.as_string::<i32>(), |array, row| array.value(row).chars().count())
+        }
+        DataType::LargeUtf8 => {
+            each!(array.as_string::<i64>(), |array, row| array.value(row).chars().count())
+        }
+        DataType::Utf8View => {
+            each!(array.as_string_view(), |array, row| array.value(row).chars().count())
+        }
         DataType::Binary => each!(array.as_binary::<i32>(), |array, row| array.value_length(row)),
-        DataType::LargeBinary => each!(array.as_binary::<i64>(), |array, row| array.value_length(row)),
+        DataType::LargeBinary => {
+            each!(array.as_binary::<i64>(), |array, row| array.value_length(row))
+        }
         DataType::BinaryView => each!(array.as_binary_view(), |array, row| array.value(row).len()),
         DataType::FixedSizeBinary(size) => each!(array, |sized, _row| *size),
         DataType::List(_) => each!(array.as_list::<i32>(), |array, row| array.value_length(row)),
-        DataType::LargeList(_) => each!(array.as_list::<i64>(), |array, row| array.value_length(row)),
-        DataType::ListView(_) => each!(array.as_list_view::<i32>(), |array, row| array.value_size(row)),
-        DataType::LargeListView(_) => each!(array.as_list_view::<i64>(), |array, row| array.value_size(row)),
+        DataType::LargeList(_) => {
+            each!(array.as_list::<i64>(), |array, row| array.value_length(row))
+        }
+        DataType::ListView(_) => {
+            each!(array.as_list_view::<i32>(), |array, row| array.value_size(row))
+        }
+        DataType::LargeListView(_) => {
+            each!(array.as_list_view::<i64>(), |array, row| array.value_size(row))
+        }
         DataType::FixedSizeList(_, size) => each!(array, |sized, _row| *size),
         DataType::Map(..) => each!(array.as_map(), |array, row| array.value_length(row)),
         DataType::Null => Arc::clone(array),

@@ -8,10 +8,12 @@ use arrow_array::{Array, ArrayRef, Float32Array, Float64Array};
 use arrow_schema::DataType;
 use std::sync::Arc;
 
-/// Clears the entry of each block that is still kept but certainly contains none of the values required in some column.
+/// Clears the entry of each block that is still kept but certainly contains none of the values
+/// required in some column.
 ///
-/// `may_contain` receives a block, a column and an array of the column's type without nulls, as `TableFile::may_contain` does; it is only called for
-/// conditions that every kept row satisfies: `column == literal` and `column.is_in(literals)` at the top of the tree, joined by "and".
+/// `may_contain` receives a block, a column and an array of the column's type without nulls, as
+/// `TableFile::may_contain` does; it is only called for conditions that every kept row satisfies:
+/// `column == literal` and `column.is_in(literals)` at the top of the tree, joined by "and".
 ///
 /// # Errors
 /// Errors of `may_contain`.
@@ -35,7 +37,10 @@ fn add_needed<'a>(node: &'a Node, needed: &mut Vec<(&'a str, ArrayRef)>) {
         Node::And(parts) => parts.iter().for_each(|part| add_needed(part, needed)),
         Node::Leaf(leaf) => {
             if let Operand::Column(column) = &leaf.operand {
-                needed.extend(values_of(leaf).and_then(|values| Some((column.as_str(), leaf.as_stored(&values)?))));
+                needed.extend(
+                    values_of(leaf)
+                        .and_then(|values| Some((column.as_str(), leaf.as_stored(&values)?))),
+                );
             }
         }
         _ => {}
@@ -45,7 +50,9 @@ fn add_needed<'a>(node: &'a Node, needed: &mut Vec<(&'a str, ArrayRef)>) {
 fn values_of(leaf: &Leaf) -> Option<ArrayRef> {
     match &leaf.test {
         Test::Compare(Comparison::Equal, limit) => Some(with_both_zeros(limit.only_value()?)),
-        Test::IsIn { members, of_null: None | Some(false) } if !members.has_nan && members.ranges.is_empty() && !members.sorted.is_empty() => {
+        Test::IsIn { members, of_null: None | Some(false) }
+            if !members.has_nan && members.ranges.is_empty() && !members.sorted.is_empty() =>
+        {
             Some(Arc::clone(&members.sorted))
         }
         _ => None,
@@ -55,8 +62,12 @@ fn values_of(leaf: &Leaf) -> Option<ArrayRef> {
 /// Zeros of both signs are equal by value, but not bitwise.
 fn with_both_zeros(value: ArrayRef) -> ArrayRef {
     match value.data_type() {
-        DataType::Float32 if value.as_primitive::<Float32Type>().value(0) == 0.0 => Arc::new(Float32Array::from(vec![-0.0, 0.0])),
-        DataType::Float64 if value.as_primitive::<Float64Type>().value(0) == 0.0 => Arc::new(Float64Array::from(vec![-0.0, 0.0])),
+        DataType::Float32 if value.as_primitive::<Float32Type>().value(0) == 0.0 => {
+            Arc::new(Float32Array::from(vec![-0.0, 0.0]))
+        }
+        DataType::Float64 if value.as_primitive::<Float64Type>().value(0) == 0.0 => {
+            Arc::new(Float64Array::from(vec![-0.0, 0.0]))
+        }
         _ => value,
     }
 }

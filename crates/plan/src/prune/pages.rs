@@ -6,7 +6,8 @@ use shardmill_formats::table::{BlockPages, Statistics};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Ascending, separate runs of rows of one block outside of which no row is kept. `pages` is called once for each column.
+/// Ascending, separate runs of rows of one block outside of which no row is kept. `pages` is called
+/// once for each column.
 ///
 /// # Errors
 /// Errors of `pages`.
@@ -22,17 +23,28 @@ pub fn prune_pages<E>(
         }
     }
     // Pages of different columns end at different rows, so the block is split at every border.
-    let mut borders: Vec<u64> = known.values().flat_map(|pages| pages.first_rows.iter().copied()).chain([0]).collect();
+    let mut borders: Vec<u64> =
+        known.values().flat_map(|pages| pages.first_rows.iter().copied()).chain([0]).collect();
     borders.sort_unstable();
     borders.dedup();
     let ends = borders.iter().skip(1).copied().chain([row_count]);
-    let pieces: Vec<Range<u64>> = borders.iter().zip(ends).map(|(first, end)| *first..end).collect();
-    let row_counts: Vec<u64> = pieces.iter().map(|piece| piece.end.saturating_sub(piece.start)).collect();
-    let statistics: BTreeMap<&str, Statistics> =
-        known.iter().filter_map(|(column, pages)| Some((column.as_str(), of_pieces(pages, &pieces, &row_counts)?))).collect();
+    let pieces: Vec<Range<u64>> =
+        borders.iter().zip(ends).map(|(first, end)| *first..end).collect();
+    let row_counts: Vec<u64> =
+        pieces.iter().map(|piece| piece.end.saturating_sub(piece.start)).collect();
+    let statistics: BTreeMap<&str, Statistics> = known
+        .iter()
+        .filter_map(|(column, pages)| {
+            Some((column.as_str(), of_pieces(pages, &pieces, &row_counts)?))
+        })
+        .collect();
     let facts = |column: &str| statistics.get(column).cloned();
     let mut kept: Vec<Range<u64>> = Vec::new();
-    for (piece, _) in pieces.into_iter().zip(prune(predicate, &row_counts, &facts)).filter(|(_, is_kept)| *is_kept) {
+    for (piece, _) in pieces
+        .into_iter()
+        .zip(prune(predicate, &row_counts, &facts))
+        .filter(|(_, is_kept)| *is_kept)
+    {
         match kept.last_mut() {
             Some(last) if last.end == piece.start => last.end = piece.end,
             _ => kept.push(piece),
@@ -52,7 +64,9 @@ fn is_sound(pages: &BlockPages, row_count: u64) -> bool {
 
 /// Each piece gets the statistics of its page.
 fn of_pieces(pages: &BlockPages, pieces: &[Range<u64>], row_counts: &[u64]) -> Option<Statistics> {
-    let page_of = |piece: &Range<u64>| pages.first_rows.partition_point(|first| *first <= piece.start).checked_sub(1);
+    let page_of = |piece: &Range<u64>| {
+        pages.first_rows.partition_point(|first| *first <= piece.start).checked_sub(1)
+    };
     let of_piece = pieces.iter().map(page_of).collect::<Option<Vec<usize>>>()?;
     pages.statistics.of_parts(&of_piece, row_counts.to_vec())
 }

@@ -2,8 +2,9 @@ use super::*;
 use crate::{Arithmetic, Comparison, Computed, Error, Expression, Literal, Operand};
 use arrow_array::types::Int8Type;
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, Float32Array, Float64Array, Int32Array, RecordBatch, StringArray,
-    StringViewArray, TimestampMicrosecondArray, UInt64Array, new_null_array,
+    Array, ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, Float32Array, Float64Array,
+    Int32Array, RecordBatch, StringArray, StringViewArray, TimestampMicrosecondArray, UInt64Array,
+    new_null_array,
 };
 use arrow_buffer::i256;
 use arrow_schema::{DataType, TimeUnit};
@@ -14,12 +15,14 @@ use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// All columns have values from one small ordered range, so that bounds, literals and rows often coincide.
+/// All columns have values from one small ordered range, so that bounds,
+/// literals and rows often coincide.
 const COLUMNS: [&str; 9] = ["i", "u", "f", "g", "s", "v", "d", "t", "k"];
 const RANKS: i64 = 8;
 const NAN: i64 = 8;
 const NEGATIVE_ZERO: i64 = 9;
-const FLOATS: [f64; 10] = [f64::NEG_INFINITY, -2.0, -0.5, 0.0, 0.5, 1.0, 2.0, f64::INFINITY, f64::NAN, -0.0];
+const FLOATS: [f64; 10] =
+    [f64::NEG_INFINITY, -2.0, -0.5, 0.0, 0.5, 1.0, 2.0, f64::INFINITY, f64::NAN, -0.0];
 const TEXTS: [&str; 10] = ["", "a", "ab", "abc", "a\u{ff}", "b", "ba", "\u{10ffff}", "c", "d"];
 
 fn rank_of(column: &str, seed: i64) -> Option<i64> {
@@ -35,17 +38,25 @@ fn array(column: &str, seeds: &[Option<i64>]) -> ArrayRef {
     let texts = ranked.clone().map(|rank| rank.map(|rank| TEXTS[usize::try_from(rank).unwrap()]));
     let floats = seeds.iter().map(|seed| seed.map(|seed| FLOATS[usize::try_from(seed).unwrap()]));
     match column {
-        "i" => Arc::new(Int32Array::from_iter(ranked.map(|rank| rank.map(|rank| i32::try_from(rank - 4).unwrap())))),
-        "u" => Arc::new(UInt64Array::from_iter(ranked.map(|rank| rank.map(|rank| u64::MAX - 7 + u64::try_from(rank).unwrap())))),
+        "i" => Arc::new(Int32Array::from_iter(
+            ranked.map(|rank| rank.map(|rank| i32::try_from(rank - 4).unwrap())),
+        )),
+        "u" => Arc::new(UInt64Array::from_iter(
+            ranked.map(|rank| rank.map(|rank| u64::MAX - 7 + u64::try_from(rank).unwrap())),
+        )),
         "f" => Arc::new(Float64Array::from_iter(floats)),
-        "g" => Arc::new(Float32Array::from_iter(floats.map(|float| float.map(|float| num_traits::ToPrimitive::to_f32(&float).unwrap())))),
+        "g" => Arc::new(Float32Array::from_iter(
+            floats.map(|float| float.map(|float| num_traits::ToPrimitive::to_f32(&float).unwrap())),
+        )),
         "s" => Arc::new(StringArray::from_iter(texts)),
         "v" => Arc::new(StringViewArray::from_iter(texts)),
         "d" => {
             let values = ranked.map(|rank| rank.map(|rank| i128::from(rank) * 50 - 200));
             Arc::new(Decimal128Array::from_iter(values).with_precision_and_scale(10, 2).unwrap())
         }
-        "t" => Arc::new(TimestampMicrosecondArray::from_iter(ranked.map(|rank| rank.map(|rank| rank * 500_000)))),
+        "t" => Arc::new(TimestampMicrosecondArray::from_iter(
+            ranked.map(|rank| rank.map(|rank| rank * 500_000)),
+        )),
         _ => Arc::new(DictionaryArray::<Int8Type>::from_iter(texts)),
     }
 }
@@ -61,21 +72,32 @@ fn literal(column: &str, seed: i64) -> Literal {
         "f" | "g" => Literal::Float(FLOATS[usize::try_from(seed).unwrap()]),
         "d" if seed == NAN => Literal::Float(0.1),
         "d" => Literal::Decimal { unscaled: i256::from(rank * 500 - 2000), scale: 3 },
-        "t" if seed == NAN => Literal::Timestamp { value: 1, unit: TimeUnit::Nanosecond, zone: None },
+        "t" if seed == NAN => {
+            Literal::Timestamp { value: 1, unit: TimeUnit::Nanosecond, zone: None }
+        }
         "t" => Literal::Timestamp { value: rank * 500, unit: TimeUnit::Millisecond, zone: None },
         _ => Literal::Text(TEXTS[usize::try_from(rank).unwrap()].to_owned()),
     }
 }
 
-const OPERATORS: [Comparison; 6] =
-    [Comparison::Equal, Comparison::NotEqual, Comparison::Less, Comparison::LessOrEqual, Comparison::Greater, Comparison::GreaterOrEqual];
+const OPERATORS: [Comparison; 6] = [
+    Comparison::Equal,
+    Comparison::NotEqual,
+    Comparison::Less,
+    Comparison::LessOrEqual,
+    Comparison::Greater,
+    Comparison::GreaterOrEqual,
+];
 
 fn texts() -> impl Strategy<Value = Operand> {
     let column = prop::sample::select(vec!["s", "v", "k"]).prop_map(Operand::from);
-    (column, any::<bool>()).prop_map(|(column, is_lower)| if is_lower { Computed::Lower(column).into() } else { column })
+    (column, any::<bool>()).prop_map(
+        |(column, is_lower)| if is_lower { Computed::Lower(column).into() } else { column },
+    )
 }
 
-/// Numbers that are computed from columns. Not from `g`, because 32-bit infinities and NaN are those of `f`.
+/// Numbers that are computed from columns. Not from `g`, because 32-bit infinities and NaN are
+/// those of `f`.
 fn numbers() -> impl Strategy<Value = Operand> {
     let literal = prop::sample::select(vec![
         Literal::Integer(-1),
@@ -90,24 +112,39 @@ fn numbers() -> impl Strategy<Value = Operand> {
         2 => literal.prop_map(|literal| Computed::Literal(literal).into()),
         1 => texts().prop_map(|text| Computed::Length(text).into()),
     ];
-    let op = prop::sample::select(vec![Arithmetic::Add, Arithmetic::Subtract, Arithmetic::Multiply, Arithmetic::Divide, Arithmetic::Remainder]);
+    let op = prop::sample::select(vec![
+        Arithmetic::Add,
+        Arithmetic::Subtract,
+        Arithmetic::Multiply,
+        Arithmetic::Divide,
+        Arithmetic::Remainder,
+    ]);
     leaf.prop_recursive(2, 6, 2, move |inner| {
-        (op.clone(), inner.clone(), inner).prop_map(|(op, left, right)| Computed::Arithmetic(op, left, right).into())
+        (op.clone(), inner.clone(), inner)
+            .prop_map(|(op, left, right)| Computed::Arithmetic(op, left, right).into())
     })
 }
 
-fn computed_conditions(op: impl Strategy<Value = Comparison> + Clone) -> impl Strategy<Value = Expression> {
-    let literal = prop_oneof![(-8..8_i64).prop_map(Literal::Integer), (-8..8_i32).prop_map(|value| Literal::Float(f64::from(value) / 2.0))];
+fn computed_conditions(
+    op: impl Strategy<Value = Comparison> + Clone,
+) -> impl Strategy<Value = Expression> {
+    let literal = prop_oneof![
+        (-8..8_i64).prop_map(Literal::Integer),
+        (-8..8_i32).prop_map(|value| Literal::Float(f64::from(value) / 2.0))
+    ];
     prop_oneof![
-        (numbers(), op.clone(), literal.clone()).prop_map(|(operand, op, value)| Expression::Compare { operand, op, value }),
-        (numbers(), op.clone(), numbers()).prop_map(|(left, op, right)| Expression::CompareColumns { left, op, right }),
-        (texts(), op, texts()).prop_map(|(left, op, right)| Expression::CompareColumns { left, op, right }),
+        (numbers(), op.clone(), literal.clone())
+            .prop_map(|(operand, op, value)| Expression::Compare { operand, op, value }),
+        (numbers(), op.clone(), numbers())
+            .prop_map(|(left, op, right)| Expression::CompareColumns { left, op, right }),
+        (texts(), op, texts()).prop_map(|(left, op, right)| Expression::CompareColumns {
+            left,
+            op,
+            right
+        }),
         numbers().prop_map(|operand| Expression::IsNull { operand, nan_is_null: false }),
-        (numbers(), prop::collection::vec(literal, 0..3)).prop_map(|(operand, values)| Expression::IsIn {
-            operand,
-            values,
-            matches_null: false,
-            null_is_unknown: true,
+        (numbers(), prop::collection::vec(literal, 0..3)).prop_map(|(operand, values)| {
+            Expression::IsIn { operand, values, matches_null: false, null_is_unknown: true }
         }),
     ]
 }
@@ -116,16 +153,24 @@ fn expressions() -> impl Strategy<Value = Expression> {
     let column = || prop::sample::select(COLUMNS.to_vec());
     let op = || prop::sample::select(OPERATORS.to_vec());
     let leaf = prop_oneof![
-        4 => (column(), op(), 0..10_i64).prop_map(|(column, op, seed)| Expression::Compare { operand: column.into(), op, value: literal(column, seed) }),
-        3 => computed_conditions(op()),
-        2 => (column(), prop::collection::vec(0..10_i64, 0..4), any::<bool>(), any::<bool>()).prop_map(|(column, seeds, matches_null, null_is_unknown)| Expression::IsIn {
+        4 => (column(), op(), 0..10_i64).prop_map(|(column, op, seed)| Expression::Compare {
             operand: column.into(),
-            values: seeds.into_iter().map(|seed| literal(column, seed)).collect(),
-            matches_null: matches_null && !null_is_unknown,
-            null_is_unknown,
+            op,
+            value: literal(column, seed),
         }),
-        1 => (column(), any::<bool>()).prop_map(|(column, nan_is_null)| Expression::IsNull { operand: column.into(), nan_is_null }),
-        1 => prop::sample::select(vec!["i", "u", "f", "g", "d"]).prop_map(|column| Expression::IsNan { operand: column.into() }),
+        3 => computed_conditions(op()),
+        2 => (column(), prop::collection::vec(0..10_i64, 0..4), any::<bool>(), any::<bool>())
+            .prop_map(|(column, seeds, matches_null, null_is_unknown)| Expression::IsIn {
+                operand: column.into(),
+                values: seeds.into_iter().map(|seed| literal(column, seed)).collect(),
+                matches_null: matches_null && !null_is_unknown,
+                null_is_unknown,
+            }),
+        1 => (column(), any::<bool>()).prop_map(|(column, nan_is_null)| {
+            Expression::IsNull { operand: column.into(), nan_is_null }
+        }),
+        1 => prop::sample::select(vec!["i", "u", "f", "g", "d"])
+            .prop_map(|column| Expression::IsNan { operand: column.into() }),
         3 => (texts(), 0..3, 0..8_usize).prop_map(|(operand, kind, index)| {
             let part = Literal::Text(TEXTS[index].to_owned());
             match kind {
@@ -157,24 +202,41 @@ struct Quality {
 }
 
 fn qualities() -> impl Strategy<Value = Quality> {
-    (any::<bool>(), any::<bool>(), any::<bool>(), 0..2_i64, prop::bool::weighted(0.1)).prop_map(|(a, b, c, slack, is_nan)| Quality {
-        has_min: a || b,
-        has_max: a || c,
-        has_null_count: b || c,
-        slack,
-        is_nan,
-    })
+    (any::<bool>(), any::<bool>(), any::<bool>(), 0..2_i64, prop::bool::weighted(0.1)).prop_map(
+        |(a, b, c, slack, is_nan)| Quality {
+            has_min: a || b,
+            has_max: a || c,
+            has_null_count: b || c,
+            slack,
+            is_nan,
+        },
+    )
 }
 
-fn statistics(column: &str, seeds: &[Option<i64>], blocks: &[(Range<usize>, Quality)]) -> Statistics {
+fn statistics(
+    column: &str,
+    seeds: &[Option<i64>],
+    blocks: &[(Range<usize>, Quality)],
+) -> Statistics {
     let (mut min, mut max, mut null_counts) = (Vec::new(), Vec::new(), Vec::new());
     for (range, quality) in blocks {
         let block = &seeds[range.clone()];
         let ranks = || block.iter().flatten().filter_map(|seed| rank_of(column, *seed));
         let nan = (quality.is_nan && matches!(column, "f" | "g")).then_some(NAN);
-        min.push(nan.or(ranks().min().filter(|_| quality.has_min).map(|rank| (rank - quality.slack).max(0))));
-        max.push(nan.or(ranks().max().filter(|_| quality.has_max).map(|rank| (rank + quality.slack).min(RANKS - 1))));
-        null_counts.push(quality.has_null_count.then_some(block.iter().filter(|seed| seed.is_none()).count() as u64));
+        min.push(nan.or(
+            ranks().min().filter(|_| quality.has_min).map(|rank| (rank - quality.slack).max(0)),
+        ));
+        max.push(
+            nan.or(ranks()
+                .max()
+                .filter(|_| quality.has_max)
+                .map(|rank| (rank + quality.slack).min(RANKS - 1))),
+        );
+        null_counts.push(
+            quality
+                .has_null_count
+                .then_some(block.iter().filter(|seed| seed.is_none()).count() as u64),
+        );
     }
     let row_counts = blocks.iter().map(|(range, _)| range.len() as u64).collect();
     Statistics { min: array(column, &min), max: array(column, &max), null_counts, row_counts }
@@ -183,23 +245,37 @@ fn statistics(column: &str, seeds: &[Option<i64>], blocks: &[(Range<usize>, Qual
 type Seeds = BTreeMap<&'static str, Vec<Option<i64>>>;
 
 fn tables() -> impl Strategy<Value = Seeds> {
-    // Runs of similar values make blocks differ from one another; otherwise nothing would be pruned.
+    // Runs of similar values make blocks differ from one another;
+    // otherwise nothing would be pruned.
     (1..40_usize).prop_flat_map(|rows| {
         let seed = prop_oneof![1 => Just(None), 4 => (0..10_i64).prop_map(Some)];
-        let column = prop::collection::vec((seed, 1..6_usize), rows)
-            .prop_map(move |runs| runs.into_iter().flat_map(|(seed, length)| vec![seed; length]).take(rows).collect::<Vec<_>>());
-        prop::collection::vec(column, COLUMNS.len()).prop_map(|columns| COLUMNS.into_iter().zip(columns).collect())
+        let column = prop::collection::vec((seed, 1..6_usize), rows).prop_map(move |runs| {
+            runs.into_iter()
+                .flat_map(|(seed, length)| vec![seed; length])
+                .take(rows)
+                .collect::<Vec<_>>()
+        });
+        prop::collection::vec(column, COLUMNS.len())
+            .prop_map(|columns| COLUMNS.into_iter().zip(columns).collect())
     })
 }
 
 fn batch_of(seeds: &Seeds) -> RecordBatch {
-    RecordBatch::try_from_iter_with_nullable(seeds.iter().map(|(column, seeds)| (*column, array(column, seeds), true))).unwrap()
+    RecordBatch::try_from_iter_with_nullable(
+        seeds.iter().map(|(column, seeds)| (*column, array(column, seeds), true)),
+    )
+    .unwrap()
 }
 
 fn cut(rows: usize, borders: &[usize], qualities: &[Quality]) -> Vec<(Range<usize>, Quality)> {
-    let mut borders: Vec<usize> = borders.iter().map(|border| border % (rows + 1)).chain([0, rows]).collect();
+    let mut borders: Vec<usize> =
+        borders.iter().map(|border| border % (rows + 1)).chain([0, rows]).collect();
     borders.sort_unstable();
-    borders.windows(2).zip(qualities.iter().cycle()).map(|(pair, quality)| (pair[0]..pair[1], *quality)).collect()
+    borders
+        .windows(2)
+        .zip(qualities.iter().cycle())
+        .map(|(pair, quality)| (pair[0]..pair[1], *quality))
+        .collect()
 }
 
 proptest! {
@@ -222,11 +298,15 @@ proptest! {
         let blocks = cut(rows.num_rows(), &borders, &qualities);
         let row_counts: Vec<u64> = blocks.iter().map(|(range, _)| range.len() as u64).collect();
         let facts = |column: &str| {
-            let (column, seeds) = seeds.get_key_value(column).filter(|(column, _)| **column != unknown_column)?;
+            let (column, seeds) =
+                seeds.get_key_value(column).filter(|(column, _)| **column != unknown_column)?;
             Some(statistics(column, seeds, &blocks))
         };
         for ((range, _), is_kept) in blocks.iter().zip(prune(&predicate, &row_counts, &facts)) {
-            prop_assert!(is_kept || range.clone().all(|row| !selected.value(row)), "{range:?} of {expression:?}");
+            prop_assert!(
+                is_kept || range.clone().all(|row| !selected.value(row)),
+                "{range:?} of {expression:?}"
+            );
         }
     }
 
@@ -245,19 +325,31 @@ proptest! {
         };
         let pages = |column: &str| {
             let index = COLUMNS.iter().position(|name| *name == column).unwrap();
-            let blocks: Vec<_> = cut(rows.num_rows(), &borders[index], &qualities).into_iter().filter(|(range, _)| !range.is_empty()).collect();
+            let blocks: Vec<_> = cut(rows.num_rows(), &borders[index], &qualities)
+                .into_iter()
+                .filter(|(range, _)| !range.is_empty())
+                .collect();
             let first_rows = blocks.iter().map(|(range, _)| range.start as u64).collect();
-            Ok::<_, Infallible>((index != 2).then(|| BlockPages { statistics: statistics(column, &seeds[column], &blocks), first_rows }))
+            Ok::<_, Infallible>((index != 2).then(|| BlockPages {
+                statistics: statistics(column, &seeds[column], &blocks),
+                first_rows,
+            }))
         };
         let kept = prune_pages(&predicate, rows.num_rows() as u64, pages).unwrap();
         prop_assert!(kept.windows(2).all(|pair| pair[0].end < pair[1].start));
         for row in (0..rows.num_rows()).filter(|row| selected.value(*row)) {
-            prop_assert!(kept.iter().any(|range| range.contains(&(row as u64))), "row {row} of {expression:?}");
+            prop_assert!(
+                kept.iter().any(|range| range.contains(&(row as u64))),
+                "row {row} of {expression:?}"
+            );
         }
     }
 
     #[test]
-    fn members_that_are_needed_are_in_each_row_that_is_kept(seeds in tables(), expression in expressions()) {
+    fn members_that_are_needed_are_in_each_row_that_is_kept(
+        seeds in tables(),
+        expression in expressions(),
+    ) {
         let rows = batch_of(&seeds);
         let predicate = expression.bind(rows.schema_ref()).unwrap();
         let selected = match predicate.selection(&rows) {
@@ -274,7 +366,10 @@ proptest! {
                 };
                 let stored = arrow_cast::cast(&stored, &value_type).unwrap();
                 assert_eq!((values.data_type(), values.null_count()), (&value_type, 0));
-                Ok::<_, Infallible>((0..values.len()).any(|index| values.slice(index, 1).to_data() == stored.to_data()))
+                Ok::<_, Infallible>(
+                    (0..values.len())
+                        .any(|index| values.slice(index, 1).to_data() == stored.to_data()),
+                )
             })
             .unwrap();
             prop_assert!(keep[0] || !selected.value(row), "row {row} of {expression:?}");
@@ -284,11 +379,20 @@ proptest! {
 
 fn blocks_of(array: ArrayRef, nulls: Option<u64>) -> Statistics {
     let row_counts = vec![10; array.len()];
-    Statistics { min: Arc::clone(&array), max: array, null_counts: vec![nulls; row_counts.len()], row_counts }
+    Statistics {
+        min: Arc::clone(&array),
+        max: array,
+        null_counts: vec![nulls; row_counts.len()],
+        row_counts,
+    }
 }
 
 fn pruned(column: &Statistics, expression: &Expression) -> Vec<bool> {
-    let schema = arrow_schema::Schema::new(vec![arrow_schema::Field::new("x", column.min.data_type().clone(), true)]);
+    let schema = arrow_schema::Schema::new(vec![arrow_schema::Field::new(
+        "x",
+        column.min.data_type().clone(),
+        true,
+    )]);
     prune(&expression.bind(&schema).unwrap(), &column.row_counts, &|_: &str| Some(column.clone()))
 }
 
@@ -302,8 +406,12 @@ fn blocks_without_the_value_are_pruned() {
     let is_two = compare(Comparison::Equal, Literal::Integer(2));
     assert_eq!(pruned(&days, &is_two), [false, true, false]);
     assert_eq!(pruned(&days, &Expression::Not(Box::new(is_two))), [true, false, true]);
-    let is_in =
-        Expression::IsIn { operand: "x".into(), values: vec![Literal::Integer(1), Literal::Float(3.0)], matches_null: false, null_is_unknown: false };
+    let is_in = Expression::IsIn {
+        operand: "x".into(),
+        values: vec![Literal::Integer(1), Literal::Float(3.0)],
+        matches_null: false,
+        null_is_unknown: false,
+    };
     assert_eq!(pruned(&days, &is_in), [true, false, true]);
     assert_eq!(pruned(&days, &Expression::Not(Box::new(is_in))), [false, true, false]);
 }
@@ -311,9 +419,15 @@ fn blocks_without_the_value_are_pruned() {
 #[test]
 fn missing_null_count_is_not_zero() {
     let unknown = blocks_of(Arc::new(Int32Array::from(vec![1])), None);
-    assert_eq!(pruned(&unknown, &Expression::IsNull { operand: "x".into(), nan_is_null: false }), [true]);
+    assert_eq!(
+        pruned(&unknown, &Expression::IsNull { operand: "x".into(), nan_is_null: false }),
+        [true]
+    );
     let known = blocks_of(Arc::new(Int32Array::from(vec![1])), Some(0));
-    assert_eq!(pruned(&known, &Expression::IsNull { operand: "x".into(), nan_is_null: false }), [false]);
+    assert_eq!(
+        pruned(&known, &Expression::IsNull { operand: "x".into(), nan_is_null: false }),
+        [false]
+    );
 }
 
 #[test]
@@ -322,17 +436,34 @@ fn block_of_nulls_is_kept_only_for_what_holds_of_nulls() {
     let is_one = compare(Comparison::Equal, Literal::Integer(1));
     assert_eq!(pruned(&nulls, &is_one), [false, false]);
     assert_eq!(pruned(&nulls, &Expression::Not(Box::new(is_one))), [false, false]);
-    assert_eq!(pruned(&nulls, &Expression::IsNull { operand: "x".into(), nan_is_null: false }), [true, true]);
+    assert_eq!(
+        pruned(&nulls, &Expression::IsNull { operand: "x".into(), nan_is_null: false }),
+        [true, true]
+    );
 }
 
 #[test]
 fn nan_may_hide_behind_any_bounds() {
     let zeros = blocks_of(Arc::new(Float64Array::from(vec![0.0])), Some(0));
     assert_eq!(pruned(&zeros, &compare(Comparison::NotEqual, Literal::Float(-0.0))), [true]);
-    assert_eq!(pruned(&zeros, &Expression::Not(Box::new(compare(Comparison::LessOrEqual, Literal::Float(1.0))))), [true]);
+    assert_eq!(
+        pruned(
+            &zeros,
+            &Expression::Not(Box::new(compare(Comparison::LessOrEqual, Literal::Float(1.0))))
+        ),
+        [true]
+    );
     assert_eq!(pruned(&zeros, &compare(Comparison::Greater, Literal::Float(0.0))), [false]);
     assert_eq!(
-        pruned(&zeros, &Expression::IsIn { operand: "x".into(), values: vec![Literal::Float(-0.0)], matches_null: false, null_is_unknown: false }),
+        pruned(
+            &zeros,
+            &Expression::IsIn {
+                operand: "x".into(),
+                values: vec![Literal::Float(-0.0)],
+                matches_null: false,
+                null_is_unknown: false
+            }
+        ),
         [true]
     );
 }
@@ -350,10 +481,21 @@ fn no_integer_compares_with_nan() {
 
 #[test]
 fn floats_prune_decimals_by_all_that_equal_them() {
-    let values = [99_999_999_999_999_990, 100_000_000_000_000_000, 100_000_000_000_000_005, 200_000_000_000_000_000];
-    let tenths = Decimal128Array::from_iter_values(values).with_precision_and_scale(38, 18).unwrap();
+    let values = [
+        99_999_999_999_999_990,
+        100_000_000_000_000_000,
+        100_000_000_000_000_005,
+        200_000_000_000_000_000,
+    ];
+    let tenths =
+        Decimal128Array::from_iter_values(values).with_precision_and_scale(38, 18).unwrap();
     let blocks = blocks_of(Arc::new(tenths), Some(0));
-    let is_in = Expression::IsIn { operand: "x".into(), values: vec![Literal::Float(0.1)], matches_null: false, null_is_unknown: false };
+    let is_in = Expression::IsIn {
+        operand: "x".into(),
+        values: vec![Literal::Float(0.1)],
+        matches_null: false,
+        null_is_unknown: false,
+    };
     assert_eq!(pruned(&blocks, &is_in), [false, true, true, false]);
     assert_eq!(pruned(&blocks, &Expression::Not(Box::new(is_in))), [true; 4]);
 }
@@ -368,7 +510,8 @@ fn contradicting_and_foreign_bounds_say_nothing() {
     };
     assert_eq!(pruned(&inverted, &compare(Comparison::Equal, Literal::Integer(20))), [true]);
     assert_eq!(inverted.of_parts(&[0], vec![10]).unwrap().null_counts, [None]);
-    let schema = arrow_schema::Schema::new(vec![arrow_schema::Field::new("x", DataType::Int32, true)]);
+    let schema =
+        arrow_schema::Schema::new(vec![arrow_schema::Field::new("x", DataType::Int32, true)]);
     let predicate = compare(Comparison::Equal, Literal::Integer(5)).bind(&schema).unwrap();
     let foreign = |_: &str| Some(blocks_of(Arc::new(BooleanArray::from(vec![true])), Some(0)));
     assert_eq!(prune(&predicate, &[10], &foreign), [true]);
@@ -384,16 +527,41 @@ fn arithmetic(op: Arithmetic, left: impl Into<Operand>, right: impl Into<Operand
 fn bounds_of_computed_values_prune() {
     let days = blocks_of(Arc::new(Int32Array::from(vec![1, 2, 3])), Some(0));
     let number = |value| Computed::Literal(Literal::Integer(value));
-    let is = |operand, op, value| Expression::Compare { operand, op, value: Literal::Integer(value) };
+    let is =
+        |operand, op, value| Expression::Compare { operand, op, value: Literal::Integer(value) };
     let cases = [
-        (is(arithmetic(Arithmetic::Add, "x", number(10)), Comparison::Equal, 12), [false, true, false]),
-        (is(arithmetic(Arithmetic::Subtract, number(10), "x"), Comparison::Less, 8), [false, false, true]),
-        (is(arithmetic(Arithmetic::Multiply, number(-2), "x"), Comparison::LessOrEqual, -4), [false, true, true]),
-        (is(arithmetic(Arithmetic::Divide, "x", number(-2)), Comparison::Greater, -1), [true, false, false]),
+        (
+            is(arithmetic(Arithmetic::Add, "x", number(10)), Comparison::Equal, 12),
+            [false, true, false],
+        ),
+        (
+            is(arithmetic(Arithmetic::Subtract, number(10), "x"), Comparison::Less, 8),
+            [false, false, true],
+        ),
+        (
+            is(arithmetic(Arithmetic::Multiply, number(-2), "x"), Comparison::LessOrEqual, -4),
+            [false, true, true],
+        ),
+        (
+            is(arithmetic(Arithmetic::Divide, "x", number(-2)), Comparison::Greater, -1),
+            [true, false, false],
+        ),
         (is(arithmetic(Arithmetic::Remainder, "x", number(2)), Comparison::Equal, 5), [true; 3]),
         (is(arithmetic(Arithmetic::Add, "x", number(i64::MAX)), Comparison::Equal, 5), [true; 3]),
-        (Expression::IsNull { operand: arithmetic(Arithmetic::Add, "x", "x"), nan_is_null: false }, [false; 3]),
-        (Expression::IsNull { operand: arithmetic(Arithmetic::Divide, "x", "x"), nan_is_null: false }, [true; 3]),
+        (
+            Expression::IsNull {
+                operand: arithmetic(Arithmetic::Add, "x", "x"),
+                nan_is_null: false,
+            },
+            [false; 3],
+        ),
+        (
+            Expression::IsNull {
+                operand: arithmetic(Arithmetic::Divide, "x", "x"),
+                nan_is_null: false,
+            },
+            [true; 3],
+        ),
     ];
     for (expression, kept) in cases {
         assert_eq!(pruned(&days, &expression), kept, "{expression:?}");
@@ -414,14 +582,24 @@ fn truncated_bounds_prune_prefixes_and_single_values_prune_functions() {
     };
     // Cut to two bytes: the last byte of a maximum is one higher.
     let names = bounds(["aa", "ab", "b"], ["ab", "ac", "c"]);
-    let starts_with = |prefix: &str| Expression::StartsWith { operand: "x".into(), prefix: Literal::Text(prefix.to_owned()) };
+    let starts_with = |prefix: &str| Expression::StartsWith {
+        operand: "x".into(),
+        prefix: Literal::Text(prefix.to_owned()),
+    };
     assert_eq!(pruned(&names, &starts_with("abz")), [false, true, false]);
     assert_eq!(pruned(&names, &Expression::Not(Box::new(starts_with("a")))), [false, false, true]);
     assert_eq!(pruned(&names, &starts_with("\u{10ffff}")), [false; 3]);
     let single = bounds(["Ab", "c", "Ab"], ["Ab", "c", "b"]);
-    let contains = |part: &str| Expression::Contains { operand: "x".into(), part: Literal::Text(part.to_owned()) };
+    let contains = |part: &str| Expression::Contains {
+        operand: "x".into(),
+        part: Literal::Text(part.to_owned()),
+    };
     assert_eq!(pruned(&single, &contains("b")), [true, false, true]);
     let lower = Computed::Lower("x".into()).into();
-    let is_ab = Expression::Compare { operand: lower, op: Comparison::Equal, value: Literal::Text("ab".to_owned()) };
+    let is_ab = Expression::Compare {
+        operand: lower,
+        op: Comparison::Equal,
+        value: Literal::Text("ab".to_owned()),
+    };
     assert_eq!(pruned(&single, &is_ab), [true, false, true]);
 }

@@ -1,9 +1,13 @@
 //! The exact conversion of values to the type that their column has in all files.
 //!
-//! The invariant: [`exactly`] returns the same values in another type, or the first row that this type cannot hold.
+//! The invariant: [`exactly`] returns the same values in another type, or the first row that this
+//! type cannot hold.
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait, StructArray, new_null_array};
+use arrow_array::{
+    Array, ArrayRef, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait, StructArray,
+    new_null_array,
+};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_cast::{can_cast_types, cast};
@@ -32,9 +36,11 @@ impl Misfit {
     #[must_use]
     pub fn into_arrow(self, from: &DataType, to: &DataType) -> ArrowError {
         match self {
-            Self::Value { value, .. } => {
-                ArrowError::CastError(format!("{value} of type {} cannot be converted exactly to {}", type_name(from), type_name(to)))
-            }
+            Self::Value { value, .. } => ArrowError::CastError(format!(
+                "{value} of type {} cannot be converted exactly to {}",
+                type_name(from),
+                type_name(to)
+            )),
             Self::Types(error) => error,
         }
     }
@@ -61,22 +67,52 @@ pub fn exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Misfit> {
         (LargeList(_), LargeList(item)) => list_exactly::<i64, i64>(array.as_list(), item),
         (FixedSizeList(_, size), FixedSizeList(item, wanted)) if size == wanted => {
             let list = array.as_fixed_size_list();
-            let values = exactly(list.values(), item.data_type())
-                .map_err(|misfit| of_item(misfit, |place| place / list.value_length().max(1).unsigned_abs() as usize))?;
-            Ok(Arc::new(FixedSizeListArray::try_new_with_length(Arc::clone(item), *size, values, list.nulls().cloned(), list.len())?))
+            let values = exactly(list.values(), item.data_type()).map_err(|misfit| {
+                of_item(misfit, |place| place / list.value_length().max(1).unsigned_abs() as usize)
+            })?;
+            Ok(Arc::new(FixedSizeListArray::try_new_with_length(
+                Arc::clone(item),
+                *size,
+                values,
+                list.nulls().cloned(),
+                list.len(),
+            )?))
         }
         (FixedSizeList(item, _), List(_)) => exactly(&cast(array, &List(Arc::clone(item)))?, to),
-        (FixedSizeList(item, _), LargeList(_)) => exactly(&cast(array, &LargeList(Arc::clone(item)))?, to),
+        (FixedSizeList(item, _), LargeList(_)) => {
+            exactly(&cast(array, &LargeList(Arc::clone(item)))?, to)
+        }
         (Map(..), Map(entries, is_sorted)) => {
             let map = array.as_map();
             let Struct(fields) = entries.data_type() else {
-                return Err(ArrowError::InvalidArgumentError(format!("{} has no entries", type_name(to))).into());
+                return Err(ArrowError::InvalidArgumentError(format!(
+                    "{} has no entries",
+                    type_name(to)
+                ))
+                .into());
             };
             let row_of = |place| row_of(map.offsets(), place);
-            let parts = map.entries().columns().iter().zip(fields).map(|(part, field)| exactly(part, field.data_type()));
-            let parts = parts.collect::<Result<Vec<_>, _>>().map_err(|misfit| of_item(misfit, row_of))?;
-            let entries_array = StructArray::try_new_with_length(fields.clone(), parts, map.entries().nulls().cloned(), map.entries().len())?;
-            Ok(Arc::new(MapArray::try_new(Arc::clone(entries), map.offsets().clone(), entries_array, map.nulls().cloned(), *is_sorted)?))
+            let parts = map
+                .entries()
+                .columns()
+                .iter()
+                .zip(fields)
+                .map(|(part, field)| exactly(part, field.data_type()));
+            let parts =
+                parts.collect::<Result<Vec<_>, _>>().map_err(|misfit| of_item(misfit, row_of))?;
+            let entries_array = StructArray::try_new_with_length(
+                fields.clone(),
+                parts,
+                map.entries().nulls().cloned(),
+                map.entries().len(),
+            )?;
+            Ok(Arc::new(MapArray::try_new(
+                Arc::clone(entries),
+                map.offsets().clone(),
+                entries_array,
+                map.nulls().cloned(),
+                *is_sorted,
+            )?))
         }
         (Dictionary(_, own), Dictionary(_, value)) if own == value => flat_exactly(array, to),
         (Dictionary(_, value), _) => exactly(&cast(array, value)?, to),
@@ -100,15 +136,30 @@ fn fields_exactly(array: &StructArray, fields: &Fields) -> Result<StructArray, M
         None => Ok(new_null_array(field.data_type(), array.len())),
     };
     let children = fields.iter().map(child).collect::<Result<Vec<_>, _>>()?;
-    Ok(StructArray::try_new_with_length(fields.clone(), children, array.nulls().cloned(), array.len())?)
+    Ok(StructArray::try_new_with_length(
+        fields.clone(),
+        children,
+        array.nulls().cloned(),
+        array.len(),
+    )?)
 }
 
-fn list_exactly<From: OffsetSizeTrait, To: OffsetSizeTrait>(list: &GenericListArray<From>, item: &FieldRef) -> Result<ArrayRef, Misfit> {
+fn list_exactly<From: OffsetSizeTrait, To: OffsetSizeTrait>(
+    list: &GenericListArray<From>,
+    item: &FieldRef,
+) -> Result<ArrayRef, Misfit> {
     let offsets = list.offsets();
-    let values = exactly(list.values(), item.data_type()).map_err(|misfit| of_item(misfit, |place| row_of(offsets, place)))?;
-    let converted: Option<Vec<To>> = offsets.iter().map(|offset| To::from_usize(offset.as_usize())).collect();
+    let values = exactly(list.values(), item.data_type())
+        .map_err(|misfit| of_item(misfit, |place| row_of(offsets, place)))?;
+    let converted: Option<Vec<To>> =
+        offsets.iter().map(|offset| To::from_usize(offset.as_usize())).collect();
     let converted = converted.ok_or(ArrowError::OffsetOverflowError(list.values().len()))?;
-    Ok(Arc::new(GenericListArray::<To>::try_new(Arc::clone(item), OffsetBuffer::new(converted.into()), values, list.nulls().cloned())?))
+    Ok(Arc::new(GenericListArray::<To>::try_new(
+        Arc::clone(item),
+        OffsetBuffer::new(converted.into()),
+        values,
+        list.nulls().cloned(),
+    )?))
 }
 
 /// The row of an item: preceding empty rows start there as well.
@@ -124,11 +175,16 @@ fn of_item(misfit: Misfit, row_of: impl Fn(usize) -> usize) -> Misfit {
 }
 
 fn flat_exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Misfit> {
-    // Without the option `safe` Arrow would stop at the first overflow, but would not say in which row.
+    // Without the option `safe` Arrow would stop at the first overflow,
+    // but would not say in which row.
     let converted = cast(array, to)?;
     let (own, nulls) = (array.logical_nulls(), converted.logical_nulls());
-    let is_lost = |row: &usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(*row)) && own.as_ref().is_none_or(|own| own.is_valid(*row));
-    let has_lost = nulls.as_ref().map_or(0, NullBuffer::null_count) != own.as_ref().map_or(0, NullBuffer::null_count);
+    let is_lost = |row: &usize| {
+        nulls.as_ref().is_some_and(|nulls| nulls.is_null(*row))
+            && own.as_ref().is_none_or(|own| own.is_valid(*row))
+    };
+    let has_lost = nulls.as_ref().map_or(0, NullBuffer::null_count)
+        != own.as_ref().map_or(0, NullBuffer::null_count);
     let mut changed = if has_lost { (0..array.len()).find(is_lost) } else { None };
     if may_round(array.data_type(), to) {
         let differs = distinct(&cast(&converted, array.data_type())?, array)?;
@@ -142,7 +198,9 @@ fn flat_exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Misfit> {
 
 /// A time that no calendar shows is a number.
 fn shown(array: &ArrayRef, row: usize) -> Result<String, ArrowError> {
-    let of = |array: &ArrayRef| ArrayFormatter::try_new(array, &FormatOptions::new())?.value(row).try_to_string();
+    let of = |array: &ArrayRef| {
+        ArrayFormatter::try_new(array, &FormatOptions::new())?.value(row).try_to_string()
+    };
     of(array).or_else(|_| of(&cast(array, &DataType::Int64)?))
 }
 
@@ -152,7 +210,9 @@ fn may_round(from: &DataType, to: &DataType) -> bool {
     match (from, to) {
         (DataType::Dictionary(..), DataType::Dictionary(..)) => false,
         _ if from.is_integer() && to.is_integer() => false,
-        _ if from.is_floating() && to.is_floating() => from.primitive_width() > to.primitive_width(),
+        _ if from.is_floating() && to.is_floating() => {
+            from.primitive_width() > to.primitive_width()
+        }
         // A text that is not a value of the other type becomes null.
         _ if is_text(from) || is_text(to) => false,
         // Only a user declares some of them, such as a boolean for numbers.
@@ -170,12 +230,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn values_come_back_or_are_named(values in proptest::collection::vec(proptest::option::of(any::<i64>()), 1..20)) {
+        fn values_come_back_or_are_named(
+            values in proptest::collection::vec(proptest::option::of(any::<i64>()), 1..20),
+        ) {
             let array: ArrayRef = Arc::new(Int64Array::from(values.clone()));
-            let is_exact = |value: &Option<i64>| value.is_none_or(|value| value.unsigned_abs().leading_zeros() + value.trailing_zeros() >= 11);
+            let is_exact = |value: &Option<i64>| {
+                value.is_none_or(|value| {
+                    value.unsigned_abs().leading_zeros() + value.trailing_zeros() >= 11
+                })
+            };
             match (exactly(&array, &Float64), values.iter().position(|value| !is_exact(value))) {
                 (Ok(floats), None) => prop_assert_eq!(&cast(&floats, &Int64).unwrap(), &array),
-                (Err(Misfit::Value { row, value }), Some(first)) => prop_assert_eq!((row, value), (first, values[first].unwrap().to_string())),
+                (Err(Misfit::Value { row, value }), Some(first)) => {
+                    prop_assert_eq!((row, value), (first, values[first].unwrap().to_string()));
+                }
                 (found, expected) => prop_assert!(false, "{found:?}, expected {expected:?}"),
             }
         }
@@ -183,8 +251,10 @@ mod tests {
 
     #[test]
     fn row_of_a_list_is_named_after_empty_and_null_ones() {
-        let lists = vec![Some(vec![Some(1)]), Some(vec![]), None, Some(vec![Some(2), Some(i64::MAX)])];
-        let array: ArrayRef = Arc::new(ListArray::from_iter_primitive::<arrow_array::types::Int64Type, _, _>(lists));
+        let lists =
+            vec![Some(vec![Some(1)]), Some(vec![]), None, Some(vec![Some(2), Some(i64::MAX)])];
+        let array: ArrayRef =
+            Arc::new(ListArray::from_iter_primitive::<arrow_array::types::Int64Type, _, _>(lists));
         let misfit = exactly(&array, &DataType::new_list(Float64, true)).unwrap_err();
         assert!(matches!(misfit, Misfit::Value { row: 3, .. }), "{misfit:?}");
     }
@@ -204,6 +274,9 @@ mod tests {
     fn time_beyond_the_finer_unit_is_shown() {
         let array: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0, i64::MAX]));
         let misfit = exactly(&array, &Timestamp(Nanosecond, None)).unwrap_err();
-        assert!(matches!(&misfit, Misfit::Value { row: 1, value } if *value == i64::MAX.to_string()), "{misfit:?}");
+        assert!(
+            matches!(&misfit, Misfit::Value { row: 1, value } if *value == i64::MAX.to_string()),
+            "{misfit:?}"
+        );
     }
 }

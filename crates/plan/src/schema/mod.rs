@@ -1,8 +1,8 @@
 //! The schema of files that are read together: of a data set, and of a job.
 //!
 //! [`unify`] decides the columns and their types before a row is read, and [`exactly`] converts the
-//! values of each file. The invariant: the schema depends on the files alone, and not on how they are
-//! divided among processes.
+//! values of each file. The invariant: the schema depends on the files alone, and not on how they
+//! are divided among processes.
 
 mod exact;
 mod stored;
@@ -20,12 +20,15 @@ use arrow_schema::{DataType, Field};
 #[must_use]
 pub fn with_wide_keys(data_type: &DataType) -> DataType {
     match data_type {
-        DataType::Dictionary(_, value) => DataType::Dictionary(Box::new(DataType::Int32), value.clone()),
+        DataType::Dictionary(_, value) => {
+            DataType::Dictionary(Box::new(DataType::Int32), value.clone())
+        }
         other => other.clone(),
     }
 }
 
-/// Whether the name of a column, or of a part of its type, contains NUL. Such a name is truncated where Arrow data is exchanged.
+/// Whether the name of a column, or of a part of its type, contains NUL. Such a name is truncated
+/// where Arrow data is exchanged.
 #[must_use]
 pub fn has_nul(field: &Field) -> bool {
     field.name().contains('\0') || type_has_nul(field.data_type())
@@ -33,7 +36,10 @@ pub fn has_nul(field: &Field) -> bool {
 
 fn type_has_nul(data_type: &DataType) -> bool {
     match data_type {
-        DataType::List(item) | DataType::LargeList(item) | DataType::ListView(item) | DataType::LargeListView(item) => has_nul(item),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item) => has_nul(item),
         DataType::FixedSizeList(item, _) | DataType::Map(item, _) => has_nul(item),
         DataType::Struct(fields) => fields.iter().any(|field| has_nul(field)),
         DataType::Union(fields, _) => fields.iter().any(|(_, field)| has_nul(field)),

@@ -12,7 +12,11 @@ use base64::engine::general_purpose::STANDARD;
 #[must_use]
 pub fn schema_text(schema: &Schema) -> String {
     let (mut dictionaries, options) = (DictionaryTracker::new(false), IpcWriteOptions::default());
-    let encoded = IpcDataGenerator::default().schema_to_bytes_with_dictionary_tracker(schema, &mut dictionaries, &options);
+    let encoded = IpcDataGenerator::default().schema_to_bytes_with_dictionary_tracker(
+        schema,
+        &mut dictionaries,
+        &options,
+    );
     STANDARD.encode(encoded.ipc_message)
 }
 
@@ -36,8 +40,12 @@ mod tests {
         let zoned = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
         let words = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
         let of = |key: &str| HashMap::from([(key.to_owned(), "value".to_owned())]);
-        let list = DataType::new_list(DataType::Struct(vec![Field::new("a", zoned, false)].into()), true);
-        let fields = vec![Field::new("list", list, true), Field::new("words", words, false).with_metadata(of("field"))];
+        let list =
+            DataType::new_list(DataType::Struct(vec![Field::new("a", zoned, false)].into()), true);
+        let fields = vec![
+            Field::new("list", list, true),
+            Field::new("words", words, false).with_metadata(of("field")),
+        ];
         let schema = Schema::new_with_metadata(fields, of("schema"));
         assert_eq!(schema_of_text(&schema_text(&schema)).unwrap(), schema);
         assert!(schema_of_text("not a schema").is_err() && schema_of_text("AAAA").is_err());

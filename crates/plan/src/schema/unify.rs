@@ -36,24 +36,32 @@ impl<'a> FileColumns<'a> {
     /// Whether the footer counts only nulls in a column.
     #[must_use]
     pub fn has_only_nulls(&self, name: &str) -> bool {
-        let Some((table, column)) = self.table.and_then(|table| Some((table, table.declared_schema().index_of(name).ok()?))) else { return false };
+        let Some((table, column)) = self
+            .table
+            .and_then(|table| Some((table, table.declared_schema().index_of(name).ok()?)))
+        else {
+            return false;
+        };
         let is_null = |(nulls, rows): (&Option<u64>, &u64)| *nulls == Some(*rows);
-        table
-            .statistics(column)
-            .is_some_and(|found| found.null_counts.len() == found.row_counts.len() && found.null_counts.iter().zip(&found.row_counts).all(is_null))
+        table.statistics(column).is_some_and(|found| {
+            found.null_counts.len() == found.row_counts.len()
+                && found.null_counts.iter().zip(&found.row_counts).all(is_null)
+        })
     }
 }
 
 /// The schema of all files, with columns in order of first appearance.
 ///
-/// Files without rows may have arbitrary types and are passed over, unless no file has rows. Where
-/// types have none in common, files whose footers count only nulls in the column are passed over as
-/// well. Of the metadata of the first file those keys are kept on which all files that have them agree.
+/// Files without rows may have arbitrary types and are passed over, unless no file has rows.
+/// Where types have none in common, files whose footers count only nulls in the column are
+/// passed over as well. Of the metadata of the first file those keys are kept on which all
+/// files that have them agree.
 ///
 /// # Errors
 /// [`Error::SchemaConflict`], [`Error::DuplicateColumn`].
 pub fn unify(files: &[FileColumns<'_>]) -> Result<SchemaRef> {
-    let filled: Vec<FileColumns<'_>> = files.iter().filter(|file| file.has_rows()).copied().collect();
+    let filled: Vec<FileColumns<'_>> =
+        files.iter().filter(|file| file.has_rows()).copied().collect();
     let files = if filled.is_empty() { files } else { &filled };
     let Some((first, rest)) = files.split_first() else { return Ok(Arc::new(Schema::empty())) };
     let mut columns: Vec<Column> = Vec::new();
@@ -61,13 +69,19 @@ pub fn unify(files: &[FileColumns<'_>]) -> Result<SchemaRef> {
     for file in files {
         // Most data sets have one schema, which needs no look-ups.
         if !std::ptr::eq(file, first) && file.schema.fields() == first.schema.fields() {
-            columns.iter_mut().take(first.schema.fields().len()).for_each(|column| column.files += 1);
+            columns
+                .iter_mut()
+                .take(first.schema.fields().len())
+                .for_each(|column| column.files += 1);
             continue;
         }
         let mut names = HashSet::new();
         for field in file.schema.fields() {
             if !names.insert(field.name()) {
-                return Err(Error::DuplicateColumn { path: file.path.to_owned(), column: field.name().clone() });
+                return Err(Error::DuplicateColumn {
+                    path: file.path.to_owned(),
+                    column: field.name().clone(),
+                });
             }
             match places.get(field.name().as_str()).and_then(|place| columns.get_mut(*place)) {
                 Some(column) => column.add(field),
@@ -78,10 +92,13 @@ pub fn unify(files: &[FileColumns<'_>]) -> Result<SchemaRef> {
             }
         }
     }
-    let fields = columns.into_iter().map(|column| column.field_of(files)).collect::<Result<Vec<_>>>()?;
+    let fields =
+        columns.into_iter().map(|column| column.field_of(files)).collect::<Result<Vec<_>>>()?;
     let mut metadata = first.schema.metadata().clone();
     for file in rest {
-        metadata.retain(|key, value| file.schema.metadata().get(key).is_none_or(|other| other == value));
+        metadata.retain(|key, value| {
+            file.schema.metadata().get(key).is_none_or(|other| other == value)
+        });
     }
     Ok(Arc::new(Schema::new_with_metadata(fields, metadata)))
 }
@@ -116,7 +133,9 @@ impl Column {
         let known = || files.iter().filter_map(|file| Some((*file, file.field(name)?)));
         let common = match widest(known()) {
             // A column of nulls has any type.
-            Err(_) if known().any(|(file, _)| !file.has_only_nulls(name)) => widest(known().filter(|(file, _)| !file.has_only_nulls(name))),
+            Err(_) if known().any(|(file, _)| !file.has_only_nulls(name)) => {
+                widest(known().filter(|(file, _)| !file.has_only_nulls(name)))
+            }
             Err(_) => Ok(Some(self.field.clone().with_data_type(DataType::Null))),
             common => common,
         };
@@ -127,8 +146,11 @@ impl Column {
 
 type FileField<'a> = (FileColumns<'a>, &'a FieldRef);
 
-/// The field that is wide enough for all, or the first that has no type in common with those before it.
-fn widest<'a>(mut files: impl Iterator<Item = FileField<'a>>) -> std::result::Result<Option<Field>, FileField<'a>> {
+/// The field that is wide enough for all, or the first that has no type
+/// in common with those before it.
+fn widest<'a>(
+    mut files: impl Iterator<Item = FileField<'a>>,
+) -> std::result::Result<Option<Field>, FileField<'a>> {
     let Some((_, first)) = files.next() else { return Ok(None) };
     let mut common = Arc::new(wide(first));
     for (file, field) in files {
@@ -142,7 +164,11 @@ fn wide(field: &Field) -> Field {
 }
 
 /// Names the first file whose type has none in common with that of `field`.
-fn conflict<'a>(mut files: impl Iterator<Item = FileField<'a>> + Clone, path: &str, field: &Field) -> Error {
+fn conflict<'a>(
+    mut files: impl Iterator<Item = FileField<'a>> + Clone,
+    path: &str,
+    field: &Field,
+) -> Error {
     let is_other = |(_, own): &FileField<'_>| widened(own.data_type(), field.data_type()).is_none();
     let other = files.clone().find(is_other).or_else(|| files.next());
     Error::SchemaConflict {
@@ -167,10 +193,13 @@ pub struct Departure {
 #[must_use]
 pub fn departure(agreed: &Schema, file: &FileColumns<'_>) -> Option<Departure> {
     let departs = |field: &&FieldRef| match agreed.field_with_name(field.name()) {
-        Ok(known) => widened_field(known, &wide(field)).is_none_or(|both| !both.data_type().equals_datatype(known.data_type())),
+        Ok(known) => widened_field(known, &wide(field))
+            .is_none_or(|both| !both.data_type().equals_datatype(known.data_type())),
         Err(_absent) => true,
     };
-    let is_known_null = |field: &&FieldRef| agreed.index_of(field.name()).is_ok() && file.has_only_nulls(field.name());
+    let is_known_null = |field: &&FieldRef| {
+        agreed.index_of(field.name()).is_ok() && file.has_only_nulls(field.name())
+    };
     let fields = file.schema.fields().iter().filter(|_| file.has_rows());
     let field = fields.filter(departs).find(|field| !is_known_null(field))?;
     Some(Departure {
@@ -185,7 +214,12 @@ mod tests {
     use super::*;
 
     fn schema(fields: &[(&str, DataType)]) -> SchemaRef {
-        Arc::new(Schema::new(fields.iter().map(|(name, data_type)| Field::new(*name, data_type.clone(), false)).collect::<Vec<_>>()))
+        Arc::new(Schema::new(
+            fields
+                .iter()
+                .map(|(name, data_type)| Field::new(*name, data_type.clone(), false))
+                .collect::<Vec<_>>(),
+        ))
     }
 
     fn file<'a>(path: &'a str, schema: &'a SchemaRef) -> FileColumns<'a> {
@@ -194,11 +228,24 @@ mod tests {
 
     #[test]
     fn columns_are_matched_by_name_and_missing_ones_become_nullable() {
-        let (a, b) = (schema(&[("x", DataType::Int32), ("y", DataType::Utf8)]), schema(&[("z", DataType::Float32), ("x", DataType::Int64)]));
+        let (a, b) = (
+            schema(&[("x", DataType::Int32), ("y", DataType::Utf8)]),
+            schema(&[("z", DataType::Float32), ("x", DataType::Int64)]),
+        );
         let unified = unify(&[file("a", &a), file("b", &b)]).unwrap();
-        let described: Vec<_> =
-            unified.fields().iter().map(|field| (field.name().as_str(), field.data_type().clone(), field.is_nullable())).collect();
-        assert_eq!(described, [("x", DataType::Int64, false), ("y", DataType::Utf8, true), ("z", DataType::Float32, true)]);
+        let described: Vec<_> = unified
+            .fields()
+            .iter()
+            .map(|field| (field.name().as_str(), field.data_type().clone(), field.is_nullable()))
+            .collect();
+        assert_eq!(
+            described,
+            [
+                ("x", DataType::Int64, false),
+                ("y", DataType::Utf8, true),
+                ("z", DataType::Float32, true)
+            ]
+        );
     }
 
     #[test]
@@ -210,19 +257,31 @@ mod tests {
 
     #[test]
     fn keys_of_dictionaries_are_wide_enough_for_the_values_of_many_files() {
-        let categories = |key: DataType| schema(&[("x", DataType::Dictionary(Box::new(key), Box::new(DataType::Utf8)))]);
+        let categories = |key: DataType| {
+            schema(&[("x", DataType::Dictionary(Box::new(key), Box::new(DataType::Utf8)))])
+        };
         let (a, b) = (categories(DataType::Int8), categories(DataType::UInt16));
         let unified = unify(&[file("a", &a), file("b", &b)]).unwrap();
-        assert_eq!(unified.field(0).data_type(), &DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)));
+        assert_eq!(
+            unified.field(0).data_type(),
+            &DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+        );
     }
 
     #[test]
     fn metadata_is_kept_where_files_agree() {
         let with = |pairs: &[(&str, &str)]| {
             let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-            Arc::new(Schema::new_with_metadata(vec![Field::new("x", DataType::Int8, true)], pairs.collect()))
+            Arc::new(Schema::new_with_metadata(
+                vec![Field::new("x", DataType::Int8, true)],
+                pairs.collect(),
+            ))
         };
-        let (a, b, c) = (with(&[("k", "1"), ("only", "here"), ("other", "1")]), with(&[("k", "1"), ("new", "1")]), with(&[("other", "2")]));
+        let (a, b, c) = (
+            with(&[("k", "1"), ("only", "here"), ("other", "1")]),
+            with(&[("k", "1"), ("new", "1")]),
+            with(&[("other", "2")]),
+        );
         let unified = unify(&[file("a", &a), file("b", &b), file("c", &c)]).unwrap();
         assert_eq!(unified.metadata(), with(&[("k", "1"), ("only", "here")]).metadata());
     }

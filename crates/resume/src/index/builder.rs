@@ -1,7 +1,8 @@
 //! Builds an index of any number of ids in bounded memory.
 //!
-//! Threads convert arrays to keys. Consecutive numbers are kept as intervals; all other keys are distributed to partitions by their mixed value, and
-//! partitions are moved to an unnamed file when memory is short. At the end each partition is sorted and written, in order.
+//! Threads convert arrays to keys. Consecutive numbers are kept as intervals; all other keys are
+//! distributed to partitions by their mixed value, and partitions are moved to an unnamed file when
+//! memory is short. At the end each partition is sorted and written, in order.
 
 use super::dense::{Container, DenseSet, Entry};
 use super::file::{Footer, IndexWriter};
@@ -25,7 +26,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 const MIN_RUN: u64 = 256;
 /// Maximal number of intervals in memory; later runs are kept as keys.
 const MAX_INTERVALS: usize = 1 << 18;
-/// Minimal number of keys for a container: each container costs a directory entry, and slows down searches.
+/// Minimal number of keys for a container: each container costs a directory entry,
+/// and slows down searches.
 const MIN_DENSE: usize = 128;
 
 /// Collects ids; [`IndexBuilder::add`] is called by any number of threads.
@@ -61,13 +63,20 @@ impl IndexBuilder {
     /// # Errors
     /// [`Error::Storage`] when the directory of `path` cannot be created.
     pub fn new(path: &str, schema: IdSchema, options: IndexOptions) -> Result<Self> {
-        let (first, second) = (uuid::Uuid::new_v4().as_u64_pair(), uuid::Uuid::new_v4().as_u64_pair());
+        let (first, second) =
+            (uuid::Uuid::new_v4().as_u64_pair(), uuid::Uuid::new_v4().as_u64_pair());
         // UUIDs have fixed bits, so two more are used to replace those of the first two.
-        let (third, fourth) = (uuid::Uuid::new_v4().as_u64_pair(), uuid::Uuid::new_v4().as_u64_pair());
-        let secret = [first.0 ^ third.1, first.1 ^ third.0, second.0 ^ fourth.1, second.1 ^ fourth.0];
+        let (third, fourth) =
+            (uuid::Uuid::new_v4().as_u64_pair(), uuid::Uuid::new_v4().as_u64_pair());
+        let secret =
+            [first.0 ^ third.1, first.1 ^ third.0, second.0 ^ fourth.1, second.1 ^ fourth.0];
         let plain = shardmill_storage::resolved_path(path)?;
-        let directory = Path::new(&*plain).parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        shardmill_storage::create_directory(directory).map_err(|source| Error::WriteIndex { path: path.to_owned(), source })?;
+        let directory = Path::new(&*plain)
+            .parent()
+            .filter(|directory| !directory.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        shardmill_storage::create_directory(directory)
+            .map_err(|source| Error::WriteIndex { path: path.to_owned(), source })?;
         Ok(Self {
             path: path.to_owned(),
             encoder: KeyEncoder::new(schema, secret),
@@ -102,9 +111,12 @@ impl IndexBuilder {
     pub fn add(&self, ids: &[ArrayRef]) -> Result<()> {
         let rows = ids.first().map_or(0, Array::len);
         let values = used_values(ids)?;
-        let ids = self.encoder.prepare(values.as_ref().map_or(ids, |values| std::slice::from_ref(&values.array)))?;
+        let ids = self
+            .encoder
+            .prepare(values.as_ref().map_or(ids, |values| std::slice::from_ref(&values.array)))?;
         let len = ids.first().map_or(0, Array::len);
-        let mut gatherer = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        let mut gatherer =
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
         let mut nulls = values.as_ref().map_or(0, |values| values.nulls);
         let added = (0..len).step_by(WINDOW).try_for_each(|start| {
             self.encoder.encode(&ids, start..len.min(start + WINDOW), &mut gatherer.keys)?;
@@ -162,14 +174,21 @@ impl IndexBuilder {
     /// Writes the index, publishes it and opens it. After a cancellation nothing is published.
     ///
     /// # Errors
-    /// [`Error::Storage`] and [`Error::WriteIndex`], usually because the disk is full; [`Error::Engine`] when the build was cancelled.
+    /// [`Error::Storage`] and [`Error::WriteIndex`], usually because the disk is full;
+    /// [`Error::Engine`] when the build was cancelled.
     pub fn finish(&self, cancel: &Cancel) -> Result<IdIndex> {
-        for mut gatherer in std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner)) {
+        for mut gatherer in
+            std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner))
+        {
             if let Some(run) = gatherer.run.take() {
                 self.end_run(run, &mut gatherer.narrow);
             }
             gatherer.narrow.flush(&self.narrow, &self.room);
-            gatherer.wide.iter_mut().zip(&self.wide).for_each(|(scatter, partitions)| scatter.flush(partitions, &self.room));
+            gatherer
+                .wide
+                .iter_mut()
+                .zip(&self.wide)
+                .for_each(|(scatter, partitions)| scatter.flush(partitions, &self.room));
         }
         let mut writer = IndexWriter::create(&self.path)?;
         let (dense, narrow) = self.write_narrow(&mut writer, cancel)?;
@@ -182,7 +201,16 @@ impl IndexBuilder {
         let (rows, nulls) = (self.rows(), self.nulls.load(Ordering::Relaxed));
         let schema = self.encoder.schema().clone();
         cancel.check()?;
-        writer.publish(Footer { schema, secret: self.secret, rows, nulls, checksum: 0, dense, narrow, wide })?;
+        writer.publish(Footer {
+            schema,
+            secret: self.secret,
+            rows,
+            nulls,
+            checksum: 0,
+            dense,
+            narrow,
+            wide,
+        })?;
         IdIndex::open(&self.path)
     }
 
@@ -192,7 +220,12 @@ impl IndexBuilder {
         usize::try_from(self.options.memory_bytes).unwrap_or(usize::MAX) / (shares * key_len)
     }
 
-    fn write_wide(&self, partitions: &Arc<Partitions<u128>>, writer: &mut IndexWriter, cancel: &Cancel) -> Result<SparseSet> {
+    fn write_wide(
+        &self,
+        partitions: &Arc<Partitions<u128>>,
+        writer: &mut IndexWriter,
+        cancel: &Cancel,
+    ) -> Result<SparseSet> {
         let part_bits = partitions.part_bits(self.part_limit(u128::LEN));
         let rest_bits = 128 - part_bits;
         let work = self.part_work(partitions, part_bits, move |keys: Vec<u128>| {
@@ -212,15 +245,31 @@ impl IndexBuilder {
         part_bits: u32,
         encode: F,
     ) -> impl Fn(usize) -> Result<R> + use<T, R, F> {
-        let (partitions, room, mix, limit) = (Arc::clone(partitions), Arc::clone(&self.room), self.mix, self.part_limit(T::LEN));
-        move |part| Ok(encode(partitions.take_part(part as u64, part_bits, &Scope { room: &room, mix, limit })?))
+        let (partitions, room, mix, limit) =
+            (Arc::clone(partitions), Arc::clone(&self.room), self.mix, self.part_limit(T::LEN));
+        move |part| {
+            Ok(encode(partitions.take_part(
+                part as u64,
+                part_bits,
+                &Scope { room: &room, mix, limit },
+            )?))
+        }
     }
 
-    fn write_narrow(&self, writer: &mut IndexWriter, cancel: &Cancel) -> Result<(DenseSet, Option<SparseSet>)> {
-        let chunks = Arc::new(std::mem::take(&mut *self.intervals.lock().unwrap_or_else(PoisonError::into_inner)).into_chunks());
+    fn write_narrow(
+        &self,
+        writer: &mut IndexWriter,
+        cancel: &Cancel,
+    ) -> Result<(DenseSet, Option<SparseSet>)> {
+        let chunks = Arc::new(
+            std::mem::take(&mut *self.intervals.lock().unwrap_or_else(PoisonError::into_inner))
+                .into_chunks(),
+        );
         let part_bits = self.narrow.part_bits(self.part_limit(u64::LEN));
         let (shared, mix) = (Arc::clone(&chunks), self.mix);
-        let work = self.part_work(&self.narrow, part_bits, move |keys: Vec<u64>| NarrowPart::new(&keys, &shared, mix, part_bits));
+        let work = self.part_work(&self.narrow, part_bits, move |keys: Vec<u64>| {
+            NarrowPart::new(&keys, &shared, mix, part_bits)
+        });
         let mut entries: Vec<Entry> = chunks.full().collect();
         let mut parts = Vec::with_capacity(1 << part_bits);
         let mut written = BTreeSet::new();
@@ -234,20 +283,24 @@ impl IndexBuilder {
             }
             parts.push(part.sparse.write(writer)?);
         }
-        for (chunk, intervals) in chunks.partial.iter().filter(|(chunk, _)| !written.contains(chunk)) {
+        for (chunk, intervals) in
+            chunks.partial.iter().filter(|(chunk, _)| !written.contains(chunk))
+        {
             let container = Container::new(*chunk, intervals);
             entries.push(container.entry(writer.append(&container.bytes)?));
         }
         entries.sort_unstable_by_key(|entry| entry.chunk);
         let count = entries.iter().map(Entry::count).sum();
         let directory: Vec<u8> = entries.iter().flat_map(|entry| entry.to_bytes()).collect();
-        let dense = DenseSet { offset: writer.append(&directory)?, entries: entries.len() as u64, count };
+        let dense =
+            DenseSet { offset: writer.append(&directory)?, entries: entries.len() as u64, count };
         let sparse = SparseSet { rest_bits: 64 - part_bits, part_bits, parts };
         Ok((dense, Some(sparse).filter(|set| set.len() > 0)))
     }
 }
 
-/// The values of a dictionary that its keys use, if there are fewer of them than rows; only for ids of one column.
+/// The values of a dictionary that its keys use, if there are fewer of them than rows; only for ids
+/// of one column.
 struct Used {
     array: ArrayRef,
     nulls: u64,
@@ -255,7 +308,9 @@ struct Used {
 
 fn used_values(ids: &[ArrayRef]) -> Result<Option<Used>> {
     let [only] = ids else { return Ok(None) };
-    let (DataType::Dictionary(..), Some(dictionary)) = (only.data_type(), arrow_array::cast::AsArray::as_any_dictionary_opt(only)) else {
+    let (DataType::Dictionary(..), Some(dictionary)) =
+        (only.data_type(), arrow_array::cast::AsArray::as_any_dictionary_opt(only))
+    else {
         return Ok(None);
     };
     let values = dictionary.values();
@@ -274,7 +329,8 @@ fn used_values(ids: &[ArrayRef]) -> Result<Option<Used>> {
         }
     }
     let places = UInt32Array::from_iter_values(used.finish().set_indices_u32());
-    let array = arrow_select::take::take(values, &places, None).map_err(|source| Error::Arrow { source })?;
+    let array = arrow_select::take::take(values, &places, None)
+        .map_err(|source| Error::Arrow { source })?;
     Ok(Some(Used { array, nulls }))
 }
 
@@ -299,7 +355,11 @@ impl EncodedPart {
             return Ok(Part::default());
         }
         let offset = writer.append(&self.bytes)?;
-        Ok(Part { offset, count: u32::try_from(self.count).unwrap_or(u32::MAX), bucket_bits: self.bucket_bits })
+        Ok(Part {
+            offset,
+            count: u32::try_from(self.count).unwrap_or(u32::MAX),
+            bucket_bits: self.bucket_bits,
+        })
     }
 }
 
@@ -313,7 +373,11 @@ impl NarrowPart {
         let mut containers = Vec::new();
         let mut rests: Vec<u64> = Vec::new();
         for group in keys.chunk_by(|first, second| first >> LOW_BITS == second >> LOW_BITS) {
-            let Some(chunk) = group.first().map(|key| key >> LOW_BITS).filter(|chunk| !chunks.is_full(*chunk)) else { continue };
+            let Some(chunk) =
+                group.first().map(|key| key >> LOW_BITS).filter(|chunk| !chunks.is_full(*chunk))
+            else {
+                continue;
+            };
             let partial = chunks.partial.get(&chunk);
             if partial.is_none() && group.len() < MIN_DENSE {
                 rests.extend(group.iter().map(|key| mix.narrow_rest(*key, part_bits)));
@@ -326,10 +390,14 @@ impl NarrowPart {
                     _ => intervals.push((low, low)),
                 }
             }
-            let intervals = partial.map_or_else(|| intervals.clone(), |partial| union(&intervals, partial));
+            let intervals =
+                partial.map_or_else(|| intervals.clone(), |partial| union(&intervals, partial));
             containers.push(Container::new(chunk, &intervals));
         }
         rests.sort_unstable();
-        Self { containers, sparse: EncodedPart::new(64 - part_bits, rests.iter().map(|rest| u128::from(*rest))) }
+        Self {
+            containers,
+            sparse: EncodedPart::new(64 - part_bits, rests.iter().map(|rest| u128::from(*rest))),
+        }
     }
 }

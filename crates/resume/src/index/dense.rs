@@ -1,12 +1,19 @@
-//! 64-bit numbers that are close together: containers of 2^16 numbers each, as in "Better bitmap performance with Roaring bitmaps" (Chambi, Lemire,
-//! Kaser, Godin, 2016) with the runs of "Consistently faster and smaller compressed bitmaps with Roaring" (2016). Read in place.
+//! 64-bit numbers that are close together: containers of 2^16 numbers each, as in "Better bitmap
+//! performance with Roaring bitmaps" (Chambi, Lemire, Kaser, Godin, 2016) with the runs of
+//! "Consistently faster and smaller compressed bitmaps with Roaring" (2016). Read in place.
 //!
 //! ```text
-//! directory entry:  | chunk: u48, numbers − 1: u16 | kind: 2 bits, items: 14 bits, offset: 48 bits |        ascending by chunk
-//! container:        bitmap: u64 × 1024    array: u16 × items    runs: (first, last): u16 × 2 × items    full: offset is a count of chunks
+//! directory entry, ascending by chunk:
+//!     | chunk: u48, numbers − 1: u16 | kind: 2 bits, items: 14 bits, offset: 48 bits |
+//! container:
+//!     bitmap: u64 × 1024
+//!     array: u16 × items
+//!     runs: (first, last): u16 × 2 × items
+//!     full: offset is a count of chunks
 //! ```
 //!
-//! Unlike in Roaring, consecutive full chunks are one entry: 80 million consecutive numbers are two.
+//! Unlike in Roaring, consecutive full chunks are one entry: 80 million consecutive
+//! numbers are two.
 
 use super::mix::{LOW_BITS, low};
 use super::sparse::Damaged;
@@ -62,10 +69,18 @@ impl Container {
         let runs_len = 4 * intervals.len();
         let array_len = 2 * numbers as usize;
         let (kind, items, bytes) = if runs_len <= array_len.min(BITMAP_LEN) {
-            let bytes = intervals.iter().flat_map(|(first, last)| [first.to_le_bytes(), last.to_le_bytes()]).flatten().collect();
+            let bytes = intervals
+                .iter()
+                .flat_map(|(first, last)| [first.to_le_bytes(), last.to_le_bytes()])
+                .flatten()
+                .collect();
             (Kind::Runs, intervals.len(), bytes)
         } else if array_len < BITMAP_LEN {
-            let bytes: Vec<u8> = intervals.iter().flat_map(|(first, last)| *first..=*last).flat_map(u16::to_le_bytes).collect();
+            let bytes: Vec<u8> = intervals
+                .iter()
+                .flat_map(|(first, last)| *first..=*last)
+                .flat_map(u16::to_le_bytes)
+                .collect();
             (Kind::Array, numbers as usize, bytes)
         } else {
             let mut bytes = vec![0u8; BITMAP_LEN];
@@ -80,7 +95,13 @@ impl Container {
     }
 
     pub(super) fn entry(&self, offset: u64) -> Entry {
-        Entry { chunk: self.chunk, numbers: self.numbers, kind: self.kind, items: self.items, offset }
+        Entry {
+            chunk: self.chunk,
+            numbers: self.numbers,
+            kind: self.kind,
+            items: self.items,
+            offset,
+        }
     }
 }
 
@@ -92,7 +113,9 @@ impl Entry {
 
     pub(super) fn to_bytes(self) -> [u8; ENTRY_LEN] {
         let first = self.chunk << LOW_BITS | u64::from(self.numbers.saturating_sub(1) & 0xffff);
-        let second = (self.kind as u64) << 62 | u64::from(self.items & 0x3fff) << OFFSET_BITS | self.offset & ((1 << OFFSET_BITS) - 1);
+        let second = (self.kind as u64) << 62
+            | u64::from(self.items & 0x3fff) << OFFSET_BITS
+            | self.offset & ((1 << OFFSET_BITS) - 1);
         (u128::from(second) << 64 | u128::from(first)).to_le_bytes()
     }
 
@@ -107,16 +130,30 @@ impl Entry {
         };
         let items = u32::try_from(second >> OFFSET_BITS & 0x3fff).unwrap_or_default();
         let numbers = u32::try_from(first & 0xffff).unwrap_or_default() + 1;
-        Self { chunk: first >> LOW_BITS, numbers, kind, items, offset: second & ((1 << OFFSET_BITS) - 1) }
+        Self {
+            chunk: first >> LOW_BITS,
+            numbers,
+            kind,
+            items,
+            offset: second & ((1 << OFFSET_BITS) - 1),
+        }
     }
 
     pub(super) fn count(&self) -> u64 {
-        if self.kind == Kind::Full { self.offset.saturating_mul(1 << LOW_BITS) } else { u64::from(self.numbers) }
+        if self.kind == Kind::Full {
+            self.offset.saturating_mul(1 << LOW_BITS)
+        } else {
+            u64::from(self.numbers)
+        }
     }
 
     /// The last chunk that it covers.
     fn last(&self) -> Option<u64> {
-        if self.kind == Kind::Full { self.chunk.checked_add(self.offset.checked_sub(1)?) } else { Some(self.chunk) }
+        if self.kind == Kind::Full {
+            self.chunk.checked_add(self.offset.checked_sub(1)?)
+        } else {
+            Some(self.chunk)
+        }
     }
 
     fn len(&self) -> u64 {
@@ -130,13 +167,18 @@ impl Entry {
 
     fn slice<'a>(&self, file: &'a [u8]) -> Option<&'a [u8]> {
         let start = usize::try_from(self.offset).ok()?;
-        if self.kind == Kind::Full { Some(&[]) } else { file.get(start..start.checked_add(usize::try_from(self.len()).ok()?)?) }
+        if self.kind == Kind::Full {
+            Some(&[])
+        } else {
+            file.get(start..start.checked_add(usize::try_from(self.len()).ok()?)?)
+        }
     }
 }
 
 impl DenseSet {
     fn entry(&self, file: &[u8], place: u64) -> Option<Entry> {
-        let start = usize::try_from(self.offset.checked_add(place.checked_mul(ENTRY_LEN as u64)?)?).ok()?;
+        let start =
+            usize::try_from(self.offset.checked_add(place.checked_mul(ENTRY_LEN as u64)?)?).ok()?;
         Some(Entry::from_bytes(*file.get(start..)?.first_chunk()?))
     }
 
@@ -161,13 +203,22 @@ impl DenseSet {
         let (mut from, mut to) = (0, self.entries);
         while from < to {
             let middle = from.midpoint(to);
-            if self.entry(file, middle).ok_or(Damaged)?.chunk <= chunk { from = middle + 1 } else { to = middle }
+            if self.entry(file, middle).ok_or(Damaged)?.chunk <= chunk {
+                from = middle + 1;
+            } else {
+                to = middle;
+            }
         }
         Ok(from)
     }
 
     /// Calls `hit` with the numbers of those keys that are in the set.
-    pub(super) fn probe(&self, file: &[u8], keys: &[u64], mut hit: impl FnMut(usize)) -> Result<(), Damaged> {
+    pub(super) fn probe(
+        &self,
+        file: &[u8],
+        keys: &[u64],
+        mut hit: impl FnMut(usize),
+    ) -> Result<(), Damaged> {
         let Some(first) = keys.first() else { return Ok(()) };
         let mut current = self.find(file, first >> LOW_BITS)?;
         for (number, key) in keys.iter().enumerate() {
@@ -185,20 +236,30 @@ impl DenseSet {
     /// The container of a chunk, or the gap that contains it.
     fn find<'a>(&self, file: &'a [u8], chunk: u64) -> Result<Found<'a>, Damaged> {
         let rank = self.rank(file, chunk)?;
-        let before = rank.checked_sub(1).map(|place| self.entry(file, place).ok_or(Damaged)).transpose()?;
+        let before =
+            rank.checked_sub(1).map(|place| self.entry(file, place).ok_or(Damaged)).transpose()?;
         let mut from = 0;
         if let Some(entry) = before {
             let last = entry.last().ok_or(Damaged)?;
             if chunk <= last {
-                return Ok(Found { chunks: entry.chunk..=last, kind: entry.kind, bytes: entry.slice(file).ok_or(Damaged)? });
+                return Ok(Found {
+                    chunks: entry.chunk..=last,
+                    kind: entry.kind,
+                    bytes: entry.slice(file).ok_or(Damaged)?,
+                });
             }
             from = last.saturating_add(1);
         }
-        let to = if rank < self.entries { self.entry(file, rank).ok_or(Damaged)?.chunk.saturating_sub(1) } else { u64::MAX };
+        let to = if rank < self.entries {
+            self.entry(file, rank).ok_or(Damaged)?.chunk.saturating_sub(1)
+        } else {
+            u64::MAX
+        };
         Ok(Found::nothing(from..=to))
     }
 
-    /// Whether a key of the set may be in a range. Exact except for the containers at its ends, which count as a whole if they overlap it.
+    /// Whether a key of the set may be in a range. Exact except for the containers at its ends,
+    /// which count as a whole if they overlap it.
     pub(super) fn may_contain(&self, file: &[u8], keys: RangeInclusive<u64>) -> bool {
         let (from, to) = (*keys.start() >> LOW_BITS, *keys.end() >> LOW_BITS);
         if keys.is_empty() {
@@ -210,7 +271,9 @@ impl DenseSet {
             return found.may_contain(low(*keys.start())..=low(*keys.end()));
         }
         let Ok(rank) = self.rank(file, to) else { return true };
-        let Some(entry) = rank.checked_sub(1).map(|place| self.entry(file, place)) else { return false };
+        let Some(entry) = rank.checked_sub(1).map(|place| self.entry(file, place)) else {
+            return false;
+        };
         let Some(last) = entry.and_then(|entry| entry.last()) else { return true };
         if last > from {
             return true;
@@ -234,7 +297,10 @@ impl Found<'_> {
     }
 
     fn item(&self, place: usize) -> u16 {
-        self.bytes.get(2 * place..).and_then(|rest| rest.first_chunk()).map_or(0, |item| u16::from_le_bytes(*item))
+        self.bytes
+            .get(2 * place..)
+            .and_then(|rest| rest.first_chunk())
+            .map_or(0, |item| u16::from_le_bytes(*item))
     }
 
     /// The number of items, each of `width` numbers, that begin at or before `low`.
@@ -250,9 +316,16 @@ impl Found<'_> {
     fn contains(&self, low: u16) -> bool {
         match self.kind {
             Kind::Full => true,
-            Kind::Bitmap => self.bytes.get(usize::from(low >> 3)).is_some_and(|byte| byte >> (low & 7) & 1 == 1),
-            Kind::Array => self.rank(low, 1).checked_sub(1).is_some_and(|place| self.item(place) == low),
-            Kind::Runs => self.rank(low, 2).checked_sub(1).is_some_and(|place| self.item(2 * place + 1) >= low),
+            Kind::Bitmap => {
+                self.bytes.get(usize::from(low >> 3)).is_some_and(|byte| byte >> (low & 7) & 1 == 1)
+            }
+            Kind::Array => {
+                self.rank(low, 1).checked_sub(1).is_some_and(|place| self.item(place) == low)
+            }
+            Kind::Runs => self
+                .rank(low, 2)
+                .checked_sub(1)
+                .is_some_and(|place| self.item(2 * place + 1) >= low),
         }
     }
 
@@ -260,8 +333,14 @@ impl Found<'_> {
         match self.kind {
             Kind::Full => true,
             Kind::Bitmap => lows.into_iter().any(|low| self.contains(low)),
-            Kind::Array => self.rank(*lows.end(), 1).checked_sub(1).is_some_and(|place| self.item(place) >= *lows.start()),
-            Kind::Runs => self.rank(*lows.end(), 2).checked_sub(1).is_some_and(|place| self.item(2 * place + 1) >= *lows.start()),
+            Kind::Array => self
+                .rank(*lows.end(), 1)
+                .checked_sub(1)
+                .is_some_and(|place| self.item(place) >= *lows.start()),
+            Kind::Runs => self
+                .rank(*lows.end(), 2)
+                .checked_sub(1)
+                .is_some_and(|place| self.item(2 * place + 1) >= *lows.start()),
         }
     }
 }
@@ -288,12 +367,19 @@ mod tests {
         let mut entries = Vec::new();
         let chunks: BTreeSet<u64> = keys.iter().map(|key| key >> 16).collect();
         for chunk in chunks {
-            let lows: BTreeSet<u16> = keys.range(chunk << 16..=chunk << 16 | 0xffff).map(|key| u16::try_from(key & 0xffff).unwrap()).collect();
+            let lows: BTreeSet<u16> = keys
+                .range(chunk << 16..=chunk << 16 | 0xffff)
+                .map(|key| u16::try_from(key & 0xffff).unwrap())
+                .collect();
             let container = Container::new(chunk, &intervals(&lows));
             entries.push(container.entry(file.len() as u64));
             file.extend(container.bytes);
         }
-        let set = DenseSet { offset: file.len() as u64, entries: entries.len() as u64, count: keys.len() as u64 };
+        let set = DenseSet {
+            offset: file.len() as u64,
+            entries: entries.len() as u64,
+            count: keys.len() as u64,
+        };
         file.extend(entries.into_iter().flat_map(Entry::to_bytes));
         (file, set)
     }
@@ -306,10 +392,16 @@ mod tests {
             probed in prop::collection::vec(0u64..1 << 20, 0..200),
             ranges in prop::collection::vec((0u64..1 << 20, 0u64..100_000), 0..40),
         ) {
-            let keys: BTreeSet<u64> = starts.iter().flat_map(|(start, len, step)| (*start..start + len).step_by(usize::try_from(*step).unwrap())).collect();
+            let keys: BTreeSet<u64> = starts
+                .iter()
+                .flat_map(|(start, len, step)| {
+                    (*start..start + len).step_by(usize::try_from(*step).unwrap())
+                })
+                .collect();
             let (file, set) = file_of(&keys);
             prop_assert_eq!(set.check(&file), Ok(()));
-            let probed: Vec<u64> = probed.into_iter().chain(keys.iter().copied().take(5000)).collect();
+            let probed: Vec<u64> =
+                probed.into_iter().chain(keys.iter().copied().take(5000)).collect();
             let mut found = vec![false; probed.len()];
             set.probe(&file, &probed, |number| found[number] = true).unwrap();
             prop_assert_eq!(found, probed.iter().map(|key| keys.contains(key)).collect::<Vec<_>>());
@@ -317,7 +409,10 @@ mod tests {
                 if keys.range(from..=from + len).next().is_some() {
                     prop_assert!(set.may_contain(&file, from..=from + len));
                 } else if len < 1 << 16 {
-                    prop_assert!(from >> 16 != (from + len) >> 16 || !set.may_contain(&file, from..=from + len));
+                    prop_assert!(
+                        from >> 16 != (from + len) >> 16
+                            || !set.may_contain(&file, from..=from + len)
+                    );
                 }
             }
         }
@@ -330,8 +425,12 @@ mod tests {
         let set = DenseSet { offset: 0, entries: 2, count: 1222 << 16 };
         assert_eq!(set.check(&file), Ok(()));
         let mut found = Vec::new();
-        set.probe(&file, &[0, 79_953_919, 79_953_920, u64::MAX, u64::MAX - (2 << 16), u64::MAX - (2 << 16) + 1], |number| found.push(number))
-            .unwrap();
+        set.probe(
+            &file,
+            &[0, 79_953_919, 79_953_920, u64::MAX, u64::MAX - (2 << 16), u64::MAX - (2 << 16) + 1],
+            |number| found.push(number),
+        )
+        .unwrap();
         assert_eq!(found, [0, 1, 3, 5]);
         assert!(!set.may_contain(&file, 79_953_920..=u64::MAX - (2 << 16)));
         assert!(set.may_contain(&file, 79_953_919..=79_953_920));

@@ -1,6 +1,7 @@
 //! Keyed bijections that distribute any input evenly over the buckets of a set without losing keys.
 //!
-//! Multiplication by a random odd number is a bijection whose upper bits are universal: an author of ids cannot predict which of them share a bucket.
+//! Multiplication by a random odd number is a bijection whose upper bits are universal: an author
+//! of ids cannot predict which of them share a bucket.
 
 /// Bits of a key that a dense container covers.
 pub(super) const LOW_BITS: u32 = 16;
@@ -15,7 +16,10 @@ pub(super) struct Mix {
 impl Mix {
     pub(super) fn new(secret: [u64; 4]) -> Self {
         let [a, b, c, d] = secret;
-        Self { first: u128::from(a) << 64 | u128::from(b) | 1, second: u128::from(c) << 64 | u128::from(d) | 1 }
+        Self {
+            first: u128::from(a) << 64 | u128::from(b) | 1,
+            second: u128::from(c) << 64 | u128::from(d) | 1,
+        }
     }
 
     /// All 128 bits.
@@ -24,7 +28,8 @@ impl Mix {
         (key ^ key >> 64).wrapping_mul(self.second)
     }
 
-    /// The part of a chunk (the upper 48 bits of a key), at most 2^16 parts; keys of a chunk stay together.
+    /// The part of a chunk (the upper 48 bits of a key), at most 2^16 parts;
+    /// keys of a chunk stay together.
     pub(super) fn narrow_part(self, key: u64, part_bits: u32) -> u64 {
         upper(self.chunk(key), CHUNK_BITS, part_bits)
     }
@@ -39,7 +44,8 @@ impl Mix {
 
     fn chunk(self, key: u64) -> u64 {
         let chunk = (key >> LOW_BITS).wrapping_mul(low(self.first)) & ones(CHUNK_BITS);
-        (chunk ^ chunk >> (CHUNK_BITS / 2)).wrapping_mul(low(self.first >> 64) | 1) & ones(CHUNK_BITS)
+        (chunk ^ chunk >> (CHUNK_BITS / 2)).wrapping_mul(low(self.first >> 64) | 1)
+            & ones(CHUNK_BITS)
     }
 }
 
@@ -68,12 +74,23 @@ mod tests {
 
     #[test]
     fn mixing_loses_nothing_and_fills_buckets_evenly() {
-        let mix = Mix::new([0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0x2545_f491_4f6c_dd1d]);
+        let mix = Mix::new([
+            0x9e37_79b9_7f4a_7c15,
+            0xbf58_476d_1ce4_e5b9,
+            0x94d0_49bb_1331_11eb,
+            0x2545_f491_4f6c_dd1d,
+        ]);
         for part_bits in [0, 8, 13] {
             let keys = (0..50_000u64).map(|key| key << 20).chain(0..50_000);
-            let mixed: HashSet<(u64, u64)> = keys.map(|key| (mix.narrow_part(key, part_bits), mix.narrow_rest(key, part_bits))).collect();
+            let mixed: HashSet<(u64, u64)> = keys
+                .map(|key| (mix.narrow_part(key, part_bits), mix.narrow_rest(key, part_bits)))
+                .collect();
             assert_eq!(mixed.len(), 99_999);
-            assert!(mixed.iter().all(|(part, rest)| *part < 1 << part_bits && *rest <= ones(64 - part_bits)));
+            assert!(
+                mixed
+                    .iter()
+                    .all(|(part, rest)| *part < 1 << part_bits && *rest <= ones(64 - part_bits))
+            );
         }
         let mixed: HashSet<u128> = (0..50_000u128).map(|key| mix.wide(key << 77)).collect();
         assert_eq!(mixed.len(), 50_000);

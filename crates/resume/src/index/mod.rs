@@ -1,8 +1,9 @@
 //! Exact sets of keys in a file that is mapped by all processes of a machine.
 //!
-//! An [`IndexBuilder`] writes ids to one immutable file; an [`IdIndex`] looks up ids in its mapped bytes. Each class of keys is a separate set.
-//! Numbers that are close together are stored as containers, all other keys in buckets. The invariant: every id that an index contains was added to
-//! it; a damaged file is rejected, or gives the same results as the intact one.
+//! An [`IndexBuilder`] writes ids to one immutable file; an [`IdIndex`] looks up ids in its mapped
+//! bytes. Each class of keys is a separate set. Numbers that are close together are stored as
+//! containers, all other keys in buckets. The invariant: every id that an index contains was added
+//! to it; a damaged file is rejected, or gives the same results as the intact one.
 
 mod builder;
 mod dense;
@@ -46,7 +47,11 @@ pub struct IndexOptions {
 
 impl Default for IndexOptions {
     fn default() -> Self {
-        Self { memory_bytes: 1 << 30, threads: std::thread::available_parallelism().map_or(1, usize::from), cancel: Cancel::default() }
+        Self {
+            memory_bytes: 1 << 30,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            cancel: Cancel::default(),
+        }
     }
 }
 
@@ -68,8 +73,8 @@ pub struct SegmentInfo {
 }
 
 impl IdIndex {
-    /// Maps an index. Small files are read and verified completely, for large ones only the structure is checked; [`IdIndex::verify`] reads
-    /// everything.
+    /// Maps an index. Small files are read and verified completely, for large ones only the
+    /// structure is checked; [`IdIndex::verify`] reads everything.
     ///
     /// # Errors
     /// [`Error::Storage`]; [`Error::NotAnIndex`], [`Error::IndexVersion`], [`Error::DamagedIndex`].
@@ -130,13 +135,23 @@ impl IdIndex {
 
     #[must_use]
     pub fn segments(&self) -> Vec<SegmentInfo> {
-        let narrow = self.footer.narrow.iter().map(|set| SegmentInfo { name: "sparse", ids: set.len() });
-        let wide = self.footer.wide.iter().map(|(class, set)| SegmentInfo { name: class.name(), ids: set.len() });
+        let narrow =
+            self.footer.narrow.iter().map(|set| SegmentInfo { name: "sparse", ids: set.len() });
+        let wide = self
+            .footer
+            .wide
+            .iter()
+            .map(|(class, set)| SegmentInfo { name: class.name(), ids: set.len() });
         let dense = SegmentInfo { name: "dense", ids: self.footer.dense.count };
         std::iter::once(dense).chain(narrow).chain(wide).filter(|segment| segment.ids > 0).collect()
     }
 
-    fn probe(&self, keys: &Keys, first: usize, found: &mut [u8]) -> std::result::Result<(), Damaged> {
+    fn probe(
+        &self,
+        keys: &Keys,
+        first: usize,
+        found: &mut [u8],
+    ) -> std::result::Result<(), Damaged> {
         let file: &[u8] = &self.file;
         let mut set = |rows: &[u32], number: usize| {
             if let Some(row) = rows.get(number).map(|row| first + *row as usize)
@@ -151,11 +166,18 @@ impl IdIndex {
         }
         if let Some(sparse) = &self.footer.narrow {
             let part_bits = sparse.part_bits;
-            let mixed = narrow.keys.iter().map(|key| (self.mix.narrow_part(*key, part_bits), u128::from(self.mix.narrow_rest(*key, part_bits))));
+            let mixed = narrow.keys.iter().map(|key| {
+                (
+                    self.mix.narrow_part(*key, part_bits),
+                    u128::from(self.mix.narrow_rest(*key, part_bits)),
+                )
+            });
             sparse.probe(file, mixed, |number| set(&narrow.rows, number))?;
         }
         for (class, rows) in keys.wide().filter(|(_, rows)| !rows.keys.is_empty()) {
-            let Some((_, sparse)) = self.footer.wide.iter().find(|(own, _)| *own == class) else { continue };
+            let Some((_, sparse)) = self.footer.wide.iter().find(|(own, _)| *own == class) else {
+                continue;
+            };
             let mask = wide_ones(sparse.rest_bits);
             let mixed = rows.keys.iter().map(|key| {
                 let key = self.mix.wide(*key);
@@ -173,8 +195,10 @@ impl IdIndex {
         let mut keys = Keys::default();
         for start in (0..len).step_by(WINDOW) {
             self.encoder.encode(&ids, start..len.min(start + WINDOW), &mut keys)?;
-            self.probe(&keys, start, &mut found)
-                .map_err(|_damaged| Error::DamagedIndex { path: self.path().to_owned(), reason: "a bucket points outside of its part" })?;
+            self.probe(&keys, start, &mut found).map_err(|_damaged| Error::DamagedIndex {
+                path: self.path().to_owned(),
+                reason: "a bucket points outside of its part",
+            })?;
         }
         Ok(BooleanBuffer::new(found.into(), 0, len))
     }
@@ -187,7 +211,11 @@ const ROWS_A_THREAD: usize = 1 << 19;
 ///
 /// # Errors
 /// As [`DoneIds::contains`]; when the system provides no threads.
-pub fn contains_on(index: &Arc<IdIndex>, ids: &[ArrayRef], threads: usize) -> Result<BooleanBuffer> {
+pub fn contains_on(
+    index: &Arc<IdIndex>,
+    ids: &[ArrayRef],
+    threads: usize,
+) -> Result<BooleanBuffer> {
     let rows = ids.first().map_or(0, Array::len);
     let parts = (rows / ROWS_A_THREAD).min(threads * 4);
     if threads < 2 || parts < 2 || ids.iter().any(|column| column.len() != rows) {
@@ -197,7 +225,8 @@ pub fn contains_on(index: &Arc<IdIndex>, ids: &[ArrayRef], threads: usize) -> Re
     let (shared, columns) = (Arc::clone(index), ids.to_vec());
     let work = move |part: usize| {
         let start = (part * len).min(rows);
-        let slices: Vec<ArrayRef> = columns.iter().map(|column| column.slice(start, len.min(rows - start))).collect();
+        let slices: Vec<ArrayRef> =
+            columns.iter().map(|column| column.slice(start, len.min(rows - start))).collect();
         ControlFlow::Continue(shared.contains(&slices))
     };
     let mut found = BooleanBufferBuilder::new(rows);
@@ -214,13 +243,16 @@ impl DoneIds for IdIndex {
 
     fn contains(&self, ids: &[ArrayRef]) -> Result<BooleanBuffer> {
         if let [only] = ids
-            && let (DataType::Dictionary(..), Some(dictionary)) = (only.data_type(), only.as_any_dictionary_opt())
+            && let (DataType::Dictionary(..), Some(dictionary)) =
+                (only.data_type(), only.as_any_dictionary_opt())
             && (1..only.len()).contains(&dictionary.values().len())
         {
             let values = self.contains_plain(std::slice::from_ref(dictionary.values()))?;
             let keys = dictionary.normalized_keys();
             let mut found = BooleanBufferBuilder::new(only.len());
-            keys.iter().enumerate().for_each(|(row, key)| found.append(only.is_valid(row) && *key < values.len() && values.value(*key)));
+            keys.iter().enumerate().for_each(|(row, key)| {
+                found.append(only.is_valid(row) && *key < values.len() && values.value(*key));
+            });
             return Ok(found.finish());
         }
         self.contains_plain(ids)

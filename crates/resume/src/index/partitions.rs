@@ -71,7 +71,13 @@ pub(super) struct Room {
 
 impl Room {
     pub(super) fn new(limit: u64, directory: PathBuf) -> Self {
-        Self { limit, used: AtomicU64::new(0), directory, scratch: OnceLock::new(), spilling: Mutex::new(()) }
+        Self {
+            limit,
+            used: AtomicU64::new(0),
+            directory,
+            scratch: OnceLock::new(),
+            spilling: Mutex::new(()),
+        }
     }
 
     fn scratch(&self) -> Result<&ScratchFile> {
@@ -105,7 +111,11 @@ pub(super) struct Partitions<T>(Vec<Mutex<Partition<T>>>);
 
 impl<T> Default for Partitions<T> {
     fn default() -> Self {
-        Self((0..PARTITIONS).map(|_| Mutex::new(Partition { pieces: Vec::new(), on_disk: Vec::new() })).collect())
+        Self(
+            (0..PARTITIONS)
+                .map(|_| Mutex::new(Partition { pieces: Vec::new(), on_disk: Vec::new() }))
+                .collect(),
+        )
     }
 }
 
@@ -118,7 +128,8 @@ impl<T: Word> Partitions<T> {
     fn counts(&self) -> impl Iterator<Item = usize> {
         self.0.iter().map(|partition| {
             let partition = Self::lock(partition);
-            partition.pieces.iter().map(Vec::len).sum::<usize>() + partition.on_disk.iter().map(|(_, count)| count).sum::<usize>()
+            partition.pieces.iter().map(Vec::len).sum::<usize>()
+                + partition.on_disk.iter().map(|(_, count)| count).sum::<usize>()
         })
     }
 
@@ -153,9 +164,12 @@ impl<T: Word> Partitions<T> {
         Ok(())
     }
 
-    /// The number of upper bits by which to split the set, so that no part has many more than `limit` keys.
+    /// The number of upper bits by which to split the set, so that no part has many more than
+    /// `limit` keys.
     pub(super) fn part_bits(&self, limit: usize) -> u32 {
-        let (total, largest) = self.counts().fold((0, 0), |(total, largest), count| (total + count, largest.max(count)));
+        let (total, largest) = self
+            .counts()
+            .fold((0, 0), |(total, largest), count| (total + count, largest.max(count)));
         if total <= PIECE * 64 {
             return 0;
         }
@@ -172,7 +186,10 @@ impl<T: Word> Partitions<T> {
         let part_index = usize::try_from(part).unwrap_or(usize::MAX);
         let numbers = match part_bits.checked_sub(PARTITION_BITS) {
             Some(extra) => part_index >> extra..(part_index >> extra) + 1,
-            None => part_index << (PARTITION_BITS - part_bits)..(part_index + 1) << (PARTITION_BITS - part_bits),
+            None => {
+                part_index << (PARTITION_BITS - part_bits)
+                    ..(part_index + 1) << (PARTITION_BITS - part_bits)
+            }
         };
         // A partition that is read several times keeps its keys; one that is read once is consumed.
         let is_whole = part_bits <= PARTITION_BITS;
@@ -182,7 +199,8 @@ impl<T: Word> Partitions<T> {
             let mut partition = Self::lock(partition);
             if is_whole {
                 keys.keys.reserve_exact(
-                    partition.pieces.iter().map(Vec::len).sum::<usize>() + partition.on_disk.iter().map(|(_, count)| count).sum::<usize>(),
+                    partition.pieces.iter().map(Vec::len).sum::<usize>()
+                        + partition.on_disk.iter().map(|(_, count)| count).sum::<usize>(),
                 );
                 for piece in std::mem::take(&mut partition.pieces) {
                     keys.extend(piece.into_iter());
@@ -195,7 +213,9 @@ impl<T: Word> Partitions<T> {
             let on_disk = partition.on_disk.clone();
             drop(partition);
             for (offset, count) in on_disk {
-                read(scope.room, offset, count * T::LEN, |piece| keys.extend(piece.chunks_exact(T::LEN).map(T::of).filter(is_wanted)))?;
+                read(scope.room, offset, count * T::LEN, |piece| {
+                    keys.extend(piece.chunks_exact(T::LEN).map(T::of).filter(is_wanted));
+                })?;
             }
         }
         Ok(keys.finish())

@@ -1,7 +1,8 @@
 //! Tests whether ids of an index may lie between two values, without looking them up.
 //!
-//! Integers and times have the order of their keys. Strings are ordered by bytes, which differs from the numeric order of decimal strings except
-//! among those of the same length; so a range of strings is one range of numbers per length.
+//! Integers and times have the order of their keys. Strings are ordered by bytes, which differs
+//! from the numeric order of decimal strings except among those of the same length; so a range of
+//! strings is one range of numbers per length.
 
 use super::IdIndex;
 use crate::keys::{IdType, Keys};
@@ -21,7 +22,13 @@ pub(super) fn may_contain(index: &IdIndex, min: &ArrayRef, max: &ArrayRef) -> bo
     }
     let Some(column) = index.schema().single() else { return true };
     // Keys in buckets have no order.
-    if index.footer.narrow.is_some() || !index.footer.wide.is_empty() || min.len() != 1 || max.len() != 1 || min.is_null(0) || max.is_null(0) {
+    if index.footer.narrow.is_some()
+        || !index.footer.wide.is_empty()
+        || min.len() != 1
+        || max.len() != 1
+        || min.is_null(0)
+        || max.is_null(0)
+    {
         return true;
     }
     if column.id_type == IdType::String {
@@ -31,7 +38,9 @@ pub(super) fn may_contain(index: &IdIndex, min: &ArrayRef, max: &ArrayRef) -> bo
             .any(|range| index.footer.dense.may_contain(&index.file, range));
     }
     match (key_of(index, min), key_of(index, max)) {
-        (Some(from), Some(to)) if column.id_type.is_narrow() => index.footer.dense.may_contain(&index.file, from..=to),
+        (Some(from), Some(to)) if column.id_type.is_narrow() => {
+            index.footer.dense.may_contain(&index.file, from..=to)
+        }
         _ => true,
     }
 }
@@ -58,7 +67,8 @@ fn numbers_between(min: &[u8], max: &[u8], digits: u32) -> Option<RangeInclusive
     Some(u64::try_from(from).ok()?..=u64::try_from(to).ok()?).filter(|range| !range.is_empty())
 }
 
-/// The number of texts with this many digits, including leading zeros, before `bound`; with `equal` it counts itself.
+/// The number of texts with this many digits, including leading zeros, before `bound`; with `equal`
+/// it counts itself.
 fn count_below(bound: &[u8], digits: u32, equal: bool) -> u128 {
     let mut below = 0u128;
     for place in 0..digits {
@@ -82,14 +92,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn texts_between_two_texts_are_these_numbers(min in "[0-9/:a]{0,5}", max in "[0-9/:a]{0,5}") {
+        fn texts_between_two_texts_are_these_numbers(
+            min in "[0-9/:a]{0,5}",
+            max in "[0-9/:a]{0,5}",
+        ) {
             for digits in 1..=4u32 {
                 let range = numbers_between(min.as_bytes(), max.as_bytes(), digits);
                 for number in 0..10u64.pow(digits) {
                     let text = number.to_string();
                     if text.len() == digits as usize {
                         let expected = min <= text && text <= max;
-                        prop_assert_eq!(range.as_ref().is_some_and(|range| range.contains(&number)), expected, "{} <= {} <= {}", min, text, max);
+                        prop_assert_eq!(
+                            range.as_ref().is_some_and(|range| range.contains(&number)),
+                            expected,
+                            "{} <= {} <= {}",
+                            min,
+                            text,
+                            max
+                        );
                     }
                 }
             }

@@ -15,13 +15,16 @@ impl Intervals {
 
     /// The interval is inclusive.
     pub(super) fn insert(&mut self, mut first: u64, mut last: u64) {
-        if let Some((before, end)) = self.0.range(..=first).next_back().map(|(before, end)| (*before, *end))
+        if let Some((before, end)) =
+            self.0.range(..=first).next_back().map(|(before, end)| (*before, *end))
             && end.saturating_add(1) >= first
         {
             first = before;
             last = last.max(end);
         }
-        while let Some((start, end)) = self.0.range(first..=last.saturating_add(1)).next().map(|(start, end)| (*start, *end)) {
+        while let Some((start, end)) =
+            self.0.range(first..=last.saturating_add(1)).next().map(|(start, end)| (*start, *end))
+        {
             self.0.remove(&start);
             last = last.max(end);
         }
@@ -99,14 +102,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn intervals_hold_what_was_inserted(runs in prop::collection::vec((0u64..400, 0u64..60), 0..20)) {
+        fn intervals_hold_what_was_inserted(
+            runs in prop::collection::vec((0u64..400, 0u64..60), 0..20),
+        ) {
             let mut intervals = Intervals::default();
             let mut expected = BTreeSet::new();
             for (first, len) in runs {
                 intervals.insert(first, first + len);
                 expected.extend(first..=first + len);
             }
-            let held: Vec<u64> = intervals.0.iter().flat_map(|(first, last)| *first..=*last).collect();
+            let held: Vec<u64> =
+                intervals.0.iter().flat_map(|(first, last)| *first..=*last).collect();
             prop_assert_eq!(held, expected.into_iter().collect::<Vec<_>>());
             let ends: Vec<(u64, u64)> = intervals.0.into_iter().collect();
             prop_assert!(ends.windows(2).all(|pair| pair[0].1 + 1 < pair[1].0));
@@ -120,6 +126,9 @@ mod tests {
         intervals.insert(u64::MAX - 65_536, u64::MAX);
         let chunks = intervals.into_chunks();
         assert!(chunks.is_full(0) && !chunks.is_full(1) && chunks.is_full(u64::MAX >> 16));
-        assert_eq!(chunks.partial.into_iter().collect::<Vec<_>>(), [((u64::MAX >> 16) - 1, vec![(65_535, 65_535)])]);
+        assert_eq!(
+            chunks.partial.into_iter().collect::<Vec<_>>(),
+            [((u64::MAX >> 16) - 1, vec![(65_535, 65_535)])]
+        );
     }
 }

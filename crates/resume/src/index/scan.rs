@@ -8,7 +8,9 @@ use arrow_schema::{DataType, SchemaRef};
 use shardmill_engine::{Cancel, run_until_error};
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::table::TableFile;
-use shardmill_load::{Dataset, DatasetOptions, FileOpener, Format, TextOptions, files_of_one_format};
+use shardmill_load::{
+    Dataset, DatasetOptions, FileOpener, Format, TextOptions, files_of_one_format,
+};
 use shardmill_storage::{resolved_path, store_of, whole_if_small};
 use std::collections::HashSet;
 use std::fs;
@@ -17,10 +19,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Up to this number, files are opened first and their blocks are distributed. With more files each is read by one thread, so that threads do not
-/// wait for all footers.
+/// Up to this number, files are opened first and their blocks are distributed. With more files each
+/// is read by one thread, so that threads do not wait for all footers.
 const SHARED_FILES: usize = 64;
-/// Number of files that a thread then takes together: opening a small one is less work than passing it on.
+/// Number of files that a thread then takes together: opening a small one is less work than passing
+/// it on.
 const FILES_AT_ONCE: usize = 16;
 /// In checkpoints of Ray Data: files of a write task that ended without a commit.
 const PENDING: &str = ".pending.parquet";
@@ -61,11 +64,18 @@ impl IdIndex {
     /// Reads ids from files and publishes their index at `path`.
     ///
     /// # Errors
-    /// When a file cannot be read, and as [`IndexBuilder`]; [`Error::NoFiles`] without files, because the id type is then unknown;
-    /// [`Error::IndexOverIds`] when `path` is one of them.
-    pub fn build(source: &IndexSource, path: &str, options: IndexOptions, progress: &Arc<BuildProgress>) -> Result<Self> {
+    /// When a file cannot be read, and as [`IndexBuilder`]; [`Error::NoFiles`] without files,
+    /// because the id type is then unknown; [`Error::IndexOverIds`] when `path` is one of them.
+    pub fn build(
+        source: &IndexSource,
+        path: &str,
+        options: IndexOptions,
+        progress: &Arc<BuildProgress>,
+    ) -> Result<Self> {
         let (format, files) = source.files()?;
-        let (Some(format), Some(first)) = (format, files.first()) else { return Err(Error::NoFiles { paths: source.paths.join(", ") }) };
+        let (Some(format), Some(first)) = (format, files.first()) else {
+            return Err(Error::NoFiles { paths: source.paths.join(", ") });
+        };
         let target = real(path);
         if target.is_some() && files.iter().any(|file| real(file) == target) {
             return Err(Error::IndexOverIds { path: path.to_owned() });
@@ -77,7 +87,8 @@ impl IdIndex {
             None => Opened::Together(together(source, format, files, &options)?),
         };
         let (typed, typed_path) = opened.typed(&source.columns, first_path, &options.cancel)?;
-        let schema = IdSchema::of(&typed, &source.columns).map_err(|error| error.in_file(&typed_path))?;
+        let schema =
+            IdSchema::of(&typed, &source.columns).map_err(|error| error.in_file(&typed_path))?;
         let (threads, cancel) = (options.threads, options.cancel.clone());
         let reading = Reading {
             builder: IndexBuilder::new(path, schema, options)?,
@@ -103,8 +114,14 @@ fn real(path: &str) -> Option<PathBuf> {
 }
 
 /// For formats whose types are inferred over all files.
-fn together(source: &IndexSource, format: Format, paths: Vec<String>, options: &IndexOptions) -> Result<Arc<Dataset>> {
-    let options_of = DatasetOptions { threads: options.threads, ..DatasetOptions::new(paths, Some(format)) };
+fn together(
+    source: &IndexSource,
+    format: Format,
+    paths: Vec<String>,
+    options: &IndexOptions,
+) -> Result<Arc<Dataset>> {
+    let options_of =
+        DatasetOptions { threads: options.threads, ..DatasetOptions::new(paths, Some(format)) };
     let dataset = Dataset::open(&options_of, &options.cancel)?;
     dataset.columns(&source.columns)?;
     Ok(Arc::new(dataset))
@@ -116,12 +133,21 @@ fn open_file(format: Format, path: &str) -> Result<Option<Arc<dyn TableFile>>> {
         return Ok(None);
     }
     let object = whole_if_small(store_of(path)?.open(path)?)?;
-    Ok(Some(FileOpener::new(format, &TextOptions::default(), DecodeLimit::default(), &[])?.open(object)?))
+    Ok(Some(
+        FileOpener::new(format, &TextOptions::default(), DecodeLimit::default(), &[])?
+            .open(object)?,
+    ))
 }
 
-/// Whether a file has rows, and its id columns have a type. The type of a column without values may be arbitrary.
+/// Whether a file has rows, and its id columns have a type. The type of a column without values may
+/// be arbitrary.
 fn has_ids(table: &dyn TableFile, columns: &[String]) -> bool {
-    let is_all_null = |column: &String| table.schema().field_with_name(column).is_ok_and(|field| field.data_type() == &DataType::Null);
+    let is_all_null = |column: &String| {
+        table
+            .schema()
+            .field_with_name(column)
+            .is_ok_and(|field| field.data_type() == &DataType::Null)
+    };
     table.blocks().iter().any(|block| block.rows > 0) && !columns.iter().any(is_all_null)
 }
 
@@ -138,7 +164,12 @@ enum Work {
 
 impl Opened {
     /// The schema that determines the id types, and the path of its file: the first one with ids.
-    fn typed(&self, columns: &[String], first_path: String, cancel: &Cancel) -> Result<(SchemaRef, String)> {
+    fn typed(
+        &self,
+        columns: &[String],
+        first_path: String,
+        cancel: &Cancel,
+    ) -> Result<(SchemaRef, String)> {
         let (format, first, files) = match self {
             Self::Alone { format, first, files } => (*format, first, files),
             Self::Together(dataset) => return Ok((Arc::clone(dataset.schema()), first_path)),
@@ -159,19 +190,36 @@ impl Opened {
     fn into_work(self) -> Result<Vec<Work>> {
         let tables: Vec<Arc<dyn TableFile>> = match self {
             Self::Alone { format, files, .. } if files.len() > SHARED_FILES => {
-                let opener = Arc::new(FileOpener::new(format, &TextOptions::default(), DecodeLimit::default(), &[])?);
-                return Ok(files.chunks(FILES_AT_ONCE).map(|paths| Work::Files { opener: Arc::clone(&opener), paths: paths.to_vec() }).collect());
+                let opener = Arc::new(FileOpener::new(
+                    format,
+                    &TextOptions::default(),
+                    DecodeLimit::default(),
+                    &[],
+                )?);
+                return Ok(files
+                    .chunks(FILES_AT_ONCE)
+                    .map(|paths| Work::Files { opener: Arc::clone(&opener), paths: paths.to_vec() })
+                    .collect());
             }
             Self::Alone { format, first, files } => {
                 let rest = files.iter().skip(1).map(|path| open_file(format, path));
-                std::iter::once(Ok(Some(first))).chain(rest).filter_map(std::result::Result::transpose).collect::<std::result::Result<_, _>>()?
+                std::iter::once(Ok(Some(first)))
+                    .chain(rest)
+                    .filter_map(std::result::Result::transpose)
+                    .collect::<std::result::Result<_, _>>()?
             }
-            Self::Together(dataset) => dataset.files().iter().map(|file| Arc::clone(&file.table)).collect(),
+            Self::Together(dataset) => {
+                dataset.files().iter().map(|file| Arc::clone(&file.table)).collect()
+            }
         };
         let runs = tables.into_iter().flat_map(|table| {
             let runs = table.runs();
             let last = runs.len().saturating_sub(1);
-            let of_run = move |(number, run)| Work::Run { table: Arc::clone(&table), run, is_last: number == last };
+            let of_run = move |(number, run)| Work::Run {
+                table: Arc::clone(&table),
+                run,
+                is_last: number == last,
+            };
             runs.into_iter().enumerate().map(of_run).collect::<Vec<_>>()
         });
         Ok(runs.collect())
@@ -210,12 +258,17 @@ impl Reading {
         }
         // Reports a column that the file lacks.
         IdSchema::of(table.schema(), &self.columns).map_err(|error| error.in_file(table.path()))?;
-        let columns: Vec<usize> = self.columns.iter().filter_map(|column| table.schema().index_of(column).ok()).collect();
+        let columns: Vec<usize> =
+            self.columns.iter().filter_map(|column| table.schema().index_of(column).ok()).collect();
         let mut added = Ok(());
         let mut add = |batch: RecordBatch| {
             added = self.builder.add(batch.columns());
             self.progress.rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
-            if added.is_err() || self.cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if added.is_err() || self.cancel.is_cancelled() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         };
         table.scan(run, &columns, &mut add)?;
         added.map_err(|error| error.in_file(table.path()))

@@ -1,11 +1,15 @@
 //! Unrelated keys: buckets by their upper bits, which store the remaining bits of each key.
 //!
 //! ```text
-//! part:  | first entry of each bucket: u32 × (2^bits + 1) | entries: `entry_bytes` each, ascending within a bucket | 16 bytes of nothing |
+//! part:
+//!     | first entry of each bucket: u32 × (2^bits + 1)
+//!     | entries: `entry_bytes` each, ascending within a bucket
+//!     | 16 bytes of nothing |
 //! ```
 //!
-//! The upper bits of a mixed key select its part, the next ones its bucket; the remaining bits are its entry, in the fewest whole bytes
-//! ("quotienting", Knuth 6.4). Keys are probed in batches with independent loads, so that memory latencies overlap.
+//! The upper bits of a mixed key select its part, the next ones its bucket; the remaining bits are
+//! its entry, in the fewest whole bytes ("quotienting", Knuth 6.4). Keys are probed in batches with
+//! independent loads, so that memory latencies overlap.
 
 use super::mix::wide_ones;
 use serde::{Deserialize, Serialize};
@@ -46,16 +50,22 @@ fn entry_bytes(rest_bits: u32, bucket_bits: u32) -> usize {
     (rest_bits - bucket_bits).div_ceil(8) as usize
 }
 
-/// The number of buckets with the smallest total size and two to eight entries each on average: more would touch additional cache lines.
+/// The number of buckets with the smallest total size and two to eight entries each on average:
+/// more would touch additional cache lines.
 fn bucket_bits(rest_bits: u32, count: usize) -> u32 {
     let fits = |bits: &u32| *bits == 0 || (count >> bits) >= 2;
     let cost = |bits: &u32| count * entry_bytes(rest_bits, *bits) + (4 << bits);
-    let from = count.div_ceil(8).next_power_of_two().trailing_zeros().min(MAX_BUCKET_BITS).min(rest_bits);
+    let from =
+        count.div_ceil(8).next_power_of_two().trailing_zeros().min(MAX_BUCKET_BITS).min(rest_bits);
     (from..=MAX_BUCKET_BITS.min(rest_bits)).take_while(fits).min_by_key(cost).unwrap_or(from)
 }
 
-/// Encodes a part of `count` ascending, distinct keys; returns it with the number of bits of its buckets.
-pub(super) fn encode_part(rest_bits: u32, keys: impl ExactSizeIterator<Item = u128> + Clone) -> (Vec<u8>, u32) {
+/// Encodes a part of `count` ascending, distinct keys; returns it with the number
+/// of bits of its buckets.
+pub(super) fn encode_part(
+    rest_bits: u32,
+    keys: impl ExactSizeIterator<Item = u128> + Clone,
+) -> (Vec<u8>, u32) {
     let bits = bucket_bits(rest_bits, keys.len());
     let (left, len) = (rest_bits - bits, entry_bytes(rest_bits, bits));
     let mut bytes = Vec::with_capacity((4 << bits) + 4 + keys.len() * len + PADDING);
@@ -88,7 +98,9 @@ impl SparseSet {
 
     /// Checks that every position that a probe may read is within `file_len` bytes.
     pub(super) fn check(&self, key_bits: u32, file_len: u64) -> Result<(), Damaged> {
-        let is_shaped = self.part_bits <= 16 && key_bits - self.part_bits == self.rest_bits && self.parts.len() == 1 << self.part_bits;
+        let is_shaped = self.part_bits <= 16
+            && key_bits - self.part_bits == self.rest_bits
+            && self.parts.len() == 1 << self.part_bits;
         let fits = |part: &Part| {
             if part.count == 0 {
                 return true;
@@ -96,15 +108,22 @@ impl SparseSet {
             if part.bucket_bits > MAX_BUCKET_BITS.min(self.rest_bits) {
                 return false;
             }
-            let entries = u64::from(part.count) * entry_bytes(self.rest_bits, part.bucket_bits) as u64;
+            let entries =
+                u64::from(part.count) * entry_bytes(self.rest_bits, part.bucket_bits) as u64;
             let len = (4u64 << part.bucket_bits) + 4 + entries + PADDING as u64;
             part.offset.checked_add(len).is_some_and(|end| end <= file_len)
         };
         if is_shaped && self.parts.iter().all(fits) { Ok(()) } else { Err(Damaged) }
     }
 
-    /// Calls `hit` with the numbers of those keys that are in the set. A key consists of its part, and the rest.
-    pub(super) fn probe(&self, file: &[u8], keys: impl Iterator<Item = (u64, u128)>, mut hit: impl FnMut(usize)) -> Result<(), Damaged> {
+    /// Calls `hit` with the numbers of those keys that are in the set. A key consists of its part,
+    /// and the rest.
+    pub(super) fn probe(
+        &self,
+        file: &[u8],
+        keys: impl Iterator<Item = (u64, u128)>,
+        mut hit: impl FnMut(usize),
+    ) -> Result<(), Damaged> {
         let mut batch = Batch::default();
         let mut first = 0;
         let mut keys = keys;
@@ -133,7 +152,13 @@ impl SparseSet {
         let directory = offset + 4 * bucket;
         let entries = offset + (4 << part.bucket_bits) + 4;
         let len = entry_bytes(self.rest_bits, part.bucket_bits);
-        Some(Probe { directory, entries, len, count: part.count as usize, wanted: rest & wide_ones(left) })
+        Some(Probe {
+            directory,
+            entries,
+            len,
+            count: part.count as usize,
+            wanted: rest & wide_ones(left),
+        })
     }
 }
 
@@ -161,12 +186,21 @@ impl Default for Batch {
 }
 
 impl Batch {
-    fn run(&mut self, file: &[u8], first: usize, hit: &mut impl FnMut(usize)) -> Result<(), Damaged> {
+    fn run(
+        &mut self,
+        file: &[u8],
+        first: usize,
+        hit: &mut impl FnMut(usize),
+    ) -> Result<(), Damaged> {
         let probes = self.probes.get_mut(..self.len).unwrap_or_default();
         for probe in probes.iter_mut().filter(|probe| probe.count > 0) {
-            let pair = file.get(probe.directory..).and_then(|rest| rest.first_chunk()).ok_or(Damaged)?;
+            let pair =
+                file.get(probe.directory..).and_then(|rest| rest.first_chunk()).ok_or(Damaged)?;
             let pair = u64::from_le_bytes(*pair);
-            let (start, end) = (usize::try_from(pair & 0xffff_ffff).map_err(|_wide| Damaged)?, usize::try_from(pair >> 32).map_err(|_wide| Damaged)?);
+            let (start, end) = (
+                usize::try_from(pair & 0xffff_ffff).map_err(|_wide| Damaged)?,
+                usize::try_from(pair >> 32).map_err(|_wide| Damaged)?,
+            );
             if start > end || end > probe.count {
                 return Err(Damaged);
             }
@@ -176,7 +210,8 @@ impl Batch {
         // All entries are touched before any is compared, so that their loads overlap.
         let touched = probes.iter().fold(0u8, |all, probe| {
             let last = probe.entries + (probe.count * probe.len).saturating_sub(1);
-            all ^ file.get(probe.entries).copied().unwrap_or_default() ^ file.get(last).copied().unwrap_or_default()
+            all ^ file.get(probe.entries).copied().unwrap_or_default()
+                ^ file.get(last).copied().unwrap_or_default()
         });
         std::hint::black_box(touched);
         for (number, probe) in probes.iter().enumerate() {
@@ -192,7 +227,10 @@ impl Probe {
     fn is_found(&self, file: &[u8]) -> Result<bool, Damaged> {
         let mask = wide_ones(8 * u32::try_from(self.len).unwrap_or_default());
         let entry = |place: usize| -> Result<u128, Damaged> {
-            let bytes = file.get(self.entries + place * self.len..).and_then(|rest| rest.first_chunk::<16>()).ok_or(Damaged)?;
+            let bytes = file
+                .get(self.entries + place * self.len..)
+                .and_then(|rest| rest.first_chunk::<16>())
+                .ok_or(Damaged)?;
             Ok(u128::from_le_bytes(*bytes) & mask)
         };
         let (mut from, mut to) = (0, self.count);
@@ -226,13 +264,21 @@ mod tests {
             let keys: BTreeSet<u128> = keys.iter().map(|key| key << (spread / 2)).collect();
             let sorted: Vec<u128> = keys.iter().copied().collect();
             let (bytes, bits) = encode_part(rest_bits, sorted.iter().copied());
-            let part = Part { offset: 3, count: u32::try_from(keys.len()).unwrap(), bucket_bits: bits };
+            let part =
+                Part { offset: 3, count: u32::try_from(keys.len()).unwrap(), bucket_bits: bits };
             let set = SparseSet { rest_bits, part_bits: 0, parts: vec![part] };
             let file: Vec<u8> = [0; 3].into_iter().chain(bytes).collect();
             prop_assert_eq!(set.check(rest_bits, file.len() as u64), Ok(()));
-            let probed: Vec<u128> = probed.iter().map(|key| key << (spread / 2)).chain(sorted.iter().copied()).collect();
+            let probed: Vec<u128> = probed
+                .iter()
+                .map(|key| key << (spread / 2))
+                .chain(sorted.iter().copied())
+                .collect();
             let mut found = vec![false; probed.len()];
-            prop_assert_eq!(set.probe(&file, probed.iter().map(|key| (0, *key)), |number| found[number] = true), Ok(()));
+            prop_assert_eq!(
+                set.probe(&file, probed.iter().map(|key| (0, *key)), |number| found[number] = true),
+                Ok(())
+            );
             let expected: Vec<bool> = probed.iter().map(|key| keys.contains(key)).collect();
             prop_assert_eq!(found, expected);
         }

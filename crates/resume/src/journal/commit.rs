@@ -1,6 +1,7 @@
 //! One attempt at one split: files under hidden names, then the record, then their final names.
 //!
-//! The invariant: of all attempts at a unit, at most one creates its record, and only files named by the record become visible.
+//! The invariant: of all attempts at a unit, at most one creates its record, and only files named
+//! by the record become visible.
 
 use super::journal_store::{Created, JournalStore};
 use super::layout::{HIDDEN_END, HIDDEN_START, ids_directory, lease_directory, units_directory};
@@ -37,7 +38,8 @@ impl Committer {
         Self { target, store: JournalStore::new(disk) }
     }
 
-    /// The text that the job has agreed on under a name: this one, unless another was stored before.
+    /// The text that the job has agreed on under a name: this one,
+    /// unless another was stored before.
     ///
     /// # Errors
     /// When the disk fails; [`Error::Damaged`].
@@ -112,10 +114,14 @@ impl Attempt {
     pub fn hidden_name(&mut self) -> String {
         self.files += 1;
         let CommitTarget { job, term, .. } = &self.committer.target;
-        format!("{HIDDEN_START}{job}-{term}-{}-{}-{}{HIDDEN_END}", self.unit, self.attempt, self.files)
+        format!(
+            "{HIDDEN_START}{job}-{term}-{}-{}-{}{HIDDEN_END}",
+            self.unit, self.attempt, self.files
+        )
     }
 
-    /// The path that an input had when the job was created: a moved job keeps the names of its outputs.
+    /// The path that an input had when the job was created: a moved job
+    /// keeps the names of its outputs.
     #[must_use]
     pub fn first_path(&self, path: &str) -> String {
         self.committer.target.places.first(path)
@@ -124,12 +130,21 @@ impl Attempt {
     /// Path for the ids of the rows of this attempt.
     #[must_use]
     pub fn ids_path(&self) -> String {
-        format!("{}/{}-{}.parquet", ids_directory(&self.committer.target.places.root), self.unit, self.attempt)
+        format!(
+            "{}/{}-{}.parquet",
+            ids_directory(&self.committer.target.places.root),
+            self.unit,
+            self.attempt
+        )
     }
 
     /// Adds a file; returns the path that it gets when the split is committed.
     pub fn add_output(&mut self, mut sealed: Sealed, rows: u64, xxh3: String) -> String {
-        let is_retired = |name: &str| self.replaces.as_ref().is_some_and(|replaced| replaced.retired.iter().any(|retired| retired == name));
+        let is_retired = |name: &str| {
+            self.replaces
+                .as_ref()
+                .is_some_and(|replaced| replaced.retired.iter().any(|retired| retired == name))
+        };
         if is_retired(name_of(&sealed.target)) {
             let (stem, extension) = sealed.target.rsplit_once('.').unwrap_or((&sealed.target, ""));
             sealed.target = format!("{stem}-{}.{extension}", self.attempt);
@@ -146,8 +161,8 @@ impl Attempt {
     /// Commits the unit.
     ///
     /// # Errors
-    /// [`Error::Fenced`] when a later run took over: then nothing is visible. [`Error::Journal`] when the disk fails: then the next run finds out
-    /// whether the record exists.
+    /// [`Error::Fenced`] when a later run took over: then nothing is visible. [`Error::Journal`]
+    /// when the disk fails: then the next run finds out whether the record exists.
     pub fn commit(mut self, counts: UnitCounts) -> Result<Outcome> {
         let Committer { target, store } = self.committer.clone();
         if self.replaces.as_ref().is_some_and(|replaced| is_no_better(counts, replaced)) {
@@ -155,8 +170,12 @@ impl Attempt {
         }
         let places = &target.places;
         // A record must not outlive the names of the files that it lists.
-        for directory in
-            [(!self.outputs.is_empty()).then(|| places.output.clone()), self.ids.as_ref().map(|_| ids_directory(&places.root))].into_iter().flatten()
+        for directory in [
+            (!self.outputs.is_empty()).then(|| places.output.clone()),
+            self.ids.as_ref().map(|_| ids_directory(&places.root)),
+        ]
+        .into_iter()
+        .flatten()
         {
             store.sync_directory(&directory)?;
         }
@@ -182,14 +201,17 @@ impl Attempt {
             Ok(Created::Made(_)) => {
                 self.is_over = true;
                 if let Err(error) = publish(&store, places, &record) {
-                    // A run that took over has published the record, and may have replaced it since.
+                    // A run that took over has published the record,
+                    // and may have replaced it since.
                     lease::check(&store, &lease_directory(&places.root), target.epoch)?;
                     return Err(error);
                 }
                 Ok(Outcome::Committed)
             }
             Ok(Created::Taken) => Ok(Outcome::Lost),
-            Ok(Created::NoDirectory) => Err(Error::Fenced { path: lease_directory(&target.places.root) }),
+            Ok(Created::NoDirectory) => {
+                Err(Error::Fenced { path: lease_directory(&target.places.root) })
+            }
             Ok(Created::Collected) => {
                 // A later run has the record, and renames the files.
                 self.is_over = true;
@@ -207,15 +229,23 @@ impl Attempt {
     fn retired(&self) -> Vec<String> {
         let Some(replaced) = &self.replaces else { return Vec::new() };
         let ids = self.ids.iter().map(|ids| retired_ids(&ids.name));
-        let own: BTreeSet<String> = self.outputs.iter().map(|file| file.name.clone()).chain(ids).collect();
-        let gone: BTreeSet<&String> = replaced.retired.iter().chain(replaced.names.iter().filter(|name| !own.contains(*name))).collect();
+        let own: BTreeSet<String> =
+            self.outputs.iter().map(|file| file.name.clone()).chain(ids).collect();
+        let gone: BTreeSet<&String> = replaced
+            .retired
+            .iter()
+            .chain(replaced.names.iter().filter(|name| !own.contains(*name)))
+            .collect();
         gone.into_iter().cloned().collect()
     }
 }
 
-/// Published outputs are kept if the same files gave no more than before: a disk may fail temporarily.
+/// Published outputs are kept if the same files gave no more than before:
+/// a disk may fail temporarily.
 fn is_no_better(counts: UnitCounts, replaced: &Replaced) -> bool {
-    replaced.is_same_input && counts.quarantined >= replaced.quarantined.max(1) && counts.rows_out <= replaced.rows_out
+    replaced.is_same_input
+        && counts.quarantined >= replaced.quarantined.max(1)
+        && counts.rows_out <= replaced.rows_out
 }
 
 impl Drop for Attempt {
@@ -231,15 +261,22 @@ impl Drop for Attempt {
 }
 
 fn record_of(sealed: &Sealed, rows: u64, xxh3: String) -> OutputRecord {
-    OutputRecord { sealed: name_of(&sealed.path).to_owned(), name: name_of(&sealed.target).to_owned(), bytes: sealed.bytes, rows, xxh3 }
+    OutputRecord {
+        sealed: name_of(&sealed.path).to_owned(),
+        name: name_of(&sealed.target).to_owned(),
+        bytes: sealed.bytes,
+        rows,
+        xxh3,
+    }
 }
 
 fn name_of(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_directory, name)| name)
 }
 
-/// Renames the files of a record, replacing those with the same names, then removes the replaced files with other names: so at any moment one of the
-/// two is visible. Idempotent, and safe to run in two processes at the same time.
+/// Renames the files of a record, replacing those with the same names, then removes the replaced
+/// files with other names: so at any moment one of the two is visible. Idempotent, and safe to run
+/// in two processes at the same time.
 pub(crate) fn publish(store: &JournalStore, places: &Places, record: &UnitRecord) -> Result<()> {
     for (file, sealed, path) in record.files(places) {
         let is_whole = |bytes: Option<u64>| bytes == Some(file.bytes);
@@ -263,10 +300,19 @@ pub(crate) fn publish(store: &JournalStore, places: &Places, record: &UnitRecord
 }
 
 /// Makes the names durable that [`publish`] adds and removes.
-pub(crate) fn sync_places(store: &JournalStore, places: &Places, record: &UnitRecord) -> Result<()> {
+pub(crate) fn sync_places(
+    store: &JournalStore,
+    places: &Places,
+    record: &UnitRecord,
+) -> Result<()> {
     let is_retired = !record.retired.is_empty();
-    let directories = [!record.outputs.is_empty() || is_retired, record.ids.is_some() || is_retired];
-    for (_, directory) in directories.into_iter().zip([places.output.clone(), ids_directory(&places.root)]).filter(|(is_touched, _)| *is_touched) {
+    let directories =
+        [!record.outputs.is_empty() || is_retired, record.ids.is_some() || is_retired];
+    for (_, directory) in directories
+        .into_iter()
+        .zip([places.output.clone(), ids_directory(&places.root)])
+        .filter(|(is_touched, _)| *is_touched)
+    {
         store.sync_directory(&directory)?;
     }
     Ok(())

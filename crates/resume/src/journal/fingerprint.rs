@@ -21,7 +21,10 @@ impl Fingerprint {
         let more = differences.len().saturating_sub(MAX_DIFFERENCES);
         differences.truncate(MAX_DIFFERENCES);
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-        Err(Error::OtherJob { path: path.to_owned(), differences: format!("{}{more}", differences.join("; ")) })
+        Err(Error::OtherJob {
+            path: path.to_owned(),
+            differences: format!("{}{more}", differences.join("; ")),
+        })
     }
 }
 
@@ -32,7 +35,9 @@ const MAX_DIFFERENCES: usize = 5;
 /// Adds the innermost values that differ, each with its place.
 fn compare(place: &str, was: Option<&Value>, now: Option<&Value>, differences: &mut Vec<String>) {
     match (was, now) {
-        (Some(Value::Object(was)), Some(Value::Object(now))) => compare_maps(place, was, now, differences),
+        (Some(Value::Object(was)), Some(Value::Object(now))) => {
+            compare_maps(place, was, now, differences);
+        }
         (Some(Value::Array(was)), Some(Value::Array(now))) => {
             for index in 0..was.len().max(now.len()) {
                 compare(&format!("{place}[{index}]"), was.get(index), now.get(index), differences);
@@ -46,7 +51,12 @@ fn compare(place: &str, was: Option<&Value>, now: Option<&Value>, differences: &
     }
 }
 
-fn compare_maps(place: &str, was: &Map<String, Value>, now: &Map<String, Value>, differences: &mut Vec<String>) {
+fn compare_maps(
+    place: &str,
+    was: &Map<String, Value>,
+    now: &Map<String, Value>,
+    differences: &mut Vec<String>,
+) {
     let dot = if place.is_empty() { "" } else { "." };
     for name in was.keys().chain(now.keys().filter(|name| !was.contains_key(*name))) {
         compare(&format!("{place}{dot}{name}"), was.get(name), now.get(name), differences);
@@ -68,19 +78,29 @@ mod tests {
 
     fn told(was: &Value, now: &Value) -> String {
         let fingerprint = |value: &Value| Fingerprint(value.as_object().unwrap().clone());
-        fingerprint(was).check(&fingerprint(now), "c").map_or_else(|error| error.to_string(), |()| String::new())
+        fingerprint(was)
+            .check(&fingerprint(now), "c")
+            .map_or_else(|error| error.to_string(), |()| String::new())
     }
 
     #[test]
     fn only_the_values_that_differ_are_named_with_their_place() {
-        let was = json!({"stages": [{"filter": {"op": ">", "value": 1}}, {"name": "a"}], "version": "1"});
+        let was =
+            json!({"stages": [{"filter": {"op": ">", "value": 1}}, {"name": "a"}], "version": "1"});
         let mut now = was.clone();
         assert_eq!(told(&was, &now), "");
         now["stages"][0]["filter"]["value"] = json!(2);
-        assert_eq!(told(&was, &now), "The checkpoint `c` belongs to another job: `stages[0].filter.value` was 1 and is 2");
+        assert_eq!(
+            told(&was, &now),
+            "The checkpoint `c` belongs to another job: `stages[0].filter.value` was 1 and is 2"
+        );
         now = json!({"stages": [was["stages"][0]], "version": "1", "new": {"x": 1}});
-        let expected = r#"`stages[1]` was {"name":"a"} and is nothing; `new` was nothing and is {"x":1}"#;
-        assert_eq!(told(&was, &now), format!("The checkpoint `c` belongs to another job: {expected}"));
+        let expected =
+            r#"`stages[1]` was {"name":"a"} and is nothing; `new` was nothing and is {"x":1}"#;
+        assert_eq!(
+            told(&was, &now),
+            format!("The checkpoint `c` belongs to another job: {expected}")
+        );
         let many = |value: u8| json!({"x": vec![value; 9]});
         assert!(told(&many(1), &many(2)).ends_with("`x[4]` was 1 and is 2; and 4 more"));
     }

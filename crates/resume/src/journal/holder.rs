@@ -35,7 +35,13 @@ impl Holder {
 
     /// For a lease that cannot be read.
     pub(crate) fn unknown() -> Self {
-        Self { host: "an unknown machine".to_owned(), boot: String::new(), process: 0, namespace: None, began: None }
+        Self {
+            host: "an unknown machine".to_owned(),
+            boot: String::new(),
+            process: 0,
+            namespace: None,
+            began: None,
+        }
     }
 
     /// Whether the holder is certainly a process of this machine since it started.
@@ -45,9 +51,11 @@ impl Holder {
 
     /// Whether the process has certainly ended, for stores without locks.
     pub(crate) fn is_gone(&self, own: &Self) -> bool {
-        let is_of_here = self.is_of_this_boot(own) && (&self.host, &self.namespace) == (&own.host, &own.namespace);
+        let is_of_here = self.is_of_this_boot(own)
+            && (&self.host, &self.namespace) == (&own.host, &own.namespace);
         // If other users' processes are hidden, process 1 is hidden too.
-        let can_be_told = self.namespace.is_some() && self.began.is_some() && process_start(1).is_some();
+        let can_be_told =
+            self.namespace.is_some() && self.began.is_some() && process_start(1).is_some();
         is_of_here && can_be_told && process_start(self.process) != self.began
     }
 }
@@ -77,7 +85,8 @@ mod tests {
         let own = Holder::this_process();
         assert!(!own.is_gone(&own));
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        let holder = Holder { process: child.id(), began: process_start(child.id()), ..own.clone() };
+        let holder =
+            Holder { process: child.id(), began: process_start(child.id()), ..own.clone() };
         assert!(!holder.is_gone(&own));
         assert!(Holder { began: Some("1".to_owned()), ..holder.clone() }.is_gone(&own));
         child.kill().unwrap();

@@ -1,6 +1,7 @@
 //! Durable write-once objects, implemented with single steps of a disk.
 //!
-//! The invariant: an object under its name is complete and synced, and its name is synced before [`JournalStore::create`] reports success.
+//! The invariant: an object under its name is complete and synced, and its name is synced before
+//! [`JournalStore::create`] reports success.
 
 use super::record::{has_end, to_lines};
 use crate::{Error, Result};
@@ -45,7 +46,8 @@ impl JournalStore {
         let new = format!("{directory}/{NEW}{}", uuid::Uuid::new_v4().simple());
         let make = || -> io::Result<(bool, Locked)> {
             self.disk.write_new(&new, content)?;
-            // The lock stays with the file when it is renamed, so the object is never visible without it.
+            // The lock stays with the file when it is renamed, so the object is never visible
+            // without it.
             let lock = if is_locked { self.disk.lock(&new)? } else { Locked::Unsupported };
             self.disk.sync(&new)?;
             Ok((self.disk.rename_new(&new, path)?, lock))
@@ -58,7 +60,9 @@ impl JournalStore {
         match made {
             Ok((true, lock)) => {
                 match self.disk.sync_directory(directory) {
-                    Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Created::Collected),
+                    Err(error) if error.kind() == ErrorKind::NotFound => {
+                        return Ok(Created::Collected);
+                    }
                     synced => synced.map_err(failed(directory))?,
                 }
                 Ok(Created::Made(match lock {
@@ -73,15 +77,26 @@ impl JournalStore {
     }
 
     /// As [`JournalStore::create`], with values as lines.
-    pub(crate) fn record<T: Serialize>(&self, path: &str, values: impl IntoIterator<Item = T>) -> Result<Created> {
+    pub(crate) fn record<T: Serialize>(
+        &self,
+        path: &str,
+        values: impl IntoIterator<Item = T>,
+    ) -> Result<Created> {
         self.create(path, &encoded(path, values)?, false)
     }
 
-    /// As [`JournalStore::record`]; an existing object, or a missing directory, means that another run has taken over.
-    pub(crate) fn record_own<T: Serialize>(&self, path: &str, values: impl IntoIterator<Item = T>) -> Result<()> {
+    /// As [`JournalStore::record`]; an existing object, or a missing directory, means that another
+    /// run has taken over.
+    pub(crate) fn record_own<T: Serialize>(
+        &self,
+        path: &str,
+        values: impl IntoIterator<Item = T>,
+    ) -> Result<()> {
         match self.record(path, values)? {
             Created::Made(_) => Ok(()),
-            Created::Taken | Created::NoDirectory | Created::Collected => Err(Error::Fenced { path: path.to_owned() }),
+            Created::Taken | Created::NoDirectory | Created::Collected => {
+                Err(Error::Fenced { path: path.to_owned() })
+            }
         }
     }
 
@@ -90,7 +105,8 @@ impl JournalStore {
         name.starts_with(NEW)
     }
 
-    /// The content of an object. One without its end is read once more, in case the answer was cut short.
+    /// The content of an object. One without its end is read once more,
+    /// in case the answer was cut short.
     pub(crate) fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
         match self.disk.read(path).map_err(failed(path))? {
             Some(content) if !has_end(&content) => self.disk.read(path).map_err(failed(path)),
@@ -163,7 +179,8 @@ impl JournalStore {
         }
     }
 
-    /// Whether the disk refuses to create an existing file: otherwise two runs could both create a record. Leaves no file.
+    /// Whether the disk refuses to create an existing file: otherwise two runs could both create a
+    /// record. Leaves no file.
     pub(crate) fn refuses_second(&self, directory: &str) -> Result<bool> {
         let probe = format!("{directory}/{NEW}probe-{}", uuid::Uuid::new_v4().simple());
         let put = || self.disk.write_new(&probe, b"");
@@ -187,7 +204,10 @@ impl JournalStore {
 }
 
 /// Values as the lines of the object at `path`.
-pub(crate) fn encoded<T: Serialize>(path: &str, values: impl IntoIterator<Item = T>) -> Result<Vec<u8>> {
+pub(crate) fn encoded<T: Serialize>(
+    path: &str,
+    values: impl IntoIterator<Item = T>,
+) -> Result<Vec<u8>> {
     to_lines(values).map_err(|source| Error::Encode { path: path.to_owned(), source })
 }
 

@@ -6,7 +6,8 @@ pub(super) const HIDDEN_START: &str = ".shardmill-job-";
 
 /// The term of the job to which a staging file belongs; `None` for other files, and for other jobs.
 pub(crate) fn term_of<'a>(job: &str, name: &'a str) -> Option<&'a str> {
-    let (term, _rest) = name.strip_prefix(HIDDEN_START)?.strip_prefix(job)?.strip_prefix('-')?.split_once('-')?;
+    let (term, _rest) =
+        name.strip_prefix(HIDDEN_START)?.strip_prefix(job)?.strip_prefix('-')?.split_once('-')?;
     name.ends_with(HIDDEN_END).then_some(term)
 }
 
@@ -19,7 +20,8 @@ pub(crate) fn id_types(root: &str) -> String {
     format!("{root}/id_types")
 }
 
-/// The name of the columns of the results of a function, on which the workers of the job have agreed.
+/// The name of the columns of the results of a function, on which the workers
+/// of the job have agreed.
 #[must_use]
 pub fn result_name(function: usize) -> String {
     format!("result-{function}")
@@ -44,7 +46,8 @@ pub(crate) fn lease_directory(root: &str) -> String {
 
 const UNITS: &str = "units-";
 
-/// Records of one term. Its holder creates this directory once: after it is removed, nothing can be committed under that term.
+/// Records of one term. Its holder creates this directory once: after it is removed, nothing can be
+/// committed under that term.
 pub(crate) fn units_directory(root: &str, term: &str) -> String {
     format!("{root}/{UNITS}{term}")
 }

@@ -3,16 +3,18 @@
 //! ```text
 //! checkpoint.json            which job this is: its parts, and the directory of its journal
 //! <job>/lease/<epoch>        who may commit
-//! <job>/plan/<number>        splits, fixed once planned; those of earlier runs in one file, `until-<number>`
+//! <job>/plan/<number>        splits, fixed once planned
+//! <job>/plan/until-<number>  those of earlier runs, in one file
 //! <job>/checkpoint.json      a copy of it; plans and packs have copies too
 //! <job>/units-<term>/<unit>  records of the run that holds the lease
 //! <job>/packs/…              records of earlier runs
 //! <job>/ids/…parquet         ids of committed rows, for jobs that know rows by id
 //! ```
 //!
-//! A split is written under hidden names, synced, recorded, and renamed ([`Attempt`]). The record is the commit: before it nothing counts, after it
-//! the next process that opens the journal completes the renames ([`recover`]). The invariant: a row is done only if a record names synced files with
-//! all of its results. docs/concepts/commit-protocol.md has the crash matrix.
+//! A split is written under hidden names, synced, recorded, and renamed ([`Attempt`]). The record
+//! is the commit: before it nothing counts, after it the next process that opens the journal
+//! completes the renames ([`recover`]). The invariant: a row is done only if a record names synced
+//! files with all of its results. docs/concepts/commit-protocol.md has the crash matrix.
 
 mod commit;
 mod fingerprint;
@@ -91,7 +93,8 @@ impl Journal {
     /// Takes the lease, and collects the commits of earlier runs.
     ///
     /// # Errors
-    /// [`Error::OtherJob`], [`Error::LeaseHeld`], [`Error::Damaged`], [`Error::OutputChanged`]; [`Error::Journal`] when the disk fails.
+    /// [`Error::OtherJob`], [`Error::LeaseHeld`], [`Error::Damaged`], [`Error::OutputChanged`];
+    /// [`Error::Journal`] when the disk fails.
     pub fn open(options: &JournalOptions, disk: Arc<dyn Disk>) -> Result<Self> {
         let store = JournalStore::new(disk);
         store.make_directory(&options.path)?;
@@ -112,7 +115,8 @@ impl Journal {
         plan::check_records(&places.root, &segments, &recovered.records, &damaged)?;
         recover::check_ids(&store, &places, &recovered.records, &damaged)?;
         if recovered.records.is_empty() && damaged.is_empty() {
-            // Agreed on by a run that processed nothing: its files may have been replaced by others since.
+            // Agreed on by a run that processed nothing: its files may have been replaced
+            // by others since.
             store.remove(&layout::id_types(&places.root))?;
             for path in agreed_results(&store, &places.root)? {
                 store.remove(&path)?;
@@ -164,7 +168,8 @@ impl Journal {
         self.records.len()
     }
 
-    /// Registers the existing files; returns those that no segment has planned, to be divided into splits for [`Journal::extend`].
+    /// Registers the existing files; returns those that no segment has planned, to be divided into
+    /// splits for [`Journal::extend`].
     ///
     /// # Errors
     /// [`Error::InputChanged`] when a file that was read has changed.
@@ -176,7 +181,12 @@ impl Journal {
         if let Some(first) = first {
             let is_cut = compared.is_cut;
             let checkpoint = self.places.state().to_owned();
-            return Err(Error::InputChanged { path: first.path.clone(), others: compared.changed.len() - 1, checkpoint, is_cut });
+            return Err(Error::InputChanged {
+                path: first.path.clone(),
+                others: compared.changed.len() - 1,
+                checkpoint,
+                is_cut,
+            });
         }
         self.found = stored.iter().map(|file| (file.path.clone(), plan::version(file))).collect();
         self.amended = compared.amended;
@@ -185,13 +195,22 @@ impl Journal {
     }
 
     fn looks(&self) -> Looks<'_> {
-        Looks { segments: &self.segments, records: &self.records, found: &self.found, damaged: &self.damaged, knows_ids: self.knows_ids }
+        Looks {
+            segments: &self.segments,
+            records: &self.records,
+            found: &self.found,
+            damaged: &self.damaged,
+            knows_ids: self.knows_ids,
+        }
     }
 
-    /// A split with a damaged record is done again under the same names, which requires the files that it was planned with.
+    /// A split with a damaged record is done again under the same names, which requires the files
+    /// that it was planned with.
     fn check_damaged(&self) -> Result<()> {
         let directory = layout::damaged_directory(&self.places.root);
-        for name in self.store.list(&directory)?.iter().filter(|name| self.records.contains_key(*name)) {
+        for name in
+            self.store.list(&directory)?.iter().filter(|name| self.records.contains_key(*name))
+        {
             self.store.remove(&format!("{directory}/{name}"))?;
         }
         let looks = self.looks();
@@ -201,8 +220,8 @@ impl Journal {
         }
     }
 
-    /// Plans splits of new files, of which there may be none, and remaining splits again if other parts of the plan were committed since. `schema` is
-    /// that of the job.
+    /// Plans splits of new files, of which there may be none, and remaining splits again if other
+    /// parts of the plan were committed since. `schema` is that of the job.
     ///
     /// # Errors
     /// When the plan cannot be saved.
@@ -213,12 +232,16 @@ impl Journal {
             let mut splits = splits.to_vec();
             splits.iter_mut().for_each(|split| self.places.store_files(&mut split.files));
             let schema = schema.map(schema_text);
-            segments.push(Segment { schema, ..plan::new_segment(&splits, self.looks().processed(), amended) });
+            segments.push(Segment {
+                schema,
+                ..plan::new_segment(&splits, self.looks().processed(), amended)
+            });
         }
         if segments.is_empty() {
             return Ok(());
         }
-        // A run that was overtaken before it read the plan has the later run's segments, but not its records.
+        // A run that was overtaken before it read the plan has the later run's segments, but not
+        // its records.
         lease::check(&self.store, &layout::lease_directory(&self.places.root), self.lease.epoch())?;
         for segment in segments {
             plan::save(&self.store, &self.places.root, self.segments.len(), &segment)?;
@@ -234,7 +257,8 @@ impl Journal {
     /// For a schema that another version has written.
     pub fn agreed_types(&self, has_new: bool) -> Result<(Option<SchemaRef>, Vec<InputFile>)> {
         if has_new && self.committed() == 0 && self.published() == 0 {
-            let mut files: Vec<InputFile> = self.pending().into_iter().flat_map(|split| split.files).collect();
+            let mut files: Vec<InputFile> =
+                self.pending().into_iter().flat_map(|split| split.files).collect();
             // Parts of a file are planned one after another.
             files.dedup_by(|part, before| part.path == before.path);
             return Ok((None, files));
@@ -261,24 +285,36 @@ impl Journal {
         self.looks().holds_back()
     }
 
-    /// Files with ids of rows that were done before the segment was planned, and the hashes of their content. A row of the segment with such an id is
-    /// not done again. A reader verifies the content first, see [`check_content`].
+    /// Files with ids of rows that were done before the segment was planned, and the hashes of
+    /// their content. A row of the segment with such an id is not done again. A reader verifies the
+    /// content first, see [`check_content`].
     #[must_use]
     pub fn done_ids(&self, segment: usize) -> Vec<(String, String)> {
-        let before = self.segments.get(segment).map(|segment| segment.done_before.as_slice()).unwrap_or_default();
+        let before = self
+            .segments
+            .get(segment)
+            .map(|segment| segment.done_before.as_slice())
+            .unwrap_or_default();
         let looks = self.looks();
         let counted = looks.counted();
-        let recorded = before.iter().filter(|unit| counted.contains(unit.as_str())).filter_map(|unit| self.records.get(unit)?.ids.as_ref());
+        let recorded = before
+            .iter()
+            .filter(|unit| counted.contains(unit.as_str()))
+            .filter_map(|unit| self.records.get(unit)?.ids.as_ref());
         recorded.map(|file| (self.places.ids(&file.name), file.xxh3.clone())).collect()
     }
 
-    /// The text that the job has agreed on under a name, see [`Committer::agree`]; `None` if there is none yet.
+    /// The text that the job has agreed on under a name, see [`Committer::agree`]; `None` if there
+    /// is none yet.
     ///
     /// # Errors
     /// When the disk fails; [`Error::Damaged`].
     pub fn agreed(&self, name: &str) -> Result<Option<String>> {
         let path = format!("{}/{name}", self.places.root);
-        self.store.read(&path)?.map(|content| from_line(&content).ok_or_else(|| Error::damaged(&path))).transpose()
+        self.store
+            .read(&path)?
+            .map(|content| from_line(&content).ok_or_else(|| Error::damaged(&path)))
+            .transpose()
     }
 
     /// The id types that the job has agreed on; `None` before the first file was read.
@@ -287,7 +323,9 @@ impl Journal {
     /// As [`Journal::agreed`].
     pub fn id_types(&self) -> Result<Option<IdSchema>> {
         let damaged = |_other| Error::damaged(&layout::id_types(&self.places.root));
-        self.agreed("id_types")?.map(|text| serde_json::from_str(&text).map_err(damaged)).transpose()
+        self.agreed("id_types")?
+            .map(|text| serde_json::from_str(&text).map_err(damaged))
+            .transpose()
     }
 
     /// The columns of the results of functions that the job has agreed on, as text.
@@ -305,10 +343,12 @@ impl Journal {
         CommitTarget { places: self.places.clone(), job: self.job.job.clone(), epoch, term }
     }
 
-    /// Makes the names of the outputs durable, after the last commit; with `deletes`, then removes the checkpoint.
+    /// Makes the names of the outputs durable, after the last commit; with `deletes`, then removes
+    /// the checkpoint.
     ///
     /// # Errors
-    /// When a directory cannot be synced: the checkpoint is kept then. Failure to remove the checkpoint is returned as a warning.
+    /// When a directory cannot be synced: the checkpoint is kept then. Failure to remove the
+    /// checkpoint is returned as a warning.
     pub fn finish(self, deletes: bool) -> Result<Option<String>> {
         let root = &self.places.root;
         for directory in [&self.places.output, &layout::ids_directory(root)] {
@@ -340,7 +380,10 @@ impl Journal {
 ///
 /// # Errors
 /// [`Error::Damaged`] for a file whose content differs from its record.
-pub fn check_content(files: impl IntoIterator<Item = (String, String)>, disk: Arc<dyn Disk>) -> Result<()> {
+pub fn check_content(
+    files: impl IntoIterator<Item = (String, String)>,
+    disk: Arc<dyn Disk>,
+) -> Result<()> {
     let store = JournalStore::new(disk);
     for (path, xxh3) in files.into_iter().filter(|(_, xxh3)| !xxh3.is_empty()) {
         if store.hash(&path)? != xxh3 {
@@ -350,10 +393,15 @@ pub fn check_content(files: impl IntoIterator<Item = (String, String)>, disk: Ar
     Ok(())
 }
 
-/// Whether the store of a checkpoint prevents two runs from creating the same object: a store may accept a conditional put and ignore the condition.
+/// Whether the store of a checkpoint prevents two runs from creating the same object: a store may
+/// accept a conditional put and ignore the condition.
 ///
 /// # Errors
 /// [`Error::Unconditional`] when it does not; when the store rejects the requests.
 pub fn probe(path: &str, disk: Arc<dyn Disk>) -> Result<()> {
-    if JournalStore::new(disk).refuses_second(path)? { Ok(()) } else { Err(Error::Unconditional { path: path.to_owned() }) }
+    if JournalStore::new(disk).refuses_second(path)? {
+        Ok(())
+    } else {
+        Err(Error::Unconditional { path: path.to_owned() })
+    }
 }

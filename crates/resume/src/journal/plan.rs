@@ -1,8 +1,10 @@
 //! The plan of a job: splits that never change, no matter how often the job is resumed.
 //!
-//! A segment is planned as a whole and never changed: later runs add segments for new files, and state which open splits read other versions of their
-//! files. Since units keep their names, two attempts at the same rows always compete for the same record. All paths here are stored ones
-//! ([`super::Places`]). The invariant: of the splits without a record, only those of the last segment that names a file read it.
+//! A segment is planned as a whole and never changed: later runs add segments for new files, and
+//! state which open splits read other versions of their files. Since units keep their names, two
+//! attempts at the same rows always compete for the same record. All paths here are stored ones
+//! ([`super::Places`]). The invariant: of the splits without a record, only those of the last
+//! segment that names a file read it.
 
 use super::journal_store::{Created, JournalStore};
 use super::layout::plan_directory;
@@ -17,13 +19,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
     pub splits: Vec<PlannedSplit>,
-    /// Units that were committed when this was planned: rows with their ids are done already, in whatever file they are now.
+    /// Units that were committed when this was planned: rows with their ids are done already, in
+    /// whatever file they are now.
     pub done_before: Vec<String>,
     /// Units of any segment that are run again with these files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub amended: Vec<Amended>,
-    /// The segment whose remaining splits these are, planned again because rows with their ids were done since. Rows of one part of the plan are never
-    /// compared with each other.
+    /// The segment whose remaining splits these are, planned again because rows with their ids were
+    /// done since. Rows of one part of the plan are never compared with each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<usize>,
     /// The schema of the rows that the job reads, as text.
@@ -76,19 +79,42 @@ impl Planned<'_> {
     }
 }
 
-/// All units in planning order. A version of a file that reappears has its old unit; the last segment counts.
-fn planned<'a>(segments: &'a [Segment], records: &'a BTreeMap<String, UnitRecord>) -> Vec<Planned<'a>> {
-    let amended: HashMap<&str, &Amended> =
-        segments.iter().flat_map(|segment| &segment.amended).map(|amended| (amended.unit.as_str(), amended)).collect();
-    let splits = || segments.iter().enumerate().flat_map(|(number, segment)| segment.splits.iter().map(move |split| (number, split)));
-    let last: HashMap<&str, usize> = splits().map(|(number, split)| (split.unit.as_str(), number)).collect();
+/// All units in planning order. A version of a file that reappears has its old unit; the last
+/// segment counts.
+fn planned<'a>(
+    segments: &'a [Segment],
+    records: &'a BTreeMap<String, UnitRecord>,
+) -> Vec<Planned<'a>> {
+    let amended: HashMap<&str, &Amended> = segments
+        .iter()
+        .flat_map(|segment| &segment.amended)
+        .map(|amended| (amended.unit.as_str(), amended))
+        .collect();
+    let splits = || {
+        segments
+            .iter()
+            .enumerate()
+            .flat_map(|(number, segment)| segment.splits.iter().map(move |split| (number, split)))
+    };
+    let last: HashMap<&str, usize> =
+        splits().map(|(number, split)| (split.unit.as_str(), number)).collect();
     let units = splits().filter(|(number, split)| last.get(split.unit.as_str()) == Some(number));
     units
         .map(|(segment, split)| {
             let (amended, record) = (amended.get(split.unit.as_str()), records.get(&split.unit));
-            let is_open = record.is_some_and(|record| record.is_open() || amended.is_some_and(|amended| amended.after >= record.generation));
+            let is_open = record.is_some_and(|record| {
+                record.is_open()
+                    || amended.is_some_and(|amended| amended.after >= record.generation)
+            });
             let part = segments.get(segment).and_then(|segment| segment.part).unwrap_or(segment);
-            Planned { unit: &split.unit, segment, part, files: amended.map_or(&split.files, |amended| &amended.files), record, is_open }
+            Planned {
+                unit: &split.unit,
+                segment,
+                part,
+                files: amended.map_or(&split.files, |amended| &amended.files),
+                record,
+                is_open,
+            }
         })
         .collect()
 }
@@ -149,7 +175,9 @@ impl Looks<'_> {
             let is_whole = known.iter().all(|(_, planned)| planned.part.is_none());
             let is_open = known.iter().any(|(unit, _)| unit.is_open);
             if is_whole && (if is_read { policy == Changed::RunAgain } else { is_open }) {
-                for (unit, record) in known.iter().filter_map(|(unit, _)| Some((unit, unit.record?))) {
+                for (unit, record) in
+                    known.iter().filter_map(|(unit, _)| Some((unit, unit.record?)))
+                {
                     let again = amended.entry(unit.unit).or_insert_with(|| Amended {
                         unit: unit.unit.to_owned(),
                         files: unit.files.to_vec(),
@@ -193,35 +221,57 @@ impl Looks<'_> {
             if there.is_empty() || !there.iter().all(|file| self.is_there(file)) {
                 continue;
             }
-            let is_reread = there.iter().any(|file| first.get(file.path.as_str()).is_some_and(|first| *first < unit.part));
+            let is_reread = there
+                .iter()
+                .any(|file| first.get(file.path.as_str()).is_some_and(|first| *first < unit.part));
             let files: Vec<InputFile> = there.into_iter().cloned().collect();
             let replaces = unit.record.map(|record| record.replaced_by(&files));
             let missing = missing.into_iter().map(|file| file.path.clone()).collect();
-            pending.push((files, Unit { name: unit.unit.to_owned(), segment: unit.segment, missing, is_reread, replaces }));
+            pending.push((
+                files,
+                Unit {
+                    name: unit.unit.to_owned(),
+                    segment: unit.segment,
+                    missing,
+                    is_reread,
+                    replaces,
+                },
+            ));
         }
         pending
     }
 
     /// The files that a unit reads, and those that it leaves out.
-    fn files_of<'u>(&self, unit: &Planned<'u>, owner: &HashMap<&str, usize>) -> (Vec<&'u InputFile>, Vec<&'u InputFile>) {
+    fn files_of<'u>(
+        &self,
+        unit: &Planned<'u>,
+        owner: &HashMap<&str, usize>,
+    ) -> (Vec<&'u InputFile>, Vec<&'u InputFile>) {
         unit.files.iter().partition(|file| match unit.record {
             None => self.is_there(file) && owner.get(file.path.as_str()) == Some(&unit.part),
             Some(_) => !unit.was_away(&file.path),
         })
     }
 
-    /// Segments that plan remaining splits again, to compare their rows with the ids that other parts of the plan have done since.
+    /// Segments that plan remaining splits again, to compare their rows with the ids that other
+    /// parts of the plan have done since.
     ///
-    /// Only splits that were never committed: if a split with a record were compared with more ids than before, it and another split could each skip a
-    /// row because the other has done it.
+    /// Only splits that were never committed: if a split with a record were compared with more ids
+    /// than before, it and another split could each skip a row because the other has done it.
     pub(crate) fn planned_again(&self) -> Vec<Segment> {
         let units = planned(self.segments, self.records);
         let owner = owners(&units);
         let mut remaining: BTreeMap<usize, Vec<PlannedSplit>> = BTreeMap::new();
-        for unit in units.iter().filter(|unit| unit.record.is_none() && !self.damaged.contains(unit.unit)) {
-            let files: Vec<InputFile> = self.files_of(unit, &owner).0.into_iter().cloned().collect();
+        for unit in
+            units.iter().filter(|unit| unit.record.is_none() && !self.damaged.contains(unit.unit))
+        {
+            let files: Vec<InputFile> =
+                self.files_of(unit, &owner).0.into_iter().cloned().collect();
             if !files.is_empty() {
-                remaining.entry(unit.segment).or_default().push(PlannedSplit { unit: unit.unit.to_owned(), files });
+                remaining
+                    .entry(unit.segment)
+                    .or_default()
+                    .push(PlannedSplit { unit: unit.unit.to_owned(), files });
             }
         }
         let parts: HashMap<&str, usize> = units.iter().map(|unit| (unit.unit, unit.part)).collect();
@@ -229,10 +279,17 @@ impl Looks<'_> {
             let earlier = self.segments.get(number)?;
             let part = earlier.part.unwrap_or(number);
             let known: HashSet<&String> = earlier.done_before.iter().collect();
-            let is_new = |unit: &String| parts.get(unit.as_str()) != Some(&part) && !known.contains(unit);
+            let is_new =
+                |unit: &String| parts.get(unit.as_str()) != Some(&part) && !known.contains(unit);
             let since: Vec<String> = self.processed().into_iter().filter(is_new).collect();
-            let done_before = earlier.done_before.iter().cloned().chain(since.iter().cloned()).collect();
-            (!since.is_empty()).then_some(Segment { splits, done_before, part: Some(part), ..Segment::default() })
+            let done_before =
+                earlier.done_before.iter().cloned().chain(since.iter().cloned()).collect();
+            (!since.is_empty()).then_some(Segment {
+                splits,
+                done_before,
+                part: Some(part),
+                ..Segment::default()
+            })
         });
         again.collect()
     }
@@ -242,15 +299,26 @@ impl Looks<'_> {
         self.records.keys().chain(self.damaged).cloned().collect()
     }
 
-    /// Segments whose rows were compared with ids that were lost with their file or their record: they wait until those splits have run again.
+    /// Segments whose rows were compared with ids that were lost with their file or their record:
+    /// they wait until those splits have run again.
     fn held_segments(&self, units: &[Planned<'_>]) -> HashSet<usize> {
         let is_unknown = |unit: &&Planned<'_>| {
-            let is_lost = unit.record.map_or_else(|| self.damaged.contains(unit.unit), |record| record.is_reopened && record.ids.is_none());
+            let is_lost = unit.record.map_or_else(
+                || self.damaged.contains(unit.unit),
+                |record| record.is_reopened && record.ids.is_none(),
+            );
             is_lost && self.is_runnable(unit)
         };
-        let unknown: HashSet<&str> = units.iter().filter(|_| self.knows_ids).filter(is_unknown).map(|unit| unit.unit).collect();
+        let unknown: HashSet<&str> = units
+            .iter()
+            .filter(|_| self.knows_ids)
+            .filter(is_unknown)
+            .map(|unit| unit.unit)
+            .collect();
         let segments = self.segments.iter().enumerate();
-        let held = segments.filter(|(_, segment)| segment.done_before.iter().any(|unit| unknown.contains(unit.as_str())));
+        let held = segments.filter(|(_, segment)| {
+            segment.done_before.iter().any(|unit| unknown.contains(unit.as_str()))
+        });
         held.map(|(number, _)| number).collect()
     }
 
@@ -266,12 +334,17 @@ impl Looks<'_> {
 
     /// Whether all files of a unit have their planned version.
     pub(crate) fn is_whole(&self, name: &str) -> bool {
-        planned(self.segments, self.records).iter().any(|unit| unit.unit == name && self.is_runnable(unit))
+        planned(self.segments, self.records)
+            .iter()
+            .any(|unit| unit.unit == name && self.is_runnable(unit))
     }
 
-    /// The units that count as done when a run looks up ids: those that are, and those that the run repeats itself.
+    /// The units that count as done when a run looks up ids: those that are, and those that the run
+    /// repeats itself.
     pub(crate) fn counted(&self) -> HashSet<&str> {
-        let is_counted = |unit: &Planned<'_>| unit.is_done() || (unit.record.is_some() && self.is_runnable(unit));
+        let is_counted = |unit: &Planned<'_>| {
+            unit.is_done() || (unit.record.is_some() && self.is_runnable(unit))
+        };
         planned(self.segments, self.records)
             .iter()
             .filter(|unit| is_counted(unit))
@@ -282,12 +355,20 @@ impl Looks<'_> {
 
 /// For each file, the last part of the plan that reads it.
 fn owners<'a>(units: &[Planned<'a>]) -> HashMap<&'a str, usize> {
-    units.iter().flat_map(|unit| unit.files.iter().map(move |file| (file.path.as_str(), unit.part))).collect()
+    units
+        .iter()
+        .flat_map(|unit| unit.files.iter().map(move |file| (file.path.as_str(), unit.part)))
+        .collect()
 }
 
 /// The number of planned units.
 pub(crate) fn count(segments: &[Segment]) -> usize {
-    segments.iter().flat_map(|segment| &segment.splits).map(|split| split.unit.as_str()).collect::<HashSet<_>>().len()
+    segments
+        .iter()
+        .flat_map(|segment| &segment.splits)
+        .map(|split| split.unit.as_str())
+        .collect::<HashSet<_>>()
+        .len()
 }
 
 /// Whether a split with a record is run again.
@@ -295,8 +376,14 @@ pub(crate) fn open_units(segments: &[Segment], records: &BTreeMap<String, UnitRe
     planned(segments, records).iter().filter(|unit| unit.is_open).count()
 }
 
-/// Rejects records of unplanned units, and plans with missing records: then a part of the journal was lost.
-pub(crate) fn check_records(root: &str, segments: &[Segment], records: &BTreeMap<String, UnitRecord>, damaged: &BTreeSet<String>) -> Result<()> {
+/// Rejects records of unplanned units, and plans with missing records: then a part of the journal
+/// was lost.
+pub(crate) fn check_records(
+    root: &str,
+    segments: &[Segment],
+    records: &BTreeMap<String, UnitRecord>,
+    damaged: &BTreeSet<String>,
+) -> Result<()> {
     if has_unplanned(segments, records) {
         return Err(Error::damaged(&path_of(root, segments.len())));
     }
@@ -308,17 +395,32 @@ pub(crate) fn check_records(root: &str, segments: &[Segment], records: &BTreeMap
 
 /// Whether a unit has a record, but no segment has planned it.
 pub(crate) fn has_unplanned(segments: &[Segment], records: &BTreeMap<String, UnitRecord>) -> bool {
-    let planned: HashSet<&str> = segments.iter().flat_map(|segment| &segment.splits).map(|split| split.unit.as_str()).collect();
+    let planned: HashSet<&str> = segments
+        .iter()
+        .flat_map(|segment| &segment.splits)
+        .map(|split| split.unit.as_str())
+        .collect();
     !records.keys().all(|unit| planned.contains(unit.as_str()))
 }
 
 /// Units that were committed according to the plan, but have neither a record nor a damaged one.
-pub(crate) fn without_record<'a>(segments: &'a [Segment], records: &BTreeMap<String, UnitRecord>, damaged: &BTreeSet<String>) -> BTreeSet<&'a str> {
+pub(crate) fn without_record<'a>(
+    segments: &'a [Segment],
+    records: &BTreeMap<String, UnitRecord>,
+    damaged: &BTreeSet<String>,
+) -> BTreeSet<&'a str> {
     let committed = segments.iter().flat_map(|segment| &segment.done_before);
-    committed.filter(|unit| !records.contains_key(*unit) && !damaged.contains(*unit)).map(String::as_str).collect()
+    committed
+        .filter(|unit| !records.contains_key(*unit) && !damaged.contains(*unit))
+        .map(String::as_str)
+        .collect()
 }
 
-pub(crate) fn new_segment(splits: &[Split], processed: Vec<String>, amended: Vec<Amended>) -> Segment {
+pub(crate) fn new_segment(
+    splits: &[Split],
+    processed: Vec<String>,
+    amended: Vec<Amended>,
+) -> Segment {
     let planned = |split: &Split| PlannedSplit { unit: unit_of(split), files: split.files.clone() };
     let splits: Vec<PlannedSplit> = splits.iter().map(planned).collect();
     // A version of a file that reappears has its old unit, which must not skip its own rows.
@@ -327,13 +429,18 @@ pub(crate) fn new_segment(splits: &[Split], processed: Vec<String>, amended: Vec
     Segment { splits, done_before, amended, ..Segment::default() }
 }
 
-pub(crate) fn save(store: &JournalStore, root: &str, number: usize, segment: &Segment) -> Result<()> {
+pub(crate) fn save(
+    store: &JournalStore,
+    root: &str,
+    number: usize,
+    segment: &Segment,
+) -> Result<()> {
     // Only the holder of the lease plans.
     Twice::beside(path_of(root, number)).record_own(store, std::slice::from_ref(segment))
 }
 
-/// All segments, in order. Each has its own object, or is in a merged one with all before it. With `heals`, a damaged copy is restored; only the
-/// holder of the lease may do that.
+/// All segments, in order. Each has its own object, or is in a merged one with all before it. With
+/// `heals`, a damaged copy is restored; only the holder of the lease may do that.
 pub(crate) fn load(store: &JournalStore, root: &str, heals: bool) -> Result<Vec<Segment>> {
     loop {
         let merged = last_merged(store, root)?;
@@ -352,7 +459,12 @@ pub(crate) fn load(store: &JournalStore, root: &str, heals: bool) -> Result<Vec<
 }
 
 /// `None` if the merged object is missing.
-fn load_after(store: &JournalStore, root: &str, merged: usize, heals: bool) -> Result<Option<Vec<Segment>>> {
+fn load_after(
+    store: &JournalStore,
+    root: &str,
+    merged: usize,
+    heals: bool,
+) -> Result<Option<Vec<Segment>>> {
     let read = |path: &str| -> Result<Option<Vec<Segment>>> {
         let object = Twice::beside(path.to_owned());
         let Some(read) = object.read::<Segment>(store)? else { return Ok(None) };
@@ -378,8 +490,9 @@ fn load_after(store: &JournalStore, root: &str, merged: usize, heals: bool) -> R
     }
 }
 
-/// Merges all segments into one object, then removes the replaced objects, so that their number does not grow with the number of runs. A run that
-/// dies in between leaves objects that the next run removes; a run that was overtaken merges data that is still valid.
+/// Merges all segments into one object, then removes the replaced objects, so that their number
+/// does not grow with the number of runs. A run that dies in between leaves objects that the next
+/// run removes; a run that was overtaken merges data that is still valid.
 pub(crate) fn merge(store: &JournalStore, root: &str, segments: &[Segment]) -> Result<()> {
     let directory = plan_directory(root);
     let names = twice::names(store, &directory)?;
@@ -393,7 +506,9 @@ pub(crate) fn merge(store: &JournalStore, root: &str, segments: &[Segment]) -> R
             // An overtaken run may have created the same object.
             match store.record(path, segments)? {
                 Created::Made(_) | Created::Taken => {}
-                Created::NoDirectory | Created::Collected => return Err(Error::Fenced { path: directory }),
+                Created::NoDirectory | Created::Collected => {
+                    return Err(Error::Fenced { path: directory });
+                }
             }
         }
     }
@@ -401,7 +516,10 @@ pub(crate) fn merge(store: &JournalStore, root: &str, segments: &[Segment]) -> R
         Some(number) => number.parse().is_ok_and(|number: usize| number < count),
         None => name.parse().is_ok_and(|number: usize| number < count),
     };
-    names.iter().filter(|name| is_merged(name)).try_for_each(|name| Twice::beside(format!("{directory}/{name}")).remove(store))
+    names
+        .iter()
+        .filter(|name| is_merged(name))
+        .try_for_each(|name| Twice::beside(format!("{directory}/{name}")).remove(store))
 }
 
 fn last_merged(store: &JournalStore, root: &str) -> Result<usize> {
@@ -410,7 +528,11 @@ fn last_merged(store: &JournalStore, root: &str) -> Result<usize> {
 
 /// The number of segments in the last merged object; 0 without one.
 fn last_merged_of(names: &[String]) -> usize {
-    names.iter().filter_map(|name| name.strip_prefix(MERGED)?.parse().ok()).max().unwrap_or_default()
+    names
+        .iter()
+        .filter_map(|name| name.strip_prefix(MERGED)?.parse().ok())
+        .max()
+        .unwrap_or_default()
 }
 
 const MERGED: &str = "until-";

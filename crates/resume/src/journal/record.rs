@@ -1,7 +1,7 @@
 //! The stored form of records, which shows damage.
 //!
-//! Every object of the journal consists of lines of JSON, each followed by the xxHash of its bytes: it is readable, and a truncated or changed line
-//! is detected.
+//! Every object of the journal consists of lines of JSON, each followed by the xxHash of its bytes:
+//! it is readable, and a truncated or changed line is detected.
 
 use super::places::{Places, retired_ids};
 use serde::de::DeserializeOwned;
@@ -11,7 +11,8 @@ use shardmill_plan::{InputFile, Replaced, Split};
 use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A file created by a split. Names are relative to the output directory, or, for ids, to the directory of ids.
+/// A file created by a split. Names are relative to the output directory, or, for ids, to the
+/// directory of ids.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputRecord {
     /// The hidden name that it has until the record exists.
@@ -42,7 +43,8 @@ pub struct UnitRecord {
     /// Skipped, because their ids were already done.
     pub rows_done: u64,
     pub rows_out: u64,
-    /// Samples and files that were skipped and reported. Such a split stays open, although its good rows are published.
+    /// Samples and files that were skipped and reported. Such a split stays open, although its good
+    /// rows are published.
     pub quarantined: u64,
     /// The files read by an open split, to detect whether they have changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -50,7 +52,8 @@ pub struct UnitRecord {
     /// Some of its files were lost, so it is run again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_reopened: bool,
-    /// Names of files of earlier records. They are removed and never used again, so removing one late does no harm.
+    /// Names of files of earlier records. They are removed and never used again, so removing one
+    /// late does no harm.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retired: Vec<String>,
 }
@@ -63,9 +66,17 @@ impl UnitRecord {
     }
 
     /// All files that get their name once the record exists, with hidden path and final path.
-    pub fn files<'a>(&'a self, places: &'a Places) -> impl Iterator<Item = (&'a OutputRecord, String, String)> {
-        let outputs = self.outputs.iter().map(|file| (file, places.output(&file.sealed), places.output(&file.name)));
-        outputs.chain(self.ids.iter().map(|file| (file, places.ids(&file.sealed), places.ids(&file.name))))
+    pub fn files<'a>(
+        &'a self,
+        places: &'a Places,
+    ) -> impl Iterator<Item = (&'a OutputRecord, String, String)> {
+        let outputs = self
+            .outputs
+            .iter()
+            .map(|file| (file, places.output(&file.sealed), places.output(&file.name)));
+        outputs.chain(
+            self.ids.iter().map(|file| (file, places.ids(&file.sealed), places.ids(&file.name))),
+        )
     }
 
     /// Replaces a lost record: the unit is run again.
@@ -88,7 +99,10 @@ impl UnitRecord {
 }
 
 /// Merges the records of several terms: the last one of each unit counts.
-pub(crate) fn add_records(to: &mut BTreeMap<String, UnitRecord>, records: impl IntoIterator<Item = UnitRecord>) {
+pub(crate) fn add_records(
+    to: &mut BTreeMap<String, UnitRecord>,
+    records: impl IntoIterator<Item = UnitRecord>,
+) {
     for record in records {
         if to.get(&record.unit).is_none_or(|known| known.generation <= record.generation) {
             to.insert(record.unit.clone(), record);
@@ -109,7 +123,9 @@ pub(crate) fn unit_of(split: &Split) -> String {
 }
 
 /// `value` as a line with its hash.
-pub(crate) fn to_lines<T: Serialize>(values: impl IntoIterator<Item = T>) -> serde_json::Result<Vec<u8>> {
+pub(crate) fn to_lines<T: Serialize>(
+    values: impl IntoIterator<Item = T>,
+) -> serde_json::Result<Vec<u8>> {
     let mut text = Vec::new();
     for value in values {
         let line = serde_json::to_vec(&value)?;

@@ -1,15 +1,19 @@
-//! Prepares a run: collects the records of earlier runs, completes the names of committed files, and removes files that can no longer be committed.
+//! Prepares a run: collects the records of earlier runs, completes the names of committed files,
+//! and removes files that can no longer be committed.
 //!
-//! The records of each term have a separate directory. A later run packs them and removes the directory, which is never created again. So the removal
-//! is the fence: records created before it count, and nothing can be recorded after it, no matter how long a process was suspended. Only packed
-//! records are removed from the directory, and only an empty directory is removed; so this also holds if two runs, one of them overtaken, clean up at
-//! the same time. Files of a term without a directory that still have a hidden name can never be committed: those are removed, and nothing visible
-//! ever is.
+//! The records of each term have a separate directory. A later run packs them and removes the
+//! directory, which is never created again. So the removal is the fence: records created before it
+//! count, and nothing can be recorded after it, no matter how long a process was suspended. Only
+//! packed records are removed from the directory, and only an empty directory is removed; so this
+//! also holds if two runs, one of them overtaken, clean up at the same time. Files of a term
+//! without a directory that still have a hidden name can never be committed: those are removed, and
+//! nothing visible ever is.
 
 use super::commit::{publish, sync_places};
 use super::journal_store::JournalStore;
 use super::layout::{
-    damaged_directory, ids_directory, lease_directory, packs_directory, plan_directory, term_of, term_of_directory, units_directory,
+    damaged_directory, ids_directory, lease_directory, packs_directory, plan_directory, term_of,
+    term_of_directory, units_directory,
 };
 use super::lease::{self, Lease};
 use super::places::Places;
@@ -18,7 +22,8 @@ use super::twice::{self, Twice};
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// More packs than this are merged into one, so that their number does not grow with the number of runs. Reading them all is as much work.
+/// More packs than this are merged into one, so that their number does not grow with the number of
+/// runs. Reading them all is as much work.
 const MAX_PACKS: usize = 1;
 
 /// All committed units, and irregularities of their records.
@@ -40,7 +45,9 @@ pub(crate) fn read_all(store: &JournalStore, root: &str) -> Result<Recovered> {
         let found = read_units(store, &directory)?;
         last.extend(found.records);
         recovered.warnings.extend(found.warnings);
-        recovered.damaged.extend(found.damaged.into_iter().map(|unit| (unit.clone(), format!("{directory}/{unit}"))));
+        recovered.damaged.extend(
+            found.damaged.into_iter().map(|unit| (unit.clone(), format!("{directory}/{unit}"))),
+        );
     }
     for pack in read_packs(store, root)? {
         add_records(&mut recovered.records, pack.records);
@@ -54,17 +61,32 @@ pub(crate) fn read_all(store: &JournalStore, root: &str) -> Result<Recovered> {
 }
 
 /// Units whose damaged record was put away, and that have no other.
-pub(crate) fn damaged_units(store: &JournalStore, root: &str, records: &BTreeMap<String, UnitRecord>) -> Result<BTreeSet<String>> {
-    Ok(store.list(&damaged_directory(root))?.into_iter().filter(|unit| !records.contains_key(unit)).collect())
+pub(crate) fn damaged_units(
+    store: &JournalStore,
+    root: &str,
+    records: &BTreeMap<String, UnitRecord>,
+) -> Result<BTreeSet<String>> {
+    Ok(store
+        .list(&damaged_directory(root))?
+        .into_iter()
+        .filter(|unit| !records.contains_key(unit))
+        .collect())
 }
 
-/// Ends all terms except that of the lease. With `is_lenient`, lost files of a record are tolerated.
-pub(crate) fn recover(store: &JournalStore, places: &Places, lease: &Lease, is_lenient: bool) -> Result<Recovered> {
+/// Ends all terms except that of the lease. With `is_lenient`, lost files
+/// of a record are tolerated.
+pub(crate) fn recover(
+    store: &JournalStore,
+    places: &Places,
+    lease: &Lease,
+    is_lenient: bool,
+) -> Result<Recovered> {
     let root = &places.root;
     let mut recovered = Recovered::default();
     for directory in [ids_directory(root), packs_directory(root), plan_directory(root)] {
         store.make_directory(&directory)?;
-        // A run that died may have renamed files without syncing the names; from here on they must be durable.
+        // A run that died may have renamed files without syncing the names; from here on they must
+        // be durable.
         store.sync_directory(&directory)?;
     }
     lease::check(store, &lease_directory(root), lease.epoch())?;
@@ -86,7 +108,11 @@ pub(crate) fn recover(store: &JournalStore, places: &Places, lease: &Lease, is_l
 }
 
 /// Checks that committed outputs exist; otherwise the run stops.
-pub(crate) fn check_outputs(store: &JournalStore, places: &Places, records: &BTreeMap<String, UnitRecord>) -> Result<()> {
+pub(crate) fn check_outputs(
+    store: &JournalStore,
+    places: &Places,
+    records: &BTreeMap<String, UnitRecord>,
+) -> Result<()> {
     for record in records.values() {
         for (file, _sealed, path) in record.files(places) {
             if store.size(&path)? != Some(file.bytes) {
@@ -97,9 +123,18 @@ pub(crate) fn check_outputs(store: &JournalStore, places: &Places, records: &BTr
     Ok(())
 }
 
-/// Checks for recorded ids without a record: the record was lost, and its rows would be done a second time.
-pub(crate) fn check_ids(store: &JournalStore, places: &Places, records: &BTreeMap<String, UnitRecord>, damaged: &BTreeSet<String>) -> Result<()> {
-    match recorded_ids(store, &places.root)?.iter().find(|(unit, _)| !records.contains_key(unit) && !damaged.contains(unit)) {
+/// Checks for recorded ids without a record: the record was lost, and its rows would be done a
+/// second time.
+pub(crate) fn check_ids(
+    store: &JournalStore,
+    places: &Places,
+    records: &BTreeMap<String, UnitRecord>,
+    damaged: &BTreeSet<String>,
+) -> Result<()> {
+    match recorded_ids(store, &places.root)?
+        .iter()
+        .find(|(unit, _)| !records.contains_key(unit) && !damaged.contains(unit))
+    {
         Some((_unit, name)) => Err(Error::damaged(&places.ids(name))),
         None => Ok(()),
     }
@@ -112,18 +147,26 @@ pub(crate) fn recorded_ids(store: &JournalStore, root: &str) -> Result<Vec<(Stri
 }
 
 /// Packs the records of a term and removes its directory; returns irregularities.
-fn close(store: &JournalStore, places: &Places, term: &str, epoch: u64, is_lenient: bool) -> Result<Vec<String>> {
+fn close(
+    store: &JournalStore,
+    places: &Places,
+    term: &str,
+    epoch: u64,
+    is_lenient: bool,
+) -> Result<Vec<String>> {
     let root = &places.root;
     let directory = units_directory(root, term);
     let mut warnings = Vec::new();
     for round in 0.. {
         let found = read_units(store, &directory)?;
         warnings.extend(found.warnings);
-        // The writer of a record may have died before it synced the name: a lost record must not leave renamed files behind.
+        // The writer of a record may have died before it synced the name: a lost record must not
+        // leave renamed files behind.
         if !found.records.is_empty() && !store.sync_directory_if_there(&directory)? {
             continue;
         }
-        // The pack no longer tells that a file may still have its hidden name, so the names must be durable first.
+        // The pack no longer tells that a file may still have its hidden name, so the names must be
+        // durable first.
         for record in &found.records {
             match publish(store, places, record) {
                 Err(Error::OutputChanged { .. }) if is_lenient => {}
@@ -144,7 +187,10 @@ fn close(store: &JournalStore, places: &Places, term: &str, epoch: u64, is_lenie
         for name in &found.damaged {
             // The split can only be done again in place while its files are unchanged.
             store.make_directory(&damaged_directory(root))?;
-            let _removed_by_another_run = store.rename(&format!("{directory}/{name}"), &format!("{}/{name}", damaged_directory(root)))?;
+            let _removed_by_another_run = store.rename(
+                &format!("{directory}/{name}"),
+                &format!("{}/{name}", damaged_directory(root)),
+            )?;
         }
         if !found.damaged.is_empty() {
             store.sync_directory(&damaged_directory(root))?;
@@ -152,7 +198,8 @@ fn close(store: &JournalStore, places: &Places, term: &str, epoch: u64, is_lenie
         for name in found.names {
             store.remove(&format!("{directory}/{name}"))?;
         }
-        // A process that started to record before may finish only now: then another round is needed.
+        // A process that started to record before may finish only now: then another
+        // round is needed.
         if store.remove_empty_directory(&directory)? {
             break;
         }
@@ -212,11 +259,20 @@ fn read_packs(store: &JournalStore, root: &str) -> Result<Vec<Pack>> {
 /// The names of packs without a readable copy.
 pub(crate) fn lost_packs(store: &JournalStore, root: &str) -> Result<Vec<Twice>> {
     let directory = packs_directory(root);
-    let objects = twice::names(store, &directory)?.into_iter().map(|name| Twice::beside(format!("{directory}/{name}")));
-    Ok(objects.filter(|object| matches!(object.read::<UnitRecord>(store), Err(Error::Damaged { .. }))).collect())
+    let objects = twice::names(store, &directory)?
+        .into_iter()
+        .map(|name| Twice::beside(format!("{directory}/{name}")));
+    Ok(objects
+        .filter(|object| matches!(object.read::<UnitRecord>(store), Err(Error::Damaged { .. })))
+        .collect())
 }
 
-pub(crate) fn save_pack(store: &JournalStore, root: &str, name: &str, records: &[UnitRecord]) -> Result<()> {
+pub(crate) fn save_pack(
+    store: &JournalStore,
+    root: &str,
+    name: &str,
+    records: &[UnitRecord],
+) -> Result<()> {
     Twice::beside(format!("{}/{name}", packs_directory(root))).record_own(store, records)
 }
 
@@ -235,10 +291,15 @@ pub(crate) fn compact(store: &JournalStore, root: &str, lease: &Lease) -> Result
 }
 
 fn terms(store: &JournalStore, root: &str) -> Result<Vec<String>> {
-    Ok(store.list(root)?.iter().filter_map(|name| term_of_directory(name).map(str::to_owned)).collect())
+    Ok(store
+        .list(root)?
+        .iter()
+        .filter_map(|name| term_of_directory(name).map(str::to_owned))
+        .collect())
 }
 
-/// Removes files that can no longer be committed, and leftovers of processes that died while they wrote to the journal.
+/// Removes files that can no longer be committed, and leftovers of processes that died while they
+/// wrote to the journal.
 pub(crate) fn collect_garbage(store: &JournalStore, places: &Places, job: &str) -> Result<()> {
     let root = &places.root;
     for directory in [&places.output, &ids_directory(root)] {
@@ -250,8 +311,18 @@ pub(crate) fn collect_garbage(store: &JournalStore, places: &Places, job: &str) 
             }
         }
     }
-    for directory in [places.state(), root, &packs_directory(root), &plan_directory(root), &lease_directory(root)] {
-        for name in store.list(directory)?.into_iter().filter(|name| JournalStore::is_leftover(name) || twice::is_unfinished(name)) {
+    for directory in [
+        places.state(),
+        root,
+        &packs_directory(root),
+        &plan_directory(root),
+        &lease_directory(root),
+    ] {
+        for name in store
+            .list(directory)?
+            .into_iter()
+            .filter(|name| JournalStore::is_leftover(name) || twice::is_unfinished(name))
+        {
             store.remove(&format!("{directory}/{name}"))?;
         }
     }

@@ -1,7 +1,9 @@
-//! Finds missing or damaged parts of a checkpoint and of its outputs, and reopens the splits that produced them.
+//! Finds missing or damaged parts of a checkpoint and of its outputs, and reopens the splits that
+//! produced them.
 //!
-//! A split is reopened by a record that replaces its last one: the next run does it again and replaces its remaining outputs. The invariant: after a
-//! repair, no record names a file that is damaged, and no unit counts as done whose rows are missing.
+//! A split is reopened by a record that replaces its last one: the next run does it again and
+//! replaces its remaining outputs. The invariant: after a repair, no record names a file that is
+//! damaged, and no unit counts as done whose rows are missing.
 
 use super::journal_store::JournalStore;
 use super::layout::{damaged_directory, id_types, ids_directory};
@@ -34,7 +36,12 @@ pub struct Repair<'a> {
 
 impl fmt::Debug for Repair<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Repair").field("path", &self.path).field("output", &self.output).field("names", &self.names).finish_non_exhaustive()
+        formatter
+            .debug_struct("Repair")
+            .field("path", &self.path)
+            .field("output", &self.output)
+            .field("names", &self.names)
+            .finish_non_exhaustive()
     }
 }
 
@@ -44,7 +51,8 @@ pub struct Repaired {
     pub problems: Vec<Problem>,
     /// Splits that the next run does again.
     pub reopened: Vec<String>,
-    /// Splits that were reopened although an input is missing or has changed: their results come from other files, or are lost.
+    /// Splits that were reopened although an input is missing or has changed: their results come
+    /// from other files, or are lost.
     pub without_input: Vec<String>,
 }
 
@@ -54,7 +62,8 @@ const LOST: &str = "lost";
 /// Finds damage, and reopens the affected splits.
 ///
 /// # Errors
-/// [`Error::NoJob`], [`Error::LeaseHeld`]; [`Error::Beyond`] when the checkpoint cannot be repaired.
+/// [`Error::NoJob`], [`Error::LeaseHeld`]; [`Error::Beyond`] when the checkpoint
+/// cannot be repaired.
 pub fn repair(repair: &Repair<'_>, disk: Arc<dyn Disk>) -> Result<Repaired> {
     let store = JournalStore::new(disk);
     let mut job = job::here(&store, repair.path)?;
@@ -67,7 +76,9 @@ pub fn repair(repair: &Repair<'_>, disk: Arc<dyn Disk>) -> Result<Repaired> {
     // Reopened splits write outputs even if their directory was removed too.
     store.make_directory(&places.output)?;
     let mut repaired = Repaired::default();
-    let mut note = |path: String, problem: &str| repaired.problems.push(Problem { path, unit: String::new(), problem: problem.to_owned() });
+    let mut note = |path: String, problem: &str| {
+        repaired.problems.push(Problem { path, unit: String::new(), problem: problem.to_owned() });
+    };
     for pack in recover::lost_packs(&store, root)? {
         note(pack.path.clone(), "its records cannot be read");
         pack.remove(&store)?;
@@ -82,13 +93,24 @@ pub fn repair(repair: &Repair<'_>, disk: Arc<dyn Disk>) -> Result<Repaired> {
     job::save(&store, repair.path, &job)?;
     recover::collect_garbage(&store, &places, &job.job)?;
     let segments = plan::load(&store, root, true).map_err(beyond)?;
-    let planned: HashMap<&str, &[InputFile]> =
-        segments.iter().flat_map(|segment| &segment.splits).map(|split| (split.unit.as_str(), split.files.as_slice())).collect();
+    let planned: HashMap<&str, &[InputFile]> = segments
+        .iter()
+        .flat_map(|segment| &segment.splits)
+        .map(|split| (split.unit.as_str(), split.files.as_slice()))
+        .collect();
     if records.keys().any(|unit| !planned.contains_key(unit.as_str())) {
         return Err(Error::Beyond { path: super::layout::plan_directory(root) });
     }
-    let mut opener =
-        Opener { store: &store, places: &places, repair, segments: &segments, planned, opened: BTreeMap::new(), repaired, broken: Vec::new() };
+    let mut opener = Opener {
+        store: &store,
+        places: &places,
+        repair,
+        segments: &segments,
+        planned,
+        opened: BTreeMap::new(),
+        repaired,
+        broken: Vec::new(),
+    };
     for record in records.values() {
         opener.check(record)?;
     }
@@ -97,14 +119,24 @@ pub fn repair(repair: &Repair<'_>, disk: Arc<dyn Disk>) -> Result<Repaired> {
     let Opener { opened, mut repaired, broken, .. } = opener;
     if !opened.is_empty() {
         repaired.reopened = opened.keys().cloned().collect();
-        let opened: Vec<UnitRecord> = opened.into_values().map(|record| UnitRecord { epoch: lease.epoch(), ..record }).collect();
-        save_pack(&store, root, &format!("{:020}-{}-repair", lease.epoch(), lease.term()), &opened)?;
+        let opened: Vec<UnitRecord> = opened
+            .into_values()
+            .map(|record| UnitRecord { epoch: lease.epoch(), ..record })
+            .collect();
+        save_pack(
+            &store,
+            root,
+            &format!("{:020}-{}-repair", lease.epoch(), lease.term()),
+            &opened,
+        )?;
     }
     // Only now are they not named by any record.
     for Broken { path, is_kept } in broken {
         put_away(&store, root, &path, is_kept)?;
     }
-    store.sync_directory(&places.output).or_else(|error| if store.exists(&places.output)? { Err(error) } else { Ok(()) })?;
+    store
+        .sync_directory(&places.output)
+        .or_else(|error| if store.exists(&places.output)? { Err(error) } else { Ok(()) })?;
     store.sync_directory(&ids_directory(root))?;
     Ok(repaired)
 }
@@ -150,16 +182,26 @@ struct Opener<'a> {
 
 impl Opener<'_> {
     fn has_input(&self, unit: &str, missing: &[String]) -> bool {
-        let amended = self.segments.iter().rev().flat_map(|segment| &segment.amended).find(|amended| amended.unit == unit);
-        let files = amended.map(|amended| amended.files.as_slice()).or_else(|| self.planned.get(unit).copied()).unwrap_or_default();
-        let mut files: Vec<InputFile> = files.iter().filter(|file| !missing.contains(&file.path)).cloned().collect();
+        let amended = self
+            .segments
+            .iter()
+            .rev()
+            .flat_map(|segment| &segment.amended)
+            .find(|amended| amended.unit == unit);
+        let files = amended
+            .map(|amended| amended.files.as_slice())
+            .or_else(|| self.planned.get(unit).copied())
+            .unwrap_or_default();
+        let mut files: Vec<InputFile> =
+            files.iter().filter(|file| !missing.contains(&file.path)).cloned().collect();
         self.places.find_files(&mut files);
         files.iter().all(|file| (self.repair.is_there)(file))
     }
 
     /// Reopens a unit with a damaged file.
     fn check(&mut self, record: &UnitRecord) -> Result<()> {
-        let is_asked = |name: &str| self.repair.names.is_empty() || self.repair.names.contains(name);
+        let is_asked =
+            |name: &str| self.repair.names.is_empty() || self.repair.names.contains(name);
         if !record.files(self.places).any(|(file, ..)| is_asked(&file.name)) {
             return Ok(());
         }
@@ -170,13 +212,17 @@ impl Opener<'_> {
         let bad: BTreeSet<&str> = problems.iter().map(|(name, _)| name.as_str()).collect();
         let is_whole = |file: &&OutputRecord| !bad.contains(file.name.as_str());
         let has_input = self.has_input(&record.unit, &record.missing);
-        let mut outputs: Vec<OutputRecord> = record.outputs.iter().filter(is_whole).cloned().collect();
+        let mut outputs: Vec<OutputRecord> =
+            record.outputs.iter().filter(is_whole).cloned().collect();
         let mut ids = record.ids.as_ref().filter(is_whole).cloned();
         if !has_input && record.ids.is_some() {
-            // The rows come from other files, if they are still in the input: they must neither count as done nor be duplicated.
+            // The rows come from other files, if they are still in the input: they must neither
+            // count as done nor be duplicated.
             let left = outputs.iter().map(|file| self.places.output(&file.name));
-            let left: Vec<Broken> =
-                left.chain(ids.iter().map(|file| self.places.ids(&file.name))).map(|path| Broken { path, is_kept: true }).collect();
+            let left: Vec<Broken> = left
+                .chain(ids.iter().map(|file| self.places.ids(&file.name)))
+                .map(|path| Broken { path, is_kept: true })
+                .collect();
             self.broken.extend(left);
             (outputs, ids) = (Vec::new(), None);
         }
@@ -186,7 +232,13 @@ impl Opener<'_> {
             }
         }
         self.repaired.problems.extend(problems.into_iter().map(|(_, problem)| problem));
-        let opened = UnitRecord { generation: record.generation + 1, outputs, ids, is_reopened: true, ..record.clone() };
+        let opened = UnitRecord {
+            generation: record.generation + 1,
+            outputs,
+            ids,
+            is_reopened: true,
+            ..record.clone()
+        };
         self.open(opened, has_input);
         Ok(())
     }
@@ -203,9 +255,14 @@ impl Opener<'_> {
         let root = &self.places.root;
         let mut lost: BTreeMap<String, Option<String>> = BTreeMap::new();
         let damaged = recover::damaged_units(self.store, root, records)?;
-        let committed = plan::without_record(self.segments, records, &BTreeSet::new()).into_iter().map(str::to_owned).chain(damaged);
+        let committed = plan::without_record(self.segments, records, &BTreeSet::new())
+            .into_iter()
+            .map(str::to_owned)
+            .chain(damaged);
         lost.extend(committed.map(|unit| (unit, None)));
-        let ids = recover::recorded_ids(self.store, root)?.into_iter().filter(|(unit, _)| !records.contains_key(unit));
+        let ids = recover::recorded_ids(self.store, root)?
+            .into_iter()
+            .filter(|(unit, _)| !records.contains_key(unit));
         lost.extend(ids.map(|(unit, name)| (unit, Some(name))));
         for (unit, ids) in lost {
             if !self.planned.contains_key(unit.as_str()) {
@@ -213,7 +270,11 @@ impl Opener<'_> {
             }
             let has_input = self.has_input(&unit, &[]);
             let path = ids.as_ref().map_or_else(|| unit.clone(), |name| self.places.ids(name));
-            self.repaired.problems.push(Problem { path: path.clone(), unit: unit.clone(), problem: NO_RECORD.to_owned() });
+            self.repaired.problems.push(Problem {
+                path: path.clone(),
+                unit: unit.clone(),
+                problem: NO_RECORD.to_owned(),
+            });
             let mut record = UnitRecord::lost(&unit, epoch);
             match ids {
                 Some(name) if !has_input => {
@@ -233,7 +294,8 @@ impl Opener<'_> {
         Ok(())
     }
 
-    /// Reopens splits with rows that were skipped because another split had done them, but that split will not do them again.
+    /// Reopens splits with rows that were skipped because another split had done them, but that
+    /// split will not do them again.
     fn open_false_skips(&mut self, records: &BTreeMap<String, UnitRecord>) {
         let mut gone: HashSet<String> = self.repaired.without_input.iter().cloned().collect();
         for segment in self.segments {
@@ -241,7 +303,9 @@ impl Opener<'_> {
                 continue;
             }
             let units = segment.splits.iter().filter_map(|split| records.get(&split.unit));
-            let skipped: Vec<&UnitRecord> = units.filter(|record| record.rows_done > 0 && !self.opened.contains_key(&record.unit)).collect();
+            let skipped: Vec<&UnitRecord> = units
+                .filter(|record| record.rows_done > 0 && !self.opened.contains_key(&record.unit))
+                .collect();
             for record in skipped {
                 let has_input = self.has_input(&record.unit, &record.missing);
                 if has_input {

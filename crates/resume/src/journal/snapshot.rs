@@ -68,7 +68,8 @@ impl Snapshot {
         let store = JournalStore::new(disk);
         let job = job::here(&store, path)?;
         let places = job.places(path);
-        // A running job creates parts of the plan before records, which it packs before it plans again, and gives ids their name after the record.
+        // A running job creates parts of the plan before records, which it packs before it plans
+        // again, and gives ids their name after the record.
         let ids = recover::recorded_ids(&store, &places.root)?;
         let mut segments = plan::load(&store, &places.root, false)?;
         let recovered = recover::read_all(&store, &places.root)?;
@@ -78,7 +79,11 @@ impl Snapshot {
         }
         if plan::has_unplanned(&segments, &recovered.records) {
             let path = layout::plan_directory(&places.root);
-            lost.push(Problem { path, unit: String::new(), problem: "splits with a record are missing in it".to_owned() });
+            lost.push(Problem {
+                path,
+                unit: String::new(),
+                problem: "splits with a record are missing in it".to_owned(),
+            });
         }
         let options = JournalOptions {
             path: path.to_owned(),
@@ -103,7 +108,8 @@ impl Snapshot {
         })
     }
 
-    /// Units that a later run does again: some of their input was skipped, or their outputs were lost.
+    /// Units that a later run does again: some of their input was skipped,
+    /// or their outputs were lost.
     #[must_use]
     pub fn open_units(&self) -> usize {
         plan::open_units(&self.segments, &self.records)
@@ -142,48 +148,77 @@ impl Snapshot {
         }
     }
 
-    /// Compares each file of each record with the disk. Damaged and missing records are problems too.
+    /// Compares each file of each record with the disk. Damaged and missing records
+    /// are problems too.
     ///
     /// # Errors
     /// When a file cannot be inspected.
     pub fn verify(&self) -> Result<Vec<Problem>> {
         let mut problems = self.lost.clone();
         for record in self.records.values() {
-            problems.extend(problems_of(&self.store, &self.places, record)?.into_iter().map(|(_name, problem)| problem));
+            problems.extend(
+                problems_of(&self.store, &self.places, record)?
+                    .into_iter()
+                    .map(|(_name, problem)| problem),
+            );
         }
         Ok(problems)
     }
 }
 
-/// Splits that were committed, but whose record is damaged or missing: the plan and the ids still name them.
-fn lost_records(places: &Places, recovered: &Recovered, segments: &[Segment], ids: Vec<(String, String)>) -> Vec<Problem> {
+/// Splits that were committed, but whose record is damaged or missing: the plan and the ids still
+/// name them.
+fn lost_records(
+    places: &Places,
+    recovered: &Recovered,
+    segments: &[Segment],
+    ids: Vec<(String, String)>,
+) -> Vec<Problem> {
     let Recovered { records, damaged, .. } = recovered;
     let damaged_units: BTreeSet<String> = damaged.keys().cloned().collect();
-    let mut missing: BTreeMap<String, String> = plan::without_record(segments, records, &damaged_units)
+    let mut missing: BTreeMap<String, String> =
+        plan::without_record(segments, records, &damaged_units)
+            .into_iter()
+            .map(|unit| (unit.to_owned(), layout::packs_directory(&places.root)))
+            .collect();
+    let orphaned = ids
         .into_iter()
-        .map(|unit| (unit.to_owned(), layout::packs_directory(&places.root)))
-        .collect();
-    let orphaned = ids.into_iter().filter(|(unit, _)| !records.contains_key(unit) && !damaged_units.contains(unit));
+        .filter(|(unit, _)| !records.contains_key(unit) && !damaged_units.contains(unit));
     missing.extend(orphaned.map(|(unit, name)| (unit, places.ids(&name))));
-    let problem = |(unit, path): (String, String), problem: &str| Problem { path, unit, problem: problem.to_owned() };
-    let damaged = damaged.clone().into_iter().map(|lost| problem(lost, "the record of its split is damaged"));
+    let problem = |(unit, path): (String, String), problem: &str| Problem {
+        path,
+        unit,
+        problem: problem.to_owned(),
+    };
+    let damaged =
+        damaged.clone().into_iter().map(|lost| problem(lost, "the record of its split is damaged"));
     damaged.chain(missing.into_iter().map(|lost| problem(lost, NO_RECORD))).collect()
 }
 
 pub(crate) const NO_RECORD: &str = "the record of its split is missing";
 
 /// The files of a record that do not match it, by name.
-pub(crate) fn problems_of(store: &JournalStore, places: &Places, record: &UnitRecord) -> Result<Vec<(String, Problem)>> {
+pub(crate) fn problems_of(
+    store: &JournalStore,
+    places: &Places,
+    record: &UnitRecord,
+) -> Result<Vec<(String, Problem)>> {
     let mut problems = Vec::new();
     for (file, sealed, path) in record.files(places) {
         if let Some(problem) = problem_of(store, file, &sealed, &path)? {
-            problems.push((file.name.clone(), Problem { path, unit: record.unit.clone(), problem }));
+            problems
+                .push((file.name.clone(), Problem { path, unit: record.unit.clone(), problem }));
         }
     }
     Ok(problems)
 }
 
-fn problem_of(store: &JournalStore, file: &OutputRecord, sealed: &str, path: &str) -> Result<Option<String>> {
+fn problem_of(
+    store: &JournalStore,
+    file: &OutputRecord,
+    sealed: &str,
+    path: &str,
+) -> Result<Option<String>> {
     let size = match store.size(path)? {
         Some(size) => size,
         // A run has just created the record, and renames the file next.

@@ -1,6 +1,9 @@
-//! A job on a simulated disk: crashed at each step, with and without power loss, and overtaken at each step; afterwards every row exists once.
+//! A job on a simulated disk: crashed at each step, with and without power loss, and overtaken at
+//! each step; afterwards every row exists once.
 
-use super::{Committer, Fingerprint, Journal, JournalOptions, LEASE_AGE, Outcome, Snapshot, UnitCounts};
+use super::{
+    Committer, Fingerprint, Journal, JournalOptions, LEASE_AGE, Outcome, Snapshot, UnitCounts,
+};
 use crate::{Error, Result};
 use proptest::prelude::*;
 use serde_json::json;
@@ -19,12 +22,20 @@ const CHECKPOINT: &str = "/checkpoint";
 const FILES: usize = 5;
 
 fn natures() -> [Nature; 4] {
-    [(false, false), (false, true), (true, false), (true, true)].map(|(renames_by_copy, has_locks)| Nature { renames_by_copy, has_locks })
+    [(false, false), (false, true), (true, false), (true, true)]
+        .map(|(renames_by_copy, has_locks)| Nature { renames_by_copy, has_locks })
 }
 
 fn inputs(count: usize) -> Vec<InputFile> {
     // Names that are prefixes of one another.
-    (0..count).map(|number| InputFile { path: "x".repeat(number + 1), size: 1, modified_ns: 0, part: None }).collect()
+    (0..count)
+        .map(|number| InputFile {
+            path: "x".repeat(number + 1),
+            size: 1,
+            modified_ns: 0,
+            part: None,
+        })
+        .collect()
 }
 
 fn options() -> JournalOptions {
@@ -50,7 +61,8 @@ fn run_over(disk: &SimulatedDisk, files: &[InputFile], deletes: bool) -> Result<
     let failed = |source| Error::Journal { path: OUT.to_owned(), source };
     let mut journal = Journal::open(&options(), Arc::new(disk.clone()))?;
     let new = journal.discover(files)?;
-    let splits: Vec<Split> = new.chunks(2).enumerate().map(|(index, files)| Split::new(index, files.to_vec())).collect();
+    let splits: Vec<Split> =
+        new.chunks(2).enumerate().map(|(index, files)| Split::new(index, files.to_vec())).collect();
     journal.extend(&splits, None)?;
     let committer = Committer::new(journal.commit_target(), Arc::new(disk.clone()));
     let pending = journal.pending();
@@ -82,10 +94,15 @@ fn commit(disk: &SimulatedDisk, committer: &Committer, split: &Split) -> Result<
         disk.write_new(&hidden, content.as_bytes()).map_err(failed)?;
         disk.sync(&hidden).map_err(failed)?;
         let target = format!("{OUT}/{}-{number}.x", unit.name);
-        attempt.add_output(Sealed { path: hidden, target, bytes: content.len() as u64 }, 1, hash_of(content.as_bytes()));
+        attempt.add_output(
+            Sealed { path: hidden, target, bytes: content.len() as u64 },
+            1,
+            hash_of(content.as_bytes()),
+        );
     }
     let target = attempt.ids_path();
-    let hidden = format!("{}/{}", super::journal_store::directory_of(&target), attempt.hidden_name());
+    let hidden =
+        format!("{}/{}", super::journal_store::directory_of(&target), attempt.hidden_name());
     disk.write_new(&hidden, b"ids").map_err(failed)?;
     disk.sync(&hidden).map_err(failed)?;
     attempt.set_ids(&Sealed { path: hidden, target, bytes: 3 }, 1, hash_of(b"ids"));
@@ -116,12 +133,18 @@ fn steps_of_a_run(nature: Nature) -> u64 {
 fn crash_at_any_step_loses_and_repeats_nothing() {
     for nature in natures() {
         for step in 0..steps_of_a_run(nature) {
-            for crash in [Crash::Process, Crash::Power(step), Crash::Power(!step), Crash::Power(step * 7 + 1)] {
+            for crash in [
+                Crash::Process,
+                Crash::Power(step),
+                Crash::Power(!step),
+                Crash::Power(step * 7 + 1),
+            ] {
                 let first = SimulatedDisk::new(nature).process().crash_at(step);
                 let story = format!("{nature:?}, {crash:?} at {step}");
                 let _crashed = run(&first, FILES, false);
                 first.crashed(crash);
-                run(&first.process(), FILES, false).unwrap_or_else(|error| panic!("{story}: {error}"));
+                run(&first.process(), FILES, false)
+                    .unwrap_or_else(|error| panic!("{story}: {error}"));
                 assert_exact(&first, FILES, &story);
             }
         }
@@ -141,14 +164,16 @@ fn crash_while_resuming_loses_and_repeats_nothing() {
                 let _may_be_done = run(&resumed, FILES, false);
                 resumed.crashed(Crash::Power(second));
                 let story = format!("{nature:?}, {step}, then {second}");
-                run(&first.process(), FILES, false).unwrap_or_else(|error| panic!("{story}: {error}"));
+                run(&first.process(), FILES, false)
+                    .unwrap_or_else(|error| panic!("{story}: {error}"));
                 assert_exact(&first, FILES, &story);
             }
         }
     }
 }
 
-/// The suspended machine looks dead to the one that takes over; it continues after that one is done.
+/// The suspended machine looks dead to the one that takes over; it continues after
+/// that one is done.
 #[test]
 fn sleeper_who_wakes_after_the_resume_changes_nothing() {
     for renames_by_copy in [false, true] {
@@ -169,7 +194,8 @@ fn sleeper_who_wakes_after_the_resume_changes_nothing() {
     }
 }
 
-/// As above, but the run that takes over dies at its own step, and a third one finishes after the first continued.
+/// As above, but the run that takes over dies at its own step, and a third one finishes after the
+/// first continued.
 #[test]
 fn sleeper_between_two_crashed_runs_changes_nothing() {
     let nature = Nature { renames_by_copy: false, has_locks: false };
@@ -211,7 +237,11 @@ fn deleting_on_success_leaves_the_outputs_alone() {
     let disk = SimulatedDisk::new(natures()[1]);
     run(&disk.process(), FILES, true).unwrap();
     assert_exact(&disk, FILES, "deleted");
-    assert!(!disk.names().iter().any(|name| name.starts_with("/checkpoint/")), "{:?}", disk.names());
+    assert!(
+        !disk.names().iter().any(|name| name.starts_with("/checkpoint/")),
+        "{:?}",
+        disk.names()
+    );
 }
 
 #[test]
@@ -238,7 +268,10 @@ fn living_job_refuses_a_second_one_and_is_named() {
     let disk = SimulatedDisk::new(natures()[1]);
     let first = Journal::open(&options(), Arc::new(disk.process())).unwrap();
     let second = Journal::open(&options(), Arc::new(disk.process())).unwrap_err();
-    assert!(matches!(&second, Error::LeaseHeld { holder, .. } if holder.contains("process")), "{second}");
+    assert!(
+        matches!(&second, Error::LeaseHeld { holder, .. } if holder.contains("process")),
+        "{second}"
+    );
     drop(first);
     Journal::open(&options(), Arc::new(disk.process())).unwrap();
 }
@@ -250,7 +283,10 @@ fn other_job_is_refused_and_the_difference_named() {
     let mut other = options();
     other.fingerprint.0.insert("version".to_owned(), json!("2"));
     let error = Journal::open(&other, Arc::new(disk.process())).unwrap_err();
-    assert_eq!(error.to_string(), r#"The checkpoint `/checkpoint` belongs to another job: `version` was "1" and is "2""#);
+    assert_eq!(
+        error.to_string(),
+        r#"The checkpoint `/checkpoint` belongs to another job: `version` was "1" and is "2""#
+    );
 }
 
 #[test]
@@ -262,7 +298,11 @@ fn rewritten_input_is_refused_unless_ids_tell_its_rows() {
     let mut journal = Journal::open(&options(), Arc::new(disk.process())).unwrap();
     assert!(matches!(journal.discover(&files), Err(Error::InputChanged { others: 0, .. })));
     drop(journal);
-    let mut journal = Journal::open(&JournalOptions { reprocesses_changed: true, ..options() }, Arc::new(disk.process())).unwrap();
+    let mut journal = Journal::open(
+        &JournalOptions { reprocesses_changed: true, ..options() },
+        Arc::new(disk.process()),
+    )
+    .unwrap();
     let new = journal.discover(&files).unwrap();
     assert_eq!(new, [files[2].clone()]);
     journal.extend(&[Split::new(0, new)], None).unwrap();
@@ -302,7 +342,13 @@ fn pack_or_plan_of_which_both_copies_are_damaged_is_refused() {
         run(&disk.process(), FILES, false).unwrap();
         run(&disk.process(), FILES, false).unwrap();
         assert_eq!(disk.damage(place, |content| content[8] ^= 1), 2);
-        assert!(matches!(run(&disk.process(), FILES, false), Err(Error::Damaged { .. } | Error::Beyond { .. })), "{place}");
+        assert!(
+            matches!(
+                run(&disk.process(), FILES, false),
+                Err(Error::Damaged { .. } | Error::Beyond { .. })
+            ),
+            "{place}"
+        );
     }
 }
 
@@ -310,9 +356,15 @@ fn pack_or_plan_of_which_both_copies_are_damaged_is_refused() {
 fn checkpoint_of_another_format_is_refused() {
     let disk = SimulatedDisk::new(natures()[1]);
     run(&disk.process(), FILES, false).unwrap();
-    let old = super::record::to_lines([json!({"format": 1, "job": "x", "fingerprint": {}, "output": OUT})]).unwrap();
+    let old = super::record::to_lines([
+        json!({"format": 1, "job": "x", "fingerprint": {}, "output": OUT}),
+    ])
+    .unwrap();
     assert_eq!(disk.damage("/checkpoint/checkpoint.json", |content| content.clone_from(&old)), 1);
-    assert!(matches!(run(&disk.process(), FILES, false), Err(Error::OtherFormat { format: 1, .. })));
+    assert!(matches!(
+        run(&disk.process(), FILES, false),
+        Err(Error::OtherFormat { format: 1, .. })
+    ));
 }
 
 #[test]
@@ -331,10 +383,12 @@ fn number_of_files_does_not_grow_with_the_number_of_resumes() {
     let mut counts = Vec::new();
     for files in 1..60 {
         run(&disk.process(), files, false).unwrap();
-        let count = |directory: &str| disk.names().iter().filter(|name| name.contains(directory)).count();
+        let count =
+            |directory: &str| disk.names().iter().filter(|name| name.contains(directory)).count();
         counts.push(["/lease/", "/plan/", "/packs/", "/units-"].map(count));
     }
-    // From the third run on: a lease and its end; a merged plan and a new part, each twice; a pack, twice; the directory of a term and its record.
+    // From the third run on: a lease and its end; a merged plan and a new part, each twice; a pack,
+    // twice; the directory of a term and its record.
     assert!(counts[2..].iter().all(|count| *count == [2, 4, 2, 2]), "{counts:?}");
     let journal = Journal::open(&options(), Arc::new(disk.process())).unwrap();
     assert_eq!(journal.committed(), 59);
@@ -356,7 +410,8 @@ fn leftovers_of_a_merge_that_died_change_nothing_and_are_removed() {
         process.crashed(Crash::Process);
         run(&disk.process(), 4, false).unwrap();
         assert_exact(&disk, 4, &format!("step {step}"));
-        let plans: Vec<_> = disk.names().into_iter().filter(|name| name.contains("/plan/")).collect();
+        let plans: Vec<_> =
+            disk.names().into_iter().filter(|name| name.contains("/plan/")).collect();
         assert!(plans.len() <= 4, "{plans:?}");
         if is_over {
             return;
@@ -365,7 +420,8 @@ fn leftovers_of_a_merge_that_died_change_nothing_and_are_removed() {
     panic!("the job has more steps than that");
 }
 
-/// It was suspended between finding the last lease and taking the next, while two other runs started and finished.
+/// It was suspended between finding the last lease and taking the next, while two other runs
+/// started and finished.
 #[test]
 fn run_that_makes_a_lease_whose_successors_are_gone_gives_it_back() {
     for has_locks in [false, true] {
@@ -387,7 +443,8 @@ fn run_that_makes_a_lease_whose_successors_are_gone_gives_it_back() {
     }
 }
 
-/// Its writer died between the rename and the sync of the directory; the next run sees the record, renames its files, and loses power.
+/// Its writer died between the rename and the sync of the directory; the next run sees the record,
+/// renames its files, and loses power.
 #[test]
 fn record_whose_name_was_not_synced_is_not_lost_after_its_files_have_names() {
     for step in 0..steps_of_a_run(natures()[0]) {

@@ -1,7 +1,8 @@
-//! Objects that the journal stores twice: without them it is unknown which splits there are and which are done.
+//! Objects that the journal stores twice: without them it is unknown which splits there are and
+//! which are done.
 //!
-//! The copy is created before the object. Either of the two proves that the object was created, so a damaged or missing one is restored from the
-//! other.
+//! The copy is created before the object. Either of the two proves that the object was created, so
+//! a damaged or missing one is restored from the other.
 
 use super::journal_store::{Created, JournalStore, directory_of, encoded};
 use super::record::from_lines;
@@ -34,18 +35,30 @@ impl Twice {
     ///
     /// # Errors
     /// [`Error::Damaged`] if no copy can be read.
-    pub(crate) fn read<T: DeserializeOwned>(&self, store: &JournalStore) -> Result<Option<Read<T>>> {
+    pub(crate) fn read<T: DeserializeOwned>(
+        &self,
+        store: &JournalStore,
+    ) -> Result<Option<Read<T>>> {
         let (first, second) = (store.read(&self.path)?, store.read(&self.copy)?);
         if first.is_none() && second.is_none() {
             return Ok(None);
         }
         let is_same = first == second;
-        let values = first.and_then(|text| from_lines(&text)).map_or_else(|| second.and_then(|text| from_lines(&text)), Some);
-        values.map_or_else(|| Err(Error::damaged(&self.path)), |values| Ok(Some(Read { values, is_whole: is_same })))
+        let values = first
+            .and_then(|text| from_lines(&text))
+            .map_or_else(|| second.and_then(|text| from_lines(&text)), Some);
+        values.map_or_else(
+            || Err(Error::damaged(&self.path)),
+            |values| Ok(Some(Read { values, is_whole: is_same })),
+        )
     }
 
     /// As [`JournalStore::record_own`].
-    pub(crate) fn record_own<T: Serialize>(&self, store: &JournalStore, values: &[T]) -> Result<()> {
+    pub(crate) fn record_own<T: Serialize>(
+        &self,
+        store: &JournalStore,
+        values: &[T],
+    ) -> Result<()> {
         store.record_own(&self.copy, values)?;
         store.record_own(&self.path, values)
     }
@@ -54,7 +67,9 @@ impl Twice {
     pub(crate) fn replace<T: Serialize>(&self, store: &JournalStore, values: &[T]) -> Result<()> {
         for path in [&self.copy, &self.path] {
             let new = format!("{path}.anew-{}", uuid::Uuid::new_v4().simple());
-            if !matches!(store.create(&new, &encoded(path, values)?, false)?, Created::Made(_)) || !store.rename(&new, path)? {
+            if !matches!(store.create(&new, &encoded(path, values)?, false)?, Created::Made(_))
+                || !store.rename(&new, path)?
+            {
                 return Err(Error::Fenced { path: path.clone() });
             }
             store.sync_directory(directory_of(path))?;
@@ -70,7 +85,11 @@ impl Twice {
 
 /// The names of the objects in a directory, each once.
 pub(crate) fn names(store: &JournalStore, directory: &str) -> Result<Vec<String>> {
-    let mut names: Vec<String> = store.list(directory)?.into_iter().filter(|name| !JournalStore::is_leftover(name) && !is_unfinished(name)).collect();
+    let mut names: Vec<String> = store
+        .list(directory)?
+        .into_iter()
+        .filter(|name| !JournalStore::is_leftover(name) && !is_unfinished(name))
+        .collect();
     names.iter_mut().for_each(|name| *name = name.strip_suffix(COPY).unwrap_or(name).to_owned());
     names.sort_unstable();
     names.dedup();

@@ -4,12 +4,13 @@ use super::text::mask;
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    BinaryViewType, ByteArrayType, ByteViewType, Decimal32Type, Decimal64Type, Decimal128Type, DurationMicrosecondType, DurationMillisecondType,
-    DurationNanosecondType, DurationSecondType, StringViewType,
+    BinaryViewType, ByteArrayType, ByteViewType, Decimal32Type, Decimal64Type, Decimal128Type,
+    DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType, DurationSecondType,
+    StringViewType,
 };
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, FixedSizeBinaryArray, GenericByteArray, GenericByteViewArray, PrimitiveArray,
-    downcast_integer, downcast_temporal,
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, FixedSizeBinaryArray, GenericByteArray,
+    GenericByteViewArray, PrimitiveArray, downcast_integer, downcast_temporal,
 };
 use arrow_buffer::ArrowNativeType;
 use arrow_schema::{DataType, TimeUnit};
@@ -139,15 +140,20 @@ pub(super) fn visit(array: &ArrayRef, visit: &mut impl Visit) -> Option<()> {
     Some(())
 }
 
-fn wide<T: ArrowPrimitiveType<Native: Into<i128>>>(array: &PrimitiveArray<T>, visit: &mut impl Visit) {
+fn wide<T: ArrowPrimitiveType<Native: Into<i128>>>(
+    array: &PrimitiveArray<T>,
+    visit: &mut impl Visit,
+) {
     let values = array.values();
     visit.wide(&|row| values.get(row).map(|value| (*value).into()));
 }
 
-/// Decodes dictionaries to plain arrays, with the units of time that a file of Parquet has: ids must be the same ones there.
+/// Decodes dictionaries to plain arrays, with the units of time that a file of Parquet has: ids
+/// must be the same ones there.
 ///
 /// # Errors
-/// [`Error::Arrow`] for keys past the end of the dictionary, and for values that Parquet cannot store.
+/// [`Error::Arrow`] for keys past the end of the dictionary, and for values
+/// that Parquet cannot store.
 pub(super) fn plain(array: &ArrayRef) -> Result<ArrayRef> {
     let values = match array.data_type() {
         DataType::Dictionary(_, values) => arrow_cast::cast(array, values),

@@ -15,11 +15,14 @@ pub(super) struct RowBytes {
 impl RowBytes {
     pub(super) fn new(schema: &IdSchema, ids: &[ArrayRef]) -> Result<Self> {
         schema.check(ids.iter().map(Array::data_type))?;
-        let nulls = ids.iter().fold(None, |nulls: Option<NullBuffer>, array| NullBuffer::union(nulls.as_ref(), array.nulls()));
+        let nulls = ids.iter().fold(None, |nulls: Option<NullBuffer>, array| {
+            NullBuffer::union(nulls.as_ref(), array.nulls())
+        });
         Ok(Self { columns: ids.to_vec(), nulls })
     }
 
-    /// Returns false, with undefined content of `bytes`, if a part of the id is null or cannot be read.
+    /// Returns false, with undefined content of `bytes`, if a part of the id is null
+    /// or cannot be read.
     pub(super) fn append(&self, row: usize, bytes: &mut Vec<u8>) -> bool {
         if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
             return false;

@@ -37,13 +37,15 @@ impl KeyEncoder {
     /// As [`IdSchema::check`]; [`Error::Lengths`]; [`Error::Arrow`] for a damaged dictionary.
     pub fn prepare(&self, ids: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
         self.schema.check(ids.iter().map(Array::data_type))?;
-        if ids.windows(2).any(|pair| matches!(pair, [first, second] if first.len() != second.len())) {
+        if ids.windows(2).any(|pair| matches!(pair, [first, second] if first.len() != second.len()))
+        {
             return Err(Error::Lengths);
         }
         ids.iter().map(plain).collect()
     }
 
-    /// The keys of some rows of prepared columns; row numbers count from the start of `rows`. A row with a null in any column has no key.
+    /// The keys of some rows of prepared columns; row numbers count from the start of `rows`. A row
+    /// with a null in any column has no key.
     ///
     /// # Errors
     /// [`Error::TypeMismatch`] for columns that were not prepared.
@@ -54,7 +56,10 @@ impl KeyEncoder {
         };
         let nulls = only.nulls().filter(|nulls| nulls.null_count() > 0);
         let mut window = Window { encoder: self, id_type: &column.id_type, nulls, rows, keys };
-        visit(only, &mut window).ok_or_else(|| Error::UnsupportedType { column: column.name.clone(), data_type: only.data_type().clone() })
+        visit(only, &mut window).ok_or_else(|| Error::UnsupportedType {
+            column: column.name.clone(),
+            data_type: only.data_type().clone(),
+        })
     }
 
     fn encode_rows(&self, ids: &[ArrayRef], rows: Range<usize>, keys: &mut Keys) -> Result<()> {
@@ -66,7 +71,8 @@ impl KeyEncoder {
                 keys.nulls += 1;
                 continue;
             }
-            let head = bytes.iter().take(16).rev().fold(0, |head, byte| head << 8 | u128::from(*byte));
+            let head =
+                bytes.iter().take(16).rev().fold(0, |head, byte| head << 8 | u128::from(*byte));
             self.push_bytes(Value { head, len: bytes.len(), bytes: &bytes }, number, keys);
         }
         keys.bytes = bytes;

@@ -44,21 +44,34 @@ impl IdType {
     #[must_use]
     pub fn of(data_type: &DataType) -> Option<Self> {
         Some(match data_type {
-            DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => Self::SignedInteger,
-            DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64 => Self::UnsignedInteger,
+            DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => {
+                Self::SignedInteger
+            }
+            DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64 => {
+                Self::UnsignedInteger
+            }
             DataType::Boolean => Self::Bool,
             DataType::Date32 | DataType::Date64 => Self::Date { unit: "day".to_owned() },
-            DataType::Time32(unit) | DataType::Time64(unit) => Self::Time { unit: unit_name(stored(*unit)).to_owned() },
-            DataType::Timestamp(unit, zone) => {
-                Self::Timestamp { unit: unit_name(stored(*unit)).to_owned(), zone: zone.as_ref().map(ToString::to_string) }
+            DataType::Time32(unit) | DataType::Time64(unit) => {
+                Self::Time { unit: unit_name(stored(*unit)).to_owned() }
             }
+            DataType::Timestamp(unit, zone) => Self::Timestamp {
+                unit: unit_name(stored(*unit)).to_owned(),
+                zone: zone.as_ref().map(ToString::to_string),
+            },
             DataType::Duration(unit) => Self::Duration { unit: unit_name(*unit).to_owned() },
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::String,
             DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Self::Binary,
-            DataType::FixedSizeBinary(len) => Self::FixedBinary { len: usize::try_from(*len).ok()? },
-            DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) | DataType::Decimal128(_, scale) => Self::Decimal { scale: *scale },
+            DataType::FixedSizeBinary(len) => {
+                Self::FixedBinary { len: usize::try_from(*len).ok()? }
+            }
+            DataType::Decimal32(_, scale)
+            | DataType::Decimal64(_, scale)
+            | DataType::Decimal128(_, scale) => Self::Decimal { scale: *scale },
             DataType::Dictionary(_, values) => Self::of(values)?,
-            DataType::Interval(IntervalUnit::YearMonth | IntervalUnit::DayTime | IntervalUnit::MonthDayNano) => return None,
+            DataType::Interval(
+                IntervalUnit::YearMonth | IntervalUnit::DayTime | IntervalUnit::MonthDayNano,
+            ) => return None,
             _ => return None,
         })
     }
@@ -66,7 +79,10 @@ impl IdType {
     /// Whether ids have the order of their 64-bit keys.
     #[must_use]
     pub fn is_narrow(&self) -> bool {
-        !matches!(self, Self::String | Self::Binary | Self::FixedBinary { .. } | Self::Decimal { .. })
+        !matches!(
+            self,
+            Self::String | Self::Binary | Self::FixedBinary { .. } | Self::Decimal { .. }
+        )
     }
 }
 
@@ -84,7 +100,9 @@ impl fmt::Display for IdType {
             Self::Date { unit } => write!(formatter, "date[{unit}]"),
             Self::Time { unit } => write!(formatter, "time[{unit}]"),
             Self::Timestamp { unit, zone: None } => write!(formatter, "timestamp[{unit}]"),
-            Self::Timestamp { unit, zone: Some(zone) } => write!(formatter, "timestamp[{unit}, tz={zone}]"),
+            Self::Timestamp { unit, zone: Some(zone) } => {
+                write!(formatter, "timestamp[{unit}, tz={zone}]")
+            }
             Self::Duration { unit } => write!(formatter, "duration[{unit}]"),
             Self::String => formatter.write_str("string"),
             Self::Binary => formatter.write_str("binary"),
@@ -114,12 +132,20 @@ impl IdSchema {
     /// [`Error::NoColumn`], [`Error::MissingColumn`], [`Error::UnsupportedType`].
     pub fn of(schema: &Schema, names: &[String]) -> Result<Self> {
         let columns = names.iter().map(|column| {
-            let field = schema.field_with_name(column).map_err(|_missing| Error::MissingColumn {
+            let field =
+                schema.field_with_name(column).map_err(|_missing| Error::MissingColumn {
+                    column: column.clone(),
+                    available: schema
+                        .fields()
+                        .iter()
+                        .map(|field| format!("`{}`", field.name()))
+                        .collect::<Vec<_>>()
+                        .join(", "),
+                })?;
+            let id_type = IdType::of(field.data_type()).ok_or_else(|| Error::UnsupportedType {
                 column: column.clone(),
-                available: schema.fields().iter().map(|field| format!("`{}`", field.name())).collect::<Vec<_>>().join(", "),
+                data_type: field.data_type().clone(),
             })?;
-            let id_type = IdType::of(field.data_type())
-                .ok_or_else(|| Error::UnsupportedType { column: column.clone(), data_type: field.data_type().clone() })?;
             Ok(IdColumn { name: column.clone(), id_type })
         });
         Self::new(columns.collect::<Result<_>>()?)
@@ -146,7 +172,8 @@ impl IdSchema {
     }
 
     /// # Errors
-    /// [`Error::ColumnCount`], [`Error::UnsupportedType`]; [`Error::TypeMismatch`] naming both types.
+    /// [`Error::ColumnCount`], [`Error::UnsupportedType`];
+    /// [`Error::TypeMismatch`] naming both types.
     pub fn check<'a>(&self, types: impl ExactSizeIterator<Item = &'a DataType>) -> Result<()> {
         if types.len() != self.columns.len() {
             return Err(Error::ColumnCount { expected: self.columns.len(), found: types.len() });
@@ -161,7 +188,12 @@ impl IdSchema {
                         found: Box::new(found),
                     });
                 }
-                None => return Err(Error::UnsupportedType { column: column.name.clone(), data_type: data_type.clone() }),
+                None => {
+                    return Err(Error::UnsupportedType {
+                        column: column.name.clone(),
+                        data_type: data_type.clone(),
+                    });
+                }
             }
         }
         Ok(())
@@ -170,7 +202,8 @@ impl IdSchema {
 
 impl fmt::Display for IdSchema {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns: Vec<String> = self.columns.iter().map(|column| column.id_type.to_string()).collect();
+        let columns: Vec<String> =
+            self.columns.iter().map(|column| column.id_type.to_string()).collect();
         formatter.write_str(&columns.join(", "))
     }
 }

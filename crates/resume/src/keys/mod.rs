@@ -1,10 +1,12 @@
 //! Converts ids to keys: lossless if possible, otherwise a keyed 128-bit hash.
 //!
-//! A [`KeyEncoder`] converts Arrow arrays to keys of 64 and 128 bits, each with its row and its class. Used to build and to probe the index. The
-//! invariant: two ids of one schema have the same class and key only if they are the same id, except for the hashed class, where two different ids
+//! A [`KeyEncoder`] converts Arrow arrays to keys of 64 and 128 bits, each with its row and its
+//! class. Used to build and to probe the index. The invariant: two ids of one schema have the same
+//! class and key only if they are the same id, except for the hashed class, where two different ids
 //! collide with a probability of 2^-128 under a key that was unknown when the ids were created.
 //!
-//! The value determines the class, not the column: "7" is a 64-bit number, "007" is its three bytes, and both may occur in one column.
+//! The value determines the class, not the column: "7" is a 64-bit number, "007" is its three
+//! bytes, and both may occur in one column.
 
 mod columns;
 mod compound;
@@ -73,7 +75,8 @@ impl<T> Rows<T> {
     }
 }
 
-/// The keys of a run of rows, by class. Reused from run to run, so that nothing is allocated per value.
+/// The keys of a run of rows, by class. Reused from run to run,
+/// so that nothing is allocated per value.
 #[derive(Debug, Default)]
 pub struct Keys {
     /// 64-bit numbers: integers in order, and strings that are canonical decimals.

@@ -26,7 +26,8 @@ fn high(value: u128) -> u64 {
     low(value >> 64)
 }
 
-/// A number of at most 16 characters in canonical form: digits only, without leading zeros. `head` is zero after `len` bytes.
+/// A number of at most 16 characters in canonical form: digits only, without leading zeros. `head`
+/// is zero after `len` bytes.
 pub(super) fn decimal(head: u128, len: usize) -> Option<u64> {
     let digits = head ^ (ZEROS & mask(len));
     let is_digits = (digits.wrapping_add(ABOVE_NINE) | digits) & HIGH == 0;
@@ -72,8 +73,10 @@ fn eight_hex(text: u64) -> Option<u64> {
     let letters = (text >> 6) & ONES;
     let values = (text & (0x0f * ONES)).wrapping_add(letters.wrapping_mul(9));
     let is_letter = (values.wrapping_add(6 * ONES) >> 4) & ONES;
-    let canonical = values.wrapping_add(u64::from(b'0') * ONES).wrapping_add(is_letter.wrapping_mul(39));
-    // Encoding the value again must give the text, which fails for upper case and for other characters.
+    let canonical =
+        values.wrapping_add(u64::from(b'0') * ONES).wrapping_add(is_letter.wrapping_mul(39));
+    // Encoding the value again must give the text, which fails for upper case
+    // and for other characters.
     if values & (0xf0 * ONES) != 0 || canonical != text {
         return None;
     }
@@ -105,7 +108,9 @@ pub(super) fn uuid(text: &[u8; 36]) -> Option<u128> {
     if dashes.iter().any(|dash| low(*dash) & 0xff != u64::from(b'-')) {
         return None;
     }
-    let time = low(first >> 72) & 0xffff_ffff | (low(first >> 112) & 0xffff) << 32 | (low(second) & 0xffff) << 48;
+    let time = low(first >> 72) & 0xffff_ffff
+        | (low(first >> 112) & 0xffff) << 32
+        | (low(second) & 0xffff) << 48;
     let node = low(second >> 24) & 0xffff_ffff | (low(second >> 64) & 0xffff_ffff) << 32;
     let last = low(second >> 96) | tail << 32;
     Some(sixteen_hex(low(first), time)? << 64 | sixteen_hex(node, last)?)
@@ -138,7 +143,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn decimals_are_those_that_the_standard_library_writes(number in any::<u64>(), shift in 0u32..64, noise in "[0-9a /:+-]{0,21}") {
+        fn decimals_are_those_that_the_standard_library_writes(
+            number in any::<u64>(),
+            shift in 0u32..64,
+            noise in "[0-9a /:+-]{0,21}",
+        ) {
             let text = (number >> shift).to_string();
             prop_assert_eq!(parsed(text.as_bytes()), Some(number >> shift));
             prop_assert_eq!(parsed(noise.as_bytes()), canonical(noise.as_bytes()));
@@ -147,31 +156,50 @@ mod tests {
         }
 
         #[test]
-        fn bytes_of_any_value_are_decimals_only_as_digits(bytes in prop::collection::vec(any::<u8>(), 0..21)) {
+        fn bytes_of_any_value_are_decimals_only_as_digits(
+            bytes in prop::collection::vec(any::<u8>(), 0..21),
+        ) {
             prop_assert_eq!(parsed(&bytes), canonical(&bytes));
         }
 
         #[test]
-        fn uuids_and_hex_are_read_in_lower_case_alone(value in any::<u128>(), place in 0usize..36, byte in any::<u8>()) {
+        fn uuids_and_hex_are_read_in_lower_case_alone(
+            value in any::<u128>(),
+            place in 0usize..36,
+            byte in any::<u8>(),
+        ) {
             let id = uuid::Uuid::from_u128(value);
             let mut text: [u8; 36] = id.hyphenated().to_string().into_bytes().try_into().unwrap();
             prop_assert_eq!(uuid(&text), Some(value));
             text[place] = byte;
-            let expected = uuid::Uuid::try_parse_ascii(&text).ok().filter(|id| id.hyphenated().to_string().as_bytes() == text);
+            let expected = uuid::Uuid::try_parse_ascii(&text)
+                .ok()
+                .filter(|id| id.hyphenated().to_string().as_bytes() == text);
             prop_assert_eq!(uuid(&text), expected.map(|id| id.as_u128()));
             let mut plain: [u8; 32] = id.simple().to_string().into_bytes().try_into().unwrap();
             prop_assert_eq!(hex(&plain), Some(value));
             plain[place.min(31)] = byte;
-            let expected = u128::from_str_radix(std::str::from_utf8(&plain).unwrap_or("x"), 16).ok();
-            prop_assert_eq!(hex(&plain), expected.filter(|value| format!("{value:032x}").as_bytes() == plain));
+            let expected =
+                u128::from_str_radix(std::str::from_utf8(&plain).unwrap_or("x"), 16).ok();
+            prop_assert_eq!(
+                hex(&plain),
+                expected.filter(|value| format!("{value:032x}").as_bytes() == plain)
+            );
         }
     }
 
     #[test]
     fn numbers_around_the_largest_of_64_bits_end_where_it_ends() {
-        for text in
-            ["18446744073709551615", "18446744073709551616", "99999999999999999999", "10000000000000000000", "1000000000000000", "0", "00", ""]
-        {
+        for text in [
+            "18446744073709551615",
+            "18446744073709551616",
+            "99999999999999999999",
+            "10000000000000000000",
+            "1000000000000000",
+            "0",
+            "00",
+            "",
+        ] {
             assert_eq!(parsed(text.as_bytes()), canonical(text.as_bytes()), "{text}");
         }
     }

@@ -73,8 +73,15 @@ pub(super) fn kept(directory: &Path) -> io::Result<Vec<Kept>> {
                 continue;
             }
             let Ok(metadata) = object.metadata() else { continue };
-            let used = fs::metadata(path.with_extension(NAME)).and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-            found.push(Kept { base: path.with_extension(""), bytes: metadata.blocks() * 512, size: metadata.len(), used });
+            let used = fs::metadata(path.with_extension(NAME))
+                .and_then(|metadata| metadata.modified())
+                .unwrap_or(SystemTime::UNIX_EPOCH);
+            found.push(Kept {
+                base: path.with_extension(""),
+                bytes: metadata.blocks() * 512,
+                size: metadata.len(),
+                used,
+            });
         }
     }
     Ok(found)

@@ -16,8 +16,8 @@ const FILES: u64 = 1024;
 #[derive(Debug)]
 pub(super) struct Locks(PathBuf);
 
-/// After this long the holder is assumed to be stopped or to be waiting for a store that does not respond; other threads then fetch the blocks
-/// themselves.
+/// After this long the holder is assumed to be stopped or to be waiting for a store that does not
+/// respond; other threads then fetch the blocks themselves.
 const PATIENCE: Duration = Duration::from_secs(20);
 const FIRST_LOOK: Duration = Duration::from_micros(200);
 const LONGEST_LOOK: Duration = Duration::from_millis(10);
@@ -44,14 +44,21 @@ impl Locks {
         File::options().create(true).truncate(false).write(true).open(self.0.join(name))
     }
 
-    /// Waits, for a limited time, until this thread holds all regions of an object. All threads acquire them in the same order, so there is no
-    /// deadlock.
-    pub(super) fn regions(&self, object: &str, regions: impl Iterator<Item = u64>) -> io::Result<Held> {
-        let numbers: BTreeSet<u64> = regions.map(|region| xxh3_64(format!("{object}/{region}").as_bytes()) % FILES).collect();
+    /// Waits, for a limited time, until this thread holds all regions of an object. All threads
+    /// acquire them in the same order, so there is no deadlock.
+    pub(super) fn regions(
+        &self,
+        object: &str,
+        regions: impl Iterator<Item = u64>,
+    ) -> io::Result<Held> {
+        let numbers: BTreeSet<u64> = regions
+            .map(|region| xxh3_64(format!("{object}/{region}").as_bytes()) % FILES)
+            .collect();
         let mut held = Held(Vec::with_capacity(numbers.len()));
         let until = Instant::now() + PATIENCE;
         for number in numbers {
-            // Uses its own descriptor: a lock on a shared descriptor would not exclude other threads.
+            // Uses its own descriptor: a lock on a shared descriptor would
+            // not exclude other threads.
             let file = self.file(&format!("{number:04}"))?;
             // The holder may need the core that this thread would otherwise keep.
             waiting(|| lock(&file, until));

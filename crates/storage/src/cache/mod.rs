@@ -1,9 +1,12 @@
-//! A cache on the local disk of bytes fetched from remote stores, shared by all processes of the machine.
+//! A cache on the local disk of bytes fetched from remote stores, shared
+//! by all processes of the machine.
 //!
-//! An object is stored as two files: its bytes, and a table with one entry per block. Each version of an object is stored separately. A block is
-//! valid if its entry contains the checksum of its bytes, so the order in which writes reach the disk before a crash does not matter, and damaged
-//! blocks are fetched again. A thread that fetches a block holds the lock of its region; other threads wait and then find the block. The invariant: a
-//! read returns the bytes of the store's version, or the store's own response.
+//! An object is stored as two files: its bytes, and a table with one entry per block. Each version
+//! of an object is stored separately. A block is valid if its entry contains the checksum of its
+//! bytes, so the order in which writes reach the disk before a crash does not matter, and damaged
+//! blocks are fetched again. A thread that fetches a block holds the lock of its region; other
+//! threads wait and then find the block. The invariant: a read returns the bytes of the store's
+//! version, or the store's own response.
 
 mod blocks;
 mod descriptors;
@@ -28,7 +31,8 @@ use xxhash_rust::xxh3::xxh3_128;
 
 const OBJECTS: &str = "objects";
 
-/// Writes to leave out after one that found the disk full. The eviction of another process, or any other program, may make room.
+/// Writes to leave out after one that found the disk full. The eviction of another process, or any
+/// other program, may make room.
 const LEFT_OUT: u64 = 256;
 
 /// A cache directory with a size limit.
@@ -64,7 +68,8 @@ impl Cache {
     pub(crate) fn open(directory: &Path, limit: u64) -> Result<Arc<Self>> {
         let failed = |source| Error::Cache { directory: directory.display().to_string(), source };
         let directory = std::path::absolute(directory).map_err(failed)?;
-        let make = |name: &str| DirBuilder::new().recursive(true).mode(0o700).create(directory.join(name));
+        let make =
+            |name: &str| DirBuilder::new().recursive(true).mode(0o700).create(directory.join(name));
         make(OBJECTS).and_then(|()| make(locks::DIRECTORY)).map_err(failed)?;
         let probe = directory.join(format!(".probe-{}", uuid::Uuid::new_v4().simple()));
         File::create_new(&probe).and_then(|_| fs::remove_file(&probe)).map_err(failed)?;
@@ -88,13 +93,19 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::Cache`] when its files cannot be opened.
-    pub(crate) fn object(self: &Arc<Self>, path: &str, version: &str, size: u64) -> Result<Option<CachedObject>> {
+    pub(crate) fn object(
+        self: &Arc<Self>,
+        path: &str,
+        version: &str,
+        size: u64,
+    ) -> Result<Option<CachedObject>> {
         if size > self.eviction.limit() || size == 0 {
             return Ok(None);
         }
         let name = format!("{:032x}", xxh3_128(format!("{path}\n{version}\n{size}").as_bytes()));
         let base = self.directory.join(OBJECTS).join(name.get(..2).unwrap_or_default()).join(&name);
-        let failed = |source| Error::Cache { directory: self.directory.display().to_string(), source };
+        let failed =
+            |source| Error::Cache { directory: self.directory.display().to_string(), source };
         match CachedObject::open(Arc::clone(self), &base, path, size) {
             Ok(object) => Ok(Some(object)),
             // The cache cannot keep anything, but the object can still be read.
@@ -113,16 +124,20 @@ impl Cache {
 
     /// Whether the next write is attempted.
     fn keeps(&self) -> bool {
-        self.left_out.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()
+        self.left_out
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+            .is_err()
     }
 
-    /// Records that a write failed. What was read is not kept, and is fetched again when it is next needed.
+    /// Records that a write failed. What was read is not kept, and is fetched again
+    /// when it is next needed.
     fn not_kept(&self, error: &io::Error) {
         if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
             self.left_out.store(LEFT_OUT, Ordering::Relaxed);
         }
         if !self.is_reported.swap(true, Ordering::Relaxed) {
-            tracing::warn!(target: "shardmill.storage", "the cache in {} does not keep all that is read: {error}", self.directory.display());
+            tracing::warn!(target: "shardmill.storage", "the cache in {} does not keep all that \
+                is read: {error}", self.directory.display());
         }
     }
 
@@ -135,7 +150,10 @@ impl Cache {
 
     /// Removes what exceeds the limit, unless another thread or process is doing so.
     fn shrink(&self) {
-        let _held_elsewhere = self.locks.alone("evict").map(|_held| eviction::evict(&self.directory.join(OBJECTS), self.eviction.limit()));
+        let _held_elsewhere = self
+            .locks
+            .alone("evict")
+            .map(|_held| eviction::evict(&self.directory.join(OBJECTS), self.eviction.limit()));
     }
 }
 
@@ -154,7 +172,8 @@ pub fn cache_entries(directory: &str) -> Result<Vec<CacheEntry>> {
     Ok(entries)
 }
 
-/// Removes the content of a cache directory and returns the number of bytes removed. Processes that read from it continue, and fetch what they need.
+/// Removes the content of a cache directory and returns the number of bytes removed. Processes that
+/// read from it continue, and fetch what they need.
 ///
 /// # Errors
 /// [`Error::Cache`] when something cannot be removed.

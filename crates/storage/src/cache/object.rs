@@ -1,7 +1,9 @@
 //! The cached bytes of one version of an object.
 
 use super::Cache;
-use super::blocks::{BLOCK, BYTES, ENTRY, NAME, TABLE, blocks_of, bytes_of, entry, is_there, missing, regions_of};
+use super::blocks::{
+    BLOCK, BYTES, ENTRY, NAME, TABLE, blocks_of, bytes_of, entry, is_there, missing, regions_of,
+};
 use super::descriptors::{Descriptors, Files};
 use crate::Result;
 use crate::fresh;
@@ -35,11 +37,19 @@ impl CachedObject {
     }
 
     fn files(&self) -> io::Result<Arc<Files>> {
-        self.cache.descriptors.get_or_make(Descriptors::default).get(&self.base, || files(&self.base, &self.path, self.size))
+        self.cache
+            .descriptors
+            .get_or_make(Descriptors::default)
+            .get(&self.base, || files(&self.base, &self.path, self.size))
     }
 
-    /// The bytes of each of `spans`. `fetch` is called with runs of whole blocks that are missing, and returns their bytes in the same order.
-    pub(crate) fn read(&self, spans: &[Range<u64>], fetch: impl Fn(Vec<Range<u64>>) -> Result<Vec<Bytes>>) -> Result<Vec<Bytes>> {
+    /// The bytes of each of `spans`. `fetch` is called with runs of whole blocks that are missing,
+    /// and returns their bytes in the same order.
+    pub(crate) fn read(
+        &self,
+        spans: &[Range<u64>],
+        fetch: impl Fn(Vec<Range<u64>>) -> Result<Vec<Bytes>>,
+    ) -> Result<Vec<Bytes>> {
         let is_fresh = fresh::is_wanted();
         let kept = |span: &Range<u64>| if is_fresh { None } else { self.kept(span) };
         let found = spans.iter().map(kept).collect::<Option<Vec<_>>>();
@@ -55,21 +65,34 @@ impl CachedObject {
         }
         let blocks = blocks_of(span);
         let entries = self.entries(&blocks)?;
-        if !blocks.clone().zip(entries.chunks_exact(ENTRY)).all(|(block, entry)| is_there(block, entry)) {
+        if !blocks
+            .clone()
+            .zip(entries.chunks_exact(ENTRY))
+            .all(|(block, entry)| is_there(block, entry))
+        {
             return None;
         }
         let whole = bytes_of(&blocks, self.size);
-        let bytes = read_new_at(&self.files().ok()?.bytes, usize::try_from(whole.end - whole.start).ok()?, whole.start).ok()?;
+        let bytes = read_new_at(
+            &self.files().ok()?.bytes,
+            usize::try_from(whole.end - whole.start).ok()?,
+            whole.start,
+        )
+        .ok()?;
         let block_len = usize::try_from(BLOCK).ok()?;
-        let is_good =
-            bytes.chunks(block_len).zip(blocks).zip(entries.chunks_exact(ENTRY)).all(|((bytes, block), known)| entry(block, bytes) == known);
+        let is_good = bytes
+            .chunks(block_len)
+            .zip(blocks)
+            .zip(entries.chunks_exact(ENTRY))
+            .all(|((bytes, block), known)| entry(block, bytes) == known);
         let from = usize::try_from(span.start - whole.start).ok()?;
         let len = usize::try_from(span.end - span.start).ok()?;
         is_good.then(|| Bytes::from(bytes).slice(from..from + len))
     }
 
     fn entries(&self, blocks: &Range<u64>) -> Option<Vec<u8>> {
-        let mut entries = vec![0; usize::try_from(blocks.end - blocks.start).ok()?.checked_mul(ENTRY)?];
+        let mut entries =
+            vec![0; usize::try_from(blocks.end - blocks.start).ok()?.checked_mul(ENTRY)?];
         read_exact_at(&self.files().ok()?.table, &mut entries, blocks.start * ENTRY as u64).ok()?;
         Some(entries)
     }
@@ -96,21 +119,36 @@ impl CachedObject {
             wanted.extend(missing(blocks_of(span), |block| known.contains_key(&block)));
         }
         let runs = joined(wanted);
-        let fetched = if runs.is_empty() { Vec::new() } else { fetch(runs.iter().map(|run| bytes_of(run, self.size)).collect())? };
+        let fetched = if runs.is_empty() {
+            Vec::new()
+        } else {
+            fetch(runs.iter().map(|run| bytes_of(run, self.size)).collect())?
+        };
         for (run, bytes) in runs.iter().zip(&fetched) {
             self.keep(run, bytes);
             for block in run.clone() {
                 let from = usize::try_from((block - run.start) * BLOCK).unwrap_or(usize::MAX);
                 known.insert(
                     block,
-                    bytes.slice(from.min(bytes.len())..from.saturating_add(usize::try_from(BLOCK).unwrap_or(usize::MAX)).min(bytes.len())),
+                    bytes.slice(
+                        from.min(bytes.len())
+                            ..from
+                                .saturating_add(usize::try_from(BLOCK).unwrap_or(usize::MAX))
+                                .min(bytes.len()),
+                    ),
                 );
             }
         }
         Ok(spans.iter().map(|span| self.assembled(span, &runs, &fetched, &known)).collect())
     }
 
-    fn assembled(&self, span: &Range<u64>, runs: &[Range<u64>], fetched: &[Bytes], known: &Blocks) -> Bytes {
+    fn assembled(
+        &self,
+        span: &Range<u64>,
+        runs: &[Range<u64>],
+        fetched: &[Bytes],
+        known: &Blocks,
+    ) -> Bytes {
         let within = |run: &Range<u64>, bytes: &Bytes| {
             let whole = bytes_of(run, self.size);
             let is_inside = whole.start <= span.start && span.end <= whole.end;
@@ -120,11 +158,15 @@ impl CachedObject {
         if let Some(bytes) = runs.iter().zip(fetched).find_map(|(run, bytes)| within(run, bytes)) {
             return bytes;
         }
-        let mut whole = Vec::with_capacity(usize::try_from(span.end - span.start).unwrap_or_default());
+        let mut whole =
+            Vec::with_capacity(usize::try_from(span.end - span.start).unwrap_or_default());
         for block in blocks_of(span) {
             let place = bytes_of(&(block..block + 1), self.size);
             let bytes = known.get(&block).cloned().unwrap_or_default();
-            let cut = |position: u64| usize::try_from(position.clamp(place.start, place.end) - place.start).unwrap_or_default();
+            let cut = |position: u64| {
+                usize::try_from(position.clamp(place.start, place.end) - place.start)
+                    .unwrap_or_default()
+            };
             whole.extend_from_slice(bytes.get(cut(span.start)..cut(span.end)).unwrap_or_default());
         }
         whole.into()
@@ -134,8 +176,15 @@ impl CachedObject {
     fn keep(&self, run: &Range<u64>, bytes: &Bytes) {
         let Some(files) = self.files().ok().filter(|_| self.cache.keeps()) else { return };
         let block_len = usize::try_from(BLOCK).unwrap_or(usize::MAX);
-        let entries: Vec<u8> = bytes.chunks(block_len).zip(run.clone()).flat_map(|(bytes, block)| entry(block, bytes)).collect();
-        let written = files.bytes.write_all_at(bytes, run.start * BLOCK).and_then(|()| files.table.write_all_at(&entries, run.start * ENTRY as u64));
+        let entries: Vec<u8> = bytes
+            .chunks(block_len)
+            .zip(run.clone())
+            .flat_map(|(bytes, block)| entry(block, bytes))
+            .collect();
+        let written = files
+            .bytes
+            .write_all_at(bytes, run.start * BLOCK)
+            .and_then(|()| files.table.write_all_at(&entries, run.start * ENTRY as u64));
         match written {
             Ok(()) => self.cache.grew(bytes.len() as u64),
             Err(error) => self.cache.not_kept(&error),
@@ -146,8 +195,10 @@ impl CachedObject {
 impl Drop for CachedObject {
     fn drop(&mut self) {
         // The modification time records the last use.
-        let _only_a_hint =
-            File::options().append(true).open(self.base.with_extension(NAME)).and_then(|file| file.set_modified(std::time::SystemTime::now()));
+        let _only_a_hint = File::options()
+            .append(true)
+            .open(self.base.with_extension(NAME))
+            .and_then(|file| file.set_modified(std::time::SystemTime::now()));
     }
 }
 
@@ -168,8 +219,14 @@ fn files(base: &Path, path: &str, size: u64) -> io::Result<Files> {
         fs::create_dir_all(directory)?;
     }
     let open = |extension: &str, len: u64| {
-        let file = File::options().create(true).truncate(false).read(true).write(true).open(base.with_extension(extension))?;
-        // Space is allocated as blocks arrive. A file of the wrong length was changed by another program, and its checksums will not match.
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(base.with_extension(extension))?;
+        // Space is allocated as blocks arrive. A file of the wrong length was changed by another
+        // program, and its checksums will not match.
         if file.metadata()?.len() != len {
             file.set_len(len)?;
         }

@@ -36,7 +36,9 @@ fn read_all(object: &CachedObject, source: &Source) {
 
 fn read(object: &CachedObject, source: &Source, spans: &[Range<u64>]) {
     let content = content();
-    for (span, bytes) in spans.iter().zip(object.read(spans, |spans| Ok(source.fetch(&spans))).unwrap()) {
+    for (span, bytes) in
+        spans.iter().zip(object.read(spans, |spans| Ok(source.fetch(&spans))).unwrap())
+    {
         assert_eq!(bytes, content[place(span)], "{span:?}");
     }
 }
@@ -57,7 +59,11 @@ fn each_byte_is_fetched_once_by_all_who_read_it_and_survives_them() {
             scope.spawn(|| read(&opened(directory.path()).1, &source, &spans));
         }
     });
-    assert_eq!(source.bytes(), 4 * (64 << 10) + SIZE % (64 << 10), "four whole blocks and the last one");
+    assert_eq!(
+        source.bytes(),
+        4 * (64 << 10) + SIZE % (64 << 10),
+        "four whole blocks and the last one"
+    );
     read(&opened(directory.path()).1, &source, &spans);
     read_all(&opened(directory.path()).1, &source);
     read_all(&opened(directory.path()).1, &source);
@@ -101,7 +107,13 @@ fn what_was_damaged_before_it_was_kept_is_replaced_when_fresh_bytes_are_wanted()
     let (_cache, object) = opened(directory.path());
     let whole = Range { start: 0, end: SIZE };
     let whole = std::slice::from_ref(&whole);
-    let flipped = |spans: Vec<Range<u64>>| Ok(source.fetch(&spans).iter().map(|bytes| bytes.iter().map(|byte| !byte).collect()).collect());
+    let flipped = |spans: Vec<Range<u64>>| {
+        Ok(source
+            .fetch(&spans)
+            .iter()
+            .map(|bytes| bytes.iter().map(|byte| !byte).collect())
+            .collect())
+    };
     assert_ne!(object.read(whole, flipped).unwrap(), [content()]);
     assert_ne!(object.read(whole, |_| panic!("it is kept")).unwrap(), [content()]);
     crate::with_fresh_bytes(|| read_all(&object, &source));
@@ -166,7 +178,10 @@ fn what_was_used_longest_ago_goes_when_the_limit_is_passed() {
     assert!(entries.iter().map(|entry| entry.bytes).sum::<u64>() <= 4 << 20, "{entries:?}");
     assert_eq!(entries[0].path, "s3://bucket/5");
     assert!(entries.iter().all(|entry| entry.path != "s3://bucket/0"));
-    assert!(cache.object("s3://bucket/large", "tag", 4 << 20).unwrap().is_none(), "larger than the cache");
+    assert!(
+        cache.object("s3://bucket/large", "tag", 4 << 20).unwrap().is_none(),
+        "larger than the cache"
+    );
     assert!(clear_cache(&name).unwrap() > 0 && cache_entries(&name).unwrap().is_empty());
 }
 
@@ -201,5 +216,8 @@ fn directory_that_cannot_be_written_is_an_error_that_names_it() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
-    assert!(matches!(Cache::open(&file, 1), Err(Error::Cache { directory, .. }) if directory.ends_with("file")));
+    assert!(matches!(
+        Cache::open(&file, 1),
+        Err(Error::Cache { directory, .. }) if directory.ends_with("file")
+    ));
 }

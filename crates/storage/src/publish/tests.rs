@@ -51,7 +51,10 @@ fn link_into_place_publishes_and_refuses_a_taken_name() -> TestResult {
     link_into_place(&staging, &target)?;
     assert_eq!((fs::read(&target)?, staging.exists()), (b"first".to_vec(), false));
     fs::write(&staging, b"second")?;
-    assert_eq!(link_into_place(&staging, &target).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(
+        link_into_place(&staging, &target).unwrap_err().kind(),
+        io::ErrorKind::AlreadyExists
+    );
     assert_eq!(fs::read(&target)?, b"first");
     Ok(())
 }
@@ -71,9 +74,15 @@ fn one_of_many_writers_gets_the_name() -> TestResult {
         })
         .collect();
     let results: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
-    let winners: Vec<u8> = results.iter().filter_map(|result| result.as_ref().ok().copied()).collect();
+    let winners: Vec<u8> =
+        results.iter().filter_map(|result| result.as_ref().ok().copied()).collect();
     assert_eq!(winners.len(), 1);
-    assert!(results.iter().filter_map(|result| result.as_ref().err()).all(|error| matches!(error, Error::AlreadyExists { .. })));
+    assert!(
+        results
+            .iter()
+            .filter_map(|result| result.as_ref().err())
+            .all(|error| matches!(error, Error::AlreadyExists { .. }))
+    );
     assert_eq!(fs::read(&path)?, [winners[0]; 100]);
     assert_eq!(fs::read_dir(directory.path())?.count(), 1);
     Ok(())
@@ -86,7 +95,13 @@ fn replaced_file_is_never_seen_in_part() -> TestResult {
     fs::write(&path, [0u8; 4096])?;
     let reader = std::thread::spawn({
         let path = path.clone();
-        move || (0..2000).all(|_| fs::read(&path).is_ok_and(|bytes| bytes.len() == 4096 && bytes.iter().all(|byte| *byte == bytes[0])))
+        move || {
+            (0..2000).all(|_| {
+                fs::read(&path).is_ok_and(|bytes| {
+                    bytes.len() == 4096 && bytes.iter().all(|byte| *byte == bytes[0])
+                })
+            })
+        }
     });
     for version in 1..100u8 {
         let mut staged = Box::new(LocalStaged::create(&path, &Unpublished::default())?);
@@ -112,7 +127,10 @@ fn clean_up_never_takes_the_file_of_a_living_writer() -> TestResult {
         }
     });
     for number in 0..300 {
-        let mut staged = Box::new(LocalStaged::create(&target(&directory, &format!("{number}.tar")), &Unpublished::default())?);
+        let mut staged = Box::new(LocalStaged::create(
+            &target(&directory, &format!("{number}.tar")),
+            &Unpublished::default(),
+        )?);
         staged.write_all(b"whole")?;
         staged.publish(Replace::Never)?;
     }
@@ -165,10 +183,14 @@ fn missing_directories_are_made_and_relative_ones_as_well() -> TestResult {
 }
 
 #[test]
-fn staging_of_a_living_writer_survives_the_clean_up_and_that_of_a_dead_one_does_not() -> TestResult {
+fn staging_of_a_living_writer_survives_the_clean_up_and_that_of_a_dead_one_does_not() -> TestResult
+{
     let directory = tempfile::tempdir()?;
     let alive = LocalStaged::create(&target(&directory, "a.tar"), &Unpublished::default())?;
-    fs::write(directory.path().join(format!("{PREFIX}{}{SUFFIX}", "0".repeat(32))), b"left behind")?;
+    fs::write(
+        directory.path().join(format!("{PREFIX}{}{SUFFIX}", "0".repeat(32))),
+        b"left behind",
+    )?;
     assert_eq!(remove_stale_staging(&directory.path().display().to_string()), 1);
     assert!(alive.staging.exists());
     Ok(())

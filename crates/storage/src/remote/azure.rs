@@ -1,16 +1,21 @@
 //! Block uploads to Azure.
 //!
-//! The client of the store sends the last request of a block upload without metadata and without a condition. Both are added before it is sent, and
-//! the request is signed again. The invariant: an upload that must not replace an object is rejected by the store itself if the object exists.
+//! The client of the store sends the last request of a block upload without metadata and without a
+//! condition. Both are added before it is sent, and the request is signed again. The invariant: an
+//! upload that must not replace an object is rejected by the store itself if the object exists.
 
 use super::conditional::ConditionalUploads;
 use super::retry::{Cause, cause_of};
 use async_trait::async_trait;
-use object_store::azure::{AzureAuthorizer, AzureCredential, AzureCredentialProvider, MicrosoftAzure};
+use object_store::azure::{
+    AzureAuthorizer, AzureCredential, AzureCredentialProvider, MicrosoftAzure,
+};
 use object_store::client::{HttpError, HttpErrorKind, HttpRequest};
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
-use object_store::{Attribute, Attributes, Error, MultipartId, PutMultipartOptions, PutPayload, PutResult, Result};
+use object_store::{
+    Attribute, Attributes, Error, MultipartId, PutMultipartOptions, PutPayload, PutResult, Result,
+};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,7 +58,13 @@ impl Blocks {
     }
 
     fn headers(&self, id: &MultipartId) -> HeaderMap {
-        let mut headers = self.begun.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned().unwrap_or_default();
+        let mut headers = self
+            .begun
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(id)
+            .cloned()
+            .unwrap_or_default();
         if self.conditional.holds(id) {
             headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
         }
@@ -67,19 +78,36 @@ impl MultipartStore for Blocks {
         Ok(self.begin(HeaderMap::new()))
     }
 
-    async fn create_multipart_opts(&self, _path: &Path, options: PutMultipartOptions) -> Result<MultipartId> {
+    async fn create_multipart_opts(
+        &self,
+        _path: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<MultipartId> {
         Ok(self.begin(metadata(&options.attributes)?))
     }
 
-    async fn put_part(&self, path: &Path, id: &MultipartId, part: usize, data: PutPayload) -> Result<PartId> {
+    async fn put_part(
+        &self,
+        path: &Path,
+        id: &MultipartId,
+        part: usize,
+        data: PutPayload,
+    ) -> Result<PartId> {
         self.store.put_part(path, id, part, data).await
     }
 
-    async fn complete_multipart(&self, path: &Path, id: &MultipartId, parts: Vec<PartId>) -> Result<PutResult> {
-        let added = Added { headers: self.headers(id), credentials: Arc::clone(self.store.credentials()) };
+    async fn complete_multipart(
+        &self,
+        path: &Path,
+        id: &MultipartId,
+        parts: Vec<PartId>,
+    ) -> Result<PutResult> {
+        let added =
+            Added { headers: self.headers(id), credentials: Arc::clone(self.store.credentials()) };
         let put = ADDED.scope(added, self.store.complete_multipart(path, id, parts)).await;
         self.end(id);
-        // After an earlier attempt committed the blocks they no longer exist; the token tells whose object it is.
+        // After an earlier attempt committed the blocks they no longer exist; the token tells whose
+        // object it is.
         put.map_err(|error| if is_block_list_gone(&error) { gone(path, error) } else { error })
     }
 
@@ -90,7 +118,10 @@ impl MultipartStore for Blocks {
 }
 
 fn is_block_list_gone(error: &Error) -> bool {
-    matches!(cause_of(error), Some(Cause::Status { code: Some(code), .. }) if code == "InvalidBlockList")
+    matches!(
+        cause_of(error),
+        Some(Cause::Status { code: Some(code), .. }) if code == "InvalidBlockList"
+    )
 }
 
 fn gone(path: &Path, error: Error) -> Error {
@@ -112,7 +143,8 @@ fn metadata(attributes: &Attributes) -> Result<HeaderMap> {
 /// Adds the headers of the current task to a request.
 pub(super) async fn add_to(request: &mut HttpRequest) -> std::result::Result<(), HttpError> {
     // Requests for credentials made on the way stay unchanged.
-    let is_last = request.method() == "PUT" && request.uri().query().is_some_and(|query| query.contains("comp=blocklist"));
+    let is_last = request.method() == "PUT"
+        && request.uri().query().is_some_and(|query| query.contains("comp=blocklist"));
     let Ok(added) = ADDED.try_with(Clone::clone) else { return Ok(()) };
     if !is_last {
         return Ok(());
@@ -124,7 +156,10 @@ impl Added {
     async fn to(self, request: &mut HttpRequest) -> Result<()> {
         request.headers_mut().extend(self.headers);
         let signed = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let Some(account) = signed.and_then(|text| text.strip_prefix("SharedKey ")?.split_once(':')).map(|(account, _)| account.to_owned()) else {
+        let Some(account) = signed
+            .and_then(|text| text.strip_prefix("SharedKey ")?.split_once(':'))
+            .map(|(account, _)| account.to_owned())
+        else {
             // Token credentials authenticate the caller and do not sign the request.
             return Ok(());
         };

@@ -42,11 +42,16 @@ pub(super) struct Client {
     pub(super) knows_ends: bool,
 }
 
-type Made = (Arc<dyn ObjectStore>, Option<Arc<dyn MultipartStore>>, Option<Arc<dyn PaginatedListStore>>);
+type Made =
+    (Arc<dyn ObjectStore>, Option<Arc<dyn MultipartStore>>, Option<Arc<dyn PaginatedListStore>>);
 
 impl Client {
     /// `commit` belongs to the store and is shared by its processes.
-    pub(super) fn new(location: &Location, options: &StorageOptions, commit: &Arc<OnceLock<String>>) -> Result<Self, String> {
+    pub(super) fn new(
+        location: &Location,
+        options: &StorageOptions,
+        commit: &Arc<OnceLock<String>>,
+    ) -> Result<Self, String> {
         static PROVIDER: Once = Once::new();
         // Another library in this process may have installed a provider; any provider works.
         PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
@@ -61,7 +66,8 @@ impl Client {
             patience: limits.request_timeout,
             is_web: location.service == Service::Http,
             asks_by_json: false,
-            allows_imdsv1: named.iter().any(|(name, _)| name.contains("imdsv1")) || std::env::var_os("AWS_IMDSV1_FALLBACK").is_some(),
+            allows_imdsv1: named.iter().any(|(name, _)| name.contains("imdsv1"))
+                || std::env::var_os("AWS_IMDSV1_FALLBACK").is_some(),
         };
         let parts = Parts { location, limits: &limits, named: &named, options, connector };
         let made = match location.service {
@@ -73,7 +79,15 @@ impl Client {
             Service::Fsspec => parts.fsspec(),
         };
         let (objects, parts, pages) = made.map_err(|error| options.scrubbed(&error.to_string()))?;
-        Ok(Self { objects, parts, pages, limiter, counts, conditional, knows_ends: location.service != Service::Azure })
+        Ok(Self {
+            objects,
+            parts,
+            pages,
+            limiter,
+            counts,
+            conditional,
+            knows_ends: location.service != Service::Azure,
+        })
     }
 }
 
@@ -96,25 +110,37 @@ struct Parts<'a> {
 
 impl Parts<'_> {
     fn retry(&self) -> RetryConfig {
-        let backoff = BackoffConfig { init_backoff: FIRST_PAUSE, max_backoff: LONGEST_PAUSE, base: 2.0 };
+        let backoff =
+            BackoffConfig { init_backoff: FIRST_PAUSE, max_backoff: LONGEST_PAUSE, base: 2.0 };
         // The deadline ends the retries, not their number.
         RetryConfig { backoff, max_retries: usize::MAX, retry_timeout: self.limits.retry_timeout }
     }
 
     fn client(&self) -> ClientOptions {
-        let is_plain = |(name, value): &(&str, &str)| is_endpoint(name) && value.starts_with("http://");
-        let allows_http = self.named.iter().any(is_plain) || self.location.root.starts_with("http://");
-        let options = ClientOptions::new().with_connect_timeout(CONNECT).with_timeout_disabled().with_read_timeout(self.limits.request_timeout);
+        let is_plain =
+            |(name, value): &(&str, &str)| is_endpoint(name) && value.starts_with("http://");
+        let allows_http =
+            self.named.iter().any(is_plain) || self.location.root.starts_with("http://");
+        let options = ClientOptions::new()
+            .with_connect_timeout(CONNECT)
+            .with_timeout_disabled()
+            .with_read_timeout(self.limits.request_timeout);
         if allows_http { options.with_allow_http(true) } else { options }
     }
 
     fn s3(self) -> object_store::Result<Made> {
-        let mut builder = AmazonS3Builder::from_env().with_client_options(self.client()).with_retry(self.retry()).with_url(&self.location.root);
+        let mut builder = AmazonS3Builder::from_env()
+            .with_client_options(self.client())
+            .with_retry(self.retry())
+            .with_url(&self.location.root);
         let names = |wanted: &str| self.named.iter().any(|(name, _)| name.contains(wanted));
         let is_set = |name: &str| std::env::var_os(name).is_some();
-        let has_environment = is_set("AWS_ACCESS_KEY_ID") || is_set("AWS_WEB_IDENTITY_TOKEN_FILE") || is_set("AWS_SKIP_SIGNATURE");
+        let has_environment = is_set("AWS_ACCESS_KEY_ID")
+            || is_set("AWS_WEB_IDENTITY_TOKEN_FILE")
+            || is_set("AWS_SKIP_SIGNATURE");
         let has_source = self.options.credentials().is_some();
-        let needs_profile = self.limits.profile.is_some() || !(has_source || has_environment || names("access_key") || names("skip_signature"));
+        let needs_profile = self.limits.profile.is_some()
+            || !(has_source || has_environment || names("access_key") || names("skip_signature"));
         if needs_profile {
             let profile = Profile::new(self.limits.profile.as_deref());
             let is_said = |name: &str| match name {
@@ -124,11 +150,18 @@ impl Parts<'_> {
             for (name, value) in profile.options().into_iter().filter(|(name, _)| !is_said(name)) {
                 builder = builder.with_config(name.parse::<AmazonS3ConfigKey>()?, value);
             }
-            if !has_source && !names("access_key") && !names("skip_signature") && profile.keys().is_some() {
+            if !has_source
+                && !names("access_key")
+                && !names("skip_signature")
+                && profile.keys().is_some()
+            {
                 builder = builder.with_credentials(Arc::new(profile));
             }
         }
-        if std::env::var("AWS_ENDPOINT_URL").or_else(|_| std::env::var("AWS_ENDPOINT")).is_ok_and(|url| url.starts_with("http://")) {
+        if std::env::var("AWS_ENDPOINT_URL")
+            .or_else(|_| std::env::var("AWS_ENDPOINT"))
+            .is_ok_and(|url| url.starts_with("http://"))
+        {
             builder = builder.with_allow_http(true);
         }
         for (name, value) in self.named {
@@ -146,7 +179,9 @@ impl Parts<'_> {
             .with_client_options(self.client())
             .with_retry(self.retry())
             .with_url(self.location.root.replacen("gcs://", "gs://", 1));
-        let names = |wanted: &[&str]| self.named.iter().any(|(name, _)| wanted.iter().any(|wanted| name.contains(wanted)));
+        let names = |wanted: &[&str]| {
+            self.named.iter().any(|(name, _)| wanted.iter().any(|wanted| name.contains(wanted)))
+        };
         let base = builder.get_config_value(&GoogleConfigKey::BaseUrl);
         if base.as_ref().is_some_and(|address| address.starts_with("http://")) {
             builder = builder.with_client_options(self.client().with_allow_http(true));
@@ -155,11 +190,17 @@ impl Parts<'_> {
         let emulator = if has_address { None } else { google::emulator().map_err(unusable)? };
         if let Some(address) = &emulator {
             self.connector.asks_by_json = google::has_json_emulator();
-            builder = builder.with_base_url(address).with_skip_signature(true).with_client_options(self.client().with_allow_http(true));
+            builder = builder
+                .with_base_url(address)
+                .with_skip_signature(true)
+                .with_client_options(self.client().with_allow_http(true));
         }
         // A key file may also set another address.
-        let has_keys = names(&["service_account", "credentials", "bearer"]) || builder.get_config_value(&GoogleConfigKey::ServiceAccount).is_some();
-        if let Some(token) = google::token().filter(|_| !has_address && emulator.is_none() && !has_keys) {
+        let has_keys = names(&["service_account", "credentials", "bearer"])
+            || builder.get_config_value(&GoogleConfigKey::ServiceAccount).is_some();
+        if let Some(token) =
+            google::token().filter(|_| !has_address && emulator.is_none() && !has_keys)
+        {
             builder = builder.with_bearer_token(token);
         }
         for (name, value) in self.named {
@@ -168,9 +209,12 @@ impl Parts<'_> {
                 false => builder.with_config(name.parse::<GoogleConfigKey>()?, *value),
             };
         }
-        let is_anonymous = builder.get_config_value(&GoogleConfigKey::SkipSignature).is_some_and(|is_skipped| is_true(&is_skipped));
+        let is_anonymous = builder
+            .get_config_value(&GoogleConfigKey::SkipSignature)
+            .is_some_and(|is_skipped| is_true(&is_skipped));
         if is_anonymous {
-            // Otherwise write requests would still look for credentials on the metadata server of Google.
+            // Otherwise write requests would still look for credentials on the metadata
+            // server of Google.
             builder = builder.with_bearer_token("");
         }
         if let Some(source) = self.options.credentials().filter(|_| !is_anonymous) {
@@ -181,8 +225,14 @@ impl Parts<'_> {
     }
 
     fn azure(self) -> object_store::Result<Made> {
-        let mut builder = MicrosoftAzureBuilder::from_env().with_client_options(self.client()).with_retry(self.retry()).with_url(&self.location.root);
-        if builder.get_config_value(&AzureConfigKey::Endpoint).is_some_and(|address| address.starts_with("http://")) {
+        let mut builder = MicrosoftAzureBuilder::from_env()
+            .with_client_options(self.client())
+            .with_retry(self.retry())
+            .with_url(&self.location.root);
+        if builder
+            .get_config_value(&AzureConfigKey::Endpoint)
+            .is_some_and(|address| address.starts_with("http://"))
+        {
             builder = builder.with_allow_http(true);
         }
         for (name, value) in self.named {
@@ -191,19 +241,30 @@ impl Parts<'_> {
         if let Some(source) = self.options.credentials() {
             builder = builder.with_credentials(Renewed::new(source, credentials::azure));
         }
-        let has_emulator = builder.get_config_value(&AzureConfigKey::UseEmulator).is_some_and(|is_used| is_true(&is_used));
+        let has_emulator = builder
+            .get_config_value(&AzureConfigKey::UseEmulator)
+            .is_some_and(|is_used| is_true(&is_used));
         let is_named = self.location.root.contains('@') || has_emulator;
         if !is_named && builder.get_config_value(&AzureConfigKey::AccountName).is_none() {
-            let source = "no account is named: give account_name in storage_options, or set AZURE_STORAGE_ACCOUNT_NAME".into();
+            let source = "no account is named: give account_name in storage_options, or set \
+                AZURE_STORAGE_ACCOUNT_NAME"
+                .into();
             return Err(object_store::Error::NotSupported { source });
         }
         let conditional = Arc::clone(&self.connector.conditional);
         let store = Arc::new(builder.with_http_connector(self.connector).build()?);
-        Ok((Arc::clone(&store) as _, Some(Arc::new(Blocks::new(Arc::clone(&store), conditional))), Some(store)))
+        Ok((
+            Arc::clone(&store) as _,
+            Some(Arc::new(Blocks::new(Arc::clone(&store), conditional))),
+            Some(store),
+        ))
     }
 
     fn http(self) -> object_store::Result<Made> {
-        let mut builder = HttpBuilder::new().with_client_options(self.client()).with_retry(self.retry()).with_url(&self.location.root);
+        let mut builder = HttpBuilder::new()
+            .with_client_options(self.client())
+            .with_retry(self.retry())
+            .with_url(&self.location.root);
         for (name, value) in self.named {
             builder = builder.with_config(name.parse::<ClientConfigKey>()?, *value);
         }
@@ -212,20 +273,37 @@ impl Parts<'_> {
 
     fn hub(self, commit: &Arc<OnceLock<String>>) -> object_store::Result<Made> {
         // The headers of the Hub's redirects are needed too.
-        let plain = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT);
-        let plain = plain.read_timeout(self.limits.request_timeout).user_agent(concat!("shardmill/", env!("CARGO_PKG_VERSION"))).build();
+        let plain = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT);
+        let plain = plain
+            .read_timeout(self.limits.request_timeout)
+            .user_agent(concat!("shardmill/", env!("CARGO_PKG_VERSION")))
+            .build();
         let client = HttpClient::new(plain.map_err(|error| unusable(error.to_string()))?);
         let client = self.connector.watched(client.clone(), client);
         let address = self.location.hub().map_err(unusable)?;
-        let store = HubStore::new((&self.location.root, &address), self.named, commit, (&self.connector, client), self.retry()).map_err(unusable)?;
+        let store = HubStore::new(
+            (&self.location.root, &address),
+            self.named,
+            commit,
+            (&self.connector, client),
+            self.retry(),
+        )
+        .map_err(unusable)?;
         Ok((Arc::new(ReadOnly(Arc::new(store))), None, None))
     }
 
     fn fsspec(self) -> object_store::Result<Made> {
         if let Some((name, _)) = self.named.first() {
-            return Err(unusable(format!("storage option `{name}` is not supported with a file system")));
+            return Err(unusable(format!(
+                "storage option `{name}` is not supported with a file system"
+            )));
         }
-        let files = self.options.files().ok_or_else(|| unusable("no file system was passed for the scheme".to_owned()))?;
+        let files = self
+            .options
+            .files()
+            .ok_or_else(|| unusable("no file system was passed for the scheme".to_owned()))?;
         Ok((Arc::new(ReadOnly(Arc::new(FsspecStore::new(&self.location.root, files)))), None, None))
     }
 }

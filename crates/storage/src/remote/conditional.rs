@@ -1,4 +1,5 @@
-//! Conditional uploads: their last request carries a precondition that the client of the store does not send itself.
+//! Conditional uploads: their last request carries a precondition that the client of the store does
+//! not send itself.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -23,6 +24,8 @@ impl ConditionalUploads {
     /// Whether a request with this query belongs to such an upload.
     pub(super) fn has(&self, query: &str) -> bool {
         let uploads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        !uploads.is_empty() && url::form_urlencoded::parse(query.as_bytes()).any(|(name, value)| name == "uploadId" && uploads.contains(&*value))
+        !uploads.is_empty()
+            && url::form_urlencoded::parse(query.as_bytes())
+                .any(|(name, value)| name == "uploadId" && uploads.contains(&*value))
     }
 }

@@ -1,5 +1,6 @@
-//! The layer between the client of a store and its connections. It counts requests, abandons responses that do not start in time, sends a second
-//! request when the first is late, and reports the load of the store to the limiter.
+//! The layer between the client of a store and its connections. It counts requests, abandons
+//! responses that do not start in time, sends a second request when the first is late, and reports
+//! the load of the store to the limiter.
 
 use super::azure;
 use super::conditional::ConditionalUploads;
@@ -9,7 +10,8 @@ use super::retry::{Cause, Judge, METADATA_HOSTS, RequestError};
 use async_trait::async_trait;
 use object_store::ClientOptions;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse, HttpService, ReqwestConnector,
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
+    HttpResponse, HttpService, ReqwestConnector,
 };
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -38,10 +40,12 @@ pub(super) struct Connector {
     pub(super) asks_by_json: bool,
 }
 
-/// An endpoint that has never responded is waited for less long than a store that went away and may come back.
+/// An endpoint that has never responded is waited for less long than a store that went away and may
+/// come back.
 const NOBODY_AFTER: Duration = Duration::from_secs(5);
 
-/// The lowest expected upload rate in bytes per second, so that a slow upload is not taken for one that hangs.
+/// The lowest expected upload rate in bytes per second, so that a slow upload is not taken for one
+/// that hangs.
 const SLOWEST_UPLOAD: u64 = 64 << 10;
 
 const LONGEST_UPLOAD: Duration = Duration::from_secs(1200);
@@ -57,7 +61,8 @@ pub(super) struct Counts {
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        // The read timeout starts with the first byte sent, and would end an upload over a slow connection.
+        // The read timeout starts with the first byte sent, and would end an upload over
+        // a slow connection.
         let patient = options.clone().with_read_timeout(LONGEST_UPLOAD);
         let uploads = ReqwestConnector::default().connect(&patient)?;
         let watched = self.watched(ReqwestConnector::default().connect(options)?, uploads);
@@ -69,7 +74,12 @@ impl Connector {
     /// Wraps `client` in the decisions about its responses, and counts those that are sent again.
     pub(super) fn judged(&self, client: HttpClient) -> HttpClient {
         let retried = Arc::clone(&self.counts.retried);
-        HttpClient::new(Judge { client, is_web: self.is_web, allows_imdsv1: self.allows_imdsv1, retried })
+        HttpClient::new(Judge {
+            client,
+            is_web: self.is_web,
+            allows_imdsv1: self.allows_imdsv1,
+            retried,
+        })
     }
 
     /// Wraps `inner`, and `uploads` for requests with a body, in the checks of this module.
@@ -88,7 +98,8 @@ impl Connector {
 
 /// Not retried.
 fn unreachable_host(what: &dyn Display) -> HttpError {
-    RequestError::new(Cause::Unreachable, format!("the host does not respond: {what}")).of_kind(HttpErrorKind::Unknown)
+    RequestError::new(Cause::Unreachable, format!("the host does not respond: {what}"))
+        .of_kind(HttpErrorKind::Unknown)
 }
 
 #[derive(Debug)]
@@ -105,14 +116,16 @@ struct Watched {
 impl Watched {
     /// An error that is not retried.
     fn nobody_there(&self, error: HttpError) -> HttpError {
-        let is_hopeless = !self.has_answered.load(Ordering::Relaxed) && self.first_try.get_or_init(Instant::now).elapsed() > NOBODY_AFTER;
+        let is_hopeless = !self.has_answered.load(Ordering::Relaxed)
+            && self.first_try.get_or_init(Instant::now).elapsed() > NOBODY_AFTER;
         if !is_hopeless || error.kind() != HttpErrorKind::Connect {
             return error;
         }
         unreachable_host(&error)
     }
 
-    /// How long the start of a response may take before another request is sent; `None` with too few samples.
+    /// How long the start of a response may take before another request is sent; `None` with too
+    /// few samples.
     fn late_after(&self) -> Option<Duration> {
         let latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
         if latencies.len() < TELLING {
@@ -156,7 +169,11 @@ impl Watched {
         self.first_try.get_or_init(|| begun);
         let content = request.body().content_length() as u64;
         let client = if content == 0 { &self.inner } else { &self.uploads };
-        let patience = self.by.patience.saturating_add(Duration::from_secs(content / SLOWEST_UPLOAD)).min(LONGEST_UPLOAD.max(self.by.patience));
+        let patience = self
+            .by
+            .patience
+            .saturating_add(Duration::from_secs(content / SLOWEST_UPLOAD))
+            .min(LONGEST_UPLOAD.max(self.by.patience));
         let answer = tokio::time::timeout(patience, client.execute(request)).await;
         if content == 0 {
             self.remember(begun.elapsed());
@@ -164,12 +181,17 @@ impl Watched {
         if matches!(answer, Ok(Ok(_))) {
             self.has_answered.store(true, Ordering::Relaxed);
         }
-        answer
-            .map(|answer| answer.map_err(|error| self.nobody_there(error)))
-            .unwrap_or_else(|_| Err(RequestError::new(Cause::NoAnswer, "no answer in time").of_kind(HttpErrorKind::Timeout)))
+        answer.map(|answer| answer.map_err(|error| self.nobody_there(error))).unwrap_or_else(|_| {
+            Err(RequestError::new(Cause::NoAnswer, "no answer in time")
+                .of_kind(HttpErrorKind::Timeout))
+        })
     }
 
-    async fn hedged(&self, request: HttpRequest, late: Duration) -> Result<HttpResponse, HttpError> {
+    async fn hedged(
+        &self,
+        request: HttpRequest,
+        late: Duration,
+    ) -> Result<HttpResponse, HttpError> {
         let (parts, body) = request.into_parts();
         let second = HttpRequest::from_parts(parts.clone(), HttpRequestBody::empty());
         let first = self.answered(HttpRequest::from_parts(parts, body));
@@ -197,8 +219,12 @@ impl Watched {
 impl HttpService for Watched {
     async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let is_read = request.method() == "GET" || request.method() == "HEAD";
-        if request.method() == "POST" && request.uri().query().is_some_and(|query| self.by.conditional.has(query)) {
-            request.headers_mut().insert("if-none-match", object_store::HeaderValue::from_static("*"));
+        if request.method() == "POST"
+            && request.uri().query().is_some_and(|query| self.by.conditional.has(query))
+        {
+            request
+                .headers_mut()
+                .insert("if-none-match", object_store::HeaderValue::from_static("*"));
         }
         azure::add_to(&mut request).await?;
         let is_json = self.by.asks_by_json && google::ask_by_json(&mut request)?;

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::Mutex;
 
-/// New credentials are fetched this long before the old ones expire, because the store rejects requests that are in flight at that moment.
+/// New credentials are fetched this long before the old ones expire, because the store rejects
+/// requests that are in flight at that moment.
 const EARLY: Duration = Duration::from_mins(5);
 
 /// The last result of a source, converted for one kind of store.
@@ -36,7 +37,10 @@ impl<T> Known<T> {
 }
 
 impl<T> Renewed<T> {
-    pub(super) fn new(source: &Arc<dyn CredentialSource>, made_of: fn(&Credentials) -> Result<T, String>) -> Arc<Self> {
+    pub(super) fn new(
+        source: &Arc<dyn CredentialSource>,
+        made_of: fn(&Credentials) -> Result<T, String>,
+    ) -> Arc<Self> {
         Arc::new(Self { source: Arc::clone(source), made_of, known: Mutex::new(None) })
     }
 }
@@ -50,7 +54,10 @@ fn until(expires: Option<SystemTime>) -> Option<SystemTime> {
 fn failed(why: &str) -> Error {
     Error::Unauthenticated {
         path: String::new(),
-        source: Box::new(RequestError::new(Cause::CredentialSource, format!("the credential provider failed: {why}"))),
+        source: Box::new(RequestError::new(
+            Cause::CredentialSource,
+            format!("the credential provider failed: {why}"),
+        )),
     }
 }
 
@@ -64,7 +71,9 @@ impl<T: Debug + Send + Sync + 'static> CredentialProvider for Renewed<T> {
             return Ok(Arc::clone(&known.credential));
         }
         let source = Arc::clone(&self.source);
-        let fetched = tokio::task::spawn_blocking(move || source.fetch()).await?.map_err(|error| failed(&error.to_string()))?;
+        let fetched = tokio::task::spawn_blocking(move || source.fetch())
+            .await?
+            .map_err(|error| failed(&error.to_string()))?;
         let credential = Arc::new((self.made_of)(&fetched).map_err(|why| failed(&why))?);
         *known = Some(Known { credential: Arc::clone(&credential), until: until(fetched.expires) });
         Ok(credential)
@@ -89,12 +98,18 @@ pub(super) fn gcp(credentials: &Credentials) -> Result<GcpCredential, String> {
 
 pub(super) fn azure(credentials: &Credentials) -> Result<AzureCredential, String> {
     if let Some(key) = credentials.keys.get("access_key") {
-        return AzureAccessKey::try_new(key).map(AzureCredential::AccessKey).map_err(|_| "its `access_key` is not Base64".to_owned());
+        return AzureAccessKey::try_new(key)
+            .map(AzureCredential::AccessKey)
+            .map_err(|_| "its `access_key` is not Base64".to_owned());
     }
     if let Some(signature) = credentials.keys.get("sas_token") {
-        return split_sas(signature).map(AzureCredential::SASToken).map_err(|_| "its `sas_token` is not a query".to_owned());
+        return split_sas(signature)
+            .map(AzureCredential::SASToken)
+            .map_err(|_| "its `sas_token` is not a query".to_owned());
     }
-    key(credentials, "token").map(AzureCredential::BearerToken).map_err(|_| "it returned no `access_key`, `sas_token` or `token`".to_owned())
+    key(credentials, "token")
+        .map(AzureCredential::BearerToken)
+        .map_err(|_| "it returned no `access_key`, `sas_token` or `token`".to_owned())
 }
 
 #[cfg(test)]
@@ -122,7 +137,8 @@ mod tests {
     }
 
     async fn tokens(lives: Option<Duration>) -> [String; 2] {
-        let source: Arc<dyn CredentialSource> = Arc::new(Counted { asked: AtomicU64::new(0), lives });
+        let source: Arc<dyn CredentialSource> =
+            Arc::new(Counted { asked: AtomicU64::new(0), lives });
         let renewed = Renewed::new(&source, gcp);
         let first = renewed.get_credential().await.unwrap().bearer.clone();
         tokio::time::sleep(Duration::from_millis(120)).await;
@@ -138,14 +154,20 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_and_nothing_given_is_shown() {
-        let given = |name: &str, value: &str| Credentials { keys: [(name.to_owned(), value.to_owned())].into(), expires: None };
+        let given = |name: &str, value: &str| Credentials {
+            keys: [(name.to_owned(), value.to_owned())].into(),
+            expires: None,
+        };
         assert!(aws(&given("access_key_id", "hunter2")).unwrap_err().contains("secret_access_key"));
         assert!(azure(&given("other", "hunter2")).unwrap_err().contains("sas_token"));
         assert!(!azure(&given("access_key", "hunter2!")).unwrap_err().contains("hunter2"));
         assert!(!format!("{:?}", given("token", "hunter2")).contains("hunter2"));
         assert_eq!(
             azure(&given("sas_token", "sv=1&sig=a%2Fb")).unwrap(),
-            AzureCredential::SASToken(vec![("sv".to_owned(), "1".to_owned()), ("sig".to_owned(), "a/b".to_owned())])
+            AzureCredential::SASToken(vec![
+                ("sv".to_owned(), "1".to_owned()),
+                ("sig".to_owned(), "a/b".to_owned())
+            ])
         );
     }
 }

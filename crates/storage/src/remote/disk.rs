@@ -1,10 +1,12 @@
 //! The operations of a commit protocol on a store without directories, locks and renames.
 //!
-//! They are emulated: a new object is put on the condition that it does not exist; a rename is such a conditional copy, followed by a removal. A
-//! directory exists while an object is in it, if only its marker object. A tombstone next to a removed directory guarantees that nothing can be
-//! created in it: a writer looks for the tombstone before and after it creates an object, and learns from the second look that the object came too
-//! late, or just in time for the listing of the remover to find it. The invariant: an object that was created before the tombstone is in the listing
-//! made after it.
+//! They are emulated: a new object is put on the condition that it does not exist; a rename is such
+//! a conditional copy, followed by a removal. A directory exists while an object is in it, if only
+//! its marker object. A tombstone next to a removed directory guarantees that nothing can be
+//! created in it: a writer looks for the tombstone before and after it creates an object, and
+//! learns from the second look that the object came too late, or just in time for the listing of
+//! the remover to find it. The invariant: an object that was created before the tombstone is in the
+//! listing made after it.
 
 use super::failure::{Operation, error_of};
 use super::keys::is_escaped;
@@ -21,7 +23,10 @@ use crate::{Disk, Locked, Replace};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{GetResult, ListResult, ObjectMeta, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion};
+use object_store::{
+    GetResult, ListResult, ObjectMeta, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
+    UpdateVersion,
+};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -39,7 +44,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct RemoteDisk {}
 
 impl RemoteDisk {
-    /// Replaces the object with content `known`, `None` for no object. Returns false, without any change, when there is another one.
+    /// Replaces the object with content `known`, `None` for no object. Returns false, without any
+    /// change, when there is another one.
     ///
     /// # Errors
     /// When the store rejects the request.
@@ -51,14 +57,19 @@ impl RemoteDisk {
         }
     }
 
-    /// The objects directly in a directory, each with its name, its size and the mark of its version.
+    /// The objects directly in a directory, each with its name, its size
+    /// and the mark of its version.
     ///
     /// # Errors
     /// As [`Disk::list`].
     pub fn versions(&self, directory: &str) -> io::Result<Vec<(String, u64, String)>> {
         let place = Place::of(directory)?;
         let Some(listed) = place.listed()? else { return Ok(Vec::new()) };
-        let known: HashMap<&str, Version> = listed.objects.iter().filter_map(|meta| Some((meta.location.filename()?, Version::of(meta)))).collect();
+        let known: HashMap<&str, Version> = listed
+            .objects
+            .iter()
+            .filter_map(|meta| Some((meta.location.filename()?, Version::of(meta))))
+            .collect();
         let with_version = |name: String| {
             let version = known.get(name.as_str())?;
             Some((name, version.size, version.mark()))
@@ -82,8 +93,15 @@ impl Place {
     fn of(path: &str) -> io::Result<Self> {
         let path = path.trim_end_matches('/');
         let location = Location::parse(path).map_err(io::Error::other)?;
-        let (key, is_listed) = (location.object().map_err(io::Error::other)?, location.service != Service::Http);
-        Ok(Self { store: registry::remote_store(path).map_err(io::Error::other)?, root: location.root, path: path.to_owned(), key, is_listed })
+        let (key, is_listed) =
+            (location.object().map_err(io::Error::other)?, location.service != Service::Http);
+        Ok(Self {
+            store: registry::remote_store(path).map_err(io::Error::other)?,
+            root: location.root,
+            path: path.to_owned(),
+            key,
+            is_listed,
+        })
     }
 
     fn beside(&self, name: &str) -> io::Result<Self> {
@@ -102,14 +120,17 @@ impl Place {
         runtime::wait_patiently(self.store.patience(), request)
     }
 
-    /// As [`Place::asked`], for requests without a condition: a conflict with a concurrent request is retried.
+    /// As [`Place::asked`], for requests without a condition: a conflict with a concurrent request
+    /// is retried.
     fn asked_anyway<T, F>(&self, request: impl Fn() -> F) -> io::Result<object_store::Result<T>>
     where
         F: Future<Output = object_store::Result<T>>,
     {
         self.asked(|| async {
             request().await.map_err(|error| match error {
-                object_store::Error::AlreadyExists { source, .. } => object_store::Error::Generic { store: "remote", source },
+                object_store::Error::AlreadyExists { source, .. } => {
+                    object_store::Error::Generic { store: "remote", source }
+                }
                 error => error,
             })
         })
@@ -152,14 +173,22 @@ impl Place {
     fn put_new(&self, content: &Bytes) -> io::Result<bool> {
         let objects = self.objects()?;
         let token = Token::new();
-        let options = PutOptions { mode: PutMode::Create, attributes: token.attributes(), ..PutOptions::default() };
-        let put = || objects.put_opts(&self.key, PutPayload::from(content.clone()), options.clone());
+        let options = PutOptions {
+            mode: PutMode::Create,
+            attributes: token.attributes(),
+            ..PutOptions::default()
+        };
+        let put =
+            || objects.put_opts(&self.key, PutPayload::from(content.clone()), options.clone());
         let begun = Instant::now();
         loop {
             match self.asked(put)? {
                 Ok(_) => return Ok(true),
                 // A request whose response was lost is repeated, and then finds its own object.
-                Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {}
+                Err(
+                    object_store::Error::AlreadyExists { .. }
+                    | object_store::Error::Precondition { .. },
+                ) => {}
                 Err(error) => return Err(self.failed(&error)),
             }
             match self.some(self.asked(|| objects.get_opts(&self.key, head_only())))? {
@@ -176,7 +205,10 @@ impl Place {
         let objects = self.objects()?;
         self.some(self.asked(|| async {
             let answer: GetResult = objects.get(&self.key).await?;
-            let version = UpdateVersion { e_tag: answer.meta.e_tag.clone(), version: answer.meta.version.clone() };
+            let version = UpdateVersion {
+                e_tag: answer.meta.e_tag.clone(),
+                version: answer.meta.version.clone(),
+            };
             Ok((version, answer.bytes().await?))
         }))
     }
@@ -193,12 +225,20 @@ impl Place {
     fn put_at(&self, version: UpdateVersion, content: &Bytes) -> io::Result<bool> {
         let objects = self.objects()?;
         let token = Token::new();
-        let options = PutOptions { mode: PutMode::Update(version), attributes: token.attributes(), ..PutOptions::default() };
-        let answer = self.asked(|| objects.put_opts(&self.key, PutPayload::from(content.clone()), options.clone()))?;
+        let options = PutOptions {
+            mode: PutMode::Update(version),
+            attributes: token.attributes(),
+            ..PutOptions::default()
+        };
+        let answer = self.asked(|| {
+            objects.put_opts(&self.key, PutPayload::from(content.clone()), options.clone())
+        })?;
         self.store.forget(&self.key);
         match answer {
             Ok(_) => Ok(true),
-            Err(object_store::Error::NotFound { .. } | object_store::Error::Precondition { .. }) => {
+            Err(
+                object_store::Error::NotFound { .. } | object_store::Error::Precondition { .. },
+            ) => {
                 let there = self.some(self.asked(|| objects.get_opts(&self.key, head_only())))?;
                 Ok(there.is_some_and(|there| token.is_of(&there.attributes)))
             }
@@ -208,7 +248,8 @@ impl Place {
 
     fn put(&self, content: &Bytes) -> io::Result<()> {
         let objects = self.objects()?;
-        let answer = self.asked_anyway(|| objects.put(&self.key, PutPayload::from(content.clone())))?;
+        let answer =
+            self.asked_anyway(|| objects.put(&self.key, PutPayload::from(content.clone())))?;
         self.store.forget(&self.key);
         answer.map(drop).map_err(|error| self.failed(&error))
     }
@@ -223,7 +264,10 @@ impl Place {
     /// What is in the directory; `None` if the store knows no such directory.
     fn listed(&self) -> io::Result<Option<ListResult>> {
         if !self.is_listed {
-            return Err(io::Error::new(ErrorKind::Unsupported, format!("`{}` is on an HTTP server, which cannot be listed", self.path)));
+            return Err(io::Error::new(
+                ErrorKind::Unsupported,
+                format!("`{}` is on an HTTP server, which cannot be listed", self.path),
+            ));
         }
         let objects = self.objects()?;
         self.some(self.asked(|| objects.list_with_delimiter(Some(&self.key))))
@@ -260,9 +304,14 @@ fn names_in(key: &Path, listed: &ListResult) -> Vec<String> {
         .filter(|meta| meta.location != *key && !is_escaped(&meta.location))
         .filter_map(|meta| meta.location.filename())
         .collect();
-    let removed: Vec<&str> = objects.iter().filter_map(|name| name.strip_suffix(TOMBSTONE)).collect();
-    let directories =
-        listed.common_prefixes.iter().filter(|prefix| !is_escaped(prefix)).filter_map(Path::filename).filter(|name| !removed.contains(name));
+    let removed: Vec<&str> =
+        objects.iter().filter_map(|name| name.strip_suffix(TOMBSTONE)).collect();
+    let directories = listed
+        .common_prefixes
+        .iter()
+        .filter(|prefix| !is_escaped(prefix))
+        .filter_map(Path::filename)
+        .filter(|name| !removed.contains(name));
     let files = objects.iter().copied().filter(|name| *name != MARK && !name.ends_with(TOMBSTONE));
     let mut names: Vec<String> = files.chain(directories).map(str::to_owned).collect();
     names.sort_unstable();
@@ -292,7 +341,11 @@ fn told(error: crate::Error) -> io::Error {
 
 /// Whether the reason may be the size of the object.
 fn is_uncopied(error: &object_store::Error) -> bool {
-    matches!(cause_of(error), Some(Cause::Status { code: Some(code), .. }) if matches!(code.as_str(), "InvalidRequest" | "EntityTooLarge"))
+    matches!(
+        cause_of(error),
+        Some(Cause::Status { code: Some(code), .. })
+            if matches!(code.as_str(), "InvalidRequest" | "EntityTooLarge")
+    )
 }
 
 impl Disk for RemoteDisk {
@@ -357,7 +410,10 @@ impl Disk for RemoteDisk {
         }
         let objects = from.objects()?;
         match from.asked_anyway(|| objects.copy(&from.key, &to.key))? {
-            Err(error) if is_uncopied(&error) => copy_through(&from.store, &from.path, &to.path, Replace::Atomically).map_err(told)?,
+            Err(error) if is_uncopied(&error) => {
+                copy_through(&from.store, &from.path, &to.path, Replace::Atomically)
+                    .map_err(told)?;
+            }
             copied => from.some(Ok(copied))?.ok_or(ErrorKind::NotFound)?,
         }
         to.store.forget(&to.key);
@@ -386,7 +442,8 @@ impl Disk for RemoteDisk {
             let mut found = Vec::new();
             while let Some(meta) = listing.next().await {
                 let key = meta?.location;
-                // The marker of the directory itself; without its slash, the key may be that of another object.
+                // The marker of the directory itself; without its slash, the key may be that of
+                // another object.
                 if key != place.key {
                     found.push(key);
                 }
@@ -423,7 +480,11 @@ impl Disk for RemoteDisk {
 
     fn age(&self, path: &str) -> io::Result<Option<Duration>> {
         let Some(meta) = Place::of(path)?.head()? else { return Ok(None) };
-        Ok(Some(SystemTime::now().duration_since(SystemTime::from(meta.last_modified)).unwrap_or_default()))
+        Ok(Some(
+            SystemTime::now()
+                .duration_since(SystemTime::from(meta.last_modified))
+                .unwrap_or_default(),
+        ))
     }
 }
 
@@ -433,7 +494,9 @@ mod tests {
 
     #[test]
     fn rename_into_another_bucket_is_refused_before_any_request() {
-        let error = RemoteDisk::default().rename("s3://one-of-a-test/a", "s3://two-of-a-test/a").unwrap_err();
+        let error = RemoteDisk::default()
+            .rename("s3://one-of-a-test/a", "s3://two-of-a-test/a")
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::CrossesDevices);
     }
 
@@ -441,14 +504,34 @@ mod tests {
     fn directory_that_a_console_made_is_empty_and_removed_ones_are_not_in_it() {
         let object = |key: &str| {
             let location = Path::parse(key).unwrap();
-            ObjectMeta { location, last_modified: SystemTime::UNIX_EPOCH.into(), size: 0, e_tag: None, version: None }
+            ObjectMeta {
+                location,
+                last_modified: SystemTime::UNIX_EPOCH.into(),
+                size: 0,
+                e_tag: None,
+                version: None,
+            }
         };
         let names = |keys: &[&str], prefixes: &[&str]| {
-            let common_prefixes = prefixes.iter().map(|prefix| Path::parse(prefix).unwrap()).collect();
+            let common_prefixes =
+                prefixes.iter().map(|prefix| Path::parse(prefix).unwrap()).collect();
             let objects = keys.iter().map(|key| object(key)).collect();
-            names_in(&Path::from("a/out"), &ListResult { common_prefixes, objects, extensions: object_store::Extensions::default() })
+            names_in(
+                &Path::from("a/out"),
+                &ListResult {
+                    common_prefixes,
+                    objects,
+                    extensions: object_store::Extensions::default(),
+                },
+            )
         };
         assert!(names(&["a/out/"], &[]).is_empty());
-        assert_eq!(names(&["a/out/", "a/out/out", "a/out/.directory", "a/out/x.removed"], &["a/out/x/", "a/out/y/"]), ["out", "y"]);
+        assert_eq!(
+            names(
+                &["a/out/", "a/out/out", "a/out/.directory", "a/out/x.removed"],
+                &["a/out/x/", "a/out/y/"]
+            ),
+            ["out", "y"]
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Converts errors of stores into errors of this crate, with the reason and the path and without secrets.
+//! Converts errors of stores into errors of this crate, with the reason and the path
+//! and without secrets.
 
 use super::options::StorageOptions;
 use super::retry::{Cause, cause_of, is_of_connection, request_error};
@@ -16,8 +17,16 @@ pub(super) enum Operation {
 }
 
 /// `failure` as an error about `path`, without secrets.
-pub(super) fn error_of(failure: &object_store::Error, path: &str, operation: Operation, options: &StorageOptions) -> Error {
-    let explanation = || options.scrubbed(&request_error(failure).map_or_else(|| chain(failure), ToString::to_string));
+pub(super) fn error_of(
+    failure: &object_store::Error,
+    path: &str,
+    operation: Operation,
+    options: &StorageOptions,
+) -> Error {
+    let explanation = || {
+        options
+            .scrubbed(&request_error(failure).map_or_else(|| chain(failure), ToString::to_string))
+    };
     if let Some(refusal) = refusal(failure) {
         return Error::Refused { path: path.to_owned(), refusal, explanation: explanation() };
     }
@@ -25,9 +34,17 @@ pub(super) fn error_of(failure: &object_store::Error, path: &str, operation: Ope
     match failure {
         object_store::Error::NotFound { .. } => Error::NotFound { path },
         object_store::Error::AlreadyExists { .. } => Error::AlreadyExists { path },
-        object_store::Error::Precondition { .. } if matches!(operation, Operation::Reading { .. } | Operation::Opening) => Error::Changed { path },
+        object_store::Error::Precondition { .. }
+            if matches!(operation, Operation::Reading { .. } | Operation::Opening) =>
+        {
+            Error::Changed { path }
+        }
         object_store::Error::Precondition { .. } => Error::AlreadyExists { path },
-        _ => failed(path, operation, io::Error::new(kind(failure), at_endpoint(&explanation(), options))),
+        _ => failed(
+            path,
+            operation,
+            io::Error::new(kind(failure), at_endpoint(&explanation(), options)),
+        ),
     }
 }
 
@@ -71,7 +88,10 @@ fn chain(failure: &object_store::Error) -> String {
         source = error.source();
     }
     // Retries are not limited by number, so this part is meaningless.
-    text.replace(&format!("max_retries: {}, ", usize::MAX), "").trim().trim_start_matches("Operation not supported: ").to_owned()
+    text.replace(&format!("max_retries: {}, ", usize::MAX), "")
+        .trim()
+        .trim_start_matches("Operation not supported: ")
+        .to_owned()
 }
 
 fn refusal(failure: &object_store::Error) -> Option<Refusal> {
@@ -79,7 +99,9 @@ fn refusal(failure: &object_store::Error) -> Option<Refusal> {
         (Some(Cause::CredentialSource), _) => Some(Refusal::CredentialSource),
         (Some(Cause::WholeFilesOnly), _) => Some(Refusal::WholeOnly),
         (Some(Cause::NoCredentials), _) => Some(Refusal::NoCredentials),
-        (Some(Cause::Status { status, code, .. }), _) => code.as_deref().and_then(of_code).or_else(|| of_status(*status)),
+        (Some(Cause::Status { status, code, .. }), _) => {
+            code.as_deref().and_then(of_code).or_else(|| of_status(*status))
+        }
         (Some(Cause::Unreachable | Cause::NoAnswer | Cause::NoLength), _) => None,
         (None, object_store::Error::PermissionDenied { .. }) => Some(Refusal::Permission),
         (None, object_store::Error::Unauthenticated { .. }) => Some(Refusal::Credentials),
@@ -87,7 +109,8 @@ fn refusal(failure: &object_store::Error) -> Option<Refusal> {
     }
 }
 
-/// Maps the codes of S3, Google and Azure, and of the Hugging Face Hub, which reports a private data set as missing.
+/// Maps the codes of S3, Google and Azure, and of the Hugging Face Hub, which reports a private
+/// data set as missing.
 fn of_code(code: &str) -> Option<Refusal> {
     Some(match code {
         "RepoNotFound" => Refusal::NoSuchDataset,
@@ -97,8 +120,14 @@ fn of_code(code: &str) -> Option<Refusal> {
         "NoSuchBucket" | "ContainerNotFound" => Refusal::NoSuchBucket,
         "ExpiredToken" | "TokenRefreshRequired" | "RequestExpired" => Refusal::Expired,
         "RequestTimeTooSkewed" => Refusal::Clock,
-        "PermanentRedirect" | "AuthorizationHeaderMalformed" | "IllegalLocationConstraintException" => Refusal::Region,
-        "InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken" | "AuthenticationFailed" | "AuthorizationFailure" => Refusal::Credentials,
+        "PermanentRedirect"
+        | "AuthorizationHeaderMalformed"
+        | "IllegalLocationConstraintException" => Refusal::Region,
+        "InvalidAccessKeyId"
+        | "SignatureDoesNotMatch"
+        | "InvalidToken"
+        | "AuthenticationFailed"
+        | "AuthorizationFailure" => Refusal::Credentials,
         _ => return None,
     })
 }
@@ -147,10 +176,17 @@ mod tests {
     #[test]
     fn silence_is_an_outage_that_names_who_was_asked() {
         let options = StorageOptions::new([("endpoint".to_owned(), "http://host:1".to_owned())]);
-        let silence = RequestError::new(Cause::NoAnswer, "no answer in time").of_kind(HttpErrorKind::Timeout);
+        let silence =
+            RequestError::new(Cause::NoAnswer, "no answer in time").of_kind(HttpErrorKind::Timeout);
         let silence = object_store::Error::Generic { store: "S3", source: Box::new(silence) };
-        let error = error_of(&silence, "s3://b/k", Operation::Reading { offset: 0, len: 1 }, &options);
-        assert!(error.is_outage() && error.hint().is_some_and(|hint| hint.contains("retry_timeout")));
-        assert!(std::error::Error::source(&error).is_some_and(|source| source.to_string().contains("http://host:1")));
+        let error =
+            error_of(&silence, "s3://b/k", Operation::Reading { offset: 0, len: 1 }, &options);
+        assert!(
+            error.is_outage() && error.hint().is_some_and(|hint| hint.contains("retry_timeout"))
+        );
+        assert!(
+            std::error::Error::source(&error)
+                .is_some_and(|source| source.to_string().contains("http://host:1"))
+        );
     }
 }

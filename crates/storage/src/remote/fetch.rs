@@ -35,11 +35,18 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    pub(super) fn error(&self, path: &str, operation: Operation, options: &StorageOptions) -> Error {
+    pub(super) fn error(
+        &self,
+        path: &str,
+        operation: Operation,
+        options: &StorageOptions,
+    ) -> Error {
         match self {
             Self::Changed => Error::Changed { path: path.to_owned() },
             Self::Store(error) => error_of(error, path, operation, options),
-            Self::Memory => failed(path.to_owned(), operation, std::io::ErrorKind::OutOfMemory.into()),
+            Self::Memory => {
+                failed(path.to_owned(), operation, std::io::ErrorKind::OutOfMemory.into())
+            }
         }
     }
 
@@ -51,23 +58,39 @@ impl Failure {
 impl From<object_store::Error> for Failure {
     fn from(error: object_store::Error) -> Self {
         match error {
-            object_store::Error::Precondition { .. } | object_store::Error::NotModified { .. } => Self::Changed,
+            object_store::Error::Precondition { .. } | object_store::Error::NotModified { .. } => {
+                Self::Changed
+            }
             error => Self::Store(error),
         }
     }
 }
 
 /// The bytes of `span`.
-pub(super) async fn span(client: &Client, key: &Path, version: &Version, span: Range<u64>, patience: Duration) -> Result<Bytes, Failure> {
+pub(super) async fn span(
+    client: &Client,
+    key: &Path,
+    version: &Version,
+    span: Range<u64>,
+    patience: Duration,
+) -> Result<Bytes, Failure> {
     let len = usize::try_from(span.end.saturating_sub(span.start)).map_err(|_| Failure::Memory)?;
     let mut left = room(len)?;
     let mut parts = Vec::new();
     let mut start = span.start;
     while start < span.end {
-        let end = if span.end - span.start > LONG { (start + PART).min(span.end) } else { span.end };
+        let end =
+            if span.end - span.start > LONG { (start + PART).min(span.end) } else { span.end };
         let mut buffer = left;
         left = buffer.split_off(usize::try_from(end - start).map_err(|_| Failure::Memory)?);
-        parts.push(patient_part(client, key, version, start..end, buffer, Instant::now() + patience));
+        parts.push(patient_part(
+            client,
+            key,
+            version,
+            start..end,
+            buffer,
+            Instant::now() + patience,
+        ));
         start = end;
     }
     let mut whole = BytesMut::new();
@@ -78,7 +101,8 @@ pub(super) async fn span(client: &Client, key: &Path, version: &Version, span: R
     Ok(whole.freeze())
 }
 
-/// Allocates `len` bytes. The length is untrusted; if it cannot be allocated, the process must not abort.
+/// Allocates `len` bytes. The length is untrusted; if it cannot be allocated,
+/// the process must not abort.
 fn room(len: usize) -> Result<BytesMut, Failure> {
     if len > ALWAYS_THERE {
         let mut trial: Vec<u8> = Vec::new();
@@ -87,8 +111,8 @@ fn room(len: usize) -> Result<BytesMut, Failure> {
     Ok(BytesMut::with_capacity(len))
 }
 
-/// Retries until success or a permanent error. Beyond the errors that the client retries, a response may end early or have another length than it
-/// states.
+/// Retries until success or a permanent error. Beyond the errors that the client retries, a
+/// response may end early or have another length than it states.
 async fn patient_part(
     client: &Client,
     key: &Path,
@@ -109,9 +133,19 @@ async fn patient_part(
     }
 }
 
-async fn part(client: &Client, key: &Path, version: &Version, span: Range<u64>, buffer: &mut BytesMut) -> Result<(), Failure> {
+async fn part(
+    client: &Client,
+    key: &Path,
+    version: &Version,
+    span: Range<u64>,
+    buffer: &mut BytesMut,
+) -> Result<(), Failure> {
     let _permit = client.limiter.acquire().await;
-    let options = GetOptions { range: Some(GetRange::Bounded(span.clone())), if_match: version.condition(), ..GetOptions::default() };
+    let options = GetOptions {
+        range: Some(GetRange::Bounded(span.clone())),
+        if_match: version.condition(),
+        ..GetOptions::default()
+    };
     let answer = client.objects.get_opts(key, options).await;
     // Without a strong tag, a server looks at the range before the version.
     let is_past_end = answer.as_ref().is_err_and(is_past_end);
@@ -132,7 +166,12 @@ async fn is_replaced(client: &Client, key: &Path, version: &Version) -> bool {
 }
 
 /// Copies a response of `len` bytes into `buffer`.
-async fn fill(client: &Client, answer: GetResult, buffer: &mut BytesMut, len: usize) -> Result<(), Failure> {
+async fn fill(
+    client: &Client,
+    answer: GetResult,
+    buffer: &mut BytesMut,
+    len: usize,
+) -> Result<(), Failure> {
     buffer.clear();
     let mut body = answer.into_stream();
     while let Some(chunk) = body.next().await {
@@ -154,27 +193,41 @@ fn wrong_length(len: usize, what: &str) -> Failure {
 }
 
 /// Size and version of an object, with its last bytes if the store serves suffix ranges.
-pub(super) async fn tail(client: &Client, key: &Path, tail_bytes: u64, patience: Duration) -> Result<(ObjectMeta, Bytes), Failure> {
+pub(super) async fn tail(
+    client: &Client,
+    key: &Path,
+    tail_bytes: u64,
+    patience: Duration,
+) -> Result<(ObjectMeta, Bytes), Failure> {
     let until = Instant::now() + patience;
     loop {
         match one_tail(client, key, tail_bytes, patience).await {
-            Err(failure) if failure.is_transient() && Instant::now() < until => tokio::time::sleep(PAUSE).await,
+            Err(failure) if failure.is_transient() && Instant::now() < until => {
+                tokio::time::sleep(PAUSE).await;
+            }
             answer => return answer,
         }
     }
 }
 
-async fn one_tail(client: &Client, key: &Path, tail_bytes: u64, patience: Duration) -> Result<(ObjectMeta, Bytes), Failure> {
+async fn one_tail(
+    client: &Client,
+    key: &Path,
+    tail_bytes: u64,
+    patience: Duration,
+) -> Result<(ObjectMeta, Bytes), Failure> {
     let _permit = client.limiter.acquire().await;
     if !client.knows_ends {
         return head(client, key).await;
     }
     let begun = Instant::now();
-    let options = GetOptions { range: Some(GetRange::Suffix(tail_bytes.max(1))), ..GetOptions::default() };
+    let options =
+        GetOptions { range: Some(GetRange::Suffix(tail_bytes.max(1))), ..GetOptions::default() };
     match client.objects.get_opts(key, options).await {
         Ok(answer) => {
             let meta = answer.meta.clone();
-            let len = usize::try_from(answer.range.end.saturating_sub(answer.range.start)).map_err(|_| Failure::Memory)?;
+            let len = usize::try_from(answer.range.end.saturating_sub(answer.range.start))
+                .map_err(|_| Failure::Memory)?;
             let mut bytes = room(len)?;
             fill(client, answer, &mut bytes, len).await?;
             Ok((meta, bytes.freeze()))
@@ -197,7 +250,8 @@ async fn head(client: &Client, key: &Path) -> Result<(ObjectMeta, Bytes), Failur
         Ok(meta) => Ok((meta, Bytes::new())),
         Err(refused) if is_refusal(&refused) => {
             // Responses to HEAD have no body; those to this request state the reason.
-            let options = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
+            let options =
+                GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
             Err(client.objects.get_opts(key, options).await.err().unwrap_or(refused).into())
         }
         Err(error) => Err(error.into()),
@@ -209,7 +263,11 @@ async fn whole(client: &Client, key: &Path) -> Result<(ObjectMeta, Bytes), Failu
     let answer = client.objects.get_opts(key, GetOptions::default()).await?;
     let meta = answer.meta.clone();
     if meta.size > WHOLE {
-        let text = format!("the server sends only whole files, and this one has {} bytes; files up to {WHOLE} bytes are supported", meta.size);
+        let text = format!(
+            "the server sends only whole files, and this one has {} bytes; files up to {WHOLE} \
+             bytes are supported",
+            meta.size
+        );
         let source = Box::new(RequestError::new(Cause::WholeFilesOnly, text));
         return Err(Failure::Store(object_store::Error::NotSupported { source }));
     }
@@ -238,7 +296,13 @@ mod tests {
     struct Short(u64);
 
     fn meta(size: u64) -> ObjectMeta {
-        ObjectMeta { location: Path::from("key"), last_modified: SystemTime::UNIX_EPOCH.into(), size, e_tag: None, version: None }
+        ObjectMeta {
+            location: Path::from("key"),
+            last_modified: SystemTime::UNIX_EPOCH.into(),
+            size,
+            e_tag: None,
+            version: None,
+        }
     }
 
     #[async_trait]
@@ -248,11 +312,19 @@ mod tests {
         async fn get(&self, _key: &Path, options: GetOptions) -> object_store::Result<GetResult> {
             if !options.head {
                 let cause = Cause::Status { status: 416, code: None, retry_after: None };
-                let source = Box::new(RequestError::new(cause, "past the end").of_kind(HttpErrorKind::Unknown));
+                let source = Box::new(
+                    RequestError::new(cause, "past the end").of_kind(HttpErrorKind::Unknown),
+                );
                 return Err(object_store::Error::Generic { store: "HTTP", source });
             }
             let payload = GetResultPayload::Stream(stream::empty().boxed());
-            Ok(GetResult { payload, meta: meta(self.0), range: 0..self.0, attributes: Attributes::new(), extensions: Extensions::default() })
+            Ok(GetResult {
+                payload,
+                meta: meta(self.0),
+                range: 0..self.0,
+                attributes: Attributes::new(),
+                extensions: Extensions::default(),
+            })
         }
 
         async fn list(&self, _prefix: Option<&Path>) -> object_store::Result<Vec<ObjectMeta>> {
@@ -273,7 +345,9 @@ mod tests {
                 conditional: Arc::new(ConditionalUploads::default()),
                 knows_ends: true,
             };
-            let answer = span(&client, &Path::from("key"), &version, 100..200, Duration::from_millis(1)).await;
+            let answer =
+                span(&client, &Path::from("key"), &version, 100..200, Duration::from_millis(1))
+                    .await;
             assert_eq!(matches!(answer, Err(Failure::Changed)), is_changed);
             assert!(answer.is_err());
         }

@@ -6,7 +6,9 @@ use super::read_only::Readable;
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
 use object_store::path::Path;
-use object_store::{Attributes, Error, Extensions, GetOptions, GetResult, GetResultPayload, ObjectMeta, Result};
+use object_store::{
+    Attributes, Error, Extensions, GetOptions, GetResult, GetResultPayload, ObjectMeta, Result,
+};
 use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -25,16 +27,28 @@ impl FsspecStore {
         Self { root: format!("{root}/"), files: Arc::clone(files) }
     }
 
-    async fn asked<T: Send + 'static>(&self, path: String, ask: fn(&dyn FsspecFiles, &str) -> io::Result<T>) -> Result<T> {
+    async fn asked<T: Send + 'static>(
+        &self,
+        path: String,
+        ask: fn(&dyn FsspecFiles, &str) -> io::Result<T>,
+    ) -> Result<T> {
         let files = Arc::clone(&self.files);
         let key = path.clone();
-        tokio::task::spawn_blocking(move || ask(&*files, &path)).await?.map_err(|error| error_of(key, error))
+        tokio::task::spawn_blocking(move || ask(&*files, &path))
+            .await?
+            .map_err(|error| error_of(key, error))
     }
 
     fn meta(&self, file: FsspecFile) -> Option<ObjectMeta> {
         let location = keys::listed(file.path.strip_prefix(&self.root)?);
         // If the file system has no version marks, the size serves as one.
-        Some(ObjectMeta { location, last_modified: SystemTime::UNIX_EPOCH.into(), size: file.size, e_tag: file.mark, version: None })
+        Some(ObjectMeta {
+            location,
+            last_modified: SystemTime::UNIX_EPOCH.into(),
+            size: file.size,
+            e_tag: file.mark,
+            version: None,
+        })
     }
 }
 
@@ -60,22 +74,33 @@ impl Readable for FsspecStore {
     async fn get(&self, key: &Path, options: GetOptions) -> Result<GetResult> {
         let path = format!("{}{key}", self.root);
         let found = self.asked(path.clone(), |files, path| files.info(path)).await?;
-        let missing = || Error::NotFound { path: path.clone(), source: "the file does not exist".into() };
+        let missing =
+            || Error::NotFound { path: path.clone(), source: "the file does not exist".into() };
         let meta = found.and_then(|file| self.meta(file)).ok_or_else(missing)?;
         let range = match &options.range {
-            Some(wanted) => wanted.as_range(meta.size).map_err(|error| Error::NotSupported { source: error.to_string().into() })?,
+            Some(wanted) => wanted
+                .as_range(meta.size)
+                .map_err(|error| Error::NotSupported { source: error.to_string().into() })?,
             None => 0..meta.size,
         };
         let is_wanted = !options.head && !range.is_empty();
         let bytes = if is_wanted {
             let (files, range) = (Arc::clone(&self.files), range.clone());
             let asked = path.clone();
-            tokio::task::spawn_blocking(move || files.read(&asked, range)).await?.map_err(|error| error_of(path, error))?
+            tokio::task::spawn_blocking(move || files.read(&asked, range))
+                .await?
+                .map_err(|error| error_of(path, error))?
         } else {
             bytes::Bytes::new()
         };
         let payload = GetResultPayload::Stream(stream::once(async { Ok(bytes) }).boxed());
-        Ok(GetResult { payload, meta, range, attributes: Attributes::new(), extensions: Extensions::default() })
+        Ok(GetResult {
+            payload,
+            meta,
+            range,
+            attributes: Attributes::new(),
+            extensions: Extensions::default(),
+        })
     }
 
     async fn list(&self, prefix: Option<&Path>) -> Result<Vec<ObjectMeta>> {

@@ -1,8 +1,8 @@
 //! Keys that object_store refuses, such as `a//b` and `a/./b`.
 //!
-//! object_store parses the keys of a listing, and fails for the whole listing if it refuses one. Such
-//! keys are therefore escaped in the responses of the store, and restored after they were parsed. The
-//! invariant: a key is read by exactly its own name, or is not read.
+//! object_store parses the keys of a listing, and fails for the whole listing if it refuses one.
+//! Such keys are therefore escaped in the responses of the store, and restored after they were
+//! parsed. The invariant: a key is read by exactly its own name, or is not read.
 
 use object_store::client::{HttpError, HttpResponse, HttpResponseBody};
 use object_store::path::{Error, Path, PathPart};
@@ -25,7 +25,8 @@ pub(super) fn literal(key: &str) -> Result<Path, Error> {
     match Path::parse(key) {
         Err(Error::EmptySegment { .. }) if !key.starts_with('/') && !key.ends_with('/') => {
             key.split('/').try_fold(Path::default(), |path, segment| {
-                let part = PathPart::parse(segment).map_err(|source| Error::BadSegment { path: key.to_owned(), source })?;
+                let part = PathPart::parse(segment)
+                    .map_err(|source| Error::BadSegment { path: key.to_owned(), source })?;
                 Ok(path.join(part))
             })
         }
@@ -39,7 +40,11 @@ fn is_regular(key: &str) -> bool {
 
 /// The path of a key in a listing.
 pub(super) fn listed(key: &str) -> Path {
-    if is_regular(key) { Path::parse(key).unwrap_or_default() } else { Path::from_iter([PathPart::parse(&escaped(key)).unwrap_or_default()]) }
+    if is_regular(key) {
+        Path::parse(key).unwrap_or_default()
+    } else {
+        Path::from_iter([PathPart::parse(&escaped(key)).unwrap_or_default()])
+    }
 }
 
 fn escaped(key: &str) -> String {
@@ -80,8 +85,14 @@ fn escaped_listing(text: &str) -> Option<String> {
     let (mut changed, mut copied) = (String::new(), 0);
     for (at, _) in text.match_indices('<') {
         let Some((start, content)) = text.get(at + 1..).and_then(element) else { continue };
-        let Some(key) = text.get(start_of(at, start)..start_of(at, start) + content).and_then(|content| unescape(content).ok()) else { continue };
-        let is_prefix = start == "Prefix" || text.get(..at).is_some_and(|before| before.trim_end().ends_with("<BlobPrefix>"));
+        let Some(key) = text
+            .get(start_of(at, start)..start_of(at, start) + content)
+            .and_then(|content| unescape(content).ok())
+        else {
+            continue;
+        };
+        let is_prefix = start == "Prefix"
+            || text.get(..at).is_some_and(|before| before.trim_end().ends_with("<BlobPrefix>"));
         let is_kept = if is_prefix { Path::parse(&*key).is_ok() } else { is_regular(&key) };
         if is_kept {
             continue;
@@ -101,7 +112,9 @@ fn start_of(at: usize, name: &str) -> usize {
 
 /// The name of the element whose tag begins here, and the length of its content.
 fn element(text: &str) -> Option<(&'static str, usize)> {
-    let name = ELEMENTS.into_iter().find(|name| text.strip_prefix(name).is_some_and(|rest| rest.starts_with('>')))?;
+    let name = ELEMENTS
+        .into_iter()
+        .find(|name| text.strip_prefix(name).is_some_and(|rest| rest.starts_with('>')))?;
     Some((name, text.get(name.len() + 1..)?.find('<')?))
 }
 
@@ -132,14 +145,31 @@ mod tests {
     #[test]
     fn only_irregular_keys_of_a_listing_are_changed() {
         let keys = ["a/b", "a//b&c", "a/./b", "a/<b>"];
-        let contents: String = keys.iter().map(|key| format!("<Contents><Key>{}</Key><Size>1</Size></Contents>", escape(*key))).collect();
-        let text = format!("<R><Name>bucket</Name><Prefix>a/</Prefix>{contents}<CommonPrefixes><Prefix>a/x/</Prefix></CommonPrefixes></R>");
+        let contents: String = keys
+            .iter()
+            .map(|key| format!("<Contents><Key>{}</Key><Size>1</Size></Contents>", escape(*key)))
+            .collect();
+        let text = format!(
+            "<R><Name>bucket</Name><Prefix>a/</Prefix>{contents}\
+             <CommonPrefixes><Prefix>a/x/</Prefix></CommonPrefixes></R>"
+        );
         let changed = escaped_listing(&text).unwrap();
-        let found =
-            |text: &str| text.split("<Key>").skip(1).map(|rest| unescape(rest.split('<').next().unwrap()).unwrap().into_owned()).collect::<Vec<_>>();
-        let restored: Vec<String> = found(&changed).iter().map(|key| key_of(&Path::parse(key).unwrap()).into_owned()).collect();
+        let found = |text: &str| {
+            text.split("<Key>")
+                .skip(1)
+                .map(|rest| unescape(rest.split('<').next().unwrap()).unwrap().into_owned())
+                .collect::<Vec<_>>()
+        };
+        let restored: Vec<String> = found(&changed)
+            .iter()
+            .map(|key| key_of(&Path::parse(key).unwrap()).into_owned())
+            .collect();
         assert_eq!(restored, keys);
-        assert!(changed.contains("<Prefix>a/</Prefix>") && changed.contains("<Prefix>a/x/</Prefix>") && changed.contains("<Key>a/b</Key>"));
+        assert!(
+            changed.contains("<Prefix>a/</Prefix>")
+                && changed.contains("<Prefix>a/x/</Prefix>")
+                && changed.contains("<Key>a/b</Key>")
+        );
         assert_eq!(escaped_listing("<R><Contents><Key>a/b</Key></Contents></R>"), None);
         let azure = "<BlobPrefix><Name>a/x/</Name></BlobPrefix>";
         assert_eq!(escaped_listing(azure), None);

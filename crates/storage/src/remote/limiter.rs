@@ -1,7 +1,7 @@
 //! Limits the number of concurrent requests to a store.
 //!
-//! When a store reports overload, the limit is halved; it grows a little with each run of successful responses (additive increase, multiplicative
-//! decrease: Chiu and Jain, 1989).
+//! When a store reports overload, the limit is halved; it grows a little with each run of
+//! successful responses (additive increase, multiplicative decrease: Chiu and Jain, 1989).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,7 +18,8 @@ pub(super) struct ConcurrencyLimiter {
     permits: Arc<Semaphore>,
     most: usize,
     least: usize,
-    /// Held together: issued and available permits equal `allowed` plus `surplus`. If they drifted apart, eventually no request would get a permit.
+    /// Held together: issued and available permits equal `allowed` plus `surplus`. If they drifted
+    /// apart, eventually no request would get a permit.
     state: Mutex<State>,
 }
 
@@ -41,7 +42,12 @@ pub(super) struct Permit {
 impl ConcurrencyLimiter {
     pub(super) fn new(most: usize) -> Self {
         let state = State { allowed: most, surplus: 0, good: 0, slowed_at: None };
-        Self { permits: Arc::new(Semaphore::new(most)), most, least: LEAST.min(most), state: Mutex::new(state) }
+        Self {
+            permits: Arc::new(Semaphore::new(most)),
+            most,
+            least: LEAST.min(most),
+            state: Mutex::new(state),
+        }
     }
 
     pub(super) async fn acquire(self: &Arc<Self>) -> Permit {
@@ -85,7 +91,8 @@ impl ConcurrencyLimiter {
         let fewer = (state.allowed / 2).max(self.least);
         state.surplus += state.allowed - fewer;
         state.allowed = fewer;
-        tracing::info!(target: "shardmill.storage", "the store asks for fewer requests: {fewer} at the same time from now on");
+        tracing::info!(target: "shardmill.storage", "the store asks for fewer requests: {fewer} \
+            at the same time from now on");
     }
 }
 
@@ -107,16 +114,28 @@ mod tests {
     #[tokio::test]
     async fn busy_store_is_asked_half_as_much_and_then_more_again() {
         let limiter = Arc::new(ConcurrencyLimiter::new(16));
-        let permits = [limiter.acquire().await, limiter.acquire().await, limiter.acquire().await, limiter.acquire().await];
+        let permits = [
+            limiter.acquire().await,
+            limiter.acquire().await,
+            limiter.acquire().await,
+            limiter.acquire().await,
+        ];
         limiter.slow_down();
         limiter.slow_down();
         assert_eq!(limiter.allowed(), 8, "one burst counts once");
         drop(permits);
-        assert_eq!(limiter.permits.available_permits(), 12, "permits above the limit are dropped when they are returned");
+        assert_eq!(
+            limiter.permits.available_permits(),
+            12,
+            "permits above the limit are dropped when they are returned"
+        );
         for _ in 0..8 {
             limiter.went_well();
         }
-        assert_eq!((limiter.allowed(), limiter.permits.available_permits(), limiter.state().surplus), (9, 12, 3));
+        assert_eq!(
+            (limiter.allowed(), limiter.permits.available_permits(), limiter.state().surplus),
+            (9, 12, 3)
+        );
         for _ in 0..100 {
             limiter.went_well();
         }
@@ -144,7 +163,10 @@ mod tests {
         for task in each.collect::<Vec<_>>() {
             task.await.unwrap();
         }
-        assert_eq!(limiter.permits.available_permits(), limiter.allowed() + limiter.state().surplus);
+        assert_eq!(
+            limiter.permits.available_permits(),
+            limiter.allowed() + limiter.state().surplus
+        );
         assert!(limiter.allowed() >= 1);
     }
 }

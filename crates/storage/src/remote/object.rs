@@ -1,7 +1,7 @@
 //! One open object: its version, and the bytes read last.
 //!
-//! Small reads are served from a window that is fetched around them; it grows while reads are sequential. Large reads and batches of ranges are
-//! fetched as they are.
+//! Small reads are served from a window that is fetched around them; it grows while reads are
+//! sequential. Large reads and batches of ranges are fetched as they are.
 
 use super::failure::{Operation, failed};
 use super::fetch::{self, Failure};
@@ -98,18 +98,27 @@ impl RemoteObject {
         if let Some(meta) = store.listed(key.as_ref()) {
             return Self::new(Arc::clone(store), path, key, Version::of(&meta), Bytes::new());
         }
-        let answer = runtime::wait(fetch::tail(store.client()?, &key, tail_bytes, store.patience()))
-            .map_err(|source| failed(path.to_owned(), Operation::Opening, source))?;
-        let (meta, tail) = answer.map_err(|failure| failure.error(path, Operation::Opening, &store.options))?;
+        let answer =
+            runtime::wait(fetch::tail(store.client()?, &key, tail_bytes, store.patience()))
+                .map_err(|source| failed(path.to_owned(), Operation::Opening, source))?;
+        let (meta, tail) =
+            answer.map_err(|failure| failure.error(path, Operation::Opening, &store.options))?;
         Self::new(Arc::clone(store), path, key, Version::of(&meta), tail)
     }
 
-    pub(super) fn new(store: Arc<RemoteStore>, path: &str, key: Path, version: Version, tail: Bytes) -> Result<Self> {
+    pub(super) fn new(
+        store: Arc<RemoteStore>,
+        path: &str,
+        key: Path,
+        version: Version,
+        tail: Bytes,
+    ) -> Result<Self> {
         let start = version.size.saturating_sub(tail.len() as u64);
         // A server without ranges has already sent the whole file.
         let whole = (start == 0 && !tail.is_empty() && store.is_http()).then(|| tail.clone());
         let window = Mutex::new(Window { start, bytes: tail, next: FIRST_WINDOW, _kept: None });
-        // A server that sends neither tag nor time may have other bytes of the same size in the next run.
+        // A server that sends neither tag nor time may have other bytes of the same size in the
+        // next run.
         let is_cached = whole.is_none() && (version.is_told() || !store.is_http());
         let cached = match store.cache()?.filter(|_| is_cached) {
             Some(cache) => cache.object(path, &version.mark(), version.size)?,
@@ -120,20 +129,34 @@ impl RemoteObject {
 
     fn fetched(&self, spans: Vec<Range<u64>>) -> Result<Vec<Bytes>> {
         let first = spans.first().cloned().unwrap_or_default();
-        let operation = Operation::Reading { offset: first.start, len: usize::try_from(first.end - first.start).unwrap_or(usize::MAX) };
-        let patience = self.store.patience();
-        let answers = if spans.iter().map(|span| span.end.saturating_sub(span.start)).sum::<u64>() <= SMALL {
-            // Creating the client may fail; the error is reported here.
-            self.store.client()?;
-            let (store, key, version) = (Arc::clone(&self.store), self.key.clone(), self.version.clone());
-            runtime::wait_elsewhere(async move {
-                let Ok(client) = store.client() else { return Err(Failure::Memory) };
-                try_join_all(spans.into_iter().map(|span| fetch::span(client, &key, &version, span, patience))).await
-            })
-        } else {
-            let client = self.store.client()?;
-            runtime::wait(try_join_all(spans.into_iter().map(|span| fetch::span(client, &self.key, &self.version, span, patience))))
+        let operation = Operation::Reading {
+            offset: first.start,
+            len: usize::try_from(first.end - first.start).unwrap_or(usize::MAX),
         };
+        let patience = self.store.patience();
+        let answers =
+            if spans.iter().map(|span| span.end.saturating_sub(span.start)).sum::<u64>() <= SMALL {
+                // Creating the client may fail; the error is reported here.
+                self.store.client()?;
+                let (store, key, version) =
+                    (Arc::clone(&self.store), self.key.clone(), self.version.clone());
+                runtime::wait_elsewhere(async move {
+                    let Ok(client) = store.client() else { return Err(Failure::Memory) };
+                    try_join_all(
+                        spans
+                            .into_iter()
+                            .map(|span| fetch::span(client, &key, &version, span, patience)),
+                    )
+                    .await
+                })
+            } else {
+                let client = self.store.client()?;
+                runtime::wait(try_join_all(
+                    spans
+                        .into_iter()
+                        .map(|span| fetch::span(client, &self.key, &self.version, span, patience)),
+                ))
+            };
         let answers = answers.map_err(|source| failed(self.path.clone(), operation, source))?;
         answers.map_err(|failure| failure.error(&self.path, operation, &self.store.options))
     }
@@ -155,7 +178,9 @@ impl RemoteObject {
         if range.start >= size.saturating_sub(TAIL) {
             return (size.saturating_sub(TAIL)..size, FIRST_WINDOW);
         }
-        let reads_on = range.start >= window.start && range.start <= window.end().saturating_add(window.next) && !window.bytes.is_empty();
+        let reads_on = range.start >= window.start
+            && range.start <= window.end().saturating_add(window.next)
+            && !window.bytes.is_empty();
         let len = if reads_on { (window.next * 2).min(MAX_WINDOW) } else { FIRST_WINDOW };
         (range.start..range.start.saturating_add(len).max(range.end).min(size), len)
     }
@@ -168,7 +193,12 @@ impl RemoteObject {
             && let Some(kept) = Kept::of(&self.store.kept, len)
             && let Ok(mut window) = self.window.try_lock()
         {
-            *window = Window { start: 0, bytes: bytes.clone(), next: FIRST_WINDOW, _kept: Some(Arc::new(kept)) };
+            *window = Window {
+                start: 0,
+                bytes: bytes.clone(),
+                next: FIRST_WINDOW,
+                _kept: Some(Arc::new(kept)),
+            };
         }
     }
 
@@ -236,15 +266,25 @@ impl RangeRead for RemoteObject {
             len_within(self, range)?;
         }
         let known = self.known();
-        let missing: Vec<Range<u64>> = ranges.iter().filter(|range| known.slice(range).is_none()).cloned().collect();
+        let missing: Vec<Range<u64>> =
+            ranges.iter().filter(|range| known.slice(range).is_none()).cloned().collect();
         let spans = joined(missing, self.store.gap, MAX_JOINED);
         let answers = if spans.is_empty() { Vec::new() } else { self.spans(spans.clone())? };
         answers.iter().for_each(|bytes| self.keep_whole(bytes));
-        let windows: Vec<Window> = spans.iter().zip(answers).map(|(span, bytes)| Window { start: span.start, bytes, next: 0, _kept: None }).collect();
+        let windows: Vec<Window> = spans
+            .iter()
+            .zip(answers)
+            .map(|(span, bytes)| Window { start: span.start, bytes, next: 0, _kept: None })
+            .collect();
         let read = |range: &Range<u64>| {
-            let before = windows.partition_point(|window| window.start <= range.start).checked_sub(1);
+            let before =
+                windows.partition_point(|window| window.start <= range.start).checked_sub(1);
             let found = known.slice(range).or_else(|| windows.get(before?)?.slice(range));
-            if range.is_empty() { Ok(Bytes::new()) } else { found.ok_or_else(|| short(self, range)) }
+            if range.is_empty() {
+                Ok(Bytes::new())
+            } else {
+                found.ok_or_else(|| short(self, range))
+            }
         };
         ranges.iter().map(read).collect()
     }

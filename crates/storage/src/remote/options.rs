@@ -1,6 +1,7 @@
 //! How a store is reached: endpoints, credentials, limits.
 //!
-//! The invariant: the value of an option that may be a secret is neither shown nor passed on, except to the client of the store.
+//! The invariant: the value of an option that may be a secret is neither shown nor passed on,
+//! except to the client of the store.
 
 use super::providers::{CredentialSource, FsspecFiles};
 use crate::local_path;
@@ -12,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Names used by `fsspec` and its file systems.
-const ALIASES: [(&str, &str); 3] = [("key", "access_key_id"), ("secret", "secret_access_key"), ("anon", "skip_signature")];
+const ALIASES: [(&str, &str); 3] =
+    [("key", "access_key_id"), ("secret", "secret_access_key"), ("anon", "skip_signature")];
 
 const MAX_REQUESTS: usize = 64;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
@@ -29,7 +31,12 @@ pub struct StorageOptions {
 
 impl PartialEq for StorageOptions {
     fn eq(&self, other: &Self) -> bool {
-        let ids = |options: &Self| (options.credentials.as_ref().map(|source| source.id()), options.files.as_ref().map(|files| files.id()));
+        let ids = |options: &Self| {
+            (
+                options.credentials.as_ref().map(|source| source.id()),
+                options.files.as_ref().map(|files| files.id()),
+            )
+        };
         self.named == other.named && ids(self) == ids(other)
     }
 }
@@ -57,7 +64,9 @@ pub(super) struct Limits {
 impl StorageOptions {
     #[must_use]
     pub fn new(options: impl IntoIterator<Item = (String, String)>) -> Self {
-        let renamed = |name: &str| ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, name)| (*name).to_owned());
+        let renamed = |name: &str| {
+            ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, name)| (*name).to_owned())
+        };
         let named: BTreeMap<String, String> = options
             .into_iter()
             .map(|(name, value)| (name.to_ascii_lowercase(), value))
@@ -101,7 +110,12 @@ impl StorageOptions {
     #[must_use]
     pub fn without_secrets(&self) -> Self {
         let is_plain = |value: &str| without_keys_in(value) == value;
-        Self::new(self.named.iter().filter(|(name, value)| is_harmless(name) && is_plain(value)).map(|(name, value)| (name.clone(), value.clone())))
+        Self::new(
+            self.named
+                .iter()
+                .filter(|(name, value)| is_harmless(name) && is_plain(value))
+                .map(|(name, value)| (name.clone(), value.clone())),
+        )
     }
 
     #[must_use]
@@ -117,9 +131,11 @@ impl StorageOptions {
         self.iter().find(|(name, _)| is_harmless(name) && is_endpoint(name)).map(|(_, value)| value)
     }
 
-    /// `text` without any value that may be secret, including values too short to search for in every message.
+    /// `text` without any value that may be secret, including values too short to search for in
+    /// every message.
     pub(super) fn scrubbed(&self, text: &str) -> String {
-        let secrets = self.named.iter().filter(|(name, value)| !is_harmless(name) && value.len() > 3);
+        let secrets =
+            self.named.iter().filter(|(name, value)| !is_harmless(name) && value.len() > 3);
         secrets.fold(redacted(text), |text, (_, value)| text.replace(value.as_str(), "…"))
     }
 
@@ -129,17 +145,32 @@ impl StorageOptions {
         let mut others = Vec::new();
         for (name, value) in self.iter() {
             let unusable = || format!("the storage option `{name}` cannot be {value:?}");
-            let seconds = || value.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).filter(|time| !time.is_zero());
+            let seconds = || {
+                value
+                    .parse()
+                    .ok()
+                    .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+                    .filter(|time| !time.is_zero())
+            };
             match name {
-                "max_requests" => limits.max_requests = value.parse().ok().filter(|most| (1..=4096).contains(most)).ok_or_else(unusable)?,
+                "max_requests" => {
+                    limits.max_requests = value
+                        .parse()
+                        .ok()
+                        .filter(|most| (1..=4096).contains(most))
+                        .ok_or_else(unusable)?;
+                }
                 "request_timeout" => limits.request_timeout = seconds().ok_or_else(unusable)?,
                 "retry_timeout" => limits.retry_timeout = seconds().ok_or_else(unusable)?,
-                "cache_dir" => limits.cache_dir = Some(local_directory(value).ok_or_else(unusable)?),
+                "cache_dir" => {
+                    limits.cache_dir = Some(local_directory(value).ok_or_else(unusable)?);
+                }
                 "cache_bytes" => limits.cache_bytes = value.parse().map_err(|_| unusable())?,
                 "profile" => limits.profile = Some(value.to_owned()),
                 _ if is_endpoint(name) && !is_address(value) => {
                     return Err(format!(
-                        "the storage option `{name}` is an address such as `https://host:port`, without keys, not {:?}",
+                        "the storage option `{name}` is an address such as `https://host:port`, \
+                         without keys, not {:?}",
                         without_keys(value)
                     ));
                 }
@@ -162,8 +193,12 @@ pub(super) fn is_endpoint(name: &str) -> bool {
 
 /// Whether a value is an address of a server with a scheme.
 fn is_address(value: &str) -> bool {
-    let is_plain = |url: &reqwest::Url| url.username().is_empty() && url.password().is_none() && url.query().is_none();
-    reqwest::Url::parse(value).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host() && is_plain(&url))
+    let is_plain = |url: &reqwest::Url| {
+        url.username().is_empty() && url.password().is_none() && url.query().is_none()
+    };
+    reqwest::Url::parse(value).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https") && url.has_host() && is_plain(&url)
+    })
 }
 
 /// The part of a supposed address that may be shown.
@@ -178,8 +213,13 @@ pub(super) fn without_keys(value: &str) -> String {
 
 impl fmt::Debug for StorageOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |name: &str, value: &str| if is_harmless(name) { without_keys_in(value) } else { "…".to_owned() };
-        formatter.debug_map().entries(self.iter().map(|(name, value)| (name, shown(name, value)))).finish()
+        let shown = |name: &str, value: &str| {
+            if is_harmless(name) { without_keys_in(value) } else { "…".to_owned() }
+        };
+        formatter
+            .debug_map()
+            .entries(self.iter().map(|(name, value)| (name, shown(name, value))))
+            .finish()
     }
 }
 
@@ -187,7 +227,9 @@ impl Default for Limits {
     fn default() -> Self {
         let cache_dir = std::env::var_os("SHARDMILL_CACHE_DIR").filter(|dir| !dir.is_empty());
         // An invalid name is kept, and fails where it is used.
-        let cache_dir = cache_dir.map(|dir| dir.to_str().and_then(local_directory).unwrap_or_else(|| PathBuf::from(&dir)));
+        let cache_dir = cache_dir.map(|dir| {
+            dir.to_str().and_then(local_directory).unwrap_or_else(|| PathBuf::from(&dir))
+        });
         Self {
             max_requests: MAX_REQUESTS,
             request_timeout: REQUEST_TIMEOUT,
@@ -204,21 +246,34 @@ mod tests {
     use super::*;
 
     fn options(pairs: &[(&str, &str)]) -> StorageOptions {
-        StorageOptions::new(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
+        StorageOptions::new(
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+        )
     }
 
     #[test]
     fn secret_is_neither_shown_nor_kept_nor_left_in_a_message() {
-        let options = options(&[("secret", "hunter2hunter2"), ("AWS_Session_Token", "tok-tok"), ("region", "eu-1")]);
+        let options = options(&[
+            ("secret", "hunter2hunter2"),
+            ("AWS_Session_Token", "tok-tok"),
+            ("region", "eu-1"),
+        ]);
         let shown = format!("{options:?}");
-        assert!(!shown.contains("hunter2") && !shown.contains("tok-tok") && shown.contains("eu-1") && shown.contains("secret_access_key"), "{shown}");
+        assert!(
+            !shown.contains("hunter2")
+                && !shown.contains("tok-tok")
+                && shown.contains("eu-1")
+                && shown.contains("secret_access_key"),
+            "{shown}"
+        );
         assert_eq!(options.without_secrets().iter().collect::<Vec<_>>(), [("region", "eu-1")]);
         assert_eq!(options.scrubbed("bad hunter2hunter2 in eu-1"), "bad … in eu-1");
     }
 
     #[test]
     fn limits_are_ours_and_the_rest_is_the_stores() {
-        let options = options(&[("max_requests", "3"), ("retry_timeout", "0.5"), ("region", "eu-1")]);
+        let options =
+            options(&[("max_requests", "3"), ("retry_timeout", "0.5"), ("region", "eu-1")]);
         let (limits, others) = options.split().unwrap();
         assert_eq!((limits.max_requests, limits.retry_timeout), (3, Duration::from_millis(500)));
         assert_eq!(others, [("region", "eu-1")]);
@@ -226,18 +281,29 @@ mod tests {
 
     #[test]
     fn unusable_limit_is_named() {
-        for (name, value) in
-            [("max_requests", "0"), ("max_requests", "many"), ("request_timeout", "-1"), ("retry_timeout", "0"), ("cache_bytes", "1.5")]
-        {
+        for (name, value) in [
+            ("max_requests", "0"),
+            ("max_requests", "many"),
+            ("request_timeout", "-1"),
+            ("retry_timeout", "0"),
+            ("cache_bytes", "1.5"),
+        ] {
             assert!(options(&[(name, value)]).split().unwrap_err().contains(name));
         }
     }
 
     #[test]
     fn address_with_keys_is_refused_without_them() {
-        for value in ["https://account.host/?sv=1&sig=hunter2", "https://user:hunter2@host", "user:hunter2@host"] {
+        for value in [
+            "https://account.host/?sv=1&sig=hunter2",
+            "https://user:hunter2@host",
+            "user:hunter2@host",
+        ] {
             let what = options(&[("endpoint", value)]).split().unwrap_err();
-            assert!(what.contains("endpoint") && what.contains("host") && !what.contains("hunter2"), "{what}");
+            assert!(
+                what.contains("endpoint") && what.contains("host") && !what.contains("hunter2"),
+                "{what}"
+            );
         }
     }
 }

@@ -1,6 +1,7 @@
 //! User-supplied parts of a store: renewable credentials, and whole file systems.
 //!
-//! Both are Python objects. They are called on threads of the runtime, never on a thread that a caller waits on.
+//! Both are Python objects. They are called on threads of the runtime, never on a thread that a
+//! caller waits on.
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -28,13 +29,17 @@ pub struct Credentials {
 
 impl Debug for Credentials {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Credentials").field("expires", &self.expires).finish_non_exhaustive()
+        formatter
+            .debug_struct("Credentials")
+            .field("expires", &self.expires)
+            .finish_non_exhaustive()
     }
 }
 
 /// A file system without a client in this crate.
 ///
-/// Timeouts and connection errors are retried; [`io::ErrorKind::NotFound`] and [`io::ErrorKind::PermissionDenied`] keep their meaning.
+/// Timeouts and connection errors are retried; [`io::ErrorKind::NotFound`] and
+/// [`io::ErrorKind::PermissionDenied`] keep their meaning.
 pub trait FsspecFiles: Send + Sync + Debug {
     /// Identifies it among the file systems of this process.
     fn id(&self) -> usize;

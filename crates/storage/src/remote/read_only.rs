@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions, PutPayload,
-    PutResult, Result,
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use std::collections::BTreeSet;
 use std::fmt::{self, Debug, Display};
@@ -38,11 +38,20 @@ fn refused<A, T: Readable>() -> Result<A> {
 
 #[async_trait]
 impl<T: Readable> ObjectStore for ReadOnly<T> {
-    async fn put_opts(&self, _location: &Path, _payload: PutPayload, _options: PutOptions) -> Result<PutResult> {
+    async fn put_opts(
+        &self,
+        _location: &Path,
+        _payload: PutPayload,
+        _options: PutOptions,
+    ) -> Result<PutResult> {
         refused::<_, T>()
     }
 
-    async fn put_multipart_opts(&self, _location: &Path, _options: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
+    async fn put_multipart_opts(
+        &self,
+        _location: &Path,
+        _options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
         refused::<_, T>()
     }
 
@@ -50,13 +59,18 @@ impl<T: Readable> ObjectStore for ReadOnly<T> {
         self.0.get(location, options).await
     }
 
-    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
         locations.then(|_| async { refused::<_, T>() }).boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let (readable, prefix) = (Arc::clone(&self.0), prefix.cloned());
-        let listed = async move { Ok::<_, Error>(stream::iter(readable.list(prefix.as_ref()).await?.into_iter().map(Ok))) };
+        let listed = async move {
+            Ok::<_, Error>(stream::iter(readable.list(prefix.as_ref()).await?.into_iter().map(Ok)))
+        };
         stream::once(listed).try_flatten().boxed()
     }
 
@@ -69,12 +83,18 @@ impl<T: Readable> ObjectStore for ReadOnly<T> {
             let (first, is_deeper) = (parts.next(), parts.next().is_some());
             drop(parts);
             match first {
-                Some(directory) if is_deeper => drop(directories.insert(prefix.clone().join(directory))),
+                Some(directory) if is_deeper => {
+                    directories.insert(prefix.clone().join(directory));
+                }
                 Some(_) => objects.push(meta),
                 None => {}
             }
         }
-        Ok(ListResult { common_prefixes: directories.into_iter().collect(), objects, extensions: object_store::Extensions::default() })
+        Ok(ListResult {
+            common_prefixes: directories.into_iter().collect(),
+            objects,
+            extensions: object_store::Extensions::default(),
+        })
     }
 
     async fn copy_opts(&self, _from: &Path, _to: &Path, _options: CopyOptions) -> Result<()> {

@@ -1,18 +1,24 @@
-//! Why a request to a store failed, as data: the status and code of the response, or how far the request got.
+//! Why a request to a store failed, as data: the status and code of the response, or how far the
+//! request got.
 //!
-//! [`Judge`] turns responses into errors that carry a [`Cause`]; object_store passes them on, and [`cause_of`] finds them again. The invariant:
-//! decisions about errors depend on a [`Cause`], never on the text of an error.
+//! [`Judge`] turns responses into errors that carry a [`Cause`]; object_store passes them on, and
+//! [`cause_of`] finds them again. The invariant: decisions about errors depend on a [`Cause`],
+//! never on the text of an error.
 
 use super::keys;
 use async_trait::async_trait;
-use object_store::client::{HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService};
+use object_store::client::{
+    HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
+};
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The metadata servers of virtual machines. On other machines these addresses do not respond, or a proxy responds in its own way.
-pub(super) const METADATA_HOSTS: [&str; 3] = ["169.254.169.254", "169.254.170.2", "metadata.google.internal"];
+/// The metadata servers of virtual machines. On other machines these addresses do not respond, or a
+/// proxy responds in its own way.
+pub(super) const METADATA_HOSTS: [&str; 3] =
+    ["169.254.169.254", "169.254.170.2", "metadata.google.internal"];
 
 /// Longer explanations of servers are truncated.
 const MAX_EXPLANATION: usize = 600;
@@ -21,7 +27,8 @@ const MAX_EXPLANATION: usize = 600;
 const TRANSIENT: [&str; 4] = ["RequestTimeout", "IncompleteBody", "BadDigest", "InternalError"];
 
 /// Codes of status 404 responses that mean more than one missing object.
-const MISSING_ROOTS: [&str; 4] = ["NoSuchBucket", "ContainerNotFound", "RepoNotFound", "RevisionNotFound"];
+const MISSING_ROOTS: [&str; 4] =
+    ["NoSuchBucket", "ContainerNotFound", "RepoNotFound", "RevisionNotFound"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Cause {
@@ -49,8 +56,11 @@ impl Cause {
             Self::Status { status: 501, .. } => false,
             // Status 416: a truncated response was continued past the end of the object.
             Self::Status { status: 408 | 416 | 425 | 429 | 500..=599, .. } => true,
-            // Responses to HEAD have no code: their status 400 is usually caused by expired credentials.
-            Self::Status { status: 400, code: Some(code), .. } => TRANSIENT.contains(&code.as_str()),
+            // Responses to HEAD have no code: their status 400 is usually caused
+            // by expired credentials.
+            Self::Status { status: 400, code: Some(code), .. } => {
+                TRANSIENT.contains(&code.as_str())
+            }
             _ => false,
         }
     }
@@ -69,7 +79,8 @@ impl RequestError {
         Self { cause, text: text.into() }
     }
 
-    /// As a connection error. object_store retries requests that failed with `kind` [`HttpErrorKind::Request`].
+    /// As a connection error. object_store retries requests that failed
+    /// with `kind` [`HttpErrorKind::Request`].
     pub(super) fn of_kind(self, kind: HttpErrorKind) -> HttpError {
         HttpError::new(kind, self)
     }
@@ -77,7 +88,8 @@ impl RequestError {
 
 /// The first error of type `E` in a chain of sources.
 fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
-    std::iter::successors(Some(error), |error| (**error).source()).find_map(|error| error.downcast_ref())
+    std::iter::successors(Some(error), |error| (**error).source())
+        .find_map(|error| error.downcast_ref())
 }
 
 pub(super) fn request_error(error: &object_store::Error) -> Option<&RequestError> {
@@ -97,7 +109,10 @@ pub(super) fn is_of_connection(error: &object_store::Error) -> bool {
 pub(super) fn is_transient(error: &object_store::Error) -> bool {
     match cause_of(error) {
         Some(cause) => cause.is_transient(),
-        None => matches!(error, object_store::Error::Generic { .. } | object_store::Error::JoinError { .. }),
+        None => matches!(
+            error,
+            object_store::Error::Generic { .. } | object_store::Error::JoinError { .. }
+        ),
     }
 }
 
@@ -106,7 +121,9 @@ pub(super) fn is_refusal(error: &object_store::Error) -> bool {
     matches!(cause_of(error), Some(Cause::Status { status: 401 | 403, .. }))
         || matches!(
             error,
-            object_store::Error::NotFound { .. } | object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. }
+            object_store::Error::NotFound { .. }
+                | object_store::Error::PermissionDenied { .. }
+                | object_store::Error::Unauthenticated { .. }
         )
 }
 
@@ -115,7 +132,8 @@ pub(super) fn is_past_end(error: &object_store::Error) -> bool {
     matches!(cause_of(error), Some(Cause::Status { status: 416, .. }))
 }
 
-/// Turns error responses into errors with a [`Cause`], except those that object_store handles itself.
+/// Turns error responses into errors with a [`Cause`], except those
+/// that object_store handles itself.
 #[derive(Debug)]
 pub(super) struct Judge {
     pub(super) client: HttpClient,
@@ -141,37 +159,72 @@ impl HttpService for Judge {
 impl Judge {
     async fn judged(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let is_metadata = request.uri().host().is_some_and(|host| METADATA_HOSTS.contains(&host));
-        let is_listing = request.uri().query().is_some_and(|query| query.contains("list-type=") || query.contains("comp=list"));
+        let is_listing = request
+            .uri()
+            .query()
+            .is_some_and(|query| query.contains("list-type=") || query.contains("comp=list"));
         let is_read = request.method() == "GET" || request.method() == "HEAD";
         let answer = match self.client.execute(request).await {
             Err(error) if is_metadata => {
                 let kind = error.kind();
-                return Err(RequestError::new(Cause::NoCredentials, error.to_string()).of_kind(kind));
+                return Err(
+                    RequestError::new(Cause::NoCredentials, error.to_string()).of_kind(kind)
+                );
             }
             answer => answer?,
         };
         let status = answer.status().as_u16();
         if answer.status().is_success() {
             if self.is_web && is_read && !answer.headers().contains_key("content-length") {
-                return Err(RequestError::new(Cause::NoLength, "the server does not state a Content-Length").of_kind(HttpErrorKind::Unknown));
+                return Err(RequestError::new(
+                    Cause::NoLength,
+                    "the server does not state a Content-Length",
+                )
+                .of_kind(HttpErrorKind::Unknown));
             }
-            return if is_listing && is_read { keys::with_escaped_keys(answer).await } else { Ok(answer) };
+            return if is_listing && is_read {
+                keys::with_escaped_keys(answer).await
+            } else {
+                Ok(answer)
+            };
         }
-        if matches!(status, 304 | 409 | 412) || (status == 403 && is_metadata && self.allows_imdsv1) {
+        if matches!(status, 304 | 409 | 412) || (status == 403 && is_metadata && self.allows_imdsv1)
+        {
             return Ok(answer);
         }
         let (parts, body) = answer.into_parts();
         let body = body.bytes().await?;
         let content = String::from_utf8_lossy(&body);
-        let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let code = header("x-error-code").or_else(|| header("x-ms-error-code")).or_else(|| element(&content, "Code"));
-        if status == 404 && !is_metadata && !is_listing && !code.as_deref().is_some_and(|code| MISSING_ROOTS.contains(&code)) {
+        let header = |name: &str| {
+            parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+        };
+        let code = header("x-error-code")
+            .or_else(|| header("x-ms-error-code"))
+            .or_else(|| element(&content, "Code"));
+        if status == 404
+            && !is_metadata
+            && !is_listing
+            && !code.as_deref().is_some_and(|code| MISSING_ROOTS.contains(&code))
+        {
             return Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(body)));
         }
-        let message = header("x-error-message").or_else(|| element(&content, "Message")).unwrap_or_else(|| content.trim().to_owned());
-        let text = explained(parts.status.as_str(), parts.status.canonical_reason().unwrap_or_default(), code.as_deref(), &message);
-        let retry_after = header("retry-after").and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
-        let cause = if is_metadata { Cause::NoCredentials } else { Cause::Status { status, code, retry_after } };
+        let message = header("x-error-message")
+            .or_else(|| element(&content, "Message"))
+            .unwrap_or_else(|| content.trim().to_owned());
+        let text = explained(
+            parts.status.as_str(),
+            parts.status.canonical_reason().unwrap_or_default(),
+            code.as_deref(),
+            &message,
+        );
+        let retry_after = header("retry-after")
+            .and_then(|seconds| seconds.trim().parse().ok())
+            .map(Duration::from_secs);
+        let cause = if is_metadata {
+            Cause::NoCredentials
+        } else {
+            Cause::Status { status, code, retry_after }
+        };
         // An unsatisfiable range is not retried here; the object is requested again elsewhere.
         let is_repeated = cause.is_transient() && status != 416;
         if is_repeated {
@@ -211,14 +264,25 @@ mod tests {
 
     #[test]
     fn final_answers_are_not_asked_for_again_and_transient_ones_are() {
-        for cause in
-            [status(405, None), status(400, None), status(501, None), status(403, None), status(404, None), Cause::Unreachable, Cause::NoLength]
-        {
+        for cause in [
+            status(405, None),
+            status(400, None),
+            status(501, None),
+            status(403, None),
+            status(404, None),
+            Cause::Unreachable,
+            Cause::NoLength,
+        ] {
             assert!(!cause.is_transient(), "{cause:?}");
         }
-        for cause in
-            [status(500, None), status(503, None), status(429, None), status(408, None), status(400, Some("IncompleteBody")), Cause::NoAnswer]
-        {
+        for cause in [
+            status(500, None),
+            status(503, None),
+            status(429, None),
+            status(408, None),
+            status(400, Some("IncompleteBody")),
+            Cause::NoAnswer,
+        ] {
             assert!(cause.is_transient(), "{cause:?}");
         }
     }
@@ -240,7 +304,12 @@ mod tests {
     }
 
     async fn judged(fixed: Fixed) -> Result<u16, (Cause, HttpErrorKind, String)> {
-        let judge = Judge { client: HttpClient::new(fixed), is_web: false, allows_imdsv1: false, retried: Arc::default() };
+        let judge = Judge {
+            client: HttpClient::new(fixed),
+            is_web: false,
+            allows_imdsv1: false,
+            retried: Arc::default(),
+        };
         let request = HttpRequest::new(object_store::client::HttpRequestBody::empty());
         judge.call(request).await.map(|answer| answer.status().as_u16()).map_err(|error| {
             let kind = error.kind();
@@ -252,13 +321,35 @@ mod tests {
 
     #[tokio::test]
     async fn code_is_found_in_headers_and_in_xml_and_survives_the_client() {
-        let denied = judged(Fixed(403, &[], "<Error><Code>AccessDenied</Code><Message>No way</Message></Error>")).await;
-        assert_eq!(denied, Err((status(403, Some("AccessDenied")), HttpErrorKind::Unknown, "No way (AccessDenied)".to_owned())));
+        let denied = judged(Fixed(
+            403,
+            &[],
+            "<Error><Code>AccessDenied</Code><Message>No way</Message></Error>",
+        ))
+        .await;
+        assert_eq!(
+            denied,
+            Err((
+                status(403, Some("AccessDenied")),
+                HttpErrorKind::Unknown,
+                "No way (AccessDenied)".to_owned()
+            ))
+        );
         let azure = judged(Fixed(403, &[("x-ms-error-code", "AuthenticationFailed")], "")).await;
-        assert_eq!(azure.map_err(|(cause, ..)| cause), Err(status(403, Some("AuthenticationFailed"))));
+        assert_eq!(
+            azure.map_err(|(cause, ..)| cause),
+            Err(status(403, Some("AuthenticationFailed")))
+        );
         let busy = judged(Fixed(503, &[("retry-after", "7")], "<Code>SlowDown</Code>")).await;
-        let cause = Cause::Status { status: 503, code: Some("SlowDown".to_owned()), retry_after: Some(Duration::from_secs(7)) };
-        assert_eq!(busy.map_err(|(cause, kind, _)| (cause, kind)), Err((cause, HttpErrorKind::Request)));
+        let cause = Cause::Status {
+            status: 503,
+            code: Some("SlowDown".to_owned()),
+            retry_after: Some(Duration::from_secs(7)),
+        };
+        assert_eq!(
+            busy.map_err(|(cause, kind, _)| (cause, kind)),
+            Err((cause, HttpErrorKind::Request))
+        );
     }
 
     #[tokio::test]

@@ -25,8 +25,14 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 static RUNTIME: PerProcess<Result<Runtime, io::ErrorKind>> = PerProcess::new();
 
 fn runtime() -> io::Result<&'static Runtime> {
-    let make =
-        || Builder::new_multi_thread().worker_threads(THREADS).thread_name("shardmill-requests").enable_all().build().map_err(|error| error.kind());
+    let make = || {
+        Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("shardmill-requests")
+            .enable_all()
+            .build()
+            .map_err(|error| error.kind())
+    };
     RUNTIME.get_or_make(make).as_ref().map_err(|kind| io::Error::from(*kind))
 }
 
@@ -39,7 +45,8 @@ pub(super) fn wait<F: Future>(future: F) -> io::Result<F::Output> {
     waiting(|| runtime.block_on(unless_interrupted(future)))
 }
 
-/// As [`wait`], on the threads of the runtime: they receive a small response without waking this thread for each piece of it.
+/// As [`wait`], on the threads of the runtime: they receive a small response without waking this
+/// thread for each piece of it.
 ///
 /// # Errors
 /// As [`wait`].
@@ -52,11 +59,15 @@ where
     wait(&mut task.0)?.map_err(io::Error::other)
 }
 
-/// As [`wait`], for an idempotent request: it is retried until success, a permanent error, or the end of `patience`.
+/// As [`wait`], for an idempotent request: it is retried until success, a permanent error, or the
+/// end of `patience`.
 ///
 /// # Errors
 /// When the system provides no threads.
-pub(super) fn wait_patiently<T, F>(patience: Duration, mut request: impl FnMut() -> F) -> io::Result<object_store::Result<T>>
+pub(super) fn wait_patiently<T, F>(
+    patience: Duration,
+    mut request: impl FnMut() -> F,
+) -> io::Result<object_store::Result<T>>
 where
     F: Future<Output = object_store::Result<T>>,
 {
@@ -65,7 +76,9 @@ where
         let mut pause = FIRST_PAUSE;
         loop {
             match request().await {
-                Err(error) if is_transient(&error) && begun.elapsed() < patience => tokio::time::sleep(pause).await,
+                Err(error) if is_transient(&error) && begun.elapsed() < patience => {
+                    tokio::time::sleep(pause).await;
+                }
                 answer => return answer,
             }
             pause = (pause * 2).min(LONGEST_PAUSE);

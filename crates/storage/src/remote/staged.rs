@@ -1,7 +1,9 @@
-//! An object that is being uploaded: its parts are sent while it is written, and the last request makes it visible.
+//! An object that is being uploaded: its parts are sent while it is written, and the last request
+//! makes it visible.
 //!
-//! The object is not visible before that request. A writer that dies leaves an incomplete upload, which the bucket's lifecycle rule removes. Under
-//! [`Replace::Never`] the last request carries the condition that the object does not exist, so one of two writers is rejected.
+//! The object is not visible before that request. A writer that dies leaves an incomplete upload,
+//! which the bucket's lifecycle rule removes. Under [`Replace::Never`] the last request carries the
+//! condition that the object does not exist, so one of two writers is rejected.
 
 use super::failure::{Operation, error_of, failed};
 use super::location::Location;
@@ -23,7 +25,8 @@ use tokio::task::JoinHandle;
 
 /// The size of a part, and the limit for an upload in one request.
 const PART: usize = 8 << 20;
-/// S3 allows 10,000 parts. The size doubles after each run of this many, so that they hold an object of 5 TB, the limit of S3.
+/// S3 allows 10,000 parts. The size doubles after each run of this many, so that they hold an
+/// object of 5 TB, the limit of S3.
 const PARTS_OF_A_SIZE: usize = 1000;
 const MOST_DOUBLINGS: usize = 8;
 /// Delay before a part is sent again.
@@ -55,11 +58,20 @@ pub(super) struct RemoteStaged {
 }
 
 impl RemoteStaged {
-    /// With `hidden`, the object is created under that name next to `path`, and the caller renames it.
-    pub(super) fn start(store: Arc<RemoteStore>, path: &str, hidden: Option<&str>, unpublished: &Unpublished) -> Result<Self> {
+    /// With `hidden`, the object is created under that name next to `path`,
+    /// and the caller renames it.
+    pub(super) fn start(
+        store: Arc<RemoteStore>,
+        path: &str,
+        hidden: Option<&str>,
+        unpublished: &Unpublished,
+    ) -> Result<Self> {
         let location = Location::parse(path)?;
         if let Some(why) = location.service.read_only() {
-            return Err(Error::Stage { path: path.to_owned(), source: io::Error::new(io::ErrorKind::Unsupported, why) });
+            return Err(Error::Stage {
+                path: path.to_owned(),
+                source: io::Error::new(io::ErrorKind::Unsupported, why),
+            });
         }
         unpublished.check(path)?;
         Ok(Self {
@@ -88,7 +100,14 @@ impl RemoteStaged {
 
     fn parts(&self) -> Result<Arc<dyn MultipartStore>> {
         let unable = || {
-            failed(self.path.clone(), Operation::Writing, io::Error::new(io::ErrorKind::Unsupported, "the store does not support multipart uploads"))
+            failed(
+                self.path.clone(),
+                Operation::Writing,
+                io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "the store does not support multipart uploads",
+                ),
+            )
         };
         self.store.client()?.parts.clone().ok_or_else(unable)
     }
@@ -98,7 +117,8 @@ impl RemoteStaged {
     where
         F: Future<Output = object_store::Result<T>>,
     {
-        let answer = runtime::wait_patiently(self.store.patience(), request).map_err(|source| failed(self.path.clone(), operation, source))?;
+        let answer = runtime::wait_patiently(self.store.patience(), request)
+            .map_err(|source| failed(self.path.clone(), operation, source))?;
         answer.map_err(|error| error_of(&error, &self.path, operation, &self.store.options))
     }
 
@@ -108,8 +128,13 @@ impl RemoteStaged {
         let upload = match self.upload.clone() {
             Some(upload) => upload,
             None => {
-                let options = PutMultipartOptions { attributes: self.token.attributes(), ..PutMultipartOptions::default() };
-                let upload = self.wait(Operation::Writing, || parts.create_multipart_opts(&self.key, options.clone()))?;
+                let options = PutMultipartOptions {
+                    attributes: self.token.attributes(),
+                    ..PutMultipartOptions::default()
+                };
+                let upload = self.wait(Operation::Writing, || {
+                    parts.create_multipart_opts(&self.key, options.clone())
+                })?;
                 self.upload = Some(upload.clone());
                 upload
             }
@@ -117,27 +142,42 @@ impl RemoteStaged {
         while self.sending.len() >= MAX_UNDER_WAY {
             self.receive()?;
         }
-        let (key, number, payload) = (self.key.clone(), self.sent.len() + self.sending.len(), PutPayload::from(self.buffer.split().freeze()));
-        let (limiter, patience) = (Arc::clone(&self.store.client()?.limiter), self.store.patience());
+        let (key, number, payload) = (
+            self.key.clone(),
+            self.sent.len() + self.sending.len(),
+            PutPayload::from(self.buffer.split().freeze()),
+        );
+        let (limiter, patience) =
+            (Arc::clone(&self.store.client()?.limiter), self.store.patience());
         let request = async move {
             let _permit = limiter.acquire().await;
             let begun = Instant::now();
             loop {
                 match parts.put_part(&key, &upload, number, payload.clone()).await {
-                    Err(error) if is_transient(&error) && begun.elapsed() < patience => tokio::time::sleep(PAUSE).await,
+                    Err(error) if is_transient(&error) && begun.elapsed() < patience => {
+                        tokio::time::sleep(PAUSE).await;
+                    }
                     answer => return answer,
                 }
             }
         };
-        self.sending.push_back(runtime::spawn(request).map_err(|source| failed(self.path.clone(), Operation::Writing, source))?);
+        self.sending.push_back(
+            runtime::spawn(request)
+                .map_err(|source| failed(self.path.clone(), Operation::Writing, source))?,
+        );
         Ok(())
     }
 
     fn receive(&mut self) -> Result<()> {
         let Some(sending) = self.sending.pop_front() else { return Ok(()) };
-        let part = runtime::wait(sending).map_err(|source| failed(self.path.clone(), Operation::Writing, source))?;
-        let part = part.map_err(|error| failed(self.path.clone(), Operation::Writing, io::Error::other(error)))?;
-        self.sent.push(part.map_err(|error| error_of(&error, &self.path, Operation::Writing, &self.store.options))?);
+        let part = runtime::wait(sending)
+            .map_err(|source| failed(self.path.clone(), Operation::Writing, source))?;
+        let part = part.map_err(|error| {
+            failed(self.path.clone(), Operation::Writing, io::Error::other(error))
+        })?;
+        self.sent.push(part.map_err(|error| {
+            error_of(&error, &self.path, Operation::Writing, &self.store.options)
+        })?);
         Ok(())
     }
 
@@ -159,9 +199,18 @@ impl RemoteStaged {
         match self.upload.clone() {
             None => {
                 let payload = PutPayload::from(self.buffer.split().freeze());
-                let mode = if replace == Replace::Never { PutMode::Create } else { PutMode::Overwrite };
-                let options = PutOptions { mode, attributes: self.token.attributes(), ..PutOptions::default() };
-                let put = || self.wait(Operation::Publishing, || client.objects.put_opts(&self.key, payload.clone(), options.clone()));
+                let mode =
+                    if replace == Replace::Never { PutMode::Create } else { PutMode::Overwrite };
+                let options = PutOptions {
+                    mode,
+                    attributes: self.token.attributes(),
+                    ..PutOptions::default()
+                };
+                let put = || {
+                    self.wait(Operation::Publishing, || {
+                        client.objects.put_opts(&self.key, payload.clone(), options.clone())
+                    })
+                };
                 self.once(|| put().map(drop))?;
             }
             Some(upload) => {
@@ -170,7 +219,11 @@ impl RemoteStaged {
                     self.refuse_taken()?;
                     client.conditional.add(&upload);
                 }
-                let complete = || self.wait(Operation::Publishing, || parts.complete_multipart(&self.key, &upload, self.sent.clone()));
+                let complete = || {
+                    self.wait(Operation::Publishing, || {
+                        parts.complete_multipart(&self.key, &upload, self.sent.clone())
+                    })
+                };
                 let completed = self.once(|| complete().map(drop));
                 client.conditional.remove(&upload);
                 completed?;
@@ -181,7 +234,8 @@ impl RemoteStaged {
         Ok(())
     }
 
-    /// If a response was lost, the repeated request finds the object of the first one. Two concurrent writers may both be rejected.
+    /// If a response was lost, the repeated request finds the object of the first one. Two
+    /// concurrent writers may both be rejected.
     fn once(&self, request: impl Fn() -> Result<()>) -> Result<()> {
         let begun = Instant::now();
         loop {
@@ -192,7 +246,9 @@ impl RemoteStaged {
             let is_conflict = matches!(refused, Error::AlreadyExists { .. });
             match self.is_ours() {
                 Some(true) => return Ok(()),
-                None if is_conflict && begun.elapsed() < self.store.patience() => std::thread::sleep(PAUSE),
+                None if is_conflict && begun.elapsed() < self.store.patience() => {
+                    std::thread::sleep(PAUSE);
+                }
                 _ => return Err(refused),
             }
         }
@@ -201,7 +257,9 @@ impl RemoteStaged {
     /// Whether the object belongs to this writer; `None` when it does not exist.
     fn is_ours(&self) -> Option<bool> {
         let Ok(client) = self.store.client() else { return Some(false) };
-        match runtime::wait_patiently(self.store.patience(), || client.objects.get_opts(&self.key, head_only())) {
+        match runtime::wait_patiently(self.store.patience(), || {
+            client.objects.get_opts(&self.key, head_only())
+        }) {
             Ok(Ok(answer)) => Some(self.token.is_of(&answer.attributes)),
             Ok(Err(object_store::Error::NotFound { .. })) => None,
             _ => Some(false),
@@ -218,19 +276,27 @@ impl RemoteStaged {
     }
 }
 
-/// Creates the object `to` with the content of `from`, through this process: S3 copies at most 5 GiB, and replaces an existing object.
+/// Creates the object `to` with the content of `from`, through this process: S3 copies at most 5
+/// GiB, and replaces an existing object.
 ///
 /// # Errors
 /// [`Error::NotFound`] when there is no object `from`; as [`Staged::publish`].
-pub(super) fn copy_through(store: &Arc<RemoteStore>, from: &str, to: &str, replace: Replace) -> Result<()> {
+pub(super) fn copy_through(
+    store: &Arc<RemoteStore>,
+    from: &str,
+    to: &str,
+    replace: Replace,
+) -> Result<()> {
     let source = RemoteObject::open(store, from, 0)?;
-    let mut copy = Box::new(RemoteStaged::start(Arc::clone(store), to, None, &Unpublished::default())?);
+    let mut copy =
+        Box::new(RemoteStaged::start(Arc::clone(store), to, None, &Unpublished::default())?);
     let mut start = 0;
     while start < source.size() {
         let range = start..source.size().min(start + COPIED_AT_ONCE);
         start = range.end;
         for bytes in source.read_ranges(&[range])? {
-            copy.write_all(&bytes).map_err(|error| failed(to.to_owned(), Operation::Writing, error))?;
+            copy.write_all(&bytes)
+                .map_err(|error| failed(to.to_owned(), Operation::Writing, error))?;
         }
     }
     copy.publish(replace)
@@ -242,7 +308,8 @@ fn len_of_part(number: usize) -> usize {
 
 /// The path of `name` in the directory of `path`.
 fn beside(path: &str, name: &str) -> String {
-    path.rsplit_once('/').map_or_else(|| name.to_owned(), |(directory, _)| format!("{directory}/{name}"))
+    path.rsplit_once('/')
+        .map_or_else(|| name.to_owned(), |(directory, _)| format!("{directory}/{name}"))
 }
 
 impl Write for RemoteStaged {
@@ -291,7 +358,8 @@ impl Staged for RemoteStaged {
             (self.key, self.path) = (target_key, target);
             return self.complete(replace);
         }
-        // An upload has its key from the start, where an existing object must stay; another key gets a copy.
+        // An upload has its key from the start, where an existing object must stay; another key
+        // gets a copy.
         let first = self.hidden.clone().unwrap_or_else(|| self.path.clone());
         self.complete(Replace::Never)?;
         let copied = copy_through(&self.store, &first, &target, replace);

@@ -25,7 +25,8 @@ use std::time::{Duration, Instant};
 const LISTED_FOR: Duration = Duration::from_secs(30);
 const MAX_LISTED: usize = 1 << 20;
 
-/// Read along, rather than asked for apart: at 100 MB/s this takes as long as the first byte of another answer.
+/// Read along, rather than asked for apart: at 100 MB/s this takes as long as the first byte of
+/// another answer.
 const GAP: u64 = 1 << 20;
 /// The tests of array_record expect one request for records that are so far apart.
 const GAP_OF_EMULATOR: u64 = 4 << 20;
@@ -51,7 +52,11 @@ pub struct RemoteStore {
 
 impl fmt::Debug for RemoteStore {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("RemoteStore").field("root", &self.location.root).field("options", &self.options).finish_non_exhaustive()
+        formatter
+            .debug_struct("RemoteStore")
+            .field("root", &self.location.root)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 
@@ -110,7 +115,8 @@ impl RemoteStore {
     pub(super) fn request_counts(&self) -> Option<RequestCounts> {
         let counts = &self.client.get()?.as_ref().ok()?.counts;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (cache_hits, cache_misses) = self.cache.get().map_or((0, 0), |cache| cache.hits_and_misses());
+        let (cache_hits, cache_misses) =
+            self.cache.get().map_or((0, 0), |cache| cache.hits_and_misses());
         Some(RequestCounts {
             requests: count(&counts.requests),
             hedged: count(&counts.repeated),
@@ -122,7 +128,8 @@ impl RemoteStore {
     }
 
     pub(super) fn client(&self) -> Result<&Client> {
-        let made = self.client.get_or_make(|| Client::new(&self.location, &self.options, &self.commit));
+        let made =
+            self.client.get_or_make(|| Client::new(&self.location, &self.options, &self.commit));
         made.as_ref().map_err(|what| Error::refused(&self.location.root, what.clone()))
     }
 
@@ -156,13 +163,16 @@ impl RemoteStore {
         (at.elapsed() < LISTED_FOR).then_some(meta)
     }
 
-    /// Everything below a prefix, by key, without the empty objects that consoles create for directories.
+    /// Everything below a prefix, by key, without the empty objects that consoles
+    /// create for directories.
     pub(super) fn below(&self, prefix: &str, path: &str) -> Result<Vec<(String, ObjectMeta)>> {
         let client = self.client()?;
-        let prefix = keys::literal(prefix).map_err(|error| Error::refused(path, error.to_string()))?;
+        let prefix =
+            keys::literal(prefix).map_err(|error| Error::refused(path, error.to_string()))?;
         let collect = || async {
             let mut found = Vec::new();
-            let mut listing = client.objects.list(Some(&prefix).filter(|prefix| !prefix.as_ref().is_empty()));
+            let mut listing =
+                client.objects.list(Some(&prefix).filter(|prefix| !prefix.as_ref().is_empty()));
             while let Some(meta) = listing.next().await {
                 let meta = meta?;
                 let key = keys::key_of(&meta.location).into_owned();
@@ -173,32 +183,54 @@ impl RemoteStore {
             }
             Ok::<_, object_store::Error>(found)
         };
-        let found = runtime::wait_patiently(self.patience(), collect).map_err(|source| failed(path.to_owned(), Operation::Listing, source))?;
+        let found = runtime::wait_patiently(self.patience(), collect)
+            .map_err(|source| failed(path.to_owned(), Operation::Listing, source))?;
         found.map_err(|error| error_of(&error, path, Operation::Listing, &self.options))
     }
 
-    /// Whether each of `names` is a directory below a prefix, which ends with a slash or is empty. Needs one request if the listing has one page.
-    pub(super) fn directories_in(&self, prefix: &str, names: &[&str], path: &str) -> Result<Vec<bool>> {
+    /// Whether each of `names` is a directory below a prefix, which ends with a slash or is empty.
+    /// Needs one request if the listing has one page.
+    pub(super) fn directories_in(
+        &self,
+        prefix: &str,
+        names: &[&str],
+        path: &str,
+    ) -> Result<Vec<bool>> {
         let client = self.client()?;
         // Other stores are listed only as a whole.
         let Some(pages) = &client.pages else { return Ok(vec![false; names.len()]) };
         let ask = || async {
-            let options = PaginatedListOptions { delimiter: Some("/".into()), ..PaginatedListOptions::default() };
-            let first = pages.list_paginated(Some(prefix).filter(|prefix| !prefix.is_empty()), options).await?;
-            let there: HashSet<&str> = first.result.common_prefixes.iter().filter_map(Path::filename).collect();
+            let options = PaginatedListOptions {
+                delimiter: Some("/".into()),
+                ..PaginatedListOptions::default()
+            };
+            let first = pages
+                .list_paginated(Some(prefix).filter(|prefix| !prefix.is_empty()), options)
+                .await?;
+            let there: HashSet<&str> =
+                first.result.common_prefixes.iter().filter_map(Path::filename).collect();
             let mut found = Vec::with_capacity(names.len());
             for name in names {
                 found.push(
                     there.contains(name)
                         || (first.page_token.is_some() && {
-                            let options = PaginatedListOptions { max_keys: Some(1), ..PaginatedListOptions::default() };
-                            !pages.list_paginated(Some(&format!("{prefix}{name}/")), options).await?.result.objects.is_empty()
+                            let options = PaginatedListOptions {
+                                max_keys: Some(1),
+                                ..PaginatedListOptions::default()
+                            };
+                            !pages
+                                .list_paginated(Some(&format!("{prefix}{name}/")), options)
+                                .await?
+                                .result
+                                .objects
+                                .is_empty()
                         }),
                 );
             }
             Ok::<_, object_store::Error>(found)
         };
-        let found = runtime::wait_patiently(self.patience(), ask).map_err(|source| failed(path.to_owned(), Operation::Listing, source))?;
+        let found = runtime::wait_patiently(self.patience(), ask)
+            .map_err(|source| failed(path.to_owned(), Operation::Listing, source))?;
         found.map_err(|error| error_of(&error, path, Operation::Listing, &self.options))
     }
 
@@ -215,6 +247,8 @@ impl RemoteStore {
             listed.clear();
         }
         let now = Instant::now();
-        listed.extend(found.iter().take(MAX_LISTED).map(|(key, meta)| (key.clone(), (meta.clone(), now))));
+        listed.extend(
+            found.iter().take(MAX_LISTED).map(|(key, meta)| (key.clone(), (meta.clone(), now))),
+        );
     }
 }

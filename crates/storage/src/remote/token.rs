@@ -1,7 +1,8 @@
 //! Marks an object with a token by which its writer recognizes it.
 //!
-//! A request may have succeeded although its response was lost; when it is repeated, it finds an object. The object's metadata holds a token that is
-//! unique to the writer, and tells whether the object is its own.
+//! A request may have succeeded although its response was lost; when it is repeated, it finds an
+//! object. The object's metadata holds a token that is unique to the writer, and tells whether the
+//! object is its own.
 
 use object_store::{Attribute, Attributes, GetOptions};
 
@@ -21,7 +22,9 @@ impl Token {
     }
 
     pub(super) fn is_of(&self, attributes: &Attributes) -> bool {
-        attributes.get(&Attribute::Metadata(NAME.into())).is_some_and(|token| token.as_ref() == self.0)
+        attributes
+            .get(&Attribute::Metadata(NAME.into()))
+            .is_some_and(|token| token.as_ref() == self.0)
     }
 }
 

@@ -19,7 +19,12 @@ impl Version {
         let tag = meta.e_tag.as_deref().map(str::trim).filter(|tag| !tag.is_empty());
         let strong = tag.map(|tag| tag.trim_start_matches("W/").trim_matches('"').to_owned());
         let modified_ns = meta.last_modified.timestamp_nanos_opt().unwrap_or_default();
-        Self { size: meta.size, is_weak: tag.is_some_and(|tag| tag.starts_with("W/")), tag: strong, modified_ns }
+        Self {
+            size: meta.size,
+            is_weak: tag.is_some_and(|tag| tag.starts_with("W/")),
+            tag: strong,
+            modified_ns,
+        }
     }
 
     /// The precondition that makes a server reject requests for another version.
@@ -34,15 +39,20 @@ impl Version {
     }
 
     pub(super) fn is_other_than(&self, answered: &Self) -> bool {
-        let by_tag = matches!((&self.tag, &answered.tag), (Some(ours), Some(theirs)) if ours != theirs);
-        // Listings and responses round the time differently; it is compared only if there is no tag, in whole seconds.
-        let by_time = (self.tag.is_none() || answered.tag.is_none()) && self.modified_ns / 1_000_000_000 != answered.modified_ns / 1_000_000_000;
+        let by_tag =
+            matches!((&self.tag, &answered.tag), (Some(ours), Some(theirs)) if ours != theirs);
+        // Listings and responses round the time differently; it is compared only if there is no
+        // tag, in whole seconds.
+        let by_time = (self.tag.is_none() || answered.tag.is_none())
+            && self.modified_ns / 1_000_000_000 != answered.modified_ns / 1_000_000_000;
         self.size != answered.size || by_tag || by_time
     }
 
     /// The tag takes the place of the time: two versions in one second have two tags.
     pub(super) fn identity(&self) -> Identity {
-        let mark = self.tag.as_ref().map_or(self.modified_ns, |tag| i64::try_from(xxh3_64(tag.as_bytes()) >> 1).unwrap_or_default());
+        let mark = self.tag.as_ref().map_or(self.modified_ns, |tag| {
+            i64::try_from(xxh3_64(tag.as_bytes()) >> 1).unwrap_or_default()
+        });
         Identity { size: self.size, modified_ns: i128::from(mark) }
     }
 

@@ -3,7 +3,12 @@ use super::*;
 #[test]
 fn lists_are_sorted() {
     assert!(HARMLESS.is_sorted() && HARMLESS_PARAMETERS.is_sorted());
-    assert!(is_harmless("region") && !is_harmless("service_account") && !is_harmless("secret_access_key") && !is_harmless("proxy_url"));
+    assert!(
+        is_harmless("region")
+            && !is_harmless("service_account")
+            && !is_harmless("secret_access_key")
+            && !is_harmless("proxy_url")
+    );
 }
 
 #[test]
@@ -22,7 +27,11 @@ fn registered_secret_is_hidden_in_every_form() {
 
 #[test]
 fn parts_of_json_are_hidden_and_addresses_in_it_are_not() {
-    hide(r#"{"type": "service_account", "private_key": "-----BEGIN-----\nMIIabcdefgh\nIJKLMNOPQR\n", "token_uri": "https://token.example/x"}"#);
+    hide(concat!(
+        r#"{"type": "service_account", "#,
+        r#""private_key": "-----BEGIN-----\nMIIabcdefgh\nIJKLMNOPQR\n", "#,
+        r#""token_uri": "https://token.example/x"}"#,
+    ));
     let text = redacted("MIIabcdefgh and IJKLMNOPQR at https://token.example/x of service_account");
     assert_eq!(text, "… and … at https://token.example/x of service_account");
 }
@@ -46,22 +55,40 @@ fn address_keeps_its_place_alone() {
         ("ftp://name:wo/rd@host/a", "ftp://…@host/a"),
         ("abfss://container:key@account/a", "abfss://…@account/a"),
         ("https:/name:word@host/a", "https:/…@host/a"),
-        ("https://host/a?X-Amz-Signature=abc&prefix=x&bare", "https://host/a?X-Amz-Signature=…&prefix=x&…"),
+        (
+            "https://host/a?X-Amz-Signature=abc&prefix=x&bare",
+            "https://host/a?X-Amz-Signature=…&prefix=x&…",
+        ),
         ("az://c/a?sv=1&sig=abc", "az://c/a?sv=…&sig=…"),
         ("https://host/a#access_token=x", "https://host/a#…"),
         ("https://host/a;token=x/b?alt=1;jwt=y", "https://host/a;token=…?alt=1;jwt=…"),
         ("https:name:word@host/a", "https:…@host/a"),
     ] {
-        assert_eq!(redacted(&format!("Failed to open `{url}`: no")), format!("Failed to open `{left}`: no"));
+        assert_eq!(
+            redacted(&format!("Failed to open `{url}`: no")),
+            format!("Failed to open `{left}`: no")
+        );
     }
 }
 
 #[test]
 fn address_with_keys_is_distinguished_from_a_plain_one() {
-    for path in ["s3://name:word@bucket/a", "az://c/a?sv=1&sig=abc", "https://host/a#access_token=x", "hf://a:b@datasets/o/n"] {
+    for path in [
+        "s3://name:word@bucket/a",
+        "az://c/a?sv=1&sig=abc",
+        "https://host/a#access_token=x",
+        "hf://a:b@datasets/o/n",
+    ] {
         assert!(has_keys(path), "{path}");
     }
-    for path in ["s3://bucket/a@b", "hf://datasets/o/n@main/a", "abfss://c@account/a", "s3://b/year=202?/month=1/", "/local/key?x", "s3://b/a#b"] {
+    for path in [
+        "s3://bucket/a@b",
+        "hf://datasets/o/n@main/a",
+        "abfss://c@account/a",
+        "s3://b/year=202?/month=1/",
+        "/local/key?x",
+        "s3://b/a#b",
+    ] {
         assert!(!has_keys(path), "{path}");
     }
 }

@@ -6,7 +6,8 @@ use minijinja::{Error, ErrorKind, State, Value};
 
 /// Levels of a value. JSON has at most 128.
 const DEPTH: usize = 200;
-/// Values in a value. A value that is contained twice counts twice, since it is also printed and compared twice.
+/// Values in a value. A value that is contained twice counts twice, since it is also printed and
+/// compared twice.
 const NODES: usize = 1_000_000;
 /// Of the strings in a value, and of what a filter or a method makes.
 pub(super) const BYTES: usize = 64 << 20;
@@ -89,8 +90,8 @@ struct Walk {
 }
 
 impl Walk {
-    /// The value with lists in place of computed ones, which would otherwise hold one another without
-    /// a limit. `None` if it has no computed ones.
+    /// The value with lists in place of computed ones, which would otherwise hold one another
+    /// without a limit. `None` if it has no computed ones.
     fn evaluated(&mut self, value: &Value, depth: usize) -> Result<Option<Value>, Error> {
         self.nodes += 1;
         if self.nodes > NODES {
@@ -98,7 +99,11 @@ impl Walk {
         }
         if let Some(text) = value.as_str() {
             self.bytes = self.bytes.saturating_add(text.len());
-            return if self.bytes > BYTES { Err(invalid("a variable has more than 64 MiB of text")) } else { Ok(None) };
+            return if self.bytes > BYTES {
+                Err(invalid("a variable has more than 64 MiB of text"))
+            } else {
+                Ok(None)
+            };
         }
         let Some(object) = value.as_object() else { return Ok(None) };
         if depth >= DEPTH {
@@ -112,15 +117,20 @@ impl Walk {
             Ok::<_, Error>(new.unwrap_or(item))
         };
         match class {
-            // Both can be changed or continued later, so that they could come to contain themselves.
-            Class::Namespace | Class::Loop if is_attribute => Err(invalid("a namespace cannot hold a namespace or a loop; use another variable")),
+            // Both can be changed or continued later, so that they could
+            // come to contain themselves.
+            Class::Namespace | Class::Loop if is_attribute => {
+                Err(invalid("a namespace cannot hold a namespace or a loop; use another variable"))
+            }
             Class::Loop | Class::Function => Ok(None),
             Class::List | Class::LazyList | Class::Tuple | Class::Group => {
                 let items = value.try_iter()?.checked().map(|item| evaluated(item?));
                 let items = items.collect::<Result<Vec<Value>, Error>>()?;
                 Ok(is_changed.then(|| match (class, items.as_slice()) {
                     (Class::Tuple, _) => Value::from(Tuple::from(items)),
-                    (Class::Group, [grouper, list]) => Value::from_object(Group { grouper: grouper.clone(), list: list.clone() }),
+                    (Class::Group, [grouper, list]) => {
+                        Value::from_object(Group { grouper: grouper.clone(), list: list.clone() })
+                    }
                     _ => Value::from(items),
                 }))
             }
@@ -176,11 +186,17 @@ mod tests {
             ("f", "Function"),
             ("loop", "Loop"),
         ] {
-            let template = format!("{SET}{{% macro f() %}}{{% endmacro %}}{{% for x in [1] %}}{{{{ class_of({expression}) }}}}{{% endfor %}}");
+            let template = format!(
+                "{SET}{{% macro f() %}}{{% endmacro %}}{{% for x in [1] %}}{{{{ \
+                 class_of({expression}) }}}}{{% endfor %}}"
+            );
             assert_eq!(environment.render_str(&template, ()).unwrap(), expected, "{expression}");
         }
         let message = super::super::environment::value(&serde_json::json!({"a": [1]}));
-        assert_eq!((class_of(&message), class_of(&message.get_attr("a").unwrap())), ("Dict".to_owned(), "List".to_owned()));
+        assert_eq!(
+            (class_of(&message), class_of(&message.get_attr("a").unwrap())),
+            ("Dict".to_owned(), "List".to_owned())
+        );
     }
 
     #[test]
@@ -188,9 +204,18 @@ mod tests {
         let environment = environment(None);
         let state = environment.empty_state();
         let too_long = Value::from("b".repeat(BYTES));
-        let dict = |held: Value| Value::make_object_map((), |()| Box::new(std::iter::once(Value::from("a"))), move |(), _| Some(held.clone()));
+        let dict = |held: Value| {
+            Value::make_object_map(
+                (),
+                |()| Box::new(std::iter::once(Value::from("a"))),
+                move |(), _| Some(held.clone()),
+            )
+        };
         assert!(value(&state, dict(too_long)).is_err());
         let evaluated = value(&state, dict(Value::from(1))).unwrap();
-        assert_eq!((class_of(&evaluated), evaluated.to_string()), ("Dict".to_owned(), "{'a': 1}".to_owned()));
+        assert_eq!(
+            (class_of(&evaluated), evaluated.to_string()),
+            ("Dict".to_owned(), "{'a': 1}".to_owned())
+        );
     }
 }

@@ -2,8 +2,22 @@
 
 use crate::error::{Error as TokensError, Result};
 
-const MONTHS: [&str; 12] = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
-const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+const DAYS: [&str; 7] =
+    ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const DAYS_BEFORE: [u32; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
 
 /// A day of the Gregorian calendar, at midnight.
@@ -17,19 +31,33 @@ pub(super) struct Date {
 impl Date {
     /// Of "2026-01-31".
     pub(super) fn parse(text: &str) -> Result<Self> {
-        let number = |range: std::ops::Range<usize>| text.get(range).filter(|part| part.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok();
+        let number = |range: std::ops::Range<usize>| {
+            text.get(range)
+                .filter(|part| part.bytes().all(|byte| byte.is_ascii_digit()))?
+                .parse()
+                .ok()
+        };
         let parts = (number(0..4), number(5..7), number(8..10));
         match parts {
-            (Some(year), Some(month @ 1..=12), Some(day)) if text.len() == 10 && text.get(4..5) == Some("-") && text.get(7..8) == Some("-") => {
+            (Some(year), Some(month @ 1..=12), Some(day))
+                if text.len() == 10
+                    && text.get(4..5) == Some("-")
+                    && text.get(7..8) == Some("-") =>
+            {
                 let date = Self { year, month, day };
-                if year > 0 && (1..=date.days_in_month()).contains(&day) { Ok(date) } else { Err(TokensError::Date { text: text.to_owned() }) }
+                if year > 0 && (1..=date.days_in_month()).contains(&day) {
+                    Ok(date)
+                } else {
+                    Err(TokensError::Date { text: text.to_owned() })
+                }
             }
             _ => Err(TokensError::Date { text: text.to_owned() }),
         }
     }
 
     fn is_leap(self) -> bool {
-        self.year.is_multiple_of(4) && (!self.year.is_multiple_of(100) || self.year.is_multiple_of(400))
+        self.year.is_multiple_of(4)
+            && (!self.year.is_multiple_of(100) || self.year.is_multiple_of(400))
     }
 
     fn days_in_month(self) -> u32 {
@@ -102,9 +130,14 @@ mod tests {
     #[test]
     fn dates_are_formatted_as_by_strftime() {
         let date = Date::parse("2026-01-31").unwrap();
-        assert_eq!(date.format("%A %a %d %B %b %Y %y %j %m %-m %%").unwrap(), "Saturday Sat 31 January Jan 2026 26 031 01 1 %");
+        assert_eq!(
+            date.format("%A %a %d %B %b %Y %y %j %m %-m %%").unwrap(),
+            "Saturday Sat 31 January Jan 2026 26 031 01 1 %"
+        );
         assert_eq!(Date::parse("2024-02-29").unwrap().format("%a %j").unwrap(), "Thu 060");
-        for wrong in ["2026-02-29", "2026-13-01", "26-01-01", "2026/01/01", "2026-01-32", "0000-01-01"] {
+        for wrong in
+            ["2026-02-29", "2026-13-01", "26-01-01", "2026/01/01", "2026-01-32", "0000-01-01"]
+        {
             assert!(Date::parse(wrong).is_err(), "{wrong}");
         }
     }

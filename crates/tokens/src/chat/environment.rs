@@ -38,7 +38,8 @@ pub(super) struct Brackets {
 impl Brackets {
     /// Two noncharacters that are in none of the values.
     pub(super) fn unused(values: &[&Json]) -> Result<Self> {
-        let mut free = CANDIDATES.filter(|candidate| !values.iter().any(|value| contains(value, *candidate)));
+        let mut free =
+            CANDIDATES.filter(|candidate| !values.iter().any(|value| contains(value, *candidate)));
         match (free.next(), free.next()) {
             (Some(open), Some(close)) => Ok(Self { open, close }),
             _ => Err(TokensError::Noncharacters),
@@ -47,7 +48,9 @@ impl Brackets {
 
     /// Whether a text has, or a string of a template could make, one of these characters.
     pub(super) fn may_be_in(text: &str) -> bool {
-        text.contains("\\u") || text.contains("\\U") || text.contains(|character| CANDIDATES.contains(&character))
+        text.contains("\\u")
+            || text.contains("\\U")
+            || text.contains(|character| CANDIDATES.contains(&character))
     }
 }
 
@@ -55,7 +58,9 @@ fn contains(value: &Json, character: char) -> bool {
     match value {
         Json::String(text) => text.contains(character),
         Json::Array(items) => items.iter().any(|item| contains(item, character)),
-        Json::Object(entries) => entries.iter().any(|(key, value)| key.contains(character) || contains(value, character)),
+        Json::Object(entries) => {
+            entries.iter().any(|(key, value)| key.contains(character) || contains(value, character))
+        }
         Json::Null | Json::Bool(_) | Json::Number(_) => false,
     }
 }
@@ -100,8 +105,9 @@ pub(super) fn environment(now: Option<Date>) -> Environment<'static> {
     environment
 }
 
-/// Makes the use of `varargs` and `kwargs` an error where nothing has that name: Jinja passes the other arguments of a macro under these names,
-/// and the engine leaves both undefined, so they would render as nothing.
+/// Makes the use of `varargs` and `kwargs` an error where nothing has that name: Jinja passes the
+/// other arguments of a macro under these names, and the engine leaves both undefined, so they
+/// would render as nothing.
 pub(super) fn refuse_undeclared_arguments(environment: &mut Environment<'static>) {
     for name in ["varargs", "kwargs"] {
         let reason = format!("{name} of a macro is not supported; declare each argument");
@@ -112,7 +118,14 @@ pub(super) fn refuse_undeclared_arguments(environment: &mut Environment<'static>
 /// As `iter` of Python: an undefined value is empty, and none is not iterable.
 #[expect(clippy::needless_pass_by_value, reason = "the signature of a test")]
 fn is_iterable(value: Value) -> bool {
-    matches!(value.kind(), ValueKind::Undefined | ValueKind::String | ValueKind::Seq | ValueKind::Map | ValueKind::Iterable)
+    matches!(
+        value.kind(),
+        ValueKind::Undefined
+            | ValueKind::String
+            | ValueKind::Seq
+            | ValueKind::Map
+            | ValueKind::Iterable
+    )
 }
 
 /// The filter on what a loop goes through: the engine takes none for an empty list.
@@ -126,12 +139,19 @@ fn raise_exception(message: String) -> std::result::Result<Value, Error> {
 
 /// The bracket where a generation block begins or ends; nothing unless brackets are wanted.
 fn bracket(is_start: bool) -> String {
-    BRACKETS.get().map_or_else(String::new, |Brackets { open, close }| if is_start { open } else { close }.to_string())
+    BRACKETS.get().map_or_else(String::new, |Brackets { open, close }| {
+        if is_start { open } else { close }.to_string()
+    })
 }
 
-/// `json.dumps(value, ensure_ascii, indent, separators, sort_keys)`, all but the first with defaults.
+/// `json.dumps(value, ensure_ascii, indent, separators, sort_keys)`,
+/// all but the first with defaults.
 #[expect(clippy::needless_pass_by_value, reason = "the signature of a filter")]
-fn tojson(value: Value, positional: Rest<Value>, named: Kwargs) -> std::result::Result<Value, Error> {
+fn tojson(
+    value: Value,
+    positional: Rest<Value>,
+    named: Kwargs,
+) -> std::result::Result<Value, Error> {
     let mut positional = positional.iter();
     let mut option = |name: &str| -> std::result::Result<Option<Value>, Error> {
         let value = match positional.next() {
@@ -144,7 +164,13 @@ fn tojson(value: Value, positional: Rest<Value>, named: Kwargs) -> std::result::
     let (separators, sort_keys) = (option("separators")?, option("sort_keys")?);
     named.assert_all_used()?;
     let is_set = |value: Option<Value>| value.is_some_and(|value| value.is_true());
-    Ok(Value::from(dumps(&value, is_set(ensure_ascii), indent.as_ref(), separators.as_ref(), is_set(sort_keys))?))
+    Ok(Value::from(dumps(
+        &value,
+        is_set(ensure_ascii),
+        indent.as_ref(),
+        separators.as_ref(),
+        is_set(sort_keys),
+    )?))
 }
 
 /// A value of a template, with keys in their order.
@@ -154,12 +180,16 @@ pub(super) fn value(json: &Json) -> Value {
         Json::Bool(value) => Value::from(*value),
         Json::String(text) => Value::from(text.as_str()),
         Json::Array(items) => Value::from(items.iter().map(value).collect::<Vec<_>>()),
-        Json::Object(entries) => Value::from_pairs(entries.iter().map(|(key, item)| (key.as_str(), value(item)))),
+        Json::Object(entries) => {
+            Value::from_pairs(entries.iter().map(|(key, item)| (key.as_str(), value(item))))
+        }
         Json::Number(number) => {
             let text = number.to_string();
             let is_whole = !text.contains(['.', 'e', 'E']);
             match text.parse::<i128>() {
-                Ok(whole) if is_whole => i64::try_from(whole).map_or_else(|_| Value::from(whole), Value::from),
+                Ok(whole) if is_whole => {
+                    i64::try_from(whole).map_or_else(|_| Value::from(whole), Value::from)
+                }
                 _ => Value::from(number.as_f64().unwrap_or(f64::NAN)),
             }
         }

@@ -1,4 +1,5 @@
-//! Escapes in the strings of a template. Jinja2 reads them as Python does, and the engine as JSON does.
+//! Escapes in the strings of a template. Jinja2 reads them as Python does,
+//! and the engine as JSON does.
 
 /// A string of a template, as the engine must read it.
 pub(super) fn of_python(written: &str) -> String {

@@ -40,7 +40,9 @@ impl<'a> Arguments<'a> {
 
     fn whole(&mut self, name: &str, default: i64) -> Result<i64, Error> {
         let value = self.next(name)?.filter(|value| !value.is_undefined());
-        value.map_or(Ok(default), |value| value.as_i64().ok_or_else(|| invalid(format!("{name} is a whole number"))))
+        value.map_or(Ok(default), |value| {
+            value.as_i64().ok_or_else(|| invalid(format!("{name} is a whole number")))
+        })
     }
 
     fn is_set(&mut self, name: &str) -> Result<bool, Error> {
@@ -56,8 +58,10 @@ impl<'a> Arguments<'a> {
 /// Digits as Python reads them, where `_` may be between two.
 fn digits(text: &str) -> Option<String> {
     let text = strip(text);
-    let is_separated =
-        text.split('_').all(|part| part.starts_with(|c: char| c.is_ascii_alphanumeric() || "+-.".contains(c)) && !part.ends_with(['+', '-']));
+    let is_separated = text.split('_').all(|part| {
+        part.starts_with(|c: char| c.is_ascii_alphanumeric() || "+-.".contains(c))
+            && !part.ends_with(['+', '-'])
+    });
     (!text.contains('_') || is_separated).then(|| text.replace('_', ""))
 }
 
@@ -65,7 +69,9 @@ fn parse_int(text: &str, base: i64) -> Option<Value> {
     let text = digits(text)?.to_ascii_lowercase();
     let (sign, unsigned) = text.split_at(usize::from(text.starts_with(['+', '-'])));
     let prefixes = [(16, "0x"), (8, "0o"), (2, "0b")];
-    let prefix = prefixes.into_iter().find(|(of, prefix)| (base == *of || base == 0) && unsigned.starts_with(prefix));
+    let prefix = prefixes
+        .into_iter()
+        .find(|(of, prefix)| (base == *of || base == 0) && unsigned.starts_with(prefix));
     let (base, unsigned) = match prefix {
         Some((base, prefix)) => (base, unsigned.strip_prefix(prefix)?),
         None => (if base == 0 { 10 } else { base }, unsigned),
@@ -85,7 +91,10 @@ fn parse_float(text: &str) -> Option<f64> {
     digits(text)?.parse().ok()
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "truncation is what is asked for, and larger values are refused")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "truncation is what is asked for, and larger values are refused"
+)]
 fn truncated(value: f64) -> Option<Value> {
     (value.abs() < 1e38).then(|| whole(value as i128))
 }
@@ -102,11 +111,18 @@ fn int(value: Value, positional: Rest<Value>, named: Kwargs) -> Result<Value, Er
         ValueKind::Number if value.is_integer() => Ok(value),
         ValueKind::Number => {
             let number = f64::try_from(value)?;
-            if number.is_nan() { Ok(default) } else { truncated(number).ok_or_else(|| invalid("int of a number that is too large")) }
+            if number.is_nan() {
+                Ok(default)
+            } else {
+                truncated(number).ok_or_else(|| invalid("int of a number that is too large"))
+            }
         }
         ValueKind::String => {
             let text = value.as_str().unwrap_or_default();
-            let found = parse_int(text, base).or_else(|| parse_float(text).and_then(|number| if number.is_nan() { None } else { truncated(number) }));
+            let found = parse_int(text, base).or_else(|| {
+                parse_float(text)
+                    .and_then(|number| if number.is_nan() { None } else { truncated(number) })
+            });
             Ok(found.unwrap_or(default))
         }
         _ => Ok(default),
@@ -136,7 +152,9 @@ fn indent(value: Value, positional: Rest<Value>, named: Kwargs) -> Result<Value,
     let margin = match width.as_str() {
         Some(margin) => margin.to_owned(),
         None => {
-            let width = width.as_i64().ok_or_else(|| invalid("the width of indent is a whole number or a text"))?;
+            let width = width
+                .as_i64()
+                .ok_or_else(|| invalid("the width of indent is a whole number or a text"))?;
             let width = usize::try_from(width).unwrap_or(0);
             check_length(width)?;
             " ".repeat(width)
@@ -182,22 +200,33 @@ fn escape(value: Value) -> Result<Value, Error> {
 #[expect(clippy::needless_pass_by_value, reason = "the signature of a filter")]
 fn attr(value: Value, name: String) -> Result<Value, Error> {
     match value.as_object().map(class) {
-        Some(Class::Group | Class::Namespace | Class::Loop | Class::Function) => value.get_attr(&name),
+        Some(Class::Group | Class::Namespace | Class::Loop | Class::Function) => {
+            value.get_attr(&name)
+        }
         _ => Ok(Value::UNDEFINED),
     }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the signature of a filter")]
-fn join(state: &mut State, value: Value, positional: Rest<Value>, named: Kwargs) -> Result<Value, Error> {
+fn join(
+    state: &mut State,
+    value: Value,
+    positional: Rest<Value>,
+    named: Kwargs,
+) -> Result<Value, Error> {
     let mut arguments = Arguments::new(&positional, &named);
-    let separator = arguments.next("d")?.map_or_else(|| Ok(String::new()), |separator| text_of(&separator))?;
+    let separator =
+        arguments.next("d")?.map_or_else(|| Ok(String::new()), |separator| text_of(&separator))?;
     let attribute = arguments.next("attribute")?.filter(|attribute| !attribute.is_none());
     arguments.end()?;
     match attribute {
         None => string_methods::join(&value, &separator),
         Some(attribute) => {
             let options = Kwargs::from_iter([("attribute", attribute)]);
-            string_methods::join(&state.apply_filter("map", &[value, Value::from(options)])?, &separator)
+            string_methods::join(
+                &state.apply_filter("map", &[value, Value::from(options)])?,
+                &separator,
+            )
         }
     }
 }
@@ -205,7 +234,11 @@ fn join(state: &mut State, value: Value, positional: Rest<Value>, named: Kwargs)
 #[expect(clippy::needless_pass_by_value, reason = "the signature of a filter")]
 fn wordcount(value: Value) -> Result<Value, Error> {
     let is_word = |character: char| character.is_alphanumeric() || character == '_';
-    Ok(text_of(&value)?.split(|character| !is_word(character)).filter(|word| !word.is_empty()).count().into())
+    Ok(text_of(&value)?
+        .split(|character| !is_word(character))
+        .filter(|word| !word.is_empty())
+        .count()
+        .into())
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the signature of a filter")]
@@ -223,9 +256,15 @@ fn truncate(value: Value, positional: Rest<Value>, named: Kwargs) -> Result<Valu
     if text.chars().count() <= length.saturating_add(leeway) {
         return Ok(text.into());
     }
-    let kept = length.checked_sub(end.chars().count()).ok_or_else(|| invalid("truncate expects a length of at least that of end"))?;
+    let kept = length
+        .checked_sub(end.chars().count())
+        .ok_or_else(|| invalid("truncate expects a length of at least that of end"))?;
     let cut: String = text.chars().take(kept).collect();
-    let cut = if kills_words { cut.as_str() } else { cut.rsplit_once(' ').map_or(cut.as_str(), |(before, _)| before) };
+    let cut = if kills_words {
+        cut.as_str()
+    } else {
+        cut.rsplit_once(' ').map_or(cut.as_str(), |(before, _)| before)
+    };
     Ok(format!("{cut}{end}").into())
 }
 

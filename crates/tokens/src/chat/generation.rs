@@ -1,7 +1,7 @@
 //! `{% generation %}` … `{% endgeneration %}`: what an assistant writes.
 //!
-//! The engine has no such tag, so a function writes a bracket where it begins and ends. Tags are found by the lexer: their names may also be in text, in strings
-//! and in comments.
+//! The engine has no such tag, so a function writes a bracket where it begins and ends. Tags are
+//! found by the lexer: their names may also be in text, in strings and in comments.
 
 use super::Rendered;
 use super::edits::{Edit, edited};
@@ -22,9 +22,11 @@ pub(super) struct Rewritten {
 }
 
 /// Tags that capture what is rendered between them.
-const CAPTURING: [&str; 8] = ["endset", "endmacro", "endcall", "endfilter", "endblock", "import", "from", "extends"];
+const CAPTURING: [&str; 8] =
+    ["endset", "endmacro", "endcall", "endfilter", "endblock", "import", "from", "extends"];
 
-/// A scope of its own, as in Jinja, with a bracket at both ends. The names of tags are replaced, so what trims white space around a tag stays.
+/// A scope of its own, as in Jinja, with a bracket at both ends. The names of tags are replaced, so
+/// what trims white space around a tag stays.
 const START: &str = "with %}{% if true %}{{ FUNCTION(true) }}{% endif";
 const END: &str = "if true %}{{ FUNCTION(false) }}{% endif %}{% endwith";
 
@@ -42,7 +44,9 @@ pub(super) fn rewrite(template: &str) -> Result<Rewritten> {
     for token in tokenize(template, false, syntax()) {
         let (token, span) = token.map_err(|error| super::template_error(&error))?;
         let range = span.start_offset as usize..span.end_offset as usize;
-        if let (Token::Ident(name @ ("generation" | "endgeneration")), true) = (&token, follows_start) {
+        if let (Token::Ident(name @ ("generation" | "endgeneration")), true) =
+            (&token, follows_start)
+        {
             let new = if *name == "generation" { START } else { END }.replace("FUNCTION", BRACKET);
             has_generation = true;
             edits.push((range, new));
@@ -57,7 +61,9 @@ pub(super) fn rewrite(template: &str) -> Result<Rewritten> {
                 ("endfor", Some(open)) => *open = open.saturating_sub(1),
                 // As in Jinja, where such a block is a function.
                 ("break" | "continue", Some(0)) => {
-                    let reason = format!("{name} in a generation block of a loop that begins before the block");
+                    let reason = format!(
+                        "{name} in a generation block of a loop that begins before the block"
+                    );
                     return Err(Error::Template { line: Some(span.start_line as usize), reason });
                 }
                 _ => {}
@@ -75,11 +81,12 @@ pub(super) fn rewrite(template: &str) -> Result<Rewritten> {
             _ => 0,
         };
         // A recursive loop is a function that returns its output.
-        reads_output |=
-            matches!(token, Token::Ident("recursive")) || matches!(token, Token::Ident(name) if follows_start && CAPTURING.contains(&name));
+        reads_output |= matches!(token, Token::Ident("recursive"))
+            || matches!(token, Token::Ident(name) if follows_start && CAPTURING.contains(&name));
         follows_start = matches!(token, Token::BlockStart);
     }
-    let lost = || Error::Template { line: None, reason: "a generation tag cannot be found".to_owned() };
+    let lost =
+        || Error::Template { line: None, reason: "a generation tag cannot be found".to_owned() };
     let rewritten = edited(template, &edits).ok_or_else(lost)?;
     Ok(Rewritten { template: rewritten, has_generation, names_date, date_formats, reads_output })
 }
@@ -98,7 +105,9 @@ pub(super) fn spans(text: &str, brackets: Brackets) -> Result<Rendered> {
     let mut open: Vec<usize> = Vec::new();
     let mut from = 0;
     for place in memchr::memmem::find_iter(text.as_bytes(), FIRST_BYTES) {
-        let Some(character) = text.get(place..).and_then(|rest| rest.chars().next()) else { continue };
+        let Some(character) = text.get(place..).and_then(|rest| rest.chars().next()) else {
+            continue;
+        };
         if character != brackets.open && character != brackets.close {
             continue;
         }

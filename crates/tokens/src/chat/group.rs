@@ -1,4 +1,5 @@
-//! A group of the filter `groupby`, as a variable keeps it. The engine's own one computes its items and holds what it was made of.
+//! A group of the filter `groupby`, as a variable keeps it. The engine's own one computes its items
+//! and holds what it was made of.
 
 use minijinja::Value;
 use minijinja::value::{Enumerator, Object, ObjectRepr};

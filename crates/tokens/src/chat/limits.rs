@@ -1,9 +1,9 @@
 //! Limits on what a template can nest, set on its source.
 //!
-//! Values are printed, compared and dropped by recursion, so the depth of each value must be bounded.
-//! One expression can add a limited number of levels. All that can collect levels across expressions is
-//! assigned, passed or iterated over. A filter around each such expression checks its value. A template
-//! cannot replace filters.
+//! Values are printed, compared and dropped by recursion, so the depth of each value must be
+//! bounded. One expression can add a limited number of levels. All that can collect levels across
+//! expressions is assigned, passed or iterated over. A filter around each such expression checks
+//! its value. A template cannot replace filters.
 
 use super::edits::{Edit, edited};
 use super::environment::syntax;
@@ -48,7 +48,8 @@ pub(super) fn guarded(template: &str) -> Result<String> {
     }
     // The end of an expression is found after the edits inside of it.
     edits.sort_by_key(|(range, _)| range.start);
-    edited(template, &edits).ok_or_else(|| Error::Template { line: None, reason: "a tag cannot be found".to_owned() })
+    edited(template, &edits)
+        .ok_or_else(|| Error::Template { line: None, reason: "a tag cannot be found".to_owned() })
 }
 
 fn refused<T>(span: Span, reason: String) -> Result<T> {
@@ -64,11 +65,17 @@ fn check_keyword(keyword: &str, span: Span, branches: &mut Vec<usize>) -> Result
                 *open += 1;
             }
             if branches.iter().sum::<usize>() > BRANCHES {
-                return refused(span, format!("more than {BRANCHES} elif follow each other; use a dict"));
+                return refused(
+                    span,
+                    format!("more than {BRANCHES} elif follow each other; use a dict"),
+                );
             }
         }
         "include" | "import" | "from" | "extends" | "block" => {
-            return refused(span, format!("{keyword} needs other templates, and a chat template has none"));
+            return refused(
+                span,
+                format!("{keyword} needs other templates, and a chat template has none"),
+            );
         }
         _ => {}
     }
@@ -127,7 +134,10 @@ impl Tag<'_> {
                 let level = Level { start: is_call.then_some(end), outer, ..Level::default() };
                 self.levels.push(std::mem::replace(&mut self.level, level));
                 if self.levels.len() > BRACKETS {
-                    let reason = format!("an expression has more than {BRACKETS} brackets within each other; split it with set");
+                    let reason = format!(
+                        "an expression has more than {BRACKETS} brackets within each other; split \
+                         it with set"
+                    );
                     return refused(span, reason);
                 }
             }
@@ -163,19 +173,31 @@ impl Tag<'_> {
                 self.level.start = Some(end);
             }
             (Token::Ident(name), _) if !OPERATORS.contains(name) => {}
-            (Token::Str(_) | Token::String(_) | Token::Int(_) | Token::Int128(_) | Token::Float(_), _) => {}
+            (
+                Token::Str(_)
+                | Token::String(_)
+                | Token::Int(_)
+                | Token::Int128(_)
+                | Token::Float(_),
+                _,
+            ) => {}
             _ => {
                 self.level.operators += 1;
-                self.level.builds |= matches!(token, Token::Pipe | Token::Mul | Token::Plus | Token::Tilde);
-                self.sets_attribute |= matches!(token, Token::Dot) && self.keyword == Some("set") && !self.has_value;
+                self.level.builds |=
+                    matches!(token, Token::Pipe | Token::Mul | Token::Plus | Token::Tilde);
+                self.sets_attribute |=
+                    matches!(token, Token::Dot) && self.keyword == Some("set") && !self.has_value;
             }
         }
         if self.level.outer + self.level.operators + self.level.inner > DEPTH {
-            let reason = format!("an expression has more than {DEPTH} operators in a row; split it with set");
+            let reason = format!(
+                "an expression has more than {DEPTH} operators in a row; split it with set"
+            );
             return refused(span, reason);
         }
         self.end = end;
-        self.is_callable = matches!(token, Token::Ident(_) | Token::ParenClose | Token::BracketClose);
+        self.is_callable =
+            matches!(token, Token::Ident(_) | Token::ParenClose | Token::BracketClose);
         Ok(())
     }
 
@@ -183,11 +205,19 @@ impl Tag<'_> {
     fn check(&mut self, edits: &mut Vec<Edit>) {
         let Some(start) = self.level.start.take() else { return };
         let is_outermost = self.levels.is_empty();
-        let value = if is_outermost && self.sets_attribute { Some(ATTRIBUTE) } else { self.level.builds.then_some(VALUE) };
+        let value = if is_outermost && self.sets_attribute {
+            Some(ATTRIBUTE)
+        } else {
+            self.level.builds.then_some(VALUE)
+        };
         let iterable = (is_outermost && self.keyword == Some("for")).then_some(ITERABLE);
-        let filters: String = value.into_iter().chain(iterable).map(|filter| format!("| {filter} ")).collect();
+        let filters: String =
+            value.into_iter().chain(iterable).map(|filter| format!("| {filter} ")).collect();
         if !filters.is_empty() {
-            edits.extend([(start..start, "(".to_owned()), (self.end..self.end, format!(") {filters}"))]);
+            edits.extend([
+                (start..start, "(".to_owned()),
+                (self.end..self.end, format!(") {filters}")),
+            ]);
         }
     }
 

@@ -17,7 +17,8 @@ pub(super) struct Message {
     pub(super) value: Value,
 }
 
-/// Without null keys, as transformers passes messages. As there, reasoning under any name is also `reasoning_content`, and `thinking` if the message has none.
+/// Without null keys, as transformers passes messages. As there, reasoning under any name is also
+/// `reasoning_content`, and `thinking` if the message has none.
 pub(super) fn prepared(messages: &Json) -> Result<Vec<Message>> {
     let Json::Array(messages) = messages else {
         return Err(Error::Messages { problem: "are not a list".to_owned() });
@@ -35,16 +36,29 @@ fn prepared_message(turn: usize, message: &Json) -> Result<Message> {
     };
     let parts = entries.get("content").and_then(Json::as_array).into_iter().flatten();
     for part in parts {
-        if let Some(kind) = part.get("type").and_then(Json::as_str).filter(|kind| MEDIA.contains(kind)) {
-            return invalid(&format!("has a part of type {}, but only text can be encoded", quoted(kind)));
+        if let Some(kind) =
+            part.get("type").and_then(Json::as_str).filter(|kind| MEDIA.contains(kind))
+        {
+            return invalid(&format!(
+                "has a part of type {}, but only text can be encoded",
+                quoted(kind)
+            ));
         }
     }
-    let reasoning = REASONING.into_iter().find_map(|name| entries.get(name).filter(|reasoning| !reasoning.is_null())).map(value);
+    let reasoning = REASONING
+        .into_iter()
+        .find_map(|name| entries.get(name).filter(|reasoning| !reasoning.is_null()))
+        .map(value);
     let alias = |name: &'static str| reasoning.clone().map(|reasoning| (name, reasoning));
-    let given = entries.iter().filter(|(_, item)| !item.is_null()).map(|(key, item)| (key.as_str(), value(item)));
+    let given = entries
+        .iter()
+        .filter(|(_, item)| !item.is_null())
+        .map(|(key, item)| (key.as_str(), value(item)));
     // A name that is given keeps its place, as in a dict.
     Ok(Message {
         is_assistant: role == "assistant",
-        value: Value::from_pairs(alias("thinking").into_iter().chain(given).chain(alias("reasoning_content"))),
+        value: Value::from_pairs(
+            alias("thinking").into_iter().chain(given).chain(alias("reasoning_content")),
+        ),
     })
 }

@@ -1,7 +1,7 @@
 //! Chat templates: messages to text, and which parts of it an assistant wrote.
 //!
-//! The oracle is `apply_chat_template` of transformers. A template is untrusted code: it runs with limits on its steps and its output, and sees nothing but
-//! the values of one row.
+//! The oracle is `apply_chat_template` of transformers. A template is untrusted code: it runs with
+//! limits on its steps and its output, and sees nothing but the values of one row.
 
 mod bounds;
 mod date;
@@ -64,19 +64,29 @@ pub struct ChatTemplate {
     /// Tokens by role, such as `bos_token`.
     roles: BTreeMap<String, String>,
     has_generation: bool,
-    /// Whether the template may read what a generation block rendered, so that brackets in it could change the text.
+    /// Whether the template may read what a generation block rendered, so that brackets in it could
+    /// change the text.
     reads_output: bool,
 }
 
 impl ChatTemplate {
-    /// `roles` are the special tokens that the template may name, as [`crate::Tokenizer::roles`] has them; `now` is a date such as "2026-01-31".
+    /// `roles` are the special tokens that the template may name, as [`crate::Tokenizer::roles`]
+    /// has them; `now` is a date such as "2026-01-31".
     ///
     /// # Errors
-    /// When the template is not valid or has more than 1 MiB, or asks for the date and `now` is not given.
-    pub fn new(template: &str, roles: &BTreeMap<String, String>, now: Option<&str>) -> Result<Self> {
+    /// When the template is not valid or has more than 1 MiB, or asks for the date
+    /// and `now` is not given.
+    pub fn new(
+        template: &str,
+        roles: &BTreeMap<String, String>,
+        now: Option<&str>,
+    ) -> Result<Self> {
         let now = now.map(date::Date::parse).transpose()?;
         if template.len() > TEMPLATE_BYTES {
-            return Err(Error::Template { line: None, reason: format!("it has {} bytes, and the limit is 1 MiB", template.len()) });
+            return Err(Error::Template {
+                line: None,
+                reason: format!("it has {} bytes, and the limit is 1 MiB", template.len()),
+            });
         }
         // As Jinja2 does first.
         let template = template.replace("\r\n", "\n").replace('\r', "\n");
@@ -86,16 +96,25 @@ impl ChatTemplate {
         }
         if let Some(now) = now {
             for (format, line) in rewritten.date_formats {
-                now.format(&format).map_err(|reason| Error::Template { line: Some(line), reason })?;
+                now.format(&format)
+                    .map_err(|reason| Error::Template { line: Some(line), reason })?;
             }
         }
         let mut environment = environment(now);
         if template.contains("endmacro") {
             refuse_undeclared_arguments(&mut environment);
         }
-        environment.add_template_owned(NAME, limits::guarded(&rewritten.template)?).map_err(|error| template_error(&error))?;
-        let reads_output = rewritten.reads_output || roles.values().any(|token| Brackets::may_be_in(token));
-        Ok(Self { environment, roles: roles.clone(), has_generation: rewritten.has_generation, reads_output })
+        environment
+            .add_template_owned(NAME, limits::guarded(&rewritten.template)?)
+            .map_err(|error| template_error(&error))?;
+        let reads_output =
+            rewritten.reads_output || roles.values().any(|token| Brackets::may_be_in(token));
+        Ok(Self {
+            environment,
+            roles: roles.clone(),
+            has_generation: rewritten.has_generation,
+            reads_output,
+        })
     }
 
     /// Whether the template marks what an assistant writes.
@@ -114,7 +133,9 @@ impl ChatTemplate {
         }
         let kwargs = Json::Object(conversation.template_kwargs.clone());
         let optional = [&conversation.tools, &conversation.documents].into_iter().flatten();
-        let brackets = Brackets::unused(&[&conversation.messages, &kwargs].into_iter().chain(optional).collect::<Vec<_>>())?;
+        let brackets = Brackets::unused(
+            &[&conversation.messages, &kwargs].into_iter().chain(optional).collect::<Vec<_>>(),
+        )?;
         let plain = if self.reads_output { Some(self.run(context.clone(), None)?) } else { None };
         let rendered = generation::spans(&self.run(context, Some(brackets))?, brackets)?;
         if plain.is_some_and(|plain| plain != rendered.text) {
@@ -123,34 +144,48 @@ impl ChatTemplate {
         Ok(rendered)
     }
 
-    /// As [`Self::render`], of the messages and the `completion` after them, if there is one, without what an assistant wrote.
+    /// As [`Self::render`], of the messages and the `completion` after them, if there is one,
+    /// without what an assistant wrote.
     ///
     /// # Errors
     /// When a message is not valid, or the template fails.
-    pub fn render_text(&self, conversation: &Conversation, completion: Option<&Json>) -> Result<Rendered> {
+    pub fn render_text(
+        &self,
+        conversation: &Conversation,
+        completion: Option<&Json>,
+    ) -> Result<Rendered> {
         let mut messages = messages::prepared(&conversation.messages)?;
         if let Some(completion) = completion {
             messages.extend(messages::prepared(completion)?);
         }
-        let text = self.run(self.context(conversation, &messages, conversation.add_generation_prompt), None)?;
+        let text = self
+            .run(self.context(conversation, &messages, conversation.add_generation_prompt), None)?;
         Ok(Rendered { text, spans: Vec::new() })
     }
 
-    /// As [`Self::render`], for a template that does not mark what an assistant writes: the span of an assistant's turn is what the messages up to it render
-    /// past the messages before it with a generation prompt.
+    /// As [`Self::render`], for a template that does not mark what an assistant writes: the span of
+    /// an assistant's turn is what the messages up to it render past the messages before it with a
+    /// generation prompt.
     ///
     /// # Errors
     /// As [`Self::render`]; when one of these texts is not the beginning of the whole.
     pub fn render_by_prefix(&self, conversation: &Conversation) -> Result<Rendered> {
         let messages = messages::prepared(&conversation.messages)?;
-        let text = self.run(self.context(conversation, &messages, conversation.add_generation_prompt), None)?;
+        let text = self
+            .run(self.context(conversation, &messages, conversation.add_generation_prompt), None)?;
         let mut spans = Vec::new();
         for (turn, message) in messages.iter().enumerate() {
             if !message.is_assistant {
                 continue;
             }
-            let before = self.run(self.context(conversation, messages.get(..turn).unwrap_or_default(), true), None)?;
-            let through = self.run(self.context(conversation, messages.get(..=turn).unwrap_or_default(), false), None)?;
+            let before = self.run(
+                self.context(conversation, messages.get(..turn).unwrap_or_default(), true),
+                None,
+            )?;
+            let through = self.run(
+                self.context(conversation, messages.get(..=turn).unwrap_or_default(), false),
+                None,
+            )?;
             if !text.starts_with(&through) || !through.starts_with(&before) {
                 return Err(Error::TemplatePrefix { turn });
             }
@@ -159,11 +194,16 @@ impl ChatTemplate {
         Ok(Rendered { text, spans })
     }
 
-    /// As [`Self::render`], of the messages and the `completion` after them. The span is what that adds to the messages with a generation prompt.
+    /// As [`Self::render`], of the messages and the `completion` after them. The span is what that
+    /// adds to the messages with a generation prompt.
     ///
     /// # Errors
     /// As [`Self::render`]; when the text of the messages is not the beginning of the whole.
-    pub fn render_completion(&self, conversation: &Conversation, completion: &Json) -> Result<Rendered> {
+    pub fn render_completion(
+        &self,
+        conversation: &Conversation,
+        completion: &Json,
+    ) -> Result<Rendered> {
         let mut messages = messages::prepared(&conversation.messages)?;
         let prompt = self.run(self.context(conversation, &messages, true), None)?;
         messages.extend(messages::prepared(completion)?);
@@ -171,15 +211,34 @@ impl ChatTemplate {
         if !text.starts_with(&prompt) {
             return Err(Error::TemplateCompletion);
         }
-        let spans = Some(prompt.len()..text.len()).filter(|span| !span.is_empty()).into_iter().collect();
+        let spans =
+            Some(prompt.len()..text.len()).filter(|span| !span.is_empty()).into_iter().collect();
         Ok(Rendered { text, spans })
     }
 
-    fn context(&self, conversation: &Conversation, messages: &[Message], add_generation_prompt: bool) -> Value {
-        let optional = |value: &Option<Json>| value.as_ref().map_or(Value::from(()), environment::value);
-        let mut variables: Vec<(String, Value)> = self.roles.iter().map(|(role, token)| (role.clone(), Value::from(token.as_str()))).collect();
-        variables.extend(conversation.template_kwargs.iter().map(|(name, value)| (name.clone(), environment::value(value))));
-        variables.push(("messages".to_owned(), messages.iter().map(|message| message.value.clone()).collect()));
+    fn context(
+        &self,
+        conversation: &Conversation,
+        messages: &[Message],
+        add_generation_prompt: bool,
+    ) -> Value {
+        let optional =
+            |value: &Option<Json>| value.as_ref().map_or(Value::from(()), environment::value);
+        let mut variables: Vec<(String, Value)> = self
+            .roles
+            .iter()
+            .map(|(role, token)| (role.clone(), Value::from(token.as_str())))
+            .collect();
+        variables.extend(
+            conversation
+                .template_kwargs
+                .iter()
+                .map(|(name, value)| (name.clone(), environment::value(value))),
+        );
+        variables.push((
+            "messages".to_owned(),
+            messages.iter().map(|message| message.value.clone()).collect(),
+        ));
         variables.push(("tools".to_owned(), optional(&conversation.tools)));
         variables.push(("documents".to_owned(), optional(&conversation.documents)));
         variables.push(("add_generation_prompt".to_owned(), Value::from(add_generation_prompt)));
@@ -188,11 +247,17 @@ impl ChatTemplate {
 
     fn run(&self, context: Value, brackets: Option<Brackets>) -> Result<String> {
         crate::caught::caught(|| {
-            let template = self.environment.get_template(NAME).map_err(|error| template_error(&error))?;
+            let template =
+                self.environment.get_template(NAME).map_err(|error| template_error(&error))?;
             let mut output = Limited(Vec::new());
-            let rendered = environment::with_brackets(brackets, || template.render_captured_to(context, &mut output).map(drop));
+            let rendered = environment::with_brackets(brackets, || {
+                template.render_captured_to(context, &mut output).map(drop)
+            });
             rendered.map_err(|error| template_error(&error))?;
-            String::from_utf8(output.0).map_err(|_| Error::Template { line: None, reason: "the text is not UTF-8".to_owned() })
+            String::from_utf8(output.0).map_err(|_| Error::Template {
+                line: None,
+                reason: "the text is not UTF-8".to_owned(),
+            })
         })
     }
 }

@@ -17,20 +17,34 @@ struct Writer {
     out: String,
 }
 
-pub(super) fn dumps(value: &Value, ensure_ascii: bool, indent: Option<&Value>, separators: Option<&Value>, sort_keys: bool) -> Result<String, Error> {
-    let indent = match indent {
-        None => None,
-        Some(text) if text.as_str().is_some() => text.as_str().map(str::to_owned),
-        Some(width) => Some(" ".repeat(width.as_i64().map_or(0, |width| usize::try_from(width).unwrap_or(0)).min(64))),
-    };
+pub(super) fn dumps(
+    value: &Value,
+    ensure_ascii: bool,
+    indent: Option<&Value>,
+    separators: Option<&Value>,
+    sort_keys: bool,
+) -> Result<String, Error> {
+    let indent =
+        match indent {
+            None => None,
+            Some(text) if text.as_str().is_some() => text.as_str().map(str::to_owned),
+            Some(width) => Some(" ".repeat(
+                width.as_i64().map_or(0, |width| usize::try_from(width).unwrap_or(0)).min(64),
+            )),
+        };
     let (between, after_key) = match separators {
         None => (if indent.is_some() { "," } else { ", " }.to_owned(), ": ".to_owned()),
         Some(pair) => {
-            let text = |place| pair.get_item_by_index(place).ok().and_then(|part| part.as_str().map(str::to_owned));
-            text(0).zip(text(1)).ok_or_else(|| invalid("separators of tojson are two strings".to_owned()))?
+            let text = |place| {
+                pair.get_item_by_index(place).ok().and_then(|part| part.as_str().map(str::to_owned))
+            };
+            text(0)
+                .zip(text(1))
+                .ok_or_else(|| invalid("separators of tojson are two strings".to_owned()))?
         }
     };
-    let mut writer = Writer { ensure_ascii, indent, between, after_key, sort_keys, out: String::new() };
+    let mut writer =
+        Writer { ensure_ascii, indent, between, after_key, sort_keys, out: String::new() };
     writer.value(value, 0)?;
     Ok(writer.out)
 }
@@ -96,7 +110,11 @@ impl Writer {
 
     fn line(&mut self, depth: usize) -> Result<(), Error> {
         let indent = self.indent.as_deref();
-        check_length(self.out.len().saturating_add(indent.map_or(0, |indent| indent.len().saturating_mul(depth))))?;
+        check_length(
+            self.out
+                .len()
+                .saturating_add(indent.map_or(0, |indent| indent.len().saturating_mul(depth))),
+        )?;
         if let Some(indent) = indent {
             self.out.push('\n');
             self.out.push_str(&indent.repeat(depth));
@@ -118,7 +136,10 @@ impl Writer {
                 control if control < ' ' => self.escape(u32::from(control)),
                 other if self.ensure_ascii && !(' '..='~').contains(&other) => {
                     let mut units = [0; 2];
-                    other.encode_utf16(&mut units).iter().for_each(|unit| self.escape(u32::from(*unit)));
+                    other
+                        .encode_utf16(&mut units)
+                        .iter()
+                        .for_each(|unit| self.escape(u32::from(*unit)));
                 }
                 other => self.out.push(other),
             }

@@ -25,7 +25,9 @@ pub(super) fn text_of(value: &Value) -> Result<String, Error> {
 fn write_repr(out: &mut String, value: &Value, depth: usize) -> Result<(), Error> {
     check_length(out.len())?;
     if depth > DEPTH {
-        return Err(invalid(format!("a value that is written is nested more than {DEPTH} levels deep")));
+        return Err(invalid(format!(
+            "a value that is written is nested more than {DEPTH} levels deep"
+        )));
     }
     if let Some(text) = value.as_str() {
         write_string(out, text);
@@ -119,7 +121,8 @@ fn write_string(out: &mut String, text: &str) {
     out.push(quote);
 }
 
-/// As `str.isprintable`: not a control, format, surrogate, private-use or unassigned character, and no separator but the space.
+/// As `str.isprintable`: not a control, format, surrogate, private-use or unassigned character, and
+/// no separator but the space.
 pub(super) fn is_printable(character: char) -> bool {
     if character.is_ascii() {
         return (' '..='~').contains(&character);
@@ -127,10 +130,12 @@ pub(super) fn is_printable(character: char) -> bool {
     if character.is_alphanumeric() {
         return true;
     }
-    // The escapes of Rust follow the same categories. After another character, marks are not escaped.
+    // The escapes of Rust follow the same categories. After another character,
+    // marks are not escaped.
     let mut bytes = [b'a'; 5];
     let length = character.encode_utf8(bytes.get_mut(1..).unwrap_or_default()).len();
-    let pair = bytes.get(..=length).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default();
+    let pair =
+        bytes.get(..=length).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default();
     pair.escape_debug().nth(1) == Some(character)
 }
 
@@ -143,7 +148,18 @@ mod tests {
         for character in ['é', '中', '😀', '\u{301}', '¡', '\u{93f}', '→'] {
             assert!(is_printable(character), "{character:?}");
         }
-        for character in ['\u{7f}', '\u{a0}', '\u{ad}', '\u{200b}', '\u{2028}', '\u{feff}', '\u{e000}', '\u{378}', '\u{3000}', '\u{10ffff}'] {
+        for character in [
+            '\u{7f}',
+            '\u{a0}',
+            '\u{ad}',
+            '\u{200b}',
+            '\u{2028}',
+            '\u{feff}',
+            '\u{e000}',
+            '\u{378}',
+            '\u{3000}',
+            '\u{10ffff}',
+        ] {
             assert!(!is_printable(character), "{character:?}");
         }
     }

@@ -11,25 +11,47 @@ use minijinja_contrib::pycompat::unknown_method_callback;
 const WIDTH: usize = 1 << 20;
 
 /// The method, or none if it is not one of these.
-pub(super) fn method(state: &mut State, text: &str, name: &str, arguments: &[Value]) -> Option<Result<Value, Error>> {
+pub(super) fn method(
+    state: &mut State,
+    text: &str,
+    name: &str,
+    arguments: &[Value],
+) -> Option<Result<Value, Error>> {
     Some(match name {
         "format" => format(state, text, arguments),
         "join" => from_args(arguments).and_then(|(items,): (&Value,)| join(items, text)),
-        "ljust" | "rjust" | "center" => from_args(arguments).and_then(|(width, fill): (i64, Option<&str>)| {
-            let fill = fill.map_or(Some(' '), one_character).ok_or_else(|| invalid(format!("the fill of {name} is one character")))?;
-            padded(text, width, fill, name).map(Value::from)
-        }),
-        "zfill" => from_args(arguments).and_then(|(width,): (i64,)| zfill(text, width).map(Value::from)),
-        "partition" | "rpartition" => from_args(arguments).and_then(|(separator,): (&str,)| partition(text, separator, name == "rpartition")),
-        "removeprefix" => from_args(arguments).map(|(prefix,): (&str,)| text.strip_prefix(prefix).unwrap_or(text).into()),
-        "removesuffix" => from_args(arguments).map(|(suffix,): (&str,)| text.strip_suffix(suffix).unwrap_or(text).into()),
-        "rsplit" => from_args(arguments).and_then(|(separator, limit): (Option<&str>, Option<i64>)| rsplit(text, separator, limit)),
+        "ljust" | "rjust" | "center" => {
+            from_args(arguments).and_then(|(width, fill): (i64, Option<&str>)| {
+                let fill = fill
+                    .map_or(Some(' '), one_character)
+                    .ok_or_else(|| invalid(format!("the fill of {name} is one character")))?;
+                padded(text, width, fill, name).map(Value::from)
+            })
+        }
+        "zfill" => {
+            from_args(arguments).and_then(|(width,): (i64,)| zfill(text, width).map(Value::from))
+        }
+        "partition" | "rpartition" => from_args(arguments)
+            .and_then(|(separator,): (&str,)| partition(text, separator, name == "rpartition")),
+        "removeprefix" => from_args(arguments)
+            .map(|(prefix,): (&str,)| text.strip_prefix(prefix).unwrap_or(text).into()),
+        "removesuffix" => from_args(arguments)
+            .map(|(suffix,): (&str,)| text.strip_suffix(suffix).unwrap_or(text).into()),
+        "rsplit" => {
+            from_args(arguments).and_then(|(separator, limit): (Option<&str>, Option<i64>)| {
+                rsplit(text, separator, limit)
+            })
+        }
         "swapcase" => from_args(arguments).map(|()| swapcase(text).into()),
-        "expandtabs" => from_args(arguments).and_then(|(width,): (Option<i64>,)| expandtabs(text, width.unwrap_or(8)).map(Value::from)),
+        "expandtabs" => from_args(arguments).and_then(|(width,): (Option<i64>,)| {
+            expandtabs(text, width.unwrap_or(8)).map(Value::from)
+        }),
         "isprintable" => from_args(arguments).map(|()| text.chars().all(is_printable).into()),
         "index" | "rindex" => from_args(arguments).and_then(|(part,): (&str,)| {
             let place = if name == "index" { text.find(part) } else { text.rfind(part) };
-            let before = place.and_then(|place| text.get(..place)).ok_or_else(|| invalid("substring not found"))?;
+            let before = place
+                .and_then(|place| text.get(..place))
+                .ok_or_else(|| invalid("substring not found"))?;
             Ok(before.chars().count().into())
         }),
         _ => return None,
@@ -43,7 +65,11 @@ fn one_character(text: &str) -> Option<char> {
 
 fn width_of(width: i64) -> Result<usize, Error> {
     let width = usize::try_from(width).unwrap_or(0);
-    if width > WIDTH { Err(invalid(format!("a width of {width} is more than {WIDTH}"))) } else { Ok(width) }
+    if width > WIDTH {
+        Err(invalid(format!("a width of {width} is more than {WIDTH}")))
+    } else {
+        Ok(width)
+    }
 }
 
 /// Where `name` is `ljust`, `rjust` or `center`.
@@ -168,18 +194,24 @@ fn format(state: &mut State, text: &str, arguments: &[Value]) -> Result<Value, E
         let (name, spec) = field.split_once(':').unwrap_or((field, ""));
         fields += 1;
         reads_items |= name.contains(['.', '[']);
-        for digits in spec.split(|character: char| !character.is_ascii_digit()).filter(|digits| !digits.is_empty()) {
+        for digits in spec
+            .split(|character: char| !character.is_ascii_digit())
+            .filter(|digits| !digits.is_empty())
+        {
             widths = widths.saturating_add(digits.parse().unwrap_or(usize::MAX));
         }
         rest = left;
     }
     if widths > WIDTH {
-        return Err(invalid(format!("the widths and precisions of a format are more than {WIDTH} together")));
+        return Err(invalid(format!(
+            "the widths and precisions of a format are more than {WIDTH} together"
+        )));
     }
     let mut largest = 0;
     let mut texts = Vec::with_capacity(arguments.len());
     for argument in arguments {
-        let is_container = matches!(argument.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map);
+        let is_container =
+            matches!(argument.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map);
         let text = if is_container { Some(text_of(argument)?) } else { None };
         largest = largest.max(text.as_deref().or_else(|| argument.as_str()).map_or(0, str::len));
         // Keyword arguments are a dict too.

@@ -39,7 +39,11 @@ impl Tokenizer {
         let work = || {
             while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let tasks = tasks.get(group.clone()).unwrap_or_default();
-                let outcome = if is_stopped() { Err(Error::Stopped) } else { self.encode_group(texts, tasks, special) };
+                let outcome = if is_stopped() {
+                    Err(Error::Stopped)
+                } else {
+                    self.encode_group(texts, tasks, special)
+                };
                 done.lock().unwrap_or_else(PoisonError::into_inner).insert(group.start, outcome);
             }
         };
@@ -63,7 +67,8 @@ impl Tokenizer {
         Ok(encoded)
     }
 
-    /// As [`Tokenizer::encode_into`], with the pieces of a long text on up to `threads` threads, until `is_stopped`.
+    /// As [`Tokenizer::encode_into`], with the pieces of a long text on up to `threads` threads,
+    /// until `is_stopped`.
     ///
     /// # Errors
     /// As [`Tokenizer::encode_into`]; [`Error::Stopped`].
@@ -78,21 +83,29 @@ impl Tokenizer {
         if text.len() <= super::pieces::PIECE_BYTES {
             return self.encode_into(text, special, out).map(drop);
         }
-        let encoded = self.encode_batch(&[text], special, threads, is_stopped).map_err(|error| match error {
-            Error::InText { source, .. } => *source,
-            other => other,
-        })?;
+        let encoded = self.encode_batch(&[text], special, threads, is_stopped).map_err(
+            |error| match error {
+                Error::InText { source, .. } => *source,
+                other => other,
+            },
+        )?;
         for mut ids in encoded {
             if out.is_empty() { *out = ids } else { out.append(&mut ids) }
         }
         Ok(())
     }
 
-    fn encode_group<T: AsRef<str>>(&self, texts: &[T], tasks: &[Task], special: SpecialInText) -> Result<Vec<Vec<u32>>> {
+    fn encode_group<T: AsRef<str>>(
+        &self,
+        texts: &[T],
+        tasks: &[Task],
+        special: SpecialInText,
+    ) -> Result<Vec<Vec<u32>>> {
         let encode = |(text, piece): &Task| {
             let mut ids = Vec::new();
             let content = texts.get(*text).map(AsRef::as_ref).unwrap_or_default();
-            self.encode_piece(content, piece.clone(), special, &mut ids).map_err(|error| in_text(*text, error))?;
+            self.encode_piece(content, piece.clone(), special, &mut ids)
+                .map_err(|error| in_text(*text, error))?;
             Ok(ids)
         };
         tasks.iter().map(encode).collect()

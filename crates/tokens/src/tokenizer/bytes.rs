@@ -7,7 +7,10 @@ pub(crate) fn character(byte: u8) -> char {
         return char::from(byte);
     }
     let before = (0..byte).filter(|earlier| !is_printable(*earlier)).count();
-    u32::try_from(before).ok().and_then(|before| char::from_u32(0x100 + before)).unwrap_or(char::REPLACEMENT_CHARACTER)
+    u32::try_from(before)
+        .ok()
+        .and_then(|before| char::from_u32(0x100 + before))
+        .unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
 /// All characters, by byte.
@@ -47,6 +50,9 @@ mod tests {
         characters.sort_unstable();
         characters.dedup();
         assert_eq!(characters.len(), 256);
-        assert_eq!((character(b' '), character(b'\n'), character(0x7f), character(0xa0), character(0xad)), ('Ġ', 'Ċ', 'ġ', 'ł', 'Ń'));
+        assert_eq!(
+            (character(b' '), character(b'\n'), character(0x7f), character(0xa0), character(0xad)),
+            ('Ġ', 'Ċ', 'ġ', 'ł', 'Ń')
+        );
     }
 }

@@ -5,8 +5,14 @@ use std::ops::Range;
 
 /// What encodes text. Immutable; all threads share one.
 pub(crate) trait Engine: Send + Sync {
-    /// Appends ids, and returns the number of special tokens that the input spells, whether or not they become ids.
-    fn encode(&self, input: Input<'_>, out: &mut Vec<u32>, trace: Option<&mut Vec<Segment>>) -> Result<usize>;
+    /// Appends ids, and returns the number of special tokens that the input spells, whether or not
+    /// they become ids.
+    fn encode(
+        &self,
+        input: Input<'_>,
+        out: &mut Vec<u32>,
+        trace: Option<&mut Vec<Segment>>,
+    ) -> Result<usize>;
     /// The first special token that `text` spells.
     fn find_special(&self, text: &str) -> Result<Option<Range<usize>>>;
     /// Text of tokens, by the decoder of the file.
@@ -59,7 +65,8 @@ pub(crate) struct Place {
     pub(crate) is_last: bool,
 }
 
-/// The pre-tokenizer that ends a word before each space marker after another character. The engine has none like it.
+/// The pre-tokenizer that ends a word before each space marker after another character. The engine
+/// has none like it.
 pub(crate) const MARKERS: &str = "Markers";
 
 /// Where tokens come from: a piece of the input, and the text that the model saw.

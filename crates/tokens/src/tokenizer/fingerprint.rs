@@ -11,7 +11,8 @@ pub(crate) fn of_json(value: &Value) -> String {
     let mut hash = Sha256::new();
     hash.update(b"tokenizer.json\0");
     if let Value::Object(root) = value {
-        let mut keys: Vec<&String> = root.keys().filter(|key| !WITHOUT.contains(&key.as_str())).collect();
+        let mut keys: Vec<&String> =
+            root.keys().filter(|key| !WITHOUT.contains(&key.as_str())).collect();
         keys.sort_unstable();
         for key in keys {
             add_text(&mut hash, key);
@@ -24,7 +25,12 @@ pub(crate) fn of_json(value: &Value) -> String {
 }
 
 /// Of a file of another format.
-pub(crate) fn of_bytes<'a>(kind: &str, bytes: &[u8], pattern: &str, special_tokens: impl Iterator<Item = (&'a str, u32)>) -> String {
+pub(crate) fn of_bytes<'a>(
+    kind: &str,
+    bytes: &[u8],
+    pattern: &str,
+    special_tokens: impl Iterator<Item = (&'a str, u32)>,
+) -> String {
     let mut hash = Sha256::new();
     add_text(&mut hash, kind);
     hash.update((bytes.len() as u64).to_le_bytes());

@@ -25,13 +25,17 @@ pub(crate) struct Document {
 
 impl Document {
     pub(crate) fn new(path: &str, mut value: Value, settings: &Settings) -> Result<Self> {
-        let Some(root) = value.as_object_mut().filter(|root| root.get("model").is_some_and(Value::is_object)) else {
+        let Some(root) =
+            value.as_object_mut().filter(|root| root.get("model").is_some_and(Value::is_object))
+        else {
             return Err(Error::UnknownType { path: path.to_owned() });
         };
         let ignored = ["truncation", "padding"]
             .into_iter()
             .filter_map(|key| {
-                root.remove(key).filter(|settings| !settings.is_null()).map(|settings| format!("{key} {}", shortened(&settings.to_string())))
+                root.remove(key)
+                    .filter(|settings| !settings.is_null())
+                    .map(|settings| format!("{key} {}", shortened(&settings.to_string())))
             })
             .collect();
         check_kind(path, root.get("model"))?;
@@ -42,16 +46,27 @@ impl Document {
         check_unknown(path, &value, &vocabulary)?;
         check_merges(path, &value, &vocabulary)?;
         let spaces = normalizers::take_spaces(&mut value);
-        value.get_mut("normalizer").map_or(Ok(()), |normalizer| normalizers::translate(path, normalizer))?;
+        value
+            .get_mut("normalizer")
+            .map_or(Ok(()), |normalizer| normalizers::translate(path, normalizer))?;
         normalizers::check(path, value.get("normalizer"), spaces.as_ref())?;
         normalizers::check_decoder(path, value.get("decoder"))?;
         let template = template(value.get("post_processor"));
-        let roles = value.get("role_to_token").and_then(Value::as_object).map_or_else(Vec::new, roles);
-        let splitter = value.get_mut("pre_tokenizer").map(Value::take).filter(|splitter| !splitter.is_null());
-        let splitter = splitter.or_else(|| (spaces.is_none() && marks_spaces(&value)).then(|| json!({"type": MARKERS})));
-        let has_byte_tokens = value.pointer("/model/byte_fallback").and_then(Value::as_bool).unwrap_or(false);
+        let roles =
+            value.get("role_to_token").and_then(Value::as_object).map_or_else(Vec::new, roles);
+        let splitter =
+            value.get_mut("pre_tokenizer").map(Value::take).filter(|splitter| !splitter.is_null());
+        let splitter = splitter.or_else(|| {
+            (spaces.is_none() && marks_spaces(&value)).then(|| json!({"type": MARKERS}))
+        });
+        let has_byte_tokens =
+            value.pointer("/model/byte_fallback").and_then(Value::as_bool).unwrap_or(false);
         let is_unigram = value.pointer("/model/type").and_then(Value::as_str) == Some("Unigram");
-        let unigram = if is_unigram { value.get("model").map(|model| Unigram::of_json(path, model)).transpose()? } else { None };
+        let unigram = if is_unigram {
+            value.get("model").map(|model| Unigram::of_json(path, model)).transpose()?
+        } else {
+            None
+        };
         if unigram.is_some() {
             vocabulary.assign_without_model();
         }
@@ -62,30 +77,58 @@ impl Document {
             }
             root.insert("added_tokens".to_owned(), declarations(vocabulary.added()));
         }
-        let model = Model { text: value.to_string(), splitter, normalizer: None, spaces, has_byte_tokens, vocabulary, unigram, changes, template };
+        let model = Model {
+            text: value.to_string(),
+            splitter,
+            normalizer: None,
+            spaces,
+            has_byte_tokens,
+            vocabulary,
+            unigram,
+            changes,
+            template,
+        };
         Ok(Self { model, ignored, roles })
     }
 }
 
-/// A BPE model with spaces as markers, and one before the text, whose pieces the engine would otherwise merge as one word.
+/// A BPE model with spaces as markers, and one before the text, whose pieces the engine would
+/// otherwise merge as one word.
 fn marks_spaces(value: &Value) -> bool {
-    let normalizer = |place: usize, key: &str| value.pointer(&format!("/normalizer/normalizers/{place}{key}")).and_then(Value::as_str);
-    let is_pair = value.pointer("/normalizer/normalizers").and_then(Value::as_array).is_some_and(|members| members.len() == 2);
-    let prepends = normalizer(0, "/type") == Some("Prepend") && normalizer(0, "/prepend") == Some("\u{2581}");
-    let replaces =
-        normalizer(1, "/type") == Some("Replace") && normalizer(1, "/pattern/String") == Some(" ") && normalizer(1, "/content") == Some("\u{2581}");
-    is_pair && prepends && replaces && value.pointer("/model/type").and_then(Value::as_str) == Some("BPE")
+    let normalizer = |place: usize, key: &str| {
+        value.pointer(&format!("/normalizer/normalizers/{place}{key}")).and_then(Value::as_str)
+    };
+    let is_pair = value
+        .pointer("/normalizer/normalizers")
+        .and_then(Value::as_array)
+        .is_some_and(|members| members.len() == 2);
+    let prepends =
+        normalizer(0, "/type") == Some("Prepend") && normalizer(0, "/prepend") == Some("\u{2581}");
+    let replaces = normalizer(1, "/type") == Some("Replace")
+        && normalizer(1, "/pattern/String") == Some(" ")
+        && normalizer(1, "/content") == Some("\u{2581}");
+    is_pair
+        && prepends
+        && replaces
+        && value.pointer("/model/type").and_then(Value::as_str) == Some("BPE")
 }
 
 fn roles(roles: &Map<String, Value>) -> Vec<(String, String)> {
-    roles.iter().filter_map(|(role, token)| Some((role.clone(), token.as_str()?.to_owned()))).collect()
+    roles
+        .iter()
+        .filter_map(|(role, token)| Some((role.clone(), token.as_str()?.to_owned())))
+        .collect()
 }
 
 /// Files before the first version do not tell the type, which follows from their keys.
 fn check_kind(path: &str, model: Option<&Value>) -> Result<()> {
     match model.and_then(|model| model.get("type")) {
         Some(Value::String(kind)) if !MODELS.contains(&kind.as_str()) => {
-            let what = format!("its model has the type {}, and only {} are supported", quoted(kind), MODELS.join(", "));
+            let what = format!(
+                "its model has the type {}, and only {} are supported",
+                quoted(kind),
+                MODELS.join(", ")
+            );
             Err(Error::Unsupported { path: path.to_owned(), what })
         }
         _ => Ok(()),
@@ -114,7 +157,10 @@ fn check_unknown(path: &str, value: &Value, vocabulary: &Vocabulary) -> Result<(
         Some(kind @ ("WordPiece" | "WordLevel")) => {
             let token = model.get("unk_token").and_then(Value::as_str).unwrap_or_default();
             if vocabulary.model_id(token).is_none() {
-                return Err(invalid(path, format!("the {kind} model has no token {}, its unknown token", quoted(token))));
+                return Err(invalid(
+                    path,
+                    format!("the {kind} model has no token {}, its unknown token", quoted(token)),
+                ));
             }
         }
         Some("Unigram") => {
@@ -136,17 +182,32 @@ fn check_merges(path: &str, value: &Value, vocabulary: &Vocabulary) -> Result<()
     let prefix = model.get("continuing_subword_prefix").and_then(Value::as_str).unwrap_or_default();
     let mut joined = String::new();
     for (number, merge) in merges.iter().enumerate() {
-        let (Some(left), Some(right)) = (merge.get(0).and_then(Value::as_str), merge.get(1).and_then(Value::as_str)) else {
+        let (Some(left), Some(right)) =
+            (merge.get(0).and_then(Value::as_str), merge.get(1).and_then(Value::as_str))
+        else {
             return Err(invalid(path, format!("merge {number} is not a pair of tokens")));
         };
         let Some(tail) = right.get(prefix.len()..) else {
-            return Err(invalid(path, format!("merge {number} has {}, which is shorter than the prefix {}", quoted(right), quoted(prefix))));
+            return Err(invalid(
+                path,
+                format!(
+                    "merge {number} has {}, which is shorter than the prefix {}",
+                    quoted(right),
+                    quoted(prefix)
+                ),
+            ));
         };
         joined.clear();
         joined.push_str(left);
         joined.push_str(tail);
-        if let Some(token) = [left, right, &joined].into_iter().find(|token| vocabulary.model_id(token).is_none()) {
-            return Err(Error::UnknownMergeToken { path: path.to_owned(), merge: number, token: token.to_owned() });
+        if let Some(token) =
+            [left, right, &joined].into_iter().find(|token| vocabulary.model_id(token).is_none())
+        {
+            return Err(Error::UnknownMergeToken {
+                path: path.to_owned(),
+                merge: number,
+                token: token.to_owned(),
+            });
         }
     }
     Ok(())

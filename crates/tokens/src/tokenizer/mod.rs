@@ -109,13 +109,16 @@ impl Tokenizer {
             }
             Kind::Tekken => tekken::read(&path, file.bytes, &mut configuration, &settings)?,
             Kind::Tiktoken => tiktoken::read(&path, file.bytes, options, &settings)?,
-            Kind::SentencePiece => sentencepiece::read(&path, file.bytes, &mut configuration, &mut settings)?,
+            Kind::SentencePiece => {
+                sentencepiece::read(&path, file.bytes, &mut configuration, &mut settings)?
+            }
         };
         let fingerprint = fingerprint::with_changes(fingerprint, &model.changes);
         let mut template = model.template.clone();
         let (engine, vocabulary) = HuggingFace::new(&path, model)?;
         if file.kind != Kind::TokenizerJson {
-            (template.prefix, template.suffix) = settings.template(|role| vocabulary.id(configuration.roles.get(role)?));
+            (template.prefix, template.suffix) =
+                settings.template(|role| vocabulary.id(configuration.roles.get(role)?));
         }
         let without_ids = match file.kind {
             _ if settings.splits_special_tokens => WithoutIds::Always,
@@ -123,16 +126,33 @@ impl Tokenizer {
             Kind::TokenizerJson | Kind::Tiktoken => WithoutIds::Never,
         };
         let cut = pieces::allowed(engine.cut(), engine.uses_marker(), &vocabulary);
-        let tokenizer = Self { path, engine: Box::new(engine), vocabulary, template, configuration, ignored, fingerprint, cut, without_ids };
+        let tokenizer = Self {
+            path,
+            engine: Box::new(engine),
+            vocabulary,
+            template,
+            configuration,
+            ignored,
+            fingerprint,
+            cut,
+            without_ids,
+        };
         tokenizer.encode_into("A b\u{e9}\n1", SpecialInText::Text, &mut Vec::new())?;
         Ok(tokenizer)
     }
 
-    /// Appends the ids of `text`. An empty text has none. Returns the number of special tokens that the text spells, whether or not they become ids.
+    /// Appends the ids of `text`. An empty text has none. Returns the number of special tokens that
+    /// the text spells, whether or not they become ids.
     ///
     /// # Errors
-    /// When the engine refuses the text, and when it spells a special token and `special` is [`SpecialInText::Error`].
-    pub fn encode_into(&self, text: &str, special: SpecialInText, out: &mut Vec<u32>) -> Result<usize> {
+    /// When the engine refuses the text, and when it spells a special token
+    /// and `special` is [`SpecialInText::Error`].
+    pub fn encode_into(
+        &self,
+        text: &str,
+        special: SpecialInText,
+        out: &mut Vec<u32>,
+    ) -> Result<usize> {
         self.check_special(text, special)?;
         let (mut spelled, start) = (0, out.len());
         for piece in pieces::pieces(text, self.cut) {
@@ -146,21 +166,34 @@ impl Tokenizer {
         Ok(spelled)
     }
 
-    /// The ranges of a long text that can be encoded apart from each other; a text of up to 1 MiB is one.
+    /// The ranges of a long text that can be encoded apart from each other; a text of up to 1 MiB
+    /// is one.
     #[must_use]
     pub fn pieces(&self, text: &str) -> Vec<Range<usize>> {
         pieces::pieces(text, self.cut)
     }
 
-    /// Appends the ids of one of the [`Self::pieces`] of `text`, after [`Self::check_special`]. Returns the same as [`Self::encode_into`].
+    /// Appends the ids of one of the [`Self::pieces`] of `text`, after [`Self::check_special`].
+    /// Returns the same as [`Self::encode_into`].
     ///
     /// # Errors
     /// When the engine refuses the text.
-    pub fn encode_piece(&self, text: &str, piece: Range<usize>, special: SpecialInText, out: &mut Vec<u32>) -> Result<usize> {
+    pub fn encode_piece(
+        &self,
+        text: &str,
+        piece: Range<usize>,
+        special: SpecialInText,
+        out: &mut Vec<u32>,
+    ) -> Result<usize> {
         let position = piece.start;
         let part = text.get(piece).unwrap_or_default();
         let before = out.len();
-        let input = Input { text: part, position, is_last: position + part.len() == text.len(), special: special == SpecialInText::Id };
+        let input = Input {
+            text: part,
+            position,
+            is_last: position + part.len() == text.len(),
+            special: special == SpecialInText::Id,
+        };
         let encoded = self.engine.encode(input, out, None);
         if encoded.is_err() {
             out.truncate(before);
@@ -182,10 +215,17 @@ impl Tokenizer {
     }
 
     /// As [`Self::encode_into`], with where tokens come from. The text is encoded as a whole.
-    pub(crate) fn encode_traced(&self, text: &str, special: SpecialInText, out: &mut Vec<u32>, trace: &mut Vec<Segment>) -> Result<usize> {
+    pub(crate) fn encode_traced(
+        &self,
+        text: &str,
+        special: SpecialInText,
+        out: &mut Vec<u32>,
+        trace: &mut Vec<Segment>,
+    ) -> Result<usize> {
         self.check_special(text, special)?;
         let before = out.len();
-        let input = Input { text, position: 0, is_last: true, special: special == SpecialInText::Id };
+        let input =
+            Input { text, position: 0, is_last: true, special: special == SpecialInText::Id };
         let encoded = self.engine.encode(input, out, Some(trace));
         if encoded.is_err() {
             out.truncate(before);
@@ -193,8 +233,15 @@ impl Tokenizer {
         encoded
     }
 
-    /// How many bytes of a normalized text a token at `at` stands for. An unknown token ends where `next` begins.
-    pub(crate) fn token_bytes(&self, id: u32, next: Option<u32>, normalized: &str, at: usize) -> Option<usize> {
+    /// How many bytes of a normalized text a token at `at` stands for. An unknown token ends where
+    /// `next` begins.
+    pub(crate) fn token_bytes(
+        &self,
+        id: u32,
+        next: Option<u32>,
+        normalized: &str,
+        at: usize,
+    ) -> Option<usize> {
         if self.vocabulary.is_byte_level() {
             return self.vocabulary.raw_length(id);
         }
@@ -222,7 +269,10 @@ impl Tokenizer {
         }
         match self.engine.find_special(text)? {
             None => Ok(()),
-            Some(range) => Err(Error::SpecialToken { offset: range.start, token: text.get(range).unwrap_or_default().to_owned() }),
+            Some(range) => Err(Error::SpecialToken {
+                offset: range.start,
+                token: text.get(range).unwrap_or_default().to_owned(),
+            }),
         }
     }
 
@@ -252,12 +302,17 @@ impl Tokenizer {
             }
             return Ok(String::from_utf8_lossy(&bytes).into_owned());
         }
-        let tokens = ids.iter().map(|id| self.known(*id).map(str::to_owned)).collect::<Result<Vec<_>>>()?;
+        let tokens =
+            ids.iter().map(|id| self.known(*id).map(str::to_owned)).collect::<Result<Vec<_>>>()?;
         self.engine.decode(tokens)
     }
 
     fn known(&self, id: u32) -> Result<&str> {
-        let unknown = || Error::UnknownId { path: self.path.clone(), id: u64::from(id), highest: self.vocabulary.highest().unwrap_or(0) };
+        let unknown = || Error::UnknownId {
+            path: self.path.clone(),
+            id: u64::from(id),
+            highest: self.vocabulary.highest().unwrap_or(0),
+        };
         self.vocabulary.token(id).ok_or_else(unknown)
     }
 
@@ -278,7 +333,11 @@ impl Tokenizer {
     /// # Errors
     /// When there is no such token.
     pub fn required_id(&self, token: &str) -> Result<u32> {
-        self.token_id(token).ok_or_else(|| Error::UnknownToken { path: self.path.clone(), token: token.to_owned(), similar: self.similar(token) })
+        self.token_id(token).ok_or_else(|| Error::UnknownToken {
+            path: self.path.clone(),
+            token: token.to_owned(),
+            similar: self.similar(token),
+        })
     }
 
     /// Up to five tokens that `token` may stand for, the nearest first.
@@ -303,7 +362,8 @@ impl Tokenizer {
         self.configuration.roles.get(role).map(String::as_str)
     }
 
-    /// The tokens that the directory names, by role: `bos_token`, `eos_token`, `pad_token` and others.
+    /// The tokens that the directory names, by role: `bos_token`, `eos_token`,
+    /// `pad_token` and others.
     #[must_use]
     pub fn roles(&self) -> &BTreeMap<String, String> {
         &self.configuration.roles
@@ -313,7 +373,8 @@ impl Tokenizer {
     #[must_use]
     pub fn special_tokens(&self) -> Vec<(&str, u32)> {
         let added = self.vocabulary.added().iter().filter(|token| token.is_special);
-        let mut special: Vec<(&str, u32)> = added.map(|token| (token.content.as_str(), token.id)).collect();
+        let mut special: Vec<(&str, u32)> =
+            added.map(|token| (token.content.as_str(), token.id)).collect();
         special.sort_by_key(|(_, id)| *id);
         special
     }
@@ -361,7 +422,8 @@ impl Tokenizer {
     }
 }
 
-/// Makes room for the ids of `left` bytes, if `bytes` have `ids`. Memory that is reserved and not used costs nothing, and a vector that grows is copied.
+/// Makes room for the ids of `left` bytes, if `bytes` have `ids`. Memory that is reserved and not
+/// used costs nothing, and a vector that grows is copied.
 pub fn reserve_ids(out: &mut Vec<u32>, ids: usize, bytes: usize, left: usize) {
     let expected = (ids as u128 * left as u128).div_ceil(bytes.max(1) as u128);
     // Other parts of a text may have more.

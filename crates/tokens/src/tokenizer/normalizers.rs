@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 /// By how much text may grow. Published tokenizers write up to three bytes for one.
 pub(super) const MOST_GROWTH: usize = 256;
 
-/// A character of Unicode becomes up to 33 bytes in the normal forms, after which another normal form changes nothing.
+/// A character of Unicode becomes up to 33 bytes in the normal forms, after which another normal
+/// form changes nothing.
 const GROWTH_OF_UNICODE: usize = 64;
 
 const MARKER: char = '\u{2581}';
@@ -33,7 +34,11 @@ pub(super) fn translate(path: &str, normalizer: &mut Value) -> Result<()> {
         return members.iter_mut().try_for_each(|member| translate(path, member));
     }
     if let Some(Value::String(pattern)) = normalizer.pointer_mut("/pattern/Regex") {
-        *pattern = translated(pattern).map_err(|reason| Error::Pattern { path: path.to_owned(), pattern: pattern.clone(), reason })?;
+        *pattern = translated(pattern).map_err(|reason| Error::Pattern {
+            path: path.to_owned(),
+            pattern: pattern.clone(),
+            reason,
+        })?;
     }
     Ok(())
 }
@@ -77,10 +82,15 @@ fn pattern<'a>(step: &'a Map<String, Value>, kind: &str) -> Option<&'a str> {
     step.get("pattern")?.get(kind)?.as_str()
 }
 
-/// The engine's search for a replaced pattern ends at a backtracking limit without an error; plain regular expressions have no such limit.
+/// The engine's search for a replaced pattern ends at a backtracking limit without an error; plain
+/// regular expressions have no such limit.
 fn check_pattern(path: &str, step: &Map<String, Value>) -> Result<()> {
     match pattern(step, "Regex").map(|pattern| (pattern, regex_syntax::parse(pattern))) {
-        Some((pattern, Err(error))) => Err(Error::Pattern { path: path.to_owned(), pattern: pattern.to_owned(), reason: error.to_string() }),
+        Some((pattern, Err(error))) => Err(Error::Pattern {
+            path: path.to_owned(),
+            pattern: pattern.to_owned(),
+            reason: error.to_string(),
+        }),
         _ => Ok(()),
     }
 }
@@ -98,12 +108,22 @@ fn check_growth(path: &str, role: &str, steps: &[&Map<String, Value>]) -> Result
                 let matched = match (searched, pattern(step, "Regex")) {
                     // The engine finds no empty text.
                     (Some(text), _) => text.len().max(1),
-                    (None, Some(pattern)) => regex_syntax::parse(pattern).ok().and_then(|parsed| parsed.properties().minimum_len()).unwrap_or(0),
+                    (None, Some(pattern)) => regex_syntax::parse(pattern)
+                        .ok()
+                        .and_then(|parsed| parsed.properties().minimum_len())
+                        .unwrap_or(0),
                     (None, None) => 0,
                 };
-                let factor = if matched == 0 { content.len().saturating_add(1) } else { content.len().div_ceil(matched) };
+                let factor = if matched == 0 {
+                    content.len().saturating_add(1)
+                } else {
+                    content.len().div_ceil(matched)
+                };
                 // What no earlier step wrote is still as long as in the text.
-                let is_apart = !is_changed && searched.is_some_and(|searched| !searched.chars().any(|character| written.contains(character)));
+                let is_apart = !is_changed
+                    && searched.is_some_and(|searched| {
+                        !searched.chars().any(|character| written.contains(character))
+                    });
                 written.push_str(content);
                 (factor, is_apart)
             }
@@ -113,7 +133,9 @@ fn check_growth(path: &str, role: &str, steps: &[&Map<String, Value>]) -> Result
             }
             "Precompiled" => {
                 is_changed = true;
-                let longest = BASE64_STANDARD.decode(text(step, "precompiled_charsmap")).map_or(0, |charsmap| longest_text(&charsmap));
+                let longest = BASE64_STANDARD
+                    .decode(text(step, "precompiled_charsmap"))
+                    .map_or(0, |charsmap| longest_text(&charsmap));
                 let is_first = !std::mem::replace(&mut has_map, true);
                 (if is_first { longest.div_ceil(GROWTH_OF_UNICODE) } else { longest }, false)
             }
@@ -124,7 +146,9 @@ fn check_growth(path: &str, role: &str, steps: &[&Map<String, Value>]) -> Result
         };
         growth = if is_apart { growth.max(factor) } else { growth.saturating_mul(factor.max(1)) };
         if growth > MOST_GROWTH {
-            let what = format!("its {role} {name} could make a text more than {MOST_GROWTH} times as long");
+            let what = format!(
+                "its {role} {name} could make a text more than {MOST_GROWTH} times as long"
+            );
             return Err(Error::Unsupported { path: path.to_owned(), what });
         }
     }
@@ -136,11 +160,15 @@ pub(super) fn longest_text(charsmap: &[u8]) -> usize {
     let Some((size, rest)) = charsmap.split_first_chunk::<4>() else {
         return 0;
     };
-    let texts = usize::try_from(u32::from_le_bytes(*size)).ok().and_then(|size| rest.get(size..)).unwrap_or_default();
+    let texts = usize::try_from(u32::from_le_bytes(*size))
+        .ok()
+        .and_then(|size| rest.get(size..))
+        .unwrap_or_default();
     texts.split(|byte| *byte == 0).map(<[u8]>::len).max().unwrap_or(0)
 }
 
-/// The original library puts a marker before a text only if its first character is still there after normalization, and the engine does not tell.
+/// The original library puts a marker before a text only if its first character is still there
+/// after normalization, and the engine does not tell.
 fn check_start(path: &str, step: &Map<String, Value>) -> Result<()> {
     let name = text(step, "type");
     let is_safe = match name {
@@ -148,10 +176,13 @@ fn check_start(path: &str, step: &Map<String, Value>) -> Result<()> {
         "Replace" => {
             // A text that begins with a marker gets no other.
             let content = text(step, "content");
-            let is_one = pattern(step, "String").is_some_and(|pattern| pattern.chars().count() == 1);
+            let is_one =
+                pattern(step, "String").is_some_and(|pattern| pattern.chars().count() == 1);
             content.starts_with([' ', MARKER]) || (is_one && !content.is_empty())
         }
-        "BertNormalizer" => step.get("clean_text").and_then(Value::as_bool) == Some(false) && !strips_accents(step),
+        "BertNormalizer" => {
+            step.get("clean_text").and_then(Value::as_bool) == Some(false) && !strips_accents(step)
+        }
         "Nmt" | "StripAccents" => false,
         _ => true,
     };
@@ -159,7 +190,8 @@ fn check_start(path: &str, step: &Map<String, Value>) -> Result<()> {
         return Ok(());
     }
     let what = format!(
-        "its normalizer {name} can remove the beginning of a text, and its Metaspace pre-tokenizer has prepend_scheme \"first\": set prepend_scheme to \"always\" or \"never\""
+        "its normalizer {name} can remove the beginning of a text, and its Metaspace \
+         pre-tokenizer has prepend_scheme \"first\": set prepend_scheme to \"always\" or \"never\""
     );
     Err(Error::Unsupported { path: path.to_owned(), what })
 }

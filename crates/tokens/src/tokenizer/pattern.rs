@@ -23,7 +23,11 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    pub(crate) fn new(pattern: &str, behavior: Behavior, is_inverted: bool) -> std::result::Result<Self, String> {
+    pub(crate) fn new(
+        pattern: &str,
+        behavior: Behavior,
+        is_inverted: bool,
+    ) -> std::result::Result<Self, String> {
         let regex = compile(pattern)?;
         Ok(Self { regex, behavior, is_inverted })
     }
@@ -35,12 +39,20 @@ impl Pattern {
     /// Ranges that cover `text`, each with whether it is a match.
     ///
     /// # Errors
-    /// When a match needs too many steps. `start` is where the text is in its document, if that is known.
-    pub(crate) fn matches(&self, text: &str, start: Option<usize>) -> Result<Vec<((usize, usize), bool)>> {
+    /// When a match needs too many steps. `start` is where the text is in its document,
+    /// if that is known.
+    pub(crate) fn matches(
+        &self,
+        text: &str,
+        start: Option<usize>,
+    ) -> Result<Vec<((usize, usize), bool)>> {
         let mut ranges = Vec::new();
         let mut end = 0;
         for found in self.regex.find_iter(text) {
-            let found = found.map_err(|error| Error::PatternLimit { offset: start.map(|start| start + end), reason: error.to_string() })?;
+            let found = found.map_err(|error| Error::PatternLimit {
+                offset: start.map(|start| start + end),
+                reason: error.to_string(),
+            })?;
             if end != found.start() {
                 ranges.push(((end, found.start()), self.is_inverted));
             }
@@ -54,7 +66,8 @@ impl Pattern {
     }
 }
 
-/// What Oniguruma, which the original library uses, reads in another way, and the same for Rust. Outside of brackets, `@` are the characters of words.
+/// What Oniguruma, which the original library uses, reads in another way, and the same for Rust.
+/// Outside of brackets, `@` are the characters of words.
 const OUTSIDE: [(&str, &str); 6] = [
     (r"\w", "[@]"),
     (r"\W", "[^@]"),
@@ -122,7 +135,10 @@ pub(super) fn translated(pattern: &str) -> std::result::Result<String, String> {
                 depth += 1;
                 let negation = usize::from(rest.starts_with("[^"));
                 // A bracket that would close at once is a member.
-                1 + negation + usize::from(rest.get(1 + negation..).is_some_and(|members| members.starts_with(']')))
+                1 + negation
+                    + usize::from(
+                        rest.get(1 + negation..).is_some_and(|members| members.starts_with(']')),
+                    )
             }
             ']' => {
                 depth = depth.saturating_sub(1);
@@ -138,13 +154,24 @@ pub(super) fn translated(pattern: &str) -> std::result::Result<String, String> {
 }
 
 fn has_other_meaning(rest: &str, is_in_brackets: bool) -> bool {
-    let is_class = |name: &str| name.trim_start_matches(|letter: char| letter == '^' || letter.is_ascii_alphabetic()).starts_with(":]");
-    let is_property = [r"\p", r"\P"].into_iter().filter_map(|escape| rest.strip_prefix(escape)).any(|name| !name.starts_with('{'));
+    let is_class = |name: &str| {
+        name.trim_start_matches(|letter: char| letter == '^' || letter.is_ascii_alphabetic())
+            .starts_with(":]")
+    };
+    let is_property = [r"\p", r"\P"]
+        .into_iter()
+        .filter_map(|escape| rest.strip_prefix(escape))
+        .any(|name| !name.starts_with('{'));
     let others: &[&str] = if is_in_brackets { &["--", "~~"] } else { &[r"\G", r"\Z"] };
-    is_property || others.iter().any(|other| rest.starts_with(*other)) || (is_in_brackets && rest.strip_prefix("[:").is_some_and(is_class))
+    is_property
+        || others.iter().any(|other| rest.starts_with(*other))
+        || (is_in_brackets && rest.strip_prefix("[:").is_some_and(is_class))
 }
 
 pub(super) fn compile(pattern: &str) -> std::result::Result<Regex, String> {
-    let built = RegexBuilder::new(pattern).delegate_size_limit(SIZE_LIMIT).delegate_dfa_size_limit(SIZE_LIMIT).build();
+    let built = RegexBuilder::new(pattern)
+        .delegate_size_limit(SIZE_LIMIT)
+        .delegate_dfa_size_limit(SIZE_LIMIT)
+        .build();
     built.map_err(|error| error.to_string())
 }

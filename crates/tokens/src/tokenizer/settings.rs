@@ -1,7 +1,7 @@
 //! Settings of a directory that change ids, with the meaning that transformers gives them.
 //!
-//! Each setting is applied or refused by name. For a `.model`, the settings depend on the class that `tokenizer_config.json` names, because that
-//! class turns the file into a tokenizer.
+//! Each setting is applied or refused by name. For a `.model`, the settings depend on the class
+//! that `tokenizer_config.json` names, because that class turns the file into a tokenizer.
 
 use super::added::{Added, Bounds};
 use super::directory::Configured;
@@ -10,10 +10,12 @@ use crate::quote::quoted;
 use serde_json::{Map, Value};
 
 /// In the order in which they get ids.
-const NAMED: [&str; 7] = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+const NAMED: [&str; 7] =
+    ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
 /// The classes that have no rules of their own.
-const GENERIC: [&str; 4] = ["PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend", "PythonBackend"];
+const GENERIC: [&str; 4] =
+    ["PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend", "PythonBackend"];
 
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
@@ -54,12 +56,24 @@ impl Settings {
         let get = |key: &str| config.and_then(|config| config.entries.get(key));
         let flag = |key: &str| get(key).and_then(Value::as_bool);
         let declares = get("added_tokens_decoder");
-        // As in transformers, `special_tokens_map.json` is ignored if the configuration declares the added tokens.
+        // As in transformers, `special_tokens_map.json` is ignored if the configuration declares
+        // the added tokens.
         let map = map.filter(|_| declares.is_none());
-        let value = |key: &str| map.and_then(|map| map.entries.get(key)).or_else(|| get(key)).filter(|value| !value.is_null());
-        let mut named: Vec<Added> = NAMED.into_iter().filter_map(|key| special(value(key)?)).collect();
+        let value = |key: &str| {
+            map.and_then(|map| map.entries.get(key))
+                .or_else(|| get(key))
+                .filter(|value| !value.is_null())
+        };
+        let mut named: Vec<Added> =
+            NAMED.into_iter().filter_map(|key| special(value(key)?)).collect();
         let of_map = |key: &str| map.and_then(|map| map.entries.get(key));
-        let list = |value: Option<&Value>| value.and_then(Value::as_array).filter(|list| !list.is_empty()).cloned().unwrap_or_default();
+        let list = |value: Option<&Value>| {
+            value
+                .and_then(Value::as_array)
+                .filter(|list| !list.is_empty())
+                .cloned()
+                .unwrap_or_default()
+        };
         let [own, older] = ["extra_special_tokens", "additional_special_tokens"].map(get);
         let stated = Some(list(own)).filter(|list| !list.is_empty()).unwrap_or_else(|| list(older));
         let mut extra: Vec<Added> = stated.iter().filter_map(special).collect();
@@ -70,19 +84,32 @@ impl Settings {
         }
         let has_own_extra = !extra.is_empty();
         let of_roles: Vec<Added> = named.iter().chain(&extra).cloned().collect();
-        if extra.is_empty() && older.is_none() && own.is_none_or(Value::is_object) && !of_map("extra_special_tokens").is_some_and(Value::is_array) {
+        if extra.is_empty()
+            && older.is_none()
+            && own.is_none_or(Value::is_object)
+            && !of_map("extra_special_tokens").is_some_and(Value::is_array)
+        {
             extra = list(of_map("additional_special_tokens")).iter().filter_map(special).collect();
         }
         let is_other = |key: &String| key.ends_with("_token") && !NAMED.contains(&key.as_str());
-        let others = config.iter().flat_map(|config| config.entries.iter()).filter(|(key, value)| is_other(key) && value.is_string());
+        let others = config
+            .iter()
+            .flat_map(|config| config.entries.iter())
+            .filter(|(key, value)| is_other(key) && value.is_string());
         named.extend(others.filter_map(|(_, value)| special(value)));
-        let tables = ["extra_special_tokens", "model_specific_special_tokens"].into_iter().flat_map(|key| [get(key), of_map(key)]);
-        named.extend(tables.filter_map(|table| table?.as_object()).flat_map(Map::values).filter_map(special));
+        let tables = ["extra_special_tokens", "model_specific_special_tokens"]
+            .into_iter()
+            .flat_map(|key| [get(key), of_map(key)]);
+        named.extend(
+            tables.filter_map(|table| table?.as_object()).flat_map(Map::values).filter_map(special),
+        );
         let others = map.iter().flat_map(|map| map.entries.iter()).filter(|(key, _)| is_other(key));
         named.extend(others.filter_map(|(_, value)| special(value)));
         let mut declared = match (declares, &config, &configured.added_tokens) {
             (Some(Value::Object(entries)), Some(config), _) => with_flags(&config.path, entries)?,
-            (Some(_), Some(config), _) => return Err(invalid(&config.path, "added_tokens_decoder is not an object")),
+            (Some(_), Some(config), _) => {
+                return Err(invalid(&config.path, "added_tokens_decoder is not an object"));
+            }
             (_, _, Some(file)) => of_ids(&file.path, &file.entries, &of_roles)?,
             _ => Vec::new(),
         };
@@ -96,8 +123,14 @@ impl Settings {
             named,
             extra,
             has_own_extra,
-            roles: NAMED.into_iter().filter(|key| get(key).or_else(|| map?.entries.get(*key)).is_some()).map(str::to_owned).collect(),
-            class: get("tokenizer_class").and_then(Value::as_str).map(|class| class.strip_suffix("Fast").unwrap_or(class).to_owned()),
+            roles: NAMED
+                .into_iter()
+                .filter(|key| get(key).or_else(|| map?.entries.get(*key)).is_some())
+                .map(str::to_owned)
+                .collect(),
+            class: get("tokenizer_class")
+                .and_then(Value::as_str)
+                .map(|class| class.strip_suffix("Fast").unwrap_or(class).to_owned()),
             add_prefix_space: flag("add_prefix_space"),
             is_legacy: flag("legacy").unwrap_or(false),
             splits_special_tokens: flag("split_special_tokens").unwrap_or(false),
@@ -108,7 +141,9 @@ impl Settings {
 
     /// Whether the class is one without rules of its own.
     pub(super) fn is_generic(&self) -> bool {
-        self.class.as_deref().is_some_and(|class| GENERIC.iter().any(|generic| generic.strip_suffix("Fast").unwrap_or(generic) == class))
+        self.class.as_deref().is_some_and(|class| {
+            GENERIC.iter().any(|generic| generic.strip_suffix("Fast").unwrap_or(generic) == class)
+        })
     }
 
     pub(super) fn is_llama(&self) -> bool {
@@ -117,17 +152,23 @@ impl Settings {
 
     /// A setting that would change ids in transformers and is not applied.
     pub(super) fn refused(&self, setting: &str, reason: impl Into<String>) -> Error {
-        Error::Setting { path: self.path.clone(), setting: setting.to_owned(), reason: reason.into() }
+        Error::Setting {
+            path: self.path.clone(),
+            setting: setting.to_owned(),
+            reason: reason.into(),
+        }
     }
 
     /// Special tokens that a class names, by role, for roles that the directory does not mention.
     pub(super) fn name<'a>(&mut self, defaults: impl IntoIterator<Item = (&'static str, &'a str)>) {
-        let defaults = defaults.into_iter().filter(|(role, _)| !self.roles.iter().any(|known| known == role));
+        let defaults =
+            defaults.into_iter().filter(|(role, _)| !self.roles.iter().any(|known| known == role));
         let named = defaults.map(|(_, token)| Added::special(token, 0)).collect::<Vec<_>>();
         self.named.extend(named);
     }
 
-    /// Sets tokens of a file that transformers uses as extra tokens if the configuration lists none, instead of those of `special_tokens_map.json`.
+    /// Sets tokens of a file that transformers uses as extra tokens if the configuration lists
+    /// none, instead of those of `special_tokens_map.json`.
     pub(super) fn set_extra(&mut self, tokens: Vec<Added>) {
         if !self.has_own_extra {
             self.extra = tokens;
@@ -136,9 +177,14 @@ impl Settings {
 
     /// Adds the tokens of the directory to those of the file, and returns what changed.
     ///
-    /// `known` returns the id of a token of the model, which has `size` tokens. A token that is in neither gets the next id. A declared token with
-    /// another id is refused.
-    pub(super) fn add(&self, added: &mut Vec<Added>, known: impl Fn(&str) -> Option<u32>, size: u32) -> Result<Vec<String>> {
+    /// `known` returns the id of a token of the model, which has `size` tokens. A token that is in
+    /// neither gets the next id. A declared token with another id is refused.
+    pub(super) fn add(
+        &self,
+        added: &mut Vec<Added>,
+        known: impl Fn(&str) -> Option<u32>,
+        size: u32,
+    ) -> Result<Vec<String>> {
         let mut changes = Vec::new();
         for Declared { file, id, token } in &self.declared {
             if change(added, token, &mut changes) {
@@ -147,7 +193,10 @@ impl Settings {
             let next = next_id(added, size);
             let own = known(&token.content);
             if own.is_none() && next != *id {
-                let problem = format!("token {} has id {id}, but the next id of the tokenizer is {next}", quoted(&token.content));
+                let problem = format!(
+                    "token {} has id {id}, but the next id of the tokenizer is {next}",
+                    quoted(&token.content)
+                );
                 return Err(invalid(file, problem));
             }
             push(added, token, own.unwrap_or(next), &mut changes);
@@ -158,8 +207,14 @@ impl Settings {
         Ok(changes)
     }
 
-    /// As [`Self::add`], for ranks: each declared token gets its id and is special. Extra tokens of the configuration come before those with a role.
-    pub(super) fn add_to_ranks(&self, added: &mut Vec<Added>, known: impl Fn(&str) -> Option<u32>, size: u32) -> Result<Vec<String>> {
+    /// As [`Self::add`], for ranks: each declared token gets its id and is special. Extra tokens of
+    /// the configuration come before those with a role.
+    pub(super) fn add_to_ranks(
+        &self,
+        added: &mut Vec<Added>,
+        known: impl Fn(&str) -> Option<u32>,
+        size: u32,
+    ) -> Result<Vec<String>> {
         let mut changes = Vec::new();
         for Declared { file, id, token } in &self.declared {
             let token = Added { is_special: true, ..token.clone() };
@@ -169,59 +224,91 @@ impl Settings {
             let own = known(&token.content);
             if let Some(other) = added.iter().find(|other| own.is_none() && other.id == *id) {
                 let (first, second) = (other.content.clone(), token.content.clone());
-                return Err(Error::DuplicateId { path: file.clone(), id: u64::from(*id), first, second });
+                return Err(Error::DuplicateId {
+                    path: file.clone(),
+                    id: u64::from(*id),
+                    first,
+                    second,
+                });
             }
             push(added, &token, own.unwrap_or(*id), &mut changes);
         }
-        let (first, second) = if self.has_own_extra { (&self.extra, &self.named) } else { (&self.named, &self.extra) };
+        let (first, second) = if self.has_own_extra {
+            (&self.extra, &self.named)
+        } else {
+            (&self.named, &self.extra)
+        };
         for token in first.iter().chain(second) {
             add_named(added, token, &known, size, &mut changes);
         }
         Ok(changes)
     }
 
-    /// Refuses settings with which the class would build a different tokenizer than a `tokenizer.json`, in any version, describes.
+    /// Refuses settings with which the class would build a different tokenizer than a
+    /// `tokenizer.json`, in any version, describes.
     pub(super) fn check_document(&self, document: &Value) -> Result<()> {
         let mut steps = Vec::new();
-        ["normalizer", "pre_tokenizer"].iter().filter_map(|key| document.get(key)).for_each(|value| flatten(value, &mut steps));
+        ["normalizer", "pre_tokenizer"]
+            .iter()
+            .filter_map(|key| document.get(key))
+            .for_each(|value| flatten(value, &mut steps));
         let space = steps.iter().find_map(|step| space_before(step));
         if let (Some(wanted), Some(space)) = (self.add_prefix_space, space)
             && wanted != space
         {
-            let what = if space { "puts a space before a text" } else { "puts no space before a text" };
-            return Err(self.refused(&format!("add_prefix_space: {wanted}"), format!("the tokenizer.json {what}")));
+            let what =
+                if space { "puts a space before a text" } else { "puts no space before a text" };
+            return Err(self.refused(
+                &format!("add_prefix_space: {wanted}"),
+                format!("the tokenizer.json {what}"),
+            ));
         }
         for (key, wanted) in &self.folding {
             let found = match *key {
-                "do_lower_case" => Some(steps.iter().any(|step| kind(step) == "Lowercase" || flag(step, "lowercase") == Some(true))),
-                "strip_accents" => steps.iter().find_map(|step| flag(step, "strip_accents").or_else(|| flag(step, "lowercase"))),
+                "do_lower_case" => Some(steps.iter().any(|step| {
+                    kind(step) == "Lowercase" || flag(step, "lowercase") == Some(true)
+                })),
+                "strip_accents" => steps.iter().find_map(|step| {
+                    flag(step, "strip_accents").or_else(|| flag(step, "lowercase"))
+                }),
                 _ => steps.iter().find_map(|step| flag(step, "handle_chinese_chars")),
             };
             if found.is_some_and(|found| found != *wanted) {
-                return Err(self.refused(&format!("{key}: {wanted}"), "the normalizer of the tokenizer.json behaves differently"));
+                return Err(self.refused(
+                    &format!("{key}: {wanted}"),
+                    "the normalizer of the tokenizer.json behaves differently",
+                ));
             }
         }
         Ok(())
     }
 
-    /// Refuses settings that a `file` contradicts which neither puts a space before a text nor changes its letters.
+    /// Refuses settings that a `file` contradicts which neither puts a space before a text nor
+    /// changes its letters.
     pub(super) fn check_plain(&self, file: &str) -> Result<()> {
         if self.add_prefix_space == Some(true) {
-            return Err(self.refused("add_prefix_space: true", format!("{file} puts no space before a text")));
+            return Err(self
+                .refused("add_prefix_space: true", format!("{file} puts no space before a text")));
         }
         self.check_letters(file)
     }
 
     pub(super) fn check_letters(&self, file: &str) -> Result<()> {
-        match self.folding.iter().find(|(key, wanted)| *wanted && *key != "tokenize_chinese_chars") {
-            Some((key, _)) => Err(self.refused(&format!("{key}: true"), format!("{file} does not change letters"))),
+        match self.folding.iter().find(|(key, wanted)| *wanted && *key != "tokenize_chinese_chars")
+        {
+            Some((key, _)) => {
+                Err(self
+                    .refused(&format!("{key}: true"), format!("{file} does not change letters")))
+            }
             None => Ok(()),
         }
     }
 
     /// The ids that go before and after a text.
     pub(super) fn template(&self, id_of: impl Fn(&str) -> Option<u32>) -> (Vec<u32>, Vec<u32>) {
-        let ids = |is_added: bool, role: &str| is_added.then(|| id_of(role)).flatten().into_iter().collect();
+        let ids = |is_added: bool, role: &str| {
+            is_added.then(|| id_of(role)).flatten().into_iter().collect()
+        };
         (ids(self.adds.0, "bos_token"), ids(self.adds.1, "eos_token"))
     }
 }
@@ -234,13 +321,20 @@ fn change(added: &mut [Added], token: &Added, changes: &mut Vec<String>) -> bool
         let before = known.clone();
         // A special token stays special.
         known.is_special |= token.is_special;
-        (known.is_normalized, known.bounds, known.is_piece) = (token.is_normalized, token.bounds, false);
+        (known.is_normalized, known.bounds, known.is_piece) =
+            (token.is_normalized, token.bounds, false);
         changes.extend((*known != before).then(|| format!("{known:?}")));
     }
     is_known
 }
 
-fn add_named(added: &mut Vec<Added>, token: &Added, known: &impl Fn(&str) -> Option<u32>, size: u32, changes: &mut Vec<String>) {
+fn add_named(
+    added: &mut Vec<Added>,
+    token: &Added,
+    known: &impl Fn(&str) -> Option<u32>,
+    size: u32,
+    changes: &mut Vec<String>,
+) {
     if !added.iter().any(|other| other.content == token.content) {
         let id = known(&token.content).unwrap_or_else(|| next_id(added, size));
         push(added, token, id, changes);
@@ -260,7 +354,8 @@ fn next_id(added: &[Added], size: u32) -> u32 {
 
 /// The members of a sequence one by one.
 fn flatten<'a>(value: &'a Value, steps: &mut Vec<&'a Value>) {
-    let members = ["normalizers", "pretokenizers"].into_iter().find_map(|key| value.get(key)?.as_array());
+    let members =
+        ["normalizers", "pretokenizers"].into_iter().find_map(|key| value.get(key)?.as_array());
     match members {
         Some(members) => members.iter().for_each(|member| flatten(member, steps)),
         None => steps.push(value),
@@ -290,7 +385,10 @@ fn space_before(step: &Value) -> Option<bool> {
 
 /// A special token: its text, or an object with flags. `None` if the text is empty.
 fn special(value: &Value) -> Option<Added> {
-    let content = value.as_str().or_else(|| value.get("content")?.as_str()).filter(|content| !content.is_empty())?;
+    let content = value
+        .as_str()
+        .or_else(|| value.get("content")?.as_str())
+        .filter(|content| !content.is_empty())?;
     Some(Added { is_special: true, ..flagged(content, value, true) })
 }
 
@@ -316,7 +414,13 @@ fn with_flags(path: &str, entries: &Map<String, Value>) -> Result<Vec<Declared>>
     for (key, value) in entries {
         let content = value.get("content").and_then(Value::as_str);
         let (Ok(id), Some(content)) = (key.parse::<u32>(), content) else {
-            return Err(invalid(path, format!("entry {} of added_tokens_decoder is not an id with an object that has content", quoted(key))));
+            return Err(invalid(
+                path,
+                format!(
+                    "entry {} of added_tokens_decoder is not an id with an object that has content",
+                    quoted(key)
+                ),
+            ));
         };
         let token = flagged(content, value, false);
         tokens.extend((!content.is_empty()).then(|| Declared { file: path.to_owned(), id, token }));
@@ -330,7 +434,9 @@ fn of_ids(path: &str, entries: &Map<String, Value>, named: &[Added]) -> Result<V
     let mut tokens = Vec::with_capacity(entries.len());
     for (content, id) in entries {
         let id = id.as_u64().and_then(|id| u32::try_from(id).ok());
-        let id = id.ok_or_else(|| invalid(path, format!("token {} has no id below 2^32", quoted(content))))?;
+        let id = id.ok_or_else(|| {
+            invalid(path, format!("token {} has no id below 2^32", quoted(content)))
+        })?;
         let is_special = named.iter().any(|named| named.content == *content);
         let token = Added { is_special, is_normalized: !is_special, ..Added::special(content, 0) };
         tokens.extend((!content.is_empty()).then(|| Declared { file: path.to_owned(), id, token }));

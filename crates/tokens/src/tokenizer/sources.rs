@@ -9,7 +9,13 @@ pub const MAX_FILE_BYTES: u64 = 1 << 30;
 /// Where transformers writes the template for conversations with tools, below the directory.
 pub(crate) const TOOL_TEMPLATE: &str = "additional_chat_templates/tool_use.jinja";
 
-const CONFIGURATION: [&str; 5] = ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja", TOOL_TEMPLATE];
+const CONFIGURATION: [&str; 5] = [
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    TOOL_TEMPLATE,
+];
 
 /// The contents of a tokenizer's files. The caller reads them: this crate opens no file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,21 +55,34 @@ impl Sources {
         Self { path: path.into(), is_directory: true, files }
     }
 
-    /// Of the names in and below a directory, those to read: the first kind of tokenizer that is in it, and what describes it.
+    /// Of the names in and below a directory, those to read: the first kind of tokenizer that is in
+    /// it, and what describes it.
     ///
     /// # Errors
     /// Without a tokenizer, and with several of the kind that would be used.
     pub fn wanted<'a>(path: &str, names: &[&'a str]) -> Result<Vec<&'a str>> {
-        let names: Vec<&str> = names.iter().copied().filter(|name| !name.contains('/') || *name == TOOL_TEMPLATE).collect();
-        let exact = |wanted: &str| names.iter().copied().filter(|name| *name == wanted).collect::<Vec<_>>();
-        let ending = |extension: &str| names.iter().copied().filter(|name| name.ends_with(extension)).collect::<Vec<_>>();
+        let names: Vec<&str> = names
+            .iter()
+            .copied()
+            .filter(|name| !name.contains('/') || *name == TOOL_TEMPLATE)
+            .collect();
+        let exact =
+            |wanted: &str| names.iter().copied().filter(|name| *name == wanted).collect::<Vec<_>>();
+        let ending = |extension: &str| {
+            names.iter().copied().filter(|name| name.ends_with(extension)).collect::<Vec<_>>()
+        };
         let mut models = ending(".tiktoken");
         models.extend(ending(".model"));
         let choices = [exact("tokenizer.json"), exact("tekken.json"), models];
         let mut chosen = match choices.into_iter().find(|choice| !choice.is_empty()) {
-            None => return Err(Error::NoTokenizer { path: path.to_owned(), files: listed(&names) }),
+            None => {
+                return Err(Error::NoTokenizer { path: path.to_owned(), files: listed(&names) });
+            }
             Some(several) if several.len() > 1 => {
-                return Err(Error::SeveralTokenizers { path: path.to_owned(), files: listed(&several) });
+                return Err(Error::SeveralTokenizers {
+                    path: path.to_owned(),
+                    files: listed(&several),
+                });
             }
             Some(one) => one,
         };
@@ -90,17 +109,23 @@ impl Sources {
     }
 
     pub(crate) fn vocabulary(&self) -> Result<Vocabulary<'_>> {
-        if let Some((path, _)) = self.files.iter().find(|(_, bytes)| bytes.len() as u64 > MAX_FILE_BYTES) {
+        if let Some((path, _)) =
+            self.files.iter().find(|(_, bytes)| bytes.len() as u64 > MAX_FILE_BYTES)
+        {
             return Err(Error::TooLarge { path: self.path_of(path) });
         }
         let names: Vec<&str> = self.files.iter().map(|(name, _)| name.as_str()).collect();
-        let name = if self.is_directory { Self::wanted(&self.path, &names)?.first().copied() } else { names.first().copied() };
-        let (path, bytes) = self
-            .files
-            .iter()
-            .find(|(known, _)| Some(known.as_str()) == name)
-            .ok_or_else(|| Error::NoTokenizer { path: self.path.clone(), files: listed(&names) })?;
-        let kind = kind(path, bytes).ok_or_else(|| Error::UnknownType { path: self.path_of(path) })?;
+        let name = if self.is_directory {
+            Self::wanted(&self.path, &names)?.first().copied()
+        } else {
+            names.first().copied()
+        };
+        let (path, bytes) =
+            self.files.iter().find(|(known, _)| Some(known.as_str()) == name).ok_or_else(|| {
+                Error::NoTokenizer { path: self.path.clone(), files: listed(&names) }
+            })?;
+        let kind =
+            kind(path, bytes).ok_or_else(|| Error::UnknownType { path: self.path_of(path) })?;
         Ok(Vocabulary { kind, path, bytes })
     }
 
@@ -111,7 +136,11 @@ impl Sources {
     }
 
     pub(crate) fn path_of(&self, name: &str) -> String {
-        if self.is_directory { format!("{}/{name}", self.path.trim_end_matches('/')) } else { name.to_owned() }
+        if self.is_directory {
+            format!("{}/{name}", self.path.trim_end_matches('/'))
+        } else {
+            name.to_owned()
+        }
     }
 }
 
@@ -123,7 +152,8 @@ fn kind(path: &str, bytes: &[u8]) -> Option<Kind> {
         return Some(Kind::Tiktoken);
     }
     if start == Some(&b'{') {
-        let is_tekken = name.starts_with("tekken") || has_key(bytes, b"\"default_num_special_tokens\"");
+        let is_tekken =
+            name.starts_with("tekken") || has_key(bytes, b"\"default_num_special_tokens\"");
         return Some(if is_tekken { Kind::Tekken } else { Kind::TokenizerJson });
     }
     if name.ends_with(".json") {
@@ -141,12 +171,15 @@ fn kind(path: &str, bytes: &[u8]) -> Option<Kind> {
 
 /// Near the start, where `config` is.
 fn has_key(bytes: &[u8], key: &[u8]) -> bool {
-    bytes.get(..bytes.len().min(4096)).is_some_and(|start| start.windows(key.len()).any(|window| window == key))
+    bytes
+        .get(..bytes.len().min(4096))
+        .is_some_and(|start| start.windows(key.len()).any(|window| window == key))
 }
 
 /// `base64 rank` on the first line.
 fn is_ranks(bytes: &[u8]) -> bool {
-    let Some(line) = bytes.split(|byte| *byte == b'\n').next().filter(|line| line.len() < 4096) else {
+    let Some(line) = bytes.split(|byte| *byte == b'\n').next().filter(|line| line.len() < 4096)
+    else {
         return false;
     };
     let mut words = line.trim_ascii_end().split(|byte| *byte == b' ');
@@ -154,7 +187,10 @@ fn is_ranks(bytes: &[u8]) -> bool {
         return false;
     };
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
-    !token.is_empty() && token.iter().all(is_base64) && !rank.is_empty() && rank.iter().all(u8::is_ascii_digit)
+    !token.is_empty()
+        && token.iter().all(is_base64)
+        && !rank.is_empty()
+        && rank.iter().all(u8::is_ascii_digit)
 }
 
 fn listed(names: &[&str]) -> String {
@@ -170,8 +206,10 @@ fn listed(names: &[&str]) -> String {
 
 /// The JSON of a file.
 pub(crate) fn parse(path: &str, bytes: &[u8]) -> Result<Value> {
-    let text = std::str::from_utf8(bytes).map_err(|error| Error::NotText { path: path.to_owned(), offset: error.valid_up_to() })?;
-    serde_json::from_str(text).map_err(|error| Error::NotJson { path: path.to_owned(), reason: error.to_string() })
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| Error::NotText { path: path.to_owned(), offset: error.valid_up_to() })?;
+    serde_json::from_str(text)
+        .map_err(|error| Error::NotJson { path: path.to_owned(), reason: error.to_string() })
 }
 
 #[cfg(test)]
@@ -180,9 +218,21 @@ mod tests {
 
     #[test]
     fn tokenizer_json_goes_before_all_others() {
-        let names = ["tokenizer.model", "tekken.json", "tokenizer.json", "tokenizer_config.json", "weights.bin"];
-        assert_eq!(Sources::wanted("m", &names).unwrap(), ["tokenizer.json", "tokenizer_config.json"]);
-        assert_eq!(Sources::wanted("m", &["a.tiktoken", "chat_template.jinja"]).unwrap(), ["a.tiktoken", "chat_template.jinja"]);
+        let names = [
+            "tokenizer.model",
+            "tekken.json",
+            "tokenizer.json",
+            "tokenizer_config.json",
+            "weights.bin",
+        ];
+        assert_eq!(
+            Sources::wanted("m", &names).unwrap(),
+            ["tokenizer.json", "tokenizer_config.json"]
+        );
+        assert_eq!(
+            Sources::wanted("m", &["a.tiktoken", "chat_template.jinja"]).unwrap(),
+            ["a.tiktoken", "chat_template.jinja"]
+        );
         let below = ["below/tokenizer.json", "a.model", "below/chat_template.jinja", TOOL_TEMPLATE];
         assert_eq!(Sources::wanted("m", &below).unwrap(), ["a.model", TOOL_TEMPLATE]);
     }

@@ -11,25 +11,36 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use std::collections::HashMap;
 
-/// A longer token would take too long to split. Those of published vocabularies have up to 128 bytes.
+/// A longer token would take too long to split. Those of published vocabularies have
+/// up to 128 bytes.
 pub(super) const LONGEST_TOKEN: usize = 4096;
 
 /// The model and its fingerprint.
-pub(super) fn read(path: &str, bytes: &[u8], options: &Options, settings: &Settings) -> Result<(Model, String)> {
+pub(super) fn read(
+    path: &str,
+    bytes: &[u8],
+    options: &Options,
+    settings: &Settings,
+) -> Result<(Model, String)> {
     let missing = |missing| Error::MissingOption { path: path.to_owned(), missing };
     let pattern = options.pattern.as_deref().ok_or_else(|| missing("pattern"))?;
-    let special_tokens = options.special_tokens.as_ref().ok_or_else(|| missing("special_tokens"))?;
+    let special_tokens =
+        options.special_tokens.as_ref().ok_or_else(|| missing("special_tokens"))?;
     check_pattern(pattern)?;
     let lines = parse(path, bytes)?;
-    let mut tokens: Vec<Ranked<'_>> = lines.iter().map(|line| (line.token.as_slice(), line.rank)).collect();
+    let mut tokens: Vec<Ranked<'_>> =
+        lines.iter().map(|line| (line.token.as_slice(), line.rank)).collect();
     tokens.sort_unstable_by_key(|(_, rank)| *rank);
-    let mut special: Vec<(String, u32)> = special_tokens.iter().map(|(token, id)| (token.clone(), *id)).collect();
+    let mut special: Vec<(String, u32)> =
+        special_tokens.iter().map(|(token, id)| (token.clone(), *id)).collect();
     special.sort_by_key(|(_, id)| *id);
     check_special(&tokens, &special)?;
     let pieces = special.iter().map(|(token, id)| (token.as_str(), *id));
-    let fingerprint = fingerprint::of_bytes("tiktoken", bytes, ranks::pattern_of(pattern, &tokens), pieces);
+    let fingerprint =
+        fingerprint::of_bytes("tiktoken", bytes, ranks::pattern_of(pattern, &tokens), pieces);
     settings.check_plain("the .tiktoken file")?;
-    let mut added: Vec<Added> = special.iter().map(|(content, id)| Added::special(content, *id)).collect();
+    let mut added: Vec<Added> =
+        special.iter().map(|(content, id)| Added::special(content, *id)).collect();
     let by_text: HashMap<&[u8], u32> = tokens.iter().copied().collect();
     let size = tokens.last().map_or(0, |(_, rank)| rank + 1);
     let known = |token: &str| by_text.get(super::bytes::raw(token)?.as_slice()).copied();
@@ -39,7 +50,12 @@ pub(super) fn read(path: &str, bytes: &[u8], options: &Options, settings: &Setti
             && let Some((other, _)) = tokens.get(place).filter(|_| known(&token.content).is_none())
         {
             let first = String::from_utf8_lossy(other).into_owned();
-            return Err(Error::DuplicateId { path: path.to_owned(), id: u64::from(token.id), first, second: token.content.clone() });
+            return Err(Error::DuplicateId {
+                path: path.to_owned(),
+                id: u64::from(token.id),
+                first,
+                second: token.content.clone(),
+            });
         }
     }
     let model = ranks::model(path, &tokens, pattern, added)?;
@@ -48,7 +64,8 @@ pub(super) fn read(path: &str, bytes: &[u8], options: &Options, settings: &Setti
 
 /// A bare word is a name.
 fn check_pattern(pattern: &str) -> Result<()> {
-    let is_name = pattern.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    let is_name =
+        pattern.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     let is_known = matches!(pattern, "gpt2" | "cl100k" | "o200k");
     if is_name && !is_known {
         return Err(Error::PatternName { name: pattern.to_owned() });
@@ -56,7 +73,9 @@ fn check_pattern(pattern: &str) -> Result<()> {
     if is_known {
         return Ok(());
     }
-    super::pattern::compile(ranks::native_pattern(pattern)).map(drop).map_err(|reason| Error::PatternOption { pattern: pattern.to_owned(), reason })
+    super::pattern::compile(ranks::native_pattern(pattern))
+        .map(drop)
+        .map_err(|reason| Error::PatternOption { pattern: pattern.to_owned(), reason })
 }
 
 struct Line {
@@ -70,7 +89,8 @@ fn parse(path: &str, bytes: &[u8]) -> Result<Vec<Line>> {
     let mut seen: HashMap<Vec<u8>, usize> = HashMap::new();
     for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
         let number = number + 1;
-        let invalid = |problem: String| Error::InvalidLine { path: path.to_owned(), line: number, problem };
+        let invalid =
+            |problem: String| Error::InvalidLine { path: path.to_owned(), line: number, problem };
         let line = line.trim_ascii();
         if line.is_empty() {
             continue;
@@ -79,14 +99,29 @@ fn parse(path: &str, bytes: &[u8]) -> Result<Vec<Line>> {
         let (Some(token), Some(rank), None) = (words.next(), words.next(), words.next()) else {
             return Err(invalid("it is not a token in base64 and a rank".to_owned()));
         };
-        let token = BASE64_STANDARD.decode(token).map_err(|error| invalid(format!("its token is not base64: {error}")))?;
+        let token = BASE64_STANDARD
+            .decode(token)
+            .map_err(|error| invalid(format!("its token is not base64: {error}")))?;
         if token.is_empty() || token.len() > LONGEST_TOKEN {
-            return Err(invalid(format!("its token has {} bytes, and 1 to {LONGEST_TOKEN} are possible", token.len())));
+            return Err(invalid(format!(
+                "its token has {} bytes, and 1 to {LONGEST_TOKEN} are possible",
+                token.len()
+            )));
         }
-        let rank = std::str::from_utf8(rank).ok().and_then(|rank| rank.parse::<u32>().ok()).filter(|rank| *rank <= super::vocabulary::HIGHEST_ID);
-        let rank = rank.ok_or_else(|| invalid(format!("its rank is not a number from 0 to {}", super::vocabulary::HIGHEST_ID)))?;
+        let rank = std::str::from_utf8(rank)
+            .ok()
+            .and_then(|rank| rank.parse::<u32>().ok())
+            .filter(|rank| *rank <= super::vocabulary::HIGHEST_ID);
+        let rank = rank.ok_or_else(|| {
+            invalid(format!("its rank is not a number from 0 to {}", super::vocabulary::HIGHEST_ID))
+        })?;
         if let Some(first_line) = ranks.insert(rank, number) {
-            return Err(Error::DuplicateRank { path: path.to_owned(), rank, line: number, first_line });
+            return Err(Error::DuplicateRank {
+                path: path.to_owned(),
+                rank,
+                line: number,
+                first_line,
+            });
         }
         if seen.insert(token.clone(), number).is_some() {
             let token = String::from_utf8_lossy(&token).into_owned();
@@ -95,7 +130,10 @@ fn parse(path: &str, bytes: &[u8]) -> Result<Vec<Line>> {
         lines.push(Line { token, rank });
     }
     if lines.is_empty() {
-        return Err(Error::Invalid { path: path.to_owned(), problem: "it has no tokens".to_owned() });
+        return Err(Error::Invalid {
+            path: path.to_owned(),
+            problem: "it has no tokens".to_owned(),
+        });
     }
     Ok(lines)
 }
@@ -105,7 +143,11 @@ fn check_special(tokens: &[Ranked<'_>], special: &[(String, u32)]) -> Result<()>
         if let [(token, id), (other, next)] = pair
             && id == next
         {
-            return Err(Error::SpecialTokenId { token: token.clone(), id: *id, other: other.clone() });
+            return Err(Error::SpecialTokenId {
+                token: token.clone(),
+                id: *id,
+                other: other.clone(),
+            });
         }
     }
     for (token, id) in special {
@@ -113,7 +155,10 @@ fn check_special(tokens: &[Ranked<'_>], special: &[(String, u32)]) -> Result<()>
             return Err(Error::SpecialTokenOption { token: token.clone(), id: *id });
         }
         if let Ok(place) = tokens.binary_search_by_key(id, |(_, rank)| *rank) {
-            let other = tokens.get(place).map(|(bytes, _)| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
+            let other = tokens
+                .get(place)
+                .map(|(bytes, _)| String::from_utf8_lossy(bytes).into_owned())
+                .unwrap_or_default();
             return Err(Error::SpecialTokenId { token: token.clone(), id: *id, other });
         }
     }

@@ -41,7 +41,8 @@ impl Vocabulary {
     }
 
     fn of(tokens: &[(String, u32)], mut added: Vec<Added>, is_byte_level: bool) -> Self {
-        let model: Vec<(&str, u32)> = tokens.iter().map(|(token, id)| (token.as_str(), *id)).collect();
+        let model: Vec<(&str, u32)> =
+            tokens.iter().map(|(token, id)| (token.as_str(), *id)).collect();
         let known: HashMap<&str, u32> = model.iter().copied().collect();
         added.sort_by_key(|token| token.id);
         assign(&mut added, model.len(), |token| known.get(token).copied());
@@ -49,7 +50,11 @@ impl Vocabulary {
     }
 
     /// Reads a canonical document. Also returns what the directory changes.
-    pub(super) fn read(path: &str, document: &Value, settings: &Settings) -> Result<(Self, Vec<String>)> {
+    pub(super) fn read(
+        path: &str,
+        document: &Value,
+        settings: &Settings,
+    ) -> Result<(Self, Vec<String>)> {
         let invalid = |problem: String| Error::Invalid { path: path.to_owned(), problem };
         let model = &document["model"];
         let mut entries: Vec<(&str, u32)> = Vec::new();
@@ -57,21 +62,42 @@ impl Vocabulary {
             Some(Value::Object(vocabulary)) => {
                 entries.reserve(vocabulary.len());
                 for (token, id) in vocabulary {
-                    let id = id.as_u64().filter(|id| *id <= u64::from(HIGHEST_ID)).and_then(|id| u32::try_from(id).ok());
-                    entries.push((token, id.ok_or_else(|| invalid(format!("token {} has no id from 0 to {HIGHEST_ID}", quoted(token))))?));
+                    let id = id
+                        .as_u64()
+                        .filter(|id| *id <= u64::from(HIGHEST_ID))
+                        .and_then(|id| u32::try_from(id).ok());
+                    entries.push((
+                        token,
+                        id.ok_or_else(|| {
+                            invalid(format!(
+                                "token {} has no id from 0 to {HIGHEST_ID}",
+                                quoted(token)
+                            ))
+                        })?,
+                    ));
                 }
             }
             Some(Value::Array(vocabulary)) => {
                 for (number, entry) in vocabulary.iter().enumerate() {
-                    let token = entry.get(0).and_then(Value::as_str).ok_or_else(|| invalid(format!("vocabulary entry {number} has no token")))?;
+                    let token = entry.get(0).and_then(Value::as_str).ok_or_else(|| {
+                        invalid(format!("vocabulary entry {number} has no token"))
+                    })?;
                     let id = u32::try_from(number).ok().filter(|id| *id <= HIGHEST_ID);
-                    entries.push((token, id.ok_or_else(|| invalid(format!("there are more than {HIGHEST_ID} tokens")))?));
+                    entries.push((
+                        token,
+                        id.ok_or_else(|| {
+                            invalid(format!("there are more than {HIGHEST_ID} tokens"))
+                        })?,
+                    ));
                 }
             }
             _ => return Err(invalid("its model has no vocabulary".to_owned())),
         }
         if let Some((token, _)) = entries.iter().find(|(token, _)| token.len() > LONGEST_TOKEN) {
-            return Err(invalid(format!("token {} has more than {LONGEST_TOKEN} bytes", quoted(token))));
+            return Err(invalid(format!(
+                "token {} has more than {LONGEST_TOKEN} bytes",
+                quoted(token)
+            )));
         }
         let mut by_id = entries.clone();
         by_id.sort_unstable_by_key(|(token, id)| (*id, *token));
@@ -80,7 +106,12 @@ impl Vocabulary {
                 && id == next
             {
                 let (first, second) = ((*first).to_owned(), (*second).to_owned());
-                return Err(Error::DuplicateId { path: path.to_owned(), id: u64::from(*id), first, second });
+                return Err(Error::DuplicateId {
+                    path: path.to_owned(),
+                    id: u64::from(*id),
+                    first,
+                    second,
+                });
             }
         }
         let known: HashMap<&str, u32> = entries.into_iter().collect();
@@ -93,7 +124,8 @@ impl Vocabulary {
         Ok((Self::collect(&by_id, added, is_byte_level), changes))
     }
 
-    /// Numbers the added tokens for an engine that has [`super::unigram::Unigram::stand_in`] in place of the model.
+    /// Numbers the added tokens for an engine that has [`super::unigram::Unigram::stand_in`] in
+    /// place of the model.
     pub(super) fn assign_without_model(&mut self) {
         assign(&mut self.added, 1, |_| None);
     }
@@ -115,7 +147,8 @@ impl Vocabulary {
         tokens.sort_by_key(|(id, _)| *id);
         let mut added_ids: Vec<u32> = added.iter().map(|token| token.id).collect();
         added_ids.sort_unstable();
-        let mut vocabulary = Self { ids, tokens, added, added_ids, is_byte_level, lengths: Vec::new() };
+        let mut vocabulary =
+            Self { ids, tokens, added, added_ids, is_byte_level, lengths: Vec::new() };
         if is_byte_level {
             vocabulary.lengths = vocabulary.measured();
         }
@@ -134,18 +167,25 @@ impl Vocabulary {
         lengths
     }
 
-    /// Whether no token has a space marker after another character, and the marker is a token: then no token reaches from one word into the next, and no
-    /// run of unknown characters does.
+    /// Whether no token has a space marker after another character, and the marker is a token: then
+    /// no token reaches from one word into the next, and no run of unknown characters does.
     pub(crate) fn marks_begin_words(&self) -> bool {
         const MARKER: char = '\u{2581}';
-        let crosses = |token: &str| token.contains(MARKER) && token.trim_start_matches(MARKER).contains(MARKER);
+        let crosses = |token: &str| {
+            token.contains(MARKER) && token.trim_start_matches(MARKER).contains(MARKER)
+        };
         self.ids.contains_key("\u{2581}") && !self.tokens.iter().any(|(_, token)| crosses(token))
     }
 
     /// The id of a token as the file writes it; for byte-level models also of its text.
     pub(crate) fn id(&self, token: &str) -> Option<u32> {
         let written = self.ids.get(token).copied();
-        written.or_else(|| self.ids.get(super::bytes::spelled(token.as_bytes()).as_str()).copied().filter(|_| self.is_byte_level))
+        written.or_else(|| {
+            self.ids
+                .get(super::bytes::spelled(token.as_bytes()).as_str())
+                .copied()
+                .filter(|_| self.is_byte_level)
+        })
     }
 
     /// The id of a token as the file writes it.
@@ -167,7 +207,8 @@ impl Vocabulary {
         (*known == id).then_some(token)
     }
 
-    /// The bytes of a byte-level token; `None` for an added one, and for models that are not byte-level.
+    /// The bytes of a byte-level token; `None` for an added one, and for models
+    /// that are not byte-level.
     pub(crate) fn raw_bytes(&self, id: u32) -> Option<Vec<u8>> {
         let token = self.token(id).filter(|_| self.is_byte_level && !self.is_added(id))?;
         super::bytes::raw(token)
@@ -175,7 +216,10 @@ impl Vocabulary {
 
     /// How many bytes a token of a byte-level model stands for.
     pub(crate) fn raw_length(&self, id: u32) -> Option<usize> {
-        self.lengths.get(id as usize).map(|length| usize::from(*length)).filter(|length| *length > 0)
+        self.lengths
+            .get(id as usize)
+            .map(|length| usize::from(*length))
+            .filter(|length| *length > 0)
     }
 
     fn is_added(&self, id: u32) -> bool {
@@ -204,7 +248,9 @@ impl Vocabulary {
         let mut near: Vec<(usize, bool, &str)> = Vec::new();
         for (id, known) in &self.tokens {
             let is_model = !self.is_added(*id);
-            if known.len() > MOST_COMPARED || (is_model && known.len().abs_diff(wanted.len()) > limit * 4) {
+            if known.len() > MOST_COMPARED
+                || (is_model && known.len().abs_diff(wanted.len()) > limit * 4)
+            {
                 continue;
             }
             let distance = strsim::levenshtein(&wanted, &known.to_lowercase());

@@ -1,6 +1,8 @@
-"""One HTML file with the results of a run: statistics, bars, damaged samples, and images with their texts.
+"""One HTML file with the results of a run.
 
-It needs no network, no script and no other file. The templates escape all text, so the content of the data set is shown and never executed.
+It shows statistics, bars, damaged samples, and images with their texts. It needs no network, no
+script and no other file. The templates escape all text, so the content of the data set is shown and
+never executed.
 """
 
 from __future__ import annotations
@@ -27,7 +29,15 @@ __all__ = ["write_page"]
 
 # Characters that HTML forbids, and lone surrogates, which UTF-8 cannot encode.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
-_SETTINGS = ("input_path", "output_path", "stages", "executor", "at_once", "mode", "on_materialize_error")
+_SETTINGS = (
+    "input_path",
+    "output_path",
+    "stages",
+    "executor",
+    "at_once",
+    "mode",
+    "on_materialize_error",
+)
 _PICTURE_BYTES = 3_000_000
 
 
@@ -41,11 +51,13 @@ def write_page(
 ) -> Path:
     """Write the page; an existing file is replaced.
 
-    Requires ``shardmill[report]``. Documents need pyarrow and images need Pillow; without them the page says what is missing.
+    Requires ``shardmill[report]``. Documents need pyarrow and images need Pillow; without them the
+    page says what is missing.
 
     Args:
         path: path of the HTML file.
-        runs: one report, or several by the name under which they are compared. Documents are shown from the first.
+        runs: one report, or several by the name under which they are compared. Documents are shown
+            from the first.
         samples: maximum number of output documents to show.
         title: heading of the page.
         introduction: a sentence below the heading.
@@ -128,14 +140,18 @@ class _Run:
         self.counts = {side: report.counts(side) for side in ("input", "output")}
         self.input_mb = sum(split["input_bytes"] for split in report.splits) / 1e6
         self.output_mb = sum(output["bytes"] for output in report.outputs) / 1e6
-        self.samples_per_s = self.counts["output"]["samples"] / report.seconds if report.seconds else 0.0
+        self.samples_per_s = (
+            self.counts["output"]["samples"] / report.seconds if report.seconds else 0.0
+        )
         self.mb_per_s = self.input_mb / report.seconds if report.seconds else 0.0
         self.quarantined = report.quarantined
         self.settings = {name: _written(report.params.get(name)) for name in _SETTINGS}
         self.stages = _stages(report)
         self.seconds_of_stages = sum(stage["seconds"] for stage in self.stages)
         self.passed = [
-            {key: stage[key] for key in ("name", "rows_in", "rows_out")} for stage in self.stages if stage["is_between"]
+            {key: stage[key] for key in ("name", "rows_in", "rows_out")}
+            for stage in self.stages
+            if stage["is_between"]
         ]
 
     @property
@@ -146,9 +162,14 @@ class _Run:
             "rows dropped": self.report.rows_dropped,
             "keys dropped": self.report.keys_dropped,
             "values rescued": self.report.rescued,
-            "noticed": self.report.warnings | ({"sample id that occurred before": duplicates} if duplicates else {}),
+            "noticed": self.report.warnings
+            | ({"sample id that occurred before": duplicates} if duplicates else {}),
         }
-        return [(kind, reason, count) for kind, counts in kinds.items() for reason, count in counts.items()]
+        return [
+            (kind, reason, count)
+            for kind, counts in kinds.items()
+            for reason, count in counts.items()
+        ]
 
 
 def _stages(report: Report) -> list[dict[str, Any]]:
@@ -161,7 +182,9 @@ def _stages(report: Report) -> list[dict[str, Any]]:
     return [
         {
             "name": name.removeprefix("interleaved_").replace("_", " "),
-            "tone": next((tone for tone in ("reader", "filter", "writer") if name.endswith(tone)), "other"),
+            "tone": next(
+                (tone for tone in ("reader", "filter", "writer") if name.endswith(tone)), "other"
+            ),
             "is_between": is_between,
             "ms": 1000 * fmean(stage["seconds"] for stage in stages),
         }

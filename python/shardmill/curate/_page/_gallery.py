@@ -1,6 +1,7 @@
-"""The part of the page that shows files: documents of the output, and images of the input that a filter dropped.
+"""The part of the page that shows files.
 
-Damage is not an error here: a file that cannot be read has nothing to show.
+These are documents of the output, and images of the input that a filter dropped. Damage is not an
+error here: a file that cannot be read has nothing to show.
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ class Image:
 
 
 def document_cards(report: Report, count: int) -> list[dict[str, Any]]:
-    """Return up to ``count`` documents, from as many output files as possible, with the first of their texts and images."""
+    """Return up to ``count`` documents, with the first of their texts and images.
+
+    They come from as many output files as possible.
+    """
     files = [output["path"] for output in report.outputs if output["rows"]][:count]
     found: list[dict[str, Any]] = []
     for index, path in enumerate(files):
@@ -70,9 +74,18 @@ def document_cards(report: Report, count: int) -> list[dict[str, Any]]:
 
 
 def rejected_images(report: Report, low: float, high: float) -> list[Image]:
-    """Return images of the input with a ratio outside of ``low`` … ``high``, according to the same headers as in the run."""
-    images = (image for split in report.splits for path in split["files"] for image in _images(path))
-    rejected = (image for image in islice(images, _MOST_IMAGES) if image.size and not low <= image.ratio <= high)
+    """Return images of the input with a ratio outside of ``low`` … ``high``.
+
+    The ratios come from the same headers as in the run.
+    """
+    images = (
+        image for split in report.splits for path in split["files"] for image in _images(path)
+    )
+    rejected = (
+        image
+        for image in islice(images, _MOST_IMAGES)
+        if image.size and not low <= image.ratio <= high
+    )
     return list(islice(rejected, _MOST_REJECTED))
 
 
@@ -83,34 +96,50 @@ def _cards(path: str, count: int) -> list[dict[str, Any]]:
     light = Dataset(path, columns=light_columns(columns))
     found = islice(documents(light, 0, min(len(light), _CANDIDATE_ROWS), columns), _CANDIDATES)
     candidates = [
-        Document(document.sample_id, [entry for entry in document.entries if entry.modality in ("text", "image")])
+        Document(
+            document.sample_id,
+            [entry for entry in document.entries if entry.modality in ("text", "image")],
+        )
         for document in found
     ]
-    best = sorted(range(len(candidates)), key=lambda at: _telling(candidates[at]), reverse=True)[:count]
+    best = sorted(range(len(candidates)), key=lambda at: _telling(candidates[at]), reverse=True)[
+        :count
+    ]
     chosen = [candidates[at] for at in sorted(best)]
     column_of = cache(lambda name: Dataset(path, columns=[name]))
 
     def content(entry: Entry) -> str | Image:
         if entry.modality == "text":
             return entry.text.as_py() or ""
-        payload = column_of(entry.column).take([entry.row]).column(0)[0].as_py() if entry.column else None
+        payload = (
+            column_of(entry.column).take([entry.row]).column(0)[0].as_py() if entry.column else None
+        )
         return Image(payload, entry.name)
 
     return [
         {
             "document": document,
             "file": Path(path).name,
-            "entries": [(entry.position, content(entry)) for entry in document.entries[:_MOST_ENTRIES]],
+            "entries": [
+                (entry.position, content(entry)) for entry in document.entries[:_MOST_ENTRIES]
+            ],
         }
         for document in chosen
     ]
 
 
 def _telling(document: Document) -> tuple[bool, int, int]:
-    """Return a sort key: documents with text and several images that are neither tiny nor very long are the most informative."""
+    """Return a sort key that is largest for the most informative documents.
+
+    These have text and several images, and are neither tiny nor very long.
+    """
     entries = document.entries
     texts = sum(entry.modality == "text" for entry in entries)
-    return 0 < texts < len(entries), min(len(entries) - texts, 3), -abs(len(entries) - _TELLING_LENGTH)
+    return (
+        0 < texts < len(entries),
+        min(len(entries) - texts, 3),
+        -abs(len(entries) - _TELLING_LENGTH),
+    )
 
 
 def _images(path: str) -> Iterator[Image]:
@@ -127,7 +156,9 @@ def _images(path: str) -> Iterator[Image]:
             for at, sample in enumerate(batch.columns[0].to_pylist()):
                 for name, values in zip(binary, batch.columns[1:], strict=True):
                     if values[at].is_valid:
-                        yield from _pages(f"{name} of {sample} in {Path(path).name}", values[at].as_py())
+                        yield from _pages(
+                            f"{name} of {sample} in {Path(path).name}", values[at].as_py()
+                        )
 
 
 def _pages(name: str, payload: bytes) -> Iterator[Image]:

@@ -1,7 +1,8 @@
 """The files of a snapshot: what to read, which rows are deleted, and how columns are found.
 
-pyiceberg reads manifests and position deletes through the file system of the table. The native readers read the data files, with the
-options of the store that the catalog gives. Columns, and the fields inside of them, are matched by id.
+pyiceberg reads manifests and position deletes through the file system of the table. The native
+readers read the data files, with the options of the store that the catalog gives. Columns, and the
+fields inside of them, are matched by id.
 """
 
 from __future__ import annotations
@@ -18,19 +19,29 @@ from pyiceberg.transforms import IdentityTransform
 
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression
-from shardmill.integrations._table_files import Planned, PlannedFile, TableColumn, configured, parts_of
+from shardmill.integrations._table_files import (
+    Planned,
+    PlannedFile,
+    TableColumn,
+    configured,
+    parts_of,
+)
 from shardmill.integrations.iceberg._pruning import prunable
 from shardmill.integrations.iceberg._storage import literal_path, store_options
 
 
-def planned(table: Table, filter: Expression | None, scan_filter: Any, snapshot_id: int | None) -> Planned:
+def planned(
+    table: Table, filter: Expression | None, scan_filter: Any, snapshot_id: int | None
+) -> Planned:
     """Plan the files of a snapshot.
 
     Raises:
         NotImplementedError: If the snapshot cannot be read exactly.
         ValueError: If the data files have several formats, or the table does not have the snapshot.
     """
-    snapshot = table.current_snapshot() if snapshot_id is None else table.snapshot_by_id(snapshot_id)
+    snapshot = (
+        table.current_snapshot() if snapshot_id is None else table.snapshot_by_id(snapshot_id)
+    )
     if snapshot is None and snapshot_id is not None:
         raise OptionError(f"{_name(table)} has no snapshot {snapshot_id}")
     scan = table.scan(snapshot_id=snapshot_id)
@@ -43,13 +54,17 @@ def planned(table: Table, filter: Expression | None, scan_filter: Any, snapshot_
         tasks = [] if snapshot is None else list(scan.plan_files())
     except ValueError as error:
         if "equality delete" in str(error):
-            raise NotImplementedError(f"{_name(table)} has equality deletes; compact the table first") from error
+            raise NotImplementedError(
+                f"{_name(table)} has equality deletes; compact the table first"
+            ) from error
         raise
     _check(table, tasks)
     deletes = _Deletes(table)
     location = table.location().rstrip("/") + "/"
     with_ids = schema_to_pyarrow(schema)
-    arrow = pa.schema([field.with_type(_narrow(field.type)).remove_metadata() for field in with_ids])
+    arrow = pa.schema(
+        [field.with_type(_narrow(field.type)).remove_metadata() for field in with_ids]
+    )
     numbers = {field.field_id: number for number, field in enumerate(schema.fields)}
     files = tuple(
         PlannedFile(
@@ -95,7 +110,9 @@ def _check(table: Table, tasks: Iterable[Any]) -> None:
     for task in tasks:
         first.setdefault(str(task.file.file_format.value), task.file.file_path)
         if any(file.content == DataFileContent.EQUALITY_DELETES for file in task.delete_files):
-            raise NotImplementedError(f"{_name(table)} has equality deletes; compact the table first")
+            raise NotImplementedError(
+                f"{_name(table)} has equality deletes; compact the table first"
+            )
     if len(first) > 1:
         found = ", ".join(f"{kind} ({path})" for kind, path in sorted(first.items()))
         raise OptionError(f"the data files of {_name(table)} have several formats: {found}")
@@ -124,20 +141,30 @@ class _Deletes:
     def _rows(self, file: Any) -> dict[str, list[int]]:
         if file.file_format == FileFormat.PARQUET:
             with self._io.new_input(file.file_path).open() as opened:
-                deletes = pq.read_table(pa.PythonFile(opened, mode="r"), columns=["file_path", "pos"])
+                deletes = pq.read_table(
+                    pa.PythonFile(opened, mode="r"), columns=["file_path", "pos"]
+                )
             grouped = deletes.group_by("file_path").aggregate([("pos", "list")])
-            return dict(zip(grouped["file_path"].to_pylist(), grouped["pos_list"].to_pylist(), strict=True))
-        # Deletion vectors, and deletes in ORC. Other tables can be read without this private function.
+            return dict(
+                zip(grouped["file_path"].to_pylist(), grouped["pos_list"].to_pylist(), strict=True)
+            )
+        # Deletion vectors, and deletes in ORC. Other tables do not need this private function.
         from pyiceberg.io.pyarrow import _read_deletes  # pyright: ignore[reportPrivateUsage]
 
         return {path: rows.to_pylist() for path, rows in _read_deletes(self._io, file).items()}
 
 
-def _constants(table: Table, file: Any, numbers: dict[int, int], arrow: Any) -> Iterator[tuple[int, Any]]:
+def _constants(
+    table: Table, file: Any, numbers: dict[int, int], arrow: Any
+) -> Iterator[tuple[int, Any]]:
     """Yield the values of identity partitions: columns that a file need not store."""
     for place, part in enumerate(table.specs()[file.spec_id].fields):
         number, value = numbers.get(part.source_id), file.partition[place]
-        if number is not None and value is not None and isinstance(part.transform, IdentityTransform):
+        if (
+            number is not None
+            and value is not None
+            and isinstance(part.transform, IdentityTransform)
+        ):
             yield number, pa.array([value], type=arrow.field(number).type)
 
 

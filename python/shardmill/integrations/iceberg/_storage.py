@@ -22,7 +22,8 @@ _SCHEMES = {
     "hf": "hf",
 }
 
-#: By scheme: native options, each with the properties of pyiceberg that set it. The first property that is set counts.
+#: By scheme: native options, each with the properties of pyiceberg that set it.
+#: The first property that is set counts.
 _OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "s3": {
         "endpoint": ("s3.endpoint",),
@@ -58,7 +59,9 @@ _UNSUPPORTED = {
 
 
 def literal_path(path: str) -> str:
-    """Return the path of a data file for the native readers. Iceberg does not escape paths, so nothing in it is decoded.
+    """Return the path of a data file for the native readers.
+
+    Iceberg does not escape paths, so nothing in it is decoded.
 
     Raises:
         NotImplementedError: If the file is on a file system that is not supported.
@@ -67,7 +70,9 @@ def literal_path(path: str) -> str:
     if is_local(path):
         if not colon or scheme.lower() != "file":
             return path
-        host, slash, below = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest.lstrip("/"))
+        host, slash, below = (
+            rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest.lstrip("/"))
+        )
         if host in ("", "localhost") and slash:
             return f"/{below}"
         raise NotImplementedError(f"{path}: the data file is on another host")
@@ -83,7 +88,10 @@ class _Token:
     """The access token of a catalog for the store of Google."""
 
     def __init__(self, token: str, expires_at_ms: Any) -> None:
-        self._fetched = {"token": token}, None if expires_at_ms is None else float(expires_at_ms) / 1000
+        self._fetched = (
+            {"token": token},
+            None if expires_at_ms is None else float(expires_at_ms) / 1000,
+        )
         #: Identifies the token.
         self.identity = hash(token)
 
@@ -106,12 +114,15 @@ def store_options(path: str, properties: Mapping[str, Any], table: str) -> Stora
                 "\nhint: set the keys of the store, or a profile, in the catalog"
             )
     values = {
-        option: next((properties[name] for name in names if properties.get(name) not in (None, "")), None)
+        option: next(
+            (properties[name] for name in names if properties.get(name) not in (None, "")), None
+        )
         for option, names in _OPTIONS.get(scheme, {}).items()
     }
     texts, token = texts_of(values), properties.get("gcs.oauth2.token") if scheme == "gs" else None
     if not texts and not token:
         return None
     return StorageOptions(
-        texts, credentials=_Token(token, properties.get("gcs.oauth2.token-expires-at")) if token else None
+        texts,
+        credentials=_Token(token, properties.get("gcs.oauth2.token-expires-at")) if token else None,
     )

@@ -1,7 +1,7 @@
 """One snapshot of an Iceberg table as a data set.
 
-The catalog and the manifests are read once. Invariant: each live row of the pinned snapshot is one row of the data set, regardless of
-later commits.
+The catalog and the manifests are read once. Invariant: each live row of the pinned snapshot is one
+row of the data set, regardless of later commits.
 """
 
 from __future__ import annotations
@@ -22,36 +22,40 @@ if TYPE_CHECKING:
 class IcebergTable(TableFiles):
     """Rows of one snapshot of an Iceberg table, for ``shardmill.Loader``. Requires ``pyiceberg``.
 
-    The snapshot is pinned when the object is created: later commits are not seen. Each live row is returned once; rows in
-    position deletes or deletion vectors are not returned. Columns and the fields inside of them are matched by id: renamed ones have
-    their new names, added ones are null or have their defaults, promoted ones have their new types. Files are in byte order of
-    their paths relative to the location of the table.
+    The snapshot is pinned when the object is created: later commits are not seen. Each live row is
+    returned once; rows in position deletes or deletion vectors are not returned. Columns and the
+    fields inside of them are matched by id: renamed ones have their new names, added ones are null
+    or have their defaults, promoted ones have their new types. Files are in byte order of their
+    paths relative to the location of the table.
 
-    Data files may be local, or in a store of S3, Google or Azure. The keys and the endpoint of the store come from the properties of the
-    catalog, such as ``s3.endpoint``, and otherwise from the environment. A pickled table does not contain the keys.
+    Data files may be local, or in a store of S3, Google or Azure. The keys and the endpoint of the
+    store come from the properties of the catalog, such as ``s3.endpoint``, and otherwise from the
+    environment. A pickled table does not contain the keys.
 
     Args:
-        table: identifier of the table, such as ``"db.events"`` or ``"a.b.c.events"``, or a pyiceberg table.
+        table: identifier of the table, such as ``"db.events"`` or ``"a.b.c.events"``, or a
+            pyiceberg table.
         catalog_config: passed to ``pyiceberg.catalog.load_catalog``; not with a pyiceberg table.
         columns: names of the columns to return, in this order; all by default.
         filter: a row filter, as for ``shardmill.Dataset``. It is applied to each row, and prunes
             files by the manifests.
-        scan_filter: a pyiceberg expression that only prunes files: rows of the remaining files are returned whether they
-            match or not.
+        scan_filter: a pyiceberg expression that only prunes files: rows of the remaining files are
+            returned whether they match or not.
         snapshot_id: id of the snapshot; the current one by default.
         branch: name of a branch or a tag, whose snapshot is read.
         threads: number of reading threads; the number of cores by default.
 
     Raises:
         ImportError: If pyiceberg is not installed.
-        NotImplementedError: If the table has equality deletes, data files that are not Parquet, or data files on a file system that is
-            not supported.
+        NotImplementedError: If the table has equality deletes, data files that are not Parquet, or
+            data files on a file system that is not supported.
         ValueError: If the data files have several formats, or the table does not have the snapshot.
 
     Examples:
         >>> import shardmill as sm
         >>> from shardmill.integrations.iceberg import IcebergTable
-        >>> table = IcebergTable("db.events", catalog_config={"uri": "sqlite:///x.db"})  # doctest: +SKIP
+        >>> catalog = {"uri": "sqlite:///x.db"}
+        >>> table = IcebergTable("db.events", catalog_config=catalog)  # doctest: +SKIP
         >>> loader = sm.Loader(table, batch_size=256)  # doctest: +SKIP
     """
 
@@ -73,7 +77,12 @@ class IcebergTable(TableFiles):
         opened = _table(table, catalog_config)
         from shardmill.integrations.iceberg._planning import planned, snapshot_of
 
-        plan = planned(opened, condition, scan_filter, snapshot_id if branch is None else snapshot_of(opened, branch))
+        plan = planned(
+            opened,
+            condition,
+            scan_filter,
+            snapshot_id if branch is None else snapshot_of(opened, branch),
+        )
         super().__init__(plan, None if columns is None else list(columns), condition, threads)
         if not plan.files:
             warn_caller(f"no data files in {plan.name}")
@@ -84,7 +93,10 @@ class IcebergTable(TableFiles):
         return self._plan.version
 
     def __repr__(self) -> str:
-        return f"IcebergTable({self._plan.name}: snapshot {self._plan.version}, {len(self._plan.files)} files)"
+        return (
+            f"IcebergTable({self._plan.name}: snapshot {self._plan.version}, "
+            f"{len(self._plan.files)} files)"
+        )
 
 
 def _table(table: Any, catalog_config: dict[str, Any] | None) -> Table:

@@ -47,14 +47,17 @@ def checkpoint_config(
     """Create a checkpoint configuration for Ray Data that uses the id index of shardmill.
 
     Args:
-        id_column: a column of the input that still exists when rows are written. Its values identify rows.
+        id_column: a column of the input that still exists when rows are written. Its values
+            identify rows.
         checkpoint_path: an absolute path or a URL that all nodes can access.
-        null_ids: ``"raise"`` stops at the first row without an id; ``"always_process"`` never counts such rows as done.
-        delete_checkpoint_on_success: whether Ray removes the checkpoint at the end. A repeated run then processes everything again, so
-            the default differs from Ray's.
+        null_ids: ``"raise"`` stops at the first row without an id; ``"always_process"`` never
+            counts such rows as done.
+        delete_checkpoint_on_success: whether Ray removes the checkpoint at the end. A repeated run
+            then processes everything again, so the default differs from Ray's.
         memory_bytes: memory for building the index, in bytes or as ``"1GiB"``.
-        in_read_tasks: whether the filter runs in the read tasks. Otherwise it runs where Ray puts it: in a pool of actors, each of which
-            needs a CPU, and all columns of all rows are sent to and from them.
+        in_read_tasks: whether the filter runs in the read tasks. Otherwise it runs where Ray puts
+            it: in a pool of actors, each of which needs a CPU, and all columns of all rows are sent
+            to and from them.
         ray_options: additional options of ``ray.data.checkpoint.CheckpointConfig``.
 
     Returns:
@@ -63,22 +66,29 @@ def checkpoint_config(
     Raises:
         OptionError: If an option is not valid.
         TypeError: If neither shardmill nor Ray knows an option.
-        ray.data.checkpoint.interfaces.InvalidCheckpointingConfig: If Ray refuses the value of an option.
+        ray.data.checkpoint.interfaces.InvalidCheckpointingConfig: If Ray refuses the value of an
+            option.
 
     Examples:
         >>> import os
         >>> from shardmill.integrations.ray_checkpoint import checkpoint_config
-        >>> config = checkpoint_config(id_column="id", checkpoint_path=os.path.abspath("checkpoint"))
+        >>> path = os.path.abspath("checkpoint")
+        >>> config = checkpoint_config(id_column="id", checkpoint_path=path)
         >>> config.checkpoint_filter_cls.__name__, config.delete_checkpoint_on_success
         ('ShardmillCheckpointFilter', False)
     """
     options = [checkpoint_config, CheckpointConfig]
     check_options(
-        "checkpoint_config", ray_options, [name for of in options for name in inspect.signature(of).parameters]
+        "checkpoint_config",
+        ray_options,
+        [name for of in options for name in inspect.signature(of).parameters],
     )
     check_choice("null_ids", null_ids, NullIds)
     memory = byte_count(memory_bytes, "memory_bytes")
-    classes = {"checkpoint_filter_cls": ShardmillCheckpointFilter, "checkpoint_manager_cls": ShardmillCheckpointManager}
+    classes = {
+        "checkpoint_filter_cls": ShardmillCheckpointFilter,
+        "checkpoint_manager_cls": ShardmillCheckpointManager,
+    }
     config = ShardmillCheckpointConfig(
         id_column,
         path_of(checkpoint_path),

@@ -18,7 +18,8 @@ class ShardmillCheckpointFilter(CheckpointFilter):
     """Remove rows whose id is in the index of the checkpoint.
 
     Args:
-        config: the return value of ``checkpoint_config``, or Ray's own config with the two classes of shardmill.
+        config: the return value of ``checkpoint_config``, or Ray's own config with the two classes
+            of shardmill.
         checkpoint_ref: the return value of ``ShardmillCheckpointManager``.
     """
 
@@ -50,7 +51,11 @@ class ShardmillCheckpointFilter(CheckpointFilter):
         done = is_done.true_count
         if done == 0:
             return table
-        return table.slice(0, 0) if done == table.num_rows else table.filter(pc.call_function("invert", [is_done]))
+        return (
+            table.slice(0, 0)
+            if done == table.num_rows
+            else table.filter(pc.call_function("invert", [is_done]))
+        )
 
     def _is_done(self, table: pa.Table) -> pa.BooleanArray:
         self._check.check(table, "a block")

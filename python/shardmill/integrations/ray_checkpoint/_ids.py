@@ -1,8 +1,9 @@
 """Checks ids when rows are read and when they are written, from the first run on.
 
-Invariant: no record holds ids that a later run could not load or compare with the ids that it reads. Tasks may see types in any
-order. So each task writes a file named after the type that it has seen, and then reads the files of the others: of two tasks with
-different types, at least one sees both.
+Invariant: no record holds ids that a later run could not load or compare with the ids that it
+reads. Tasks may see types in any order. So each task writes a file named after the type that it has
+seen, and then reads the files of the others: of two tasks with different types, at least one sees
+both.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class IdCheck:
         column: name of the id column.
         allows_nulls: whether rows may lack an id.
         filesystem: file system of the checkpoint.
-        directory: where tasks record the types that they have seen; without it, only the blocks themselves are checked.
+        directory: where tasks record the types that they have seen; without it, only the blocks
+            themselves are checked.
     """
 
     column: str
@@ -47,7 +49,7 @@ class IdCheck:
         return cls(str(config.id_column), allows_nulls, config.filesystem, directory)
 
     def check_type(self, schema: pa.Schema, place: str) -> None:
-        """Check the id column of the schema of a file or a block, which is called ``place`` in messages.
+        """Check the id column of a file or a block, which is called ``place`` in messages.
 
         Raises:
             MissingColumnError: If the column is missing.
@@ -55,7 +57,9 @@ class IdCheck:
         """
         if self.column not in schema.names:
             columns = ", ".join(f"`{name}`" for name in schema.names)
-            raise MissingColumnError(f"No id column `{self.column}` in {place}; the columns are {columns}")
+            raise MissingColumnError(
+                f"No id column `{self.column}` in {place}; the columns are {columns}"
+            )
         field = schema.field(self.column)
         if pa.types.is_null(field.type):
             # All ids are null, which is checked separately.
@@ -75,7 +79,9 @@ class IdCheck:
         if ids.null_count and not self.allows_nulls:
             row = first_row + ids.is_null().index(True).as_py()
             hint = 'null_ids="always_process" always processes rows without an id'
-            raise FormatError(f"Id column `{self.column}` is null in row {row} of {place}\nhint: {hint}")
+            raise FormatError(
+                f"Id column `{self.column}` is null in row {row} of {place}\nhint: {hint}"
+            )
 
     def seed(self, id_type: str) -> None:
         """Record the type of the ids of earlier runs."""
@@ -85,8 +91,13 @@ class IdCheck:
 def _id_type(field: pa.Field, place: str) -> str:
     if isinstance(field.type, pa.ExtensionType):
         # For example pickled Python objects, whose bytes may differ for equal values.
-        problem = f"Ids of column `{field.name}` are {type_name(field.type)}, which cannot identify a row"
-        hint = "an id must be an integer of at most 64 bits, a string, bytes, a date or time, a decimal or a bool; cast the column"
+        problem = (
+            f"Ids of column `{field.name}` are {type_name(field.type)}, which cannot identify a row"
+        )
+        hint = (
+            "an id must be an integer of at most 64 bits, a string, bytes, a date or time, "
+            "a decimal or a bool; cast the column"
+        )
         raise IdTypeError(f"{problem}, in {place}\nhint: {hint}")
     try:
         return _known_type(field.name, field.type)
@@ -115,7 +126,9 @@ def _agree(check: IdCheck, found: str, place: str) -> None:
             continue
         with filesystem.open_input_file(info.path) as file:
             other = f"{unquote(info.base_name.removesuffix(_TYPE))} in {file.read().decode()}"
-        raise IdTypeError(f"Ids of column `{check.column}` are {found} in {place} and {other}\nhint: {_CAST}")
+        raise IdTypeError(
+            f"Ids of column `{check.column}` are {found} in {place} and {other}\nhint: {_CAST}"
+        )
     _agreed.add((directory, found))
 
 

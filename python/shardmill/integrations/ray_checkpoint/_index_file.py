@@ -1,7 +1,7 @@
 """The index of a checkpoint on the disk of a node: built once, mapped by all processes that filter.
 
-Invariant: the name of an index is derived from the names, sizes and times of its source files. So a process that finds it
-needs nothing else, and a process that does not find it builds the same index.
+Invariant: the name of an index is derived from the names, sizes and times of its source files. So a
+process that finds it needs nothing else, and a process that does not find it builds the same index.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class IndexSpec:
     name: str
 
     @classmethod
-    def of(cls, checkpoint: str, column: str, files: list[FileInfo], memory_bytes: int) -> IndexSpec:
+    def of(
+        cls, checkpoint: str, column: str, files: list[FileInfo], memory_bytes: int
+    ) -> IndexSpec:
         """The index of these files as they are now."""
         versions = digest([[info.path, info.size, info.mtime_ns] for info in files])
         name = f"ray-{digest([checkpoint, column])}-{versions}.ids"
@@ -57,7 +59,10 @@ _mapped: dict[str, IdIndex] = {}
 
 
 def opened(spec: IndexSpec, filesystem: FileSystem) -> IdIndex:
-    """Map the index. If this node has none, build it while other processes wait, from files of ``filesystem``."""
+    """Map the index.
+
+    If this node has none, build it from files of ``filesystem`` while other processes wait.
+    """
     if spec.name not in _mapped:
         index = IdIndex(cached(spec.name, partial(_build, spec, filesystem)))
         for older in list(_mapped)[: 1 - _MOST_MAPPED]:
@@ -70,8 +75,14 @@ def _build(spec: IndexSpec, filesystem: FileSystem, target: str) -> _native.IdIn
     path = Path(target)
     logger.info("Loading checkpoint %s: %d files", spec.checkpoint, len(spec.files))
     files = list(spec.files)
-    source = files if isinstance(filesystem, LocalFileSystem) else _batches(filesystem, files, spec.column)
-    index = IdIndex.build(source, spec.column, path=path, memory_bytes=spec.memory_bytes, progress=False)
+    source = (
+        files
+        if isinstance(filesystem, LocalFileSystem)
+        else _batches(filesystem, files, spec.column)
+    )
+    index = IdIndex.build(
+        source, spec.column, path=path, memory_bytes=spec.memory_bytes, progress=False
+    )
     for older in path.parent.glob(f"{spec.name.rpartition('-')[0]}-*.ids"):
         if older != path:
             # It is useless now. A process that has mapped it keeps it.
@@ -80,7 +91,9 @@ def _build(spec: IndexSpec, filesystem: FileSystem, target: str) -> _native.IdIn
     return _native.IdIndex.open(target)
 
 
-def _batches(filesystem: FileSystem, files: list[str], column: str) -> Iterator[pa.Table | pa.RecordBatch]:
+def _batches(
+    filesystem: FileSystem, files: list[str], column: str
+) -> Iterator[pa.Table | pa.RecordBatch]:
     """Yield the ids of files that only this file system can open."""
     for path in files:
         with filesystem.open_input_file(path) as file:

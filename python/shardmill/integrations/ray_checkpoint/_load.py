@@ -20,10 +20,13 @@ SEEN_TYPE = "shardmill.checkpoint_id_type"
 
 
 class ShardmillCheckpointManager(CheckpointManager):
-    """Recover after a crash and load the ids that are done. Ray creates a manager whenever it plans a read of a job that writes.
+    """Recover after a crash and load the ids that are done.
+
+    Ray creates a manager whenever it plans a read of a job that writes.
 
     Args:
-        checkpoint_config: the return value of ``checkpoint_config``, or Ray's own config with the two classes of shardmill.
+        checkpoint_config: the return value of ``checkpoint_config``, or Ray's own config with the
+            two classes of shardmill.
         data_context: context of the planned data set.
     """
 
@@ -42,13 +45,16 @@ class ShardmillCheckpointManager(CheckpointManager):
             data_file_filesystem: file system of that directory; by default that of the checkpoint.
 
         Returns:
-            A reference to a few kilobytes that describe the index, and their size: actors reserve memory for it, while the
+            A reference to a few kilobytes that describe the index, and their size: actors reserve
+                memory for it, while the
             index itself is mapped by all of them at once. ``(None, 0)`` if nothing is done yet.
         """
         checkpoint = self.checkpoint_path_unwrapped
         if data_file_dir is not None:
             directory = self._path_in(data_file_dir)
-            undo_uncommitted(self.filesystem, checkpoint, data_file_filesystem or self.filesystem, directory)
+            undo_uncommitted(
+                self.filesystem, checkpoint, data_file_filesystem or self.filesystem, directory
+            )
         files = committed_files(self.filesystem, checkpoint, self.checkpoint_path_partition_filter)
         if not files:
             return None, 0
@@ -59,7 +65,7 @@ class ShardmillCheckpointManager(CheckpointManager):
         return ray.put(spec), len(pickle.dumps(spec))
 
     def _path_in(self, url: str) -> str:
-        # Ray takes the path out of a URL in a function that is public for the URL of a checkpoint only.
+        # The function of Ray that takes the path out of a URL is public only for checkpoints.
         config = copy(self._config)
         config.checkpoint_path = url
         return CheckpointManager(config, self._context).checkpoint_path_unwrapped

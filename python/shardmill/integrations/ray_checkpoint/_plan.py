@@ -75,23 +75,30 @@ class CheckpointSteps(Rule):
             shardmill.FormatError: If a row of a file has no id.
         """
         config, write = plan.context.checkpoint_config, plan.dag
-        if config is None or not issubclass(config.checkpoint_filter_cls or object, ShardmillCheckpointFilter):
+        if config is None or not issubclass(
+            config.checkpoint_filter_cls or object, ShardmillCheckpointFilter
+        ):
             return plan
         if getattr(config, "in_read_tasks", True):
             for operator in list(write.post_order_iter()):
                 inputs = operator.input_dependencies
                 # The fusion rule, which runs after this one, sets the links in the other direction.
-                operator._input_dependencies = [_without_filter(before, plan.op_map) for before in inputs]
+                operator._input_dependencies = [
+                    _without_filter(before, plan.op_map) for before in inputs
+                ]
         # Ray does not keep a checkpoint of other plans.
         if isinstance(plan.op_map.get(write), Write) and any(
-            step._fn.__module__ == _PLANNER for step in write.get_map_transformer().get_transform_fns()
+            step._fn.__module__ == _PLANNER
+            for step in write.get_map_transformer().get_transform_fns()
         ):
             _add_checks(plan)
         return plan
 
 
 def _without_filter(operator: Any, op_map: dict[Any, Any]) -> Any:
-    if operator.name != _FILTER_NAME or not isinstance(read := operator.input_dependencies[0], MapOperator):
+    if operator.name != _FILTER_NAME or not isinstance(
+        read := operator.input_dependencies[0], MapOperator
+    ):
         return operator
     (step,) = operator.get_map_transformer().get_transform_fns()
     step._fn = partial(_filtered, step._fn)
@@ -139,7 +146,7 @@ def _add_checks(plan: Any) -> None:
             check.seed(id_type)
         for operator in plan.dag.post_order_iter():
             source = plan.op_map.get(operator)
-            # Ray's own input of a read, and a filter that stays in actors, belong to the same source.
+            # Ray's own input of a read, and a filter in actors, belong to the same source.
             is_read = isinstance(operator, MapOperator) and operator.name != _FILTER_NAME
             if is_read and isinstance(source, Read | ReadFiles):
                 _check_input(check, source)
@@ -155,19 +162,29 @@ def _check_input(check: IdCheck, source: Read | ReadFiles) -> None:
     reads_all_rows = source.get_current_predicate() is None
     if isinstance(source, Read) and isinstance(source.datasource, ParquetDatasource):
         filesystem, files = source.datasource._filesystem, source.datasource._pq_paths
-    elif isinstance(source, ReadFiles) and isinstance(listing := source.input_dependencies[0], ListFiles):
+    elif isinstance(source, ReadFiles) and isinstance(
+        listing := source.input_dependencies[0], ListFiles
+    ):
         if (filesystem := listing.filesystem) is None:
             return
-        pruners = _build_pruners(listing.file_extensions, listing.partition_filter, listing.partition_pruner)
-        found = listing.file_indexer.list_file_infos(pa.array(listing.paths), filesystem=filesystem, pruners=pruners)
+        pruners = _build_pruners(
+            listing.file_extensions, listing.partition_filter, listing.partition_pruner
+        )
+        found = listing.file_indexer.list_file_infos(
+            pa.array(listing.paths), filesystem=filesystem, pruners=pruners
+        )
         files = [file.path for file in found]
-        reads_all_rows = reads_all_rows and listing.limit is None and listing.partition_pruner is None
+        reads_all_rows = (
+            reads_all_rows and listing.limit is None and listing.partition_pruner is None
+        )
     else:
         return
     run.check_files(check, filesystem, files, reads_all_rows=reads_all_rows)
 
 
-def _checked_read(check: IdCheck, read: Any, inputs: Iterable[Any], *context: Any) -> Iterator[Block]:
+def _checked_read(
+    check: IdCheck, read: Any, inputs: Iterable[Any], *context: Any
+) -> Iterator[Block]:
     """Check the blocks of a read while their files are known."""
     for one in inputs:
         place, row = _place(one), 0
@@ -216,7 +233,9 @@ def _check_writes(plan: Any, check: IdCheck, execution: _Execution) -> None:
                 # Ray creates the directory, or empties it.
                 start(schema)
                 if os.path.isdir(sink.path):  # noqa: PTH112
-                    landmarks.append(execution.enter_context(planted(sink.path, "output directory")))
+                    landmarks.append(
+                        execution.enter_context(planted(sink.path, "output directory"))
+                    )
 
             # Tasks are pickled afterwards, with the landmarks that exist then.
             write._on_start = plant
@@ -253,7 +272,9 @@ def _checked_write(
     return step(checked(), *context)
 
 
-def _located_write(output: str, step: Any, blocks: Iterable[Block], *context: Any) -> Iterator[Block]:
+def _located_write(
+    output: str, step: Any, blocks: Iterable[Block], *context: Any
+) -> Iterator[Block]:
     """Add the node to an error of any step of a write."""
     try:
         yield from step(blocks, *context)

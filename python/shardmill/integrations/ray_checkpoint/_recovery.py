@@ -1,8 +1,9 @@
 """Recovery after a crash: uncommitted writes are undone, committed ones are kept.
 
-Ray writes the ids of a task to ``{base}.pending.parquet``, then its rows to files that are named after the base, then renames the first to
-``{base}.parquet``. Invariant: a file of rows is removed only if its own base is pending and not committed. Names are parsed and
-compared as a whole, never by prefix: the base of task 1000000 starts with that of task 100000.
+Ray writes the ids of a task to ``{base}.pending.parquet``, then its rows to files that are named
+after the base, then renames the first to ``{base}.parquet``. Invariant: a file of rows is removed
+only if its own base is pending and not committed. Names are parsed and compared as a whole, never
+by prefix: the base of task 1000000 starts with that of task 100000.
 """
 
 from __future__ import annotations
@@ -19,14 +20,18 @@ logger = logging.getLogger(__name__)
 
 _RECORD = ".parquet"
 _PENDING = ".pending.parquet"
-# What Ray's sinks put between the base and the extension: nothing, a file index, or a block index and a row index.
+# What Ray's sinks put between the base and the extension: nothing, a file index, or a block index
+# and a row index.
 _NUMBERS = re.compile(r"(?:-\d+|_\d{6,}_\d{6,})$")
 
 
 def committed_files(
     filesystem: FileSystem, directory: str, keep: Callable[[list[str]], Iterable[str]] | None = None
 ) -> list[FileInfo]:
-    """Return the records of committed writes in a checkpoint, in path order. With the path filter ``keep``, subdirectories are searched too."""
+    """Return the records of committed writes in a checkpoint, in path order.
+
+    With the path filter ``keep``, subdirectories are searched too.
+    """
     records = {
         info.path: info
         for info in _files(filesystem, directory, recursive=keep is not None)
@@ -41,13 +46,20 @@ def committed_files(
 def undo_uncommitted(
     filesystem: FileSystem, directory: str, data_filesystem: FileSystem, data_directory: str
 ) -> tuple[int, int]:
-    """Remove the rows of writes that were not committed, then all pending files from the directory of the checkpoint.
+    """Remove the rows of uncommitted writes, then all pending files of the checkpoint.
 
     Returns:
         The number of pending files and the number of row files that were removed.
     """
-    records = {posixpath.basename(info.path): info.path for info in _files(filesystem, directory, recursive=False)}
-    pending = {name.removesuffix(_PENDING): path for name, path in records.items() if name.endswith(_PENDING)}
+    records = {
+        posixpath.basename(info.path): info.path
+        for info in _files(filesystem, directory, recursive=False)
+    }
+    pending = {
+        name.removesuffix(_PENDING): path
+        for name, path in records.items()
+        if name.endswith(_PENDING)
+    }
     if not pending:
         return 0, 0
     uncommitted = {base for base in pending if base + _RECORD not in records}
@@ -61,18 +73,28 @@ def undo_uncommitted(
     # Last: if the process is killed before this line, the next run finds them again.
     for path in pending.values():
         _remove(filesystem, path)
-    logger.info("Undid %d uncommitted writes in %s: %d files removed", len(uncommitted), data_directory, removed)
+    logger.info(
+        "Undid %d uncommitted writes in %s: %d files removed",
+        len(uncommitted),
+        data_directory,
+        removed,
+    )
     return len(pending), removed
 
 
 def _bases(name: str) -> set[str]:
-    """Return the bases that a file with this name can have. Like Ray, take what follows the last dot as the extension."""
+    """Return the bases that a file with this name can have.
+
+    Like Ray, take what follows the last dot as the extension.
+    """
     stem = name.rpartition(".")[0] or name
     return {stem, _NUMBERS.sub("", stem)}
 
 
 def _files(filesystem: FileSystem, directory: str, *, recursive: bool) -> list[FileInfo]:
-    found = filesystem.get_file_info(FileSelector(directory, recursive=recursive, allow_not_found=True))
+    found = filesystem.get_file_info(
+        FileSelector(directory, recursive=recursive, allow_not_found=True)
+    )
     return [info for info in found if info.type == FileType.File]
 
 

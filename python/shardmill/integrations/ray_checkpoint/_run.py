@@ -1,7 +1,8 @@
-"""One execution of a job: the directory in which its tasks agree on the type of the ids, and the check of its input files.
+"""One execution of a job: its tasks agree on the type of ids, and its input files are checked.
 
-The directory is in the directory of the checkpoint. The driver creates it before the first task and removes it at the end. If the driver was
-killed, the driver of the next execution removes it. The invariant: tasks write only while the directory exists.
+The tasks agree by means of a directory in that of the checkpoint. The driver creates it before the
+first task and removes it at the end. If the driver was killed, the driver of the next execution
+removes it. The invariant: tasks write only while the directory exists.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _THREADS = 16
 
 @contextmanager
 def execution(config: CheckpointConfig, checkpoint: str) -> Iterator[IdCheck]:
-    """Create the directory of an execution for the duration of a with-block, and remove those of earlier executions.
+    """Create the directory of an execution for the duration of a with-block.
+
+    Directories of earlier executions are removed.
 
     Args:
         config: made by ``checkpoint_config``, or Ray's own config with the classes of shardmill.
@@ -54,22 +57,33 @@ def _remove(filesystem: FileSystem, directory: str) -> None:
         filesystem.delete_dir(directory)
 
 
-def check_files(check: IdCheck, filesystem: FileSystem, paths: Iterable[str], *, reads_all_rows: bool) -> None:
-    """Check Parquet files by their footers. Ids are read only from row groups whose statistics do not exclude nulls.
+def check_files(
+    check: IdCheck, filesystem: FileSystem, paths: Iterable[str], *, reads_all_rows: bool
+) -> None:
+    """Check Parquet files by their footers.
 
-    If the job does not read all rows, the tasks check for nulls.
+    Ids are read only from row groups whose statistics do not exclude nulls. If the job does not
+    read all rows, the tasks check for nulls.
 
     Raises:
-        IdTypeError: If the type of the ids in a file is not supported for ids, or differs from that of another file.
+        IdTypeError: If the type of the ids in a file is not supported for ids, or differs from that
+            of another file.
         FormatError: If a row has no id.
     """
     with ThreadPoolExecutor(_THREADS) as pool:
-        one = partial(_check_file, check, filesystem, looks_for_nulls=reads_all_rows and not check.allows_nulls)
+        one = partial(
+            _check_file,
+            check,
+            filesystem,
+            looks_for_nulls=reads_all_rows and not check.allows_nulls,
+        )
         for _ in pool.map(one, paths):
             pass
 
 
-def _check_file(check: IdCheck, filesystem: FileSystem, path: str, *, looks_for_nulls: bool) -> None:
+def _check_file(
+    check: IdCheck, filesystem: FileSystem, path: str, *, looks_for_nulls: bool
+) -> None:
     try:
         opened = pq.ParquetFile(filesystem.open_input_file(path))
     except (pa.ArrowInvalid, OSError):
@@ -82,7 +96,14 @@ def _check_file(check: IdCheck, filesystem: FileSystem, path: str, *, looks_for_
             return
         place = f"`{path}`"
         check.check_type(schema, place)
-        leaf = next((i for i in range(metadata.num_columns) if metadata.schema.column(i).path == check.column), None)
+        leaf = next(
+            (
+                i
+                for i in range(metadata.num_columns)
+                if metadata.schema.column(i).path == check.column
+            ),
+            None,
+        )
         row = 0
         for number in range(metadata.num_row_groups if looks_for_nulls else 0):
             group = metadata.row_group(number)

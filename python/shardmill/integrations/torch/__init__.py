@@ -4,10 +4,15 @@ try:
     import torch  # noqa: F401
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
-        "shardmill.integrations.torch needs PyTorch\nhint: pip install 'shardmill[torch]'", name="torch"
+        "shardmill.integrations.torch needs PyTorch\nhint: pip install 'shardmill[torch]'",
+        name="torch",
     ) from missing
 
-from shardmill.integrations.torch._dataloader import BatchLoader, StructuredDataset, create_dataloader
+from shardmill.integrations.torch._dataloader import (
+    BatchLoader,
+    StructuredDataset,
+    create_dataloader,
+)
 from shardmill.integrations.torch._files import DataFileInfo, IcebergDataFileInfo
 from shardmill.integrations.torch._iceberg import IcebergDataset
 from shardmill.integrations.torch._iterable import BatchDataset, unchanged

@@ -24,10 +24,11 @@ class IcebergDataset(BatchDataset):
         batch_size: number of rows per batch.
         columns: names of the columns to return, in this order; all by default.
         filters: a ``pyarrow.compute.Expression`` that is applied to each row.
-        scan_filter: a pyiceberg expression that only prunes files: rows of the remaining files are returned whether they match or not.
+        scan_filter: a pyiceberg expression that only prunes files: rows of the remaining files are
+            returned whether they match or not.
         snapshot_id: id of the snapshot; the current one by default. Later commits are never seen.
-        options: parameters of ``shardmill.integrations.torch.create_dataloader`` that control how batches are made, from ``shuffle`` to
-            ``device``.
+        options: parameters of ``shardmill.integrations.torch.create_dataloader`` that control how
+            batches are made, from ``shuffle`` to ``device``.
 
     Raises:
         ImportError: If pyiceberg is not installed.
@@ -66,10 +67,15 @@ class IcebergDataset(BatchDataset):
     @property
     def files(self) -> list[IcebergDataFileInfo]:
         """The data files of the snapshot that were not pruned."""
-        sizes = {path: (size, rows) for path, _, size, rows in opened_files(self._table).native.files}
+        sizes = {
+            path: (size, rows) for path, _, size, rows in opened_files(self._table).native.files
+        }
         return [
             IcebergDataFileInfo(
-                file.path, *sizes[file.path], partition=dict(file.partition), snapshot_id=self.snapshot_id
+                file.path,
+                *sizes[file.path],
+                partition=dict(file.partition),
+                snapshot_id=self.snapshot_id,
             )
             for file in plan_of(self._table).files
         ]
@@ -100,6 +106,9 @@ class IcebergDataset(BatchDataset):
         """
         dataset = cls(table, catalog_config, **options)
         loader = BatchLoader(
-            dataset, collate_fn=collate_fn, show_progress=show_progress, progress_interval_sec=progress_interval_sec
+            dataset,
+            collate_fn=collate_fn,
+            show_progress=show_progress,
+            progress_interval_sec=progress_interval_sec,
         )
         return loader, dataset

@@ -1,8 +1,9 @@
 """Batches of a ``shardmill.Loader`` as a torch data set.
 
-In the process of the trainer, the loader is iterated directly and its threads do the work. In worker processes of a
-``DataLoader``, each worker has its own loader and takes every n-th batch of it. Invariant: for any number of
-workers and any start method, the ``DataLoader`` returns the batches of the loader, each once, in order.
+In the process of the trainer, the loader is iterated directly and its threads do the work. In
+worker processes of a ``DataLoader``, each worker has its own loader and takes every n-th batch of
+it. Invariant: for any number of workers and any start method, the ``DataLoader`` returns the
+batches of the loader, each once, in order.
 """
 
 from __future__ import annotations
@@ -41,49 +42,59 @@ class _Share:
 
 
 def unchanged(batch: Any) -> Any:
-    """Return the batch unchanged: a ``collate_fn`` for complete batches. torch's default visits every string, and converts arrays to tensors."""
+    """Return the batch unchanged: a ``collate_fn`` for complete batches.
+
+    torch's default visits every string, and converts arrays to tensors.
+    """
     return batch
 
 
 def _refuse_collation(frame: FrameType | None) -> None:
     """Check that a ``DataLoader`` that asks for the iterator does not put its batches together.
 
-    A ``DataLoader`` does not tell its data set about its options. Its fetcher, in this process or in a worker, calls ``iter()`` and knows.
+    A ``DataLoader`` does not tell its data set about its options. Its fetcher, in this process or
+    in a worker, calls ``iter()`` and knows.
     """
     caller = None if frame is None else frame.f_back
     fetcher = None if caller is None else caller.f_locals.get("self")
     if getattr(fetcher, "auto_collation", False) is True:
         raise OptionError(
             "this DataLoader would put several batches of the Loader into one batch\n"
-            "hint: pass DataLoader(dataset, batch_size=None), and set the number of rows per batch on the Loader"
+            "hint: pass DataLoader(dataset, batch_size=None), "
+            "and set the number of rows per batch on the Loader"
         )
 
 
 class BatchDataset(IterableDataset):
     """The batches of a ``shardmill.Loader``, for any ``torch.utils.data.DataLoader``.
 
-    Pass it to a ``DataLoader`` with ``batch_size=None``, because batches are complete; any other value raises an error. If they contain
-    strings or other objects, add ``collate_fn=unchanged``, or torch visits each of them. With ``num_workers=0`` the native
-    threads of the loader run in the process of the trainer; this is the fastest setup, because nothing is copied between
-    processes. With worker processes (fork, spawn or forkserver, persistent or not), worker ``w`` of ``k``
-    makes the batches ``w, w + k, w + 2k, …``. A ``DataLoader`` takes batches from its workers in turn, so they arrive
-    in the order of the loader, and each row once. The cost: batches are copied between processes, and each worker
-    decodes all row groups that its batches touch, usually most of them. ``max_rows`` of an ``ErrorPolicy`` limits the bad rows of each worker,
-    and ``Loader.bad_rows`` stays empty, because the trainer does not see them. A ``Transform`` runs in the workers themselves.
+    Pass it to a ``DataLoader`` with ``batch_size=None``, because batches are complete; any other
+    value raises an error. If they contain strings or other objects, add ``collate_fn=unchanged``,
+    or torch visits each of them. With ``num_workers=0`` the native threads of the loader run in the
+    process of the trainer; this is the fastest setup, because nothing is copied between processes.
+    With worker processes (fork, spawn or forkserver, persistent or not), worker ``w`` of ``k``
+    makes the batches ``w, w + k, w + 2k, …``. A ``DataLoader`` takes batches from its workers in
+    turn, so they arrive in the order of the loader, and each row once. The cost: batches are copied
+    between processes, and each worker decodes all row groups that its batches touch, usually most
+    of them. ``max_rows`` of an ``ErrorPolicy`` limits the bad rows of each worker, and
+    ``Loader.bad_rows`` stays empty, because the trainer does not see them. A ``Transform`` runs in
+    the workers themselves.
 
     The number of workers is determined when a pass starts. Iterating again starts a new epoch, with
-    or without ``set_epoch``. With worker processes, this is also true after a pass that was left early, because workers
-    do not see where the trainer stopped.
+    or without ``set_epoch``. With worker processes, this is also true after a pass that was left
+    early, because workers do not see where the trainer stopped.
 
-    State: if batches are made in this process, ``state_dict`` returns the position after the last returned batch.
-    With worker processes, take the state from ``torchdata.stateful_dataloader.StatefulDataLoader``,
-    which asks each worker; such a state continues on the same number of workers, with the same ``batch_size * world_size``. A state
-    saved between the last batch of an epoch and its end continues with the empty rest of that epoch.
+    State: if batches are made in this process, ``state_dict`` returns the position after the last
+    returned batch. With worker processes, take the state from
+    ``torchdata.stateful_dataloader.StatefulDataLoader``, which asks each worker; such a state
+    continues on the same number of workers, with the same ``batch_size * world_size``. A state
+    saved between the last batch of an epoch and its end continues with the empty rest of that
+    epoch.
 
     Args:
-        loader: the loader, with the options for batches, order and ranks. In a job with several ranks, each rank has its own loader
-            with its ``rank`` and ``world_size``; do not let Accelerate or Lightning shard the batches a second
-            time.
+        loader: the loader, with the options for batches, order and ranks. In a job with several
+            ranks, each rank has its own loader with its ``rank`` and ``world_size``; do not let
+            Accelerate or Lightning shard the batches a second time.
 
     Examples:
         >>> import pyarrow as pa, pyarrow.parquet as pq
@@ -102,7 +113,7 @@ class BatchDataset(IterableDataset):
         self._iteration = iteration_of(loader)
         self._cursor = self._iteration.cursor
         self._passes = Passes()
-        #: In a worker: the number of passes started, the share of the pass, and a share to start with.
+        #: In a worker: the number of passes started, the share of the pass, and one to start with.
         self._begun = 0
         self._share: _Share | None = None
         self._resumed: _Share | None = None
@@ -125,8 +136,9 @@ class BatchDataset(IterableDataset):
         refuse_own_batches(self._loader, "a worker process")
         if self._cursor.ledger.is_audited:
             raise OptionError(
-                "Runtime(audit=True) has no effect in worker processes, whose checksums the trainer does not get"
-                "\nhint: use num_workers=0, or create the Loader without audit=True"
+                "Runtime(audit=True) has no effect in worker processes, "
+                "whose checksums the trainer does not get\n"
+                "hint: use num_workers=0, or create the Loader without audit=True"
             )
         # The seed shared by all workers of an iterator.
         self._begun += 1
@@ -135,9 +147,12 @@ class BatchDataset(IterableDataset):
         if share is not None:
             if share.workers != worker.num_workers:
                 raise CheckpointMismatchError(
-                    f"the state was saved with {share.workers} worker processes, this DataLoader has {worker.num_workers}"
+                    f"the state was saved with {share.workers} worker processes, "
+                    f"this DataLoader has {worker.num_workers}"
                 )
-            self._passes.begin(key, worker.id, (share.epoch, share.consumed), self._cursor.plan.lanes)
+            self._passes.begin(
+                key, worker.id, (share.epoch, share.consumed), self._cursor.plan.lanes
+            )
         else:
             epoch, consumed, lanes = self._passes.begin(key, worker.id, self._cursor.start)
             if lanes is not None:
@@ -160,7 +175,9 @@ class BatchDataset(IterableDataset):
         self._passes.move(*self._cursor.start)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position after the last batch as plain JSON values, the same on every rank. Calling it has no side effects.
+        """Return the position after the last batch as plain JSON values, the same on every rank.
+
+        Calling it has no side effects.
 
         Raises:
             RuntimeError: If worker processes make the batches: their position is not known here.
@@ -170,13 +187,18 @@ class BatchDataset(IterableDataset):
             share.base = share.base or self._cursor.state(share.epoch, share.consumed)
             return {
                 **share.base,
-                _WORKER: {"next": share.next, "workers": share.workers, "step": self._cursor.plan.step_rows},
+                _WORKER: {
+                    "next": share.next,
+                    "workers": share.workers,
+                    "step": self._cursor.plan.step_rows,
+                },
             }
         if self._passes.have_begun():
             raise EngineError(
-                "batches are made in worker processes, so the number of batches the trainer has received is not known here\n"
-                "hint: use torchdata's StatefulDataLoader and its state_dict(), or num_workers=0, where threads "
-                "make the batches"
+                "batches are made in worker processes, "
+                "so the number of batches the trainer has received is not known here\n"
+                "hint: use torchdata's StatefulDataLoader and its state_dict(), or num_workers=0, "
+                "where threads make the batches"
             )
         return self._loader.state_dict()
 
@@ -184,8 +206,8 @@ class BatchDataset(IterableDataset):
         """Continue the next pass after the last batch recorded in ``state``.
 
         Raises:
-            CheckpointMismatchError: If the state belongs to other data, another order, or another number of
-                workers. It is a ``ValueError``.
+            CheckpointMismatchError: If the state belongs to other data, another order, or another
+                number of workers. It is a ``ValueError``.
         """
         worker = state.get(_WORKER) if isinstance(state, dict) else None
         self._loader.load_state_dict(
@@ -197,14 +219,15 @@ class BatchDataset(IterableDataset):
         if get_worker_info() is None:
             raise CheckpointMismatchError(
                 "this is the state of one worker process\n"
-                "hint: load the whole state into a StatefulDataLoader with the same number of workers"
+                "hint: load the whole state into a StatefulDataLoader "
+                "with the same number of workers"
             )
         own = self._cursor.plan.step_rows
         if (step := worker.get("step")) != own:
             raise CheckpointMismatchError(
-                f"the state of this worker process was saved with {step} rows per step over all ranks, "
-                f"but this loader has {own}"
-                "\nhint: use the same batch_size * world_size, or take states with num_workers=0"
+                "the state of this worker process was saved "
+                f"with {step} rows per step over all ranks, but this loader has {own}\n"
+                "hint: use the same batch_size * world_size, or take states with num_workers=0"
             )
         self._resumed = _Share(state["epoch"], state["consumed"], worker["next"], worker["workers"])
 
@@ -232,7 +255,11 @@ class BatchDataset(IterableDataset):
         # Cores are shared with the other workers.
         threads = self._loader.threads and max(1, self._loader.threads // share.workers)
         batches = self._iteration.every(
-            share.workers, first=share.next, epoch=share.epoch, consumed=share.consumed, threads=threads
+            share.workers,
+            first=share.next,
+            epoch=share.epoch,
+            consumed=share.consumed,
+            threads=threads,
         )
         for batch in batches:
             share.next += share.workers

@@ -15,12 +15,20 @@ from shardmill.load._options import NullPolicy, OutputKind, Tail
 FileFormat = Literal["csv", "json", "jsonl", "orc", "parquet"]
 OutputFormat = Literal["arrow", "dict", "numpy", "torch"]
 
-#: Strategies of torch-dataloader-utils that read each row once, and differ only in which worker reads it.
-_BALANCING_STRATEGIES = ("TargetSizeSplitStrategy", "RoundRobinSplitStrategy", "SizeBalancedSplitStrategy")
+#: Strategies of torch-dataloader-utils that read each row once,
+#: and differ only in which worker reads it.
+_BALANCING_STRATEGIES = (
+    "TargetSizeSplitStrategy",
+    "RoundRobinSplitStrategy",
+    "SizeBalancedSplitStrategy",
+)
 
 
 class BatchOptions(TypedDict, total=False):
-    """How batches are made: parameters of torch-dataloader-utils, and from ``tail`` on those of shardmill."""
+    """How batches are made.
+
+    The parameters are those of torch-dataloader-utils, and from ``tail`` on those of shardmill.
+    """
 
     shuffle: bool
     shuffle_seed: int
@@ -61,14 +69,21 @@ def check_options(filters: Any, options: BatchOptions) -> None:
             whole(name, value, least)
     if (strategy := options.get("split_strategy")) is not None:
         if not callable(getattr(strategy, "generate", None)):
-            raise TypeError(f"split_strategy must be an object with a method generate(), not {strategy!r}")
+            raise TypeError(
+                f"split_strategy must be an object with a method generate(), not {strategy!r}"
+            )
         name = type(strategy).__name__
         if name not in _BALANCING_STRATEGIES:
             raise OptionError(
-                f"split_strategy {name} is not supported: threads distribute row groups among themselves, so there is nothing to assign\n"
-                "hint: select rows with filters, files with a list of paths, and ranks with num_ranks and rank"
+                f"split_strategy {name} is not supported: "
+                "threads distribute row groups among themselves, so there is nothing to assign\n"
+                "hint: select rows with filters, files with a list of paths, "
+                "and ranks with num_ranks and rank"
             )
     kind = type(filters)
     is_of_pyarrow = kind.__name__ == "Expression" and kind.__module__.partition(".")[0] == "pyarrow"
     if filters is not None and not is_of_pyarrow and not isinstance(filters, Expression):
-        raise TypeError(f"filters must be a pyarrow.compute.Expression or one of shardmill.col, not {kind.__name__}")
+        raise TypeError(
+            "filters must be a pyarrow.compute.Expression or one of shardmill.col, "
+            f"not {kind.__name__}"
+        )

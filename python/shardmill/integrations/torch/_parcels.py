@@ -1,8 +1,9 @@
 """Transfer of batches from a worker process to the trainer.
 
-Batches are views of larger buffers. If sent as they are, a record batch takes its whole buffer along, and each
-tensor uses its own shared memory file and connection. Therefore record batches are compacted first, and the tensors
-of a batch are sent in one block. A small block is sent in the message itself, without a file.
+Batches are views of larger buffers. If sent as they are, a record batch takes its whole buffer
+along, and each tensor uses its own shared memory file and connection. Therefore record batches are
+compacted first, and the tensors of a batch are sent in one block. A small block is sent in the
+message itself, without a file.
 """
 
 from __future__ import annotations
@@ -22,7 +23,19 @@ _MESSAGE_BYTES = 1 << 20
 
 #: Types of tensors that NumPy can view without conversion.
 _NUMPY_TYPES = frozenset(
-    ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128"]
+    [
+        "bool",
+        "uint8",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "float32",
+        "float64",
+        "complex64",
+        "complex128",
+    ]
 )
 
 
@@ -36,7 +49,8 @@ def parcel(batch: Any) -> Any:
 
         if not isinstance(batch, pa.RecordBatch):
             return batch
-        # Writes only the rows of a slice, not those around it; unlike a message alone, a stream has dictionaries too.
+        # Writes only the rows of a slice, not those around it; unlike a message alone, a stream has
+        # dictionaries too.
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as stream:
             stream.write_batch(batch)
@@ -45,7 +59,10 @@ def parcel(batch: Any) -> Any:
 
 
 class Parcel(dict[str, Any]):
-    """A batch whose tensors are packed together when pickled; unpickling returns a dict of the class ``kind``."""
+    """A batch whose tensors are packed together when pickled.
+
+    Unpickling returns a dict of the class ``kind``.
+    """
 
     def __init__(self, batch: dict[str, Any], *, kind: type[dict[str, Any]] = dict) -> None:
         super().__init__(batch)
@@ -90,11 +107,17 @@ class _Piece:
 
 def _laid_out(value: Any, pieces: list[_Piece]) -> Any:
     """Return a part of a batch with pieces in place of its tensors."""
-    if isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.layout == torch.strided:
+    if (
+        isinstance(value, torch.Tensor)
+        and value.device.type == "cpu"
+        and value.layout == torch.strided
+    ):
         pieces.append(_Piece(value))
         return pieces[-1]
     if isinstance(value, Ragged):
-        return Ragged(*(_laid_out(part, pieces) for part in (value.values, value.offsets, value.valid)))
+        return Ragged(
+            *(_laid_out(part, pieces) for part in (value.values, value.offsets, value.valid))
+        )
     if isinstance(value, dict) and type(value) in (dict, Struct, Batch):
         layout = {name: _laid_out(part, pieces) for name, part in value.items()}
         return layout if type(value) is dict else type(value)(layout)
@@ -102,7 +125,7 @@ def _laid_out(value: Any, pieces: list[_Piece]) -> Any:
 
 
 def _written(tensor: torch.Tensor) -> tuple[str, tuple[int, ...], bytes]:
-    # Plain values are cheap to pickle: for small tensors, each call into torch costs more than the copy.
+    # Plain values are cheap to pickle: for small tensors, calls into torch cost more than copies.
     name = str(tensor.dtype).removeprefix("torch.")
     if name in _NUMPY_TYPES and not tensor.requires_grad:
         content = tensor.resolve_conj().numpy() if tensor.is_complex() else tensor.numpy()
@@ -120,5 +143,7 @@ def _of_bytes(name: str, shape: tuple[int, ...], content: bytes) -> torch.Tensor
     return tensor if len(shape) == 1 else tensor.view(shape)
 
 
-def _part(block: torch.Tensor, start: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
+def _part(
+    block: torch.Tensor, start: int, dtype: torch.dtype, shape: tuple[int, ...]
+) -> torch.Tensor:
     return block[start : start + prod(shape) * dtype.itemsize].view(dtype).view(shape)

@@ -1,9 +1,10 @@
 """Agreement of worker processes on the epoch of a pass.
 
 Worker processes of a ``DataLoader`` each start a pass on their own, at any time, without asking the
-process of the trainer. Yet all workers of one pass must deliver the same epoch. So the first worker that starts a pass records
-its epoch, and the others read it. The record is a shared file that belongs to the process of the trainer. Invariant: the record of a
-pass never changes, even if ``Passes.move`` is called while its workers start, and is whole even if a worker is killed.
+process of the trainer. Yet all workers of one pass must deliver the same epoch. So the first worker
+that starts a pass records its epoch, and the others read it. The record is a shared file that
+belongs to the process of the trainer. Invariant: the record of a pass never changes, even if
+``Passes.move`` is called while its workers start, and is whole even if a worker is killed.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from torch.utils.data import get_worker_info
 from shardmill.errors import EngineError
 from shardmill.integrations.torch._shared_file import SharedFile
 
-#: Identifies a pass in all its workers: the seed that torch draws for an iterator, and the number of passes its workers have started.
+#: Identifies a pass in all its workers: the seed that torch draws for an iterator,
+#: and the number of passes its workers have started.
 PassKey = tuple[int, int]
 
-#: At the start of the file: where the content begins after it, and its length. Zeros if there is no content yet.
+#: At the start of the file: where the content begins after it, and its length.
+#: Zeros if there is no content yet.
 _PLACE = struct.Struct("<QQ")
 
 _REMEMBERED_MOVES = 8
@@ -41,7 +44,10 @@ class Passes:
         self._moves = 0
 
     def move(self, epoch: int, consumed: int, lanes: int | None = None) -> None:
-        """Set the start of the next pass, and the lanes if they change. Called in the process of the trainer."""
+        """Set the start of the next pass, and the lanes if they change.
+
+        Called in the process of the trainer.
+        """
         self._moves += 1
         with self._content() as moves:
             lanes = lanes or moves.get(str(self._moves - 1), {}).get("lanes")
@@ -51,19 +57,21 @@ class Passes:
     def begin(
         self, key: PassKey, worker: int, first: tuple[int, int], lanes: int | None = None
     ) -> tuple[int, int, int | None]:
-        """Return the epoch and position of a pass: the recorded ones, else the next ones. Called in workers.
+        """Return the epoch and position of a pass: the recorded ones, else the next ones.
 
-        The lanes come last, if they are not those with which the loader was created.
+        Called in workers. The lanes come last, if they are not those with which the loader
+        was created.
 
         Args:
             key: key of the pass.
             worker: number of the worker.
-            first: start of the first pass, if ``move`` was not called; with ``lanes``, start of this pass.
+            first: start of the first pass, if ``move`` was not called; with ``lanes``, start of
+                this pass.
             lanes: lanes of a saved state from which the workers restored the pass. Later passes
                 keep them.
         """
         with self._content() as moves:
-            # A worker that starts its first pass late still belongs to the move under which it was created.
+            # A worker that starts its first pass late still belongs to the move of its creation.
             number = self._moves if key[1] == 1 else max(map(int, moves), default=self._moves)
             move = moves.setdefault(str(number), {"next": None, "passes": {}, "lanes": None})
             move["lanes"] = lanes or move["lanes"]
@@ -79,7 +87,10 @@ class Passes:
             return epoch, consumed, move["lanes"]
 
     def have_begun(self) -> bool:
-        """Return whether workers have started a pass since the last move. Called in the process of the trainer."""
+        """Return whether workers have started a pass since the last move.
+
+        Called in the process of the trainer.
+        """
         with self._content() as moves:
             return bool(moves.get(str(self._moves), {}).get("passes"))
 
@@ -104,7 +115,8 @@ class Passes:
             content = json.loads(os.pread(file, length, _PLACE.size + start) or b"{}")
             yield content.setdefault(str(trainer), {})
             text = json.dumps(content).encode()
-            # A worker may be killed during a write of several pages, but not during that of the place. So the old content stays until then.
+            # A worker may be killed during a write of several pages, but not during that of the
+            # place. So the old content stays until then.
             free = 0 if len(text) <= start else start + length
             os.pwrite(file, text, _PLACE.size + free)
             os.pwrite(file, _PLACE.pack(free, len(text)), 0)

@@ -12,9 +12,10 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class SharedFile:
-    """A file in memory that other processes open through ``/proc``; a temporary file where the system has no ``/proc``.
+    """A file in memory that other processes open through ``/proc``.
 
-    A file in memory ends with its owner, however it ends. A temporary file stays if the owner is killed.
+    Where the system has no ``/proc``, it is a temporary file. A file in memory ends with its owner,
+    however it ends. A temporary file stays if the owner is killed.
 
     Attributes:
         token: part of the name, which no other file has.

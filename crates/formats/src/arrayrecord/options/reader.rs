@@ -27,7 +27,10 @@ impl ReaderOptions {
         let items = Items::parse(text, &TABLE)?;
         let footer_prefetch_bytes = items.number(FOOTER_PREFETCH).unwrap_or(1 << 20);
         if items.text(INDEX_STORAGE) == Some("offloaded") && footer_prefetch_bytes > 0 {
-            return Err(refused(INDEX_STORAGE, format!("`offloaded` goes with `{FOOTER_PREFETCH}:0` only")));
+            return Err(refused(
+                INDEX_STORAGE,
+                format!("`offloaded` goes with `{FOOTER_PREFETCH}:0` only"),
+            ));
         }
         Ok(Self { footer_prefetch_bytes })
     }
@@ -56,7 +59,11 @@ mod tests {
             ("index_storage_option:offloaded,footer_prefetch_bytes:0", 0),
             ("footer_prefetch_bytes:0,index_storage_option:offloaded", 0),
         ] {
-            assert_eq!(ReaderOptions::parse(text).unwrap(), ReaderOptions { footer_prefetch_bytes }, "{text}");
+            assert_eq!(
+                ReaderOptions::parse(text).unwrap(),
+                ReaderOptions { footer_prefetch_bytes },
+                "{text}"
+            );
         }
     }
 

@@ -55,7 +55,12 @@ const BROTLI_LEVEL: u8 = 6;
 impl Default for WriterOptions {
     fn default() -> Self {
         let compression = Compression::Zstd { level: ZSTD_LEVEL, window_log: ZSTD_WINDOW_LOG };
-        Self { group_size: 1, compression, pad_to_block_boundary: false, transpose_bucket_size: None }
+        Self {
+            group_size: 1,
+            compression,
+            pad_to_block_boundary: false,
+            transpose_bucket_size: None,
+        }
     }
 }
 
@@ -70,35 +75,52 @@ impl WriterOptions {
             group_size: items.number("group_size").unwrap_or(1),
             compression: Compression::of(&items)?,
             pad_to_block_boundary: items.text(PAD) == Some("true"),
-            transpose_bucket_size: items.text("transpose").filter(|text| *text != "false").map(|_| bucket_size),
+            transpose_bucket_size: items
+                .text("transpose")
+                .filter(|text| *text != "false")
+                .map(|_| bucket_size),
         })
     }
 
-    /// The string that is stored in a file. The parallelism is always 1 there, because the output does not depend on threads.
+    /// The string that is stored in a file. The parallelism is always 1 there, because the output
+    /// does not depend on threads.
     #[must_use]
     pub fn recorded(&self) -> String {
         let Self { group_size, compression, pad_to_block_boundary, transpose_bucket_size } = self;
         let transpose = transpose_bucket_size.is_some();
-        let bucket_size = transpose_bucket_size.map_or_else(String::new, |size| format!(",transpose_bucket_size:{size}"));
+        let bucket_size = transpose_bucket_size
+            .map_or_else(String::new, |size| format!(",transpose_bucket_size:{size}"));
         let compression = compression.recorded();
         format!(
-            "group_size:{group_size},transpose:{transpose},pad_to_block_boundary:{pad_to_block_boundary}{bucket_size},{compression},max_parallelism:1"
+            "group_size:{group_size},transpose:{transpose},\
+             pad_to_block_boundary:{pad_to_block_boundary}{bucket_size},\
+             {compression},max_parallelism:1"
         )
     }
 }
 
 impl Compression {
     fn of(items: &Items<'_>) -> Result<Self, Error> {
-        let mut codecs = items.keys().filter(|key| matches!(*key, "uncompressed" | "brotli" | "zstd" | "snappy"));
+        let mut codecs = items
+            .keys()
+            .filter(|key| matches!(*key, "uncompressed" | "brotli" | "zstd" | "snappy"));
         let codec = codecs.next().unwrap_or("zstd");
         if let Some(other) = codecs.next() {
             return Err(refused(other, format!("conflicts with `{codec}`")));
         }
         let window_log = |most| items.number_of(&(WINDOW_LOG, &["auto"], Integers(10, most)));
         match codec {
-            "brotli" => Ok(Self::Brotli { level: items.number(codec).unwrap_or(BROTLI_LEVEL), window_log: window_log(30)? }),
-            "zstd" => Ok(Self::Zstd { level: items.number(codec).unwrap_or(ZSTD_LEVEL), window_log: window_log(31)?.unwrap_or(ZSTD_WINDOW_LOG) }),
-            _ if items.text(WINDOW_LOG).is_some() => Err(refused(WINDOW_LOG, format!("conflicts with `{codec}`"))),
+            "brotli" => Ok(Self::Brotli {
+                level: items.number(codec).unwrap_or(BROTLI_LEVEL),
+                window_log: window_log(30)?,
+            }),
+            "zstd" => Ok(Self::Zstd {
+                level: items.number(codec).unwrap_or(ZSTD_LEVEL),
+                window_log: window_log(31)?.unwrap_or(ZSTD_WINDOW_LOG),
+            }),
+            _ if items.text(WINDOW_LOG).is_some() => {
+                Err(refused(WINDOW_LOG, format!("conflicts with `{codec}`")))
+            }
             "snappy" => Ok(Self::Snappy),
             _uncompressed => Ok(Self::None),
         }
@@ -108,7 +130,9 @@ impl Compression {
         match self {
             Self::None => "uncompressed".to_owned(),
             Self::Brotli { level, window_log: None } => format!("brotli:{level}"),
-            Self::Brotli { level, window_log: Some(window_log) } => format!("brotli:{level},window_log:{window_log}"),
+            Self::Brotli { level, window_log: Some(window_log) } => {
+                format!("brotli:{level},window_log:{window_log}")
+            }
             Self::Zstd { level, window_log } => format!("zstd:{level},window_log:{window_log}"),
             Self::Snappy => "snappy".to_owned(),
         }
@@ -124,15 +148,25 @@ mod tests {
         const FRONT: &str = "transpose:false,pad_to_block_boundary:false";
         let with = |codec: &str| format!("group_size:1,{FRONT},{codec},max_parallelism:1");
         let bucket = |size: u64| {
-            format!("group_size:1,transpose:true,pad_to_block_boundary:false,transpose_bucket_size:{size},zstd:3,window_log:20,max_parallelism:1")
+            format!(
+                "group_size:1,transpose:true,\
+                 pad_to_block_boundary:false,transpose_bucket_size:{size},\
+                 zstd:3,window_log:20,max_parallelism:1"
+            )
         };
         for (text, recorded) in [
             ("", with("zstd:3,window_log:20")),
             (",,", with("zstd:3,window_log:20")),
             ("default", with("zstd:3,window_log:20")),
             (",default:1,brotli", with("brotli:6")),
-            ("group_size:+7", format!("group_size:7,{FRONT},zstd:3,window_log:20,max_parallelism:1")),
-            ("group_size:\u{b} 2147483647\t", format!("group_size:2147483647,{FRONT},zstd:3,window_log:20,max_parallelism:1")),
+            (
+                "group_size:+7",
+                format!("group_size:7,{FRONT},zstd:3,window_log:20,max_parallelism:1"),
+            ),
+            (
+                "group_size:\u{b} 2147483647\t",
+                format!("group_size:2147483647,{FRONT},zstd:3,window_log:20,max_parallelism:1"),
+            ),
             ("max_parallelism:5,saturation_delay_ms:1", with("zstd:3,window_log:20")),
             ("max_parallelism:auto", with("zstd:3,window_log:20")),
             ("uncompressed", with("uncompressed")),
@@ -148,7 +182,11 @@ mod tests {
             ("snappy", with("snappy")),
             ("snappy:2", with("snappy")),
             ("pad_to_block_boundary", with("zstd:3,window_log:20")),
-            ("pad_to_block_boundary:true,snappy", "group_size:1,transpose:false,pad_to_block_boundary:true,snappy,max_parallelism:1".to_owned()),
+            (
+                "pad_to_block_boundary:true,snappy",
+                "group_size:1,transpose:false,pad_to_block_boundary:true,snappy,max_parallelism:1"
+                    .to_owned(),
+            ),
             ("transpose", bucket(256)),
             ("transpose:,transpose_bucket_size:auto", bucket(256)),
             ("transpose:false,transpose_bucket_size:1M", with("zstd:3,window_log:20")),
@@ -168,7 +206,12 @@ mod tests {
 
     #[test]
     fn recorded_string_means_the_same_again() {
-        for text in ["", "brotli,window_log:25,group_size:9", "uncompressed,transpose", "snappy,pad_to_block_boundary:true"] {
+        for text in [
+            "",
+            "brotli,window_log:25,group_size:9",
+            "uncompressed,transpose",
+            "snappy,pad_to_block_boundary:true",
+        ] {
             let options = WriterOptions::parse(text).unwrap();
             assert_eq!(WriterOptions::parse(&options.recorded()).unwrap(), options);
         }
@@ -231,9 +274,18 @@ mod tests {
     #[test]
     fn refusal_names_the_option_and_what_it_may_be() {
         let message = |text: &str| WriterOptions::parse(text).unwrap_err().to_string();
-        assert_eq!(message("zstd:23"), "Option `zstd` of ArrayRecord: value `23`, expected an integer in -131072..22");
-        assert_eq!(message("group_size"), "Option `group_size` of ArrayRecord: has no value, expected an integer in 1..2147483647");
+        assert_eq!(
+            message("zstd:23"),
+            "Option `zstd` of ArrayRecord: value `23`, expected an integer in -131072..22"
+        );
+        assert_eq!(
+            message("group_size"),
+            "Option `group_size` of ArrayRecord: has no value, expected an integer in 1..2147483647"
+        );
         assert_eq!(message("snappy,zstd"), "Option `zstd` of ArrayRecord: conflicts with `snappy`");
-        assert!(message("gzip:1").starts_with("Option `gzip` of ArrayRecord: there is no such option; the options are default, group_size,"));
+        assert!(message("gzip:1").starts_with(
+            "Option `gzip` of ArrayRecord: there is no such \
+            option; the options are default, group_size,"
+        ));
     }
 }

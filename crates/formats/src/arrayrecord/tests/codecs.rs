@@ -20,7 +20,8 @@ fn bytes_after_a_compressed_block_are_refused() {
             let decode = |block: &[u8]| {
                 let (len, input) = stated_len(compressor.codec(), block).unwrap();
                 let mut output = vec![0; usize::try_from(len).unwrap()];
-                decompress(compressor.codec(), input, &mut output, &mut Zstd::default()).map(|()| output)
+                decompress(compressor.codec(), input, &mut output, &mut Zstd::default())
+                    .map(|()| output)
             };
             assert_eq!(decode(&block).unwrap(), payload);
             for behind in [&[0][..], &[3], &[0xff; 9]] {

@@ -21,7 +21,12 @@ impl RangeRead for Memory {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> shardmill_storage::Result<()> {
-        let short = || shardmill_storage::Error::ShortRead { path: "memory".to_owned(), offset, len: buffer.len(), end: offset };
+        let short = || shardmill_storage::Error::ShortRead {
+            path: "memory".to_owned(),
+            offset,
+            len: buffer.len(),
+            end: offset,
+        };
         let start = usize::try_from(offset).map_err(|_| short())?;
         let end = start.checked_add(buffer.len()).ok_or_else(short)?;
         buffer.copy_from_slice(self.0.get(start..end).ok_or_else(short)?);

@@ -26,7 +26,12 @@ fn walk_meets_signature_chunks_footer_padding_and_postscript() {
     let kinds: Vec<ChunkKind> = chunks.into_iter().map(|chunk| chunk.unwrap().kind).collect();
     let of = |codec| ChunkKind::Records { codec, is_transposed: false };
     let user = [of(Codec::Zstd); 3];
-    let expected = [&[ChunkKind::Signature], &user[..], &[of(Codec::Zstd), ChunkKind::Padding, of(Codec::None), ChunkKind::Padding]].concat();
+    let expected = [
+        &[ChunkKind::Signature],
+        &user[..],
+        &[of(Codec::Zstd), ChunkKind::Padding, of(Codec::None), ChunkKind::Padding],
+    ]
+    .concat();
     assert_eq!(kinds, expected);
 }
 
@@ -35,7 +40,12 @@ fn every_changed_byte_is_detected() {
     let options = WriterOptions { compression: Compression::None, ..WriterOptions::default() };
     let bytes = write(&records(), &options);
     assert!(walked(bytes.clone()).iter().all(Result::is_ok));
-    let places = (0..bytes.len()).step_by(1009).chain(0..200).chain(65_530..65_570).chain(69_900..70_400).chain(131_072..131_200);
+    let places = (0..bytes.len())
+        .step_by(1009)
+        .chain(0..200)
+        .chain(65_530..65_570)
+        .chain(69_900..70_400)
+        .chain(131_072..131_200);
     for place in places {
         let mut damaged = bytes.clone();
         damaged[place] ^= 0x40;
@@ -45,7 +55,10 @@ fn every_changed_byte_is_detected() {
 
 #[test]
 fn damage_after_a_sound_header_gives_the_begin_of_the_next_chunk() {
-    let mut bytes = write(&records(), &WriterOptions { compression: Compression::None, ..WriterOptions::default() });
+    let mut bytes = write(
+        &records(),
+        &WriterOptions { compression: Compression::None, ..WriterOptions::default() },
+    );
     let sound = walked(bytes.clone());
     bytes[65_536] ^= 1;
     bytes[200] ^= 1;

@@ -12,8 +12,15 @@ pub(super) struct Buckets<'a> {
 }
 
 impl<'a> Buckets<'a> {
-    /// Reads the buckets at the start of `data`, which must decompress to at most `limit` bytes. Also returns the rest of `data`.
-    pub(super) fn read(codec: Codec, data: &'a [u8], compressed_lens: &[u64], limit: u64, zstd: &mut Zstd) -> Result<(Self, &'a [u8]), Fault> {
+    /// Reads the buckets at the start of `data`, which must decompress to at most `limit` bytes.
+    /// Also returns the rest of `data`.
+    pub(super) fn read(
+        codec: Codec,
+        data: &'a [u8],
+        compressed_lens: &[u64],
+        limit: u64,
+        zstd: &mut Zstd,
+    ) -> Result<(Self, &'a [u8]), Fault> {
         let mut rest = data;
         let mut blocks = Vec::with_capacity(compressed_lens.len());
         let mut lens = Vec::with_capacity(compressed_lens.len());
@@ -34,14 +41,16 @@ impl<'a> Buckets<'a> {
         let mut bytes = vec![0; lens.iter().sum()];
         let mut room = bytes.as_mut_slice();
         for (input, len) in blocks.into_iter().zip(&lens) {
-            let (output, behind) = room.split_at_mut_checked(*len).ok_or(Fault::Malformed("buckets"))?;
+            let (output, behind) =
+                room.split_at_mut_checked(*len).ok_or(Fault::Malformed("buckets"))?;
             decompress(codec, input, output, zstd)?;
             room = behind;
         }
         Ok((Self { bytes: Cow::Owned(bytes), lens }, rest))
     }
 
-    /// Splits the buckets into buffers. A buffer may not cross buckets, and every byte must belong to a buffer.
+    /// Splits the buckets into buffers. A buffer may not cross buckets, and every byte must belong
+    /// to a buffer.
     pub(super) fn buffers(&self, lens: &[u64]) -> Result<Vec<&[u8]>, Fault> {
         let mut rest = self.bytes.as_ref();
         let mut ahead = self.lens.iter();
@@ -51,7 +60,8 @@ impl<'a> Buckets<'a> {
             return Err(Fault::Malformed("buffers without a bucket"));
         }
         for &len in lens {
-            let (buffer, _in_bucket) = split_off("buffer", len, rest.get(..in_bucket).unwrap_or_default())?;
+            let (buffer, _in_bucket) =
+                split_off("buffer", len, rest.get(..in_bucket).unwrap_or_default())?;
             buffers.push(buffer);
             rest = rest.get(buffer.len()..).unwrap_or_default();
             in_bucket -= buffer.len();

@@ -1,4 +1,5 @@
-//! Transposed chunks with opaque records, which all readers accept; splitting records into fields would save space.
+//! Transposed chunks with opaque records, which all readers accept; splitting records into fields
+//! would save space.
 
 use super::super::encoder::Compressor;
 use super::super::{Fault, varint};
@@ -19,10 +20,17 @@ pub(in super::super) fn encode(
     let mut rest = values;
     for &length in lengths.iter().rev() {
         let limit = u64::from(u32::MAX);
-        let too_large = Fault::TooLarge { what: "length of a record of a transposed chunk", value: length, limit };
+        let too_large = Fault::TooLarge {
+            what: "length of a record of a transposed chunk",
+            value: length,
+            limit,
+        };
         let length = usize::try_from(length).ok().filter(|_| length <= limit).ok_or(too_large)?;
-        let (before, record) =
-            rest.len().checked_sub(length).and_then(|at| rest.split_at_checked(at)).ok_or(Fault::Malformed("records are too short"))?;
+        let (before, record) = rest
+            .len()
+            .checked_sub(length)
+            .and_then(|at| rest.split_at_checked(at))
+            .ok_or(Fault::Malformed("records are too short"))?;
         bucket.extend_from_slice(record);
         rest = before;
     }
@@ -34,7 +42,9 @@ pub(in super::super) fn encode(
 
     let mut header = Vec::new();
     // Numbers of buckets and buffers, and their lengths.
-    for number in [1, 2, block.len() as u64, values.len() as u64, (bucket.len() - values.len()) as u64] {
+    for number in
+        [1, 2, block.len() as u64, values.len() as u64, (bucket.len() - values.len()) as u64]
+    {
         varint::write(number, &mut header);
     }
     // A single state: opaque, followed by itself, using the first buffer, and initial.

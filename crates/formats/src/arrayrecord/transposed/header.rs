@@ -72,7 +72,8 @@ impl Header {
         let num_states = numbers.next()?;
         let tags = numbers.list(num_states)?;
         let nexts = numbers.list(num_states)?;
-        let num_states = u32::try_from(num_states).map_err(|_above| Fault::Malformed("too many states"))?;
+        let num_states =
+            u32::try_from(num_states).map_err(|_above| Fault::Malformed("too many states"))?;
         let mut states = Vec::with_capacity(tags.len());
         for (tag, next) in tags.into_iter().zip(nexts) {
             states.push(State::parse(tag, next, num_states, &mut numbers)?);
@@ -93,7 +94,12 @@ impl Header {
 }
 
 impl State {
-    fn parse(tag: u64, next: u64, num_states: u32, numbers: &mut Numbers<'_>) -> Result<Self, Fault> {
+    fn parse(
+        tag: u64,
+        next: u64,
+        num_states: u32,
+        numbers: &mut Numbers<'_>,
+    ) -> Result<Self, Fault> {
         let unknown = Fault::Malformed("unknown state of a transposed chunk");
         let Ok(mut tag) = u32::try_from(tag) else { return Err(unknown) };
         let action = match (tag, tag & WIRE_TYPE) {
@@ -120,7 +126,10 @@ impl State {
         let states = u64::from(num_states);
         let implicit = next >= states;
         let next = if implicit { next - states } else { next };
-        let next = u32::try_from(next).ok().filter(|next| *next < num_states).ok_or(Fault::Malformed("state leads to a missing state"))?;
+        let next = u32::try_from(next)
+            .ok()
+            .filter(|next| *next < num_states)
+            .ok_or(Fault::Malformed("state leads to a missing state"))?;
         Ok(Self { action, implicit, tag, next, buffer: 0 })
     }
 }
@@ -157,20 +166,28 @@ struct Numbers<'a>(&'a [u8]);
 
 impl Numbers<'_> {
     fn next(&mut self) -> Result<u64, Fault> {
-        let (value, rest) = varint::read(self.0).ok_or(Fault::Malformed("header of a transposed chunk ends early"))?;
+        let (value, rest) = varint::read(self.0)
+            .ok_or(Fault::Malformed("header of a transposed chunk ends early"))?;
         self.0 = rest;
         Ok(value)
     }
 
     fn byte(&mut self) -> Result<u8, Fault> {
-        let (byte, rest) = self.0.split_first().ok_or(Fault::Malformed("header of a transposed chunk ends early"))?;
+        let (byte, rest) = self
+            .0
+            .split_first()
+            .ok_or(Fault::Malformed("header of a transposed chunk ends early"))?;
         self.0 = rest;
         Ok(*byte)
     }
 
     /// Each number has at least one byte, so a list longer than the rest is rejected.
     fn list(&mut self, len: u64) -> Result<Vec<u64>, Fault> {
-        let truncated = Fault::Truncated { what: "list in the header of a transposed chunk", needed: len, found: self.0.len() as u64 };
+        let truncated = Fault::Truncated {
+            what: "list in the header of a transposed chunk",
+            needed: len,
+            found: self.0.len() as u64,
+        };
         let len = usize::try_from(len).ok().filter(|len| *len <= self.0.len()).ok_or(truncated)?;
         let mut list = Vec::with_capacity(len);
         for _ in 0..len {
@@ -181,6 +198,9 @@ impl Numbers<'_> {
 
     fn index(&mut self, len: usize, fault: &'static str) -> Result<u32, Fault> {
         let index = self.next()?;
-        u32::try_from(index).ok().filter(|index| (*index as usize) < len).ok_or(Fault::Malformed(fault))
+        u32::try_from(index)
+            .ok()
+            .filter(|index| (*index as usize) < len)
+            .ok_or(Fault::Malformed(fault))
     }
 }

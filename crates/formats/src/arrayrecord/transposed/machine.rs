@@ -1,10 +1,12 @@
-//! The state machine that assembles records, from the last field of the last record to the first field of the first.
+//! The state machine that assembles records, from the last field of the last record to the first
+//! field of the first.
 
 use super::super::{Fault, varint};
 use super::header::{Action, Header, State};
 use super::output::Output;
 
-/// Maximal number of consecutive idle states. Original writers reach distant states through a tree of them with a fan-out of 63.
+/// Maximal number of consecutive idle states. Original writers reach distant states through a tree
+/// of them with a fan-out of 63.
 const IDLE_MAX: u32 = 64;
 
 struct Machine<'a> {
@@ -29,10 +31,19 @@ pub(super) fn run(
     decoded_size: usize,
 ) -> Result<(Vec<u8>, Vec<usize>), Fault> {
     let output = Output::new(decoded_size);
-    let mut machine = Machine { states: &header.states, buffers, output, starts: Vec::new(), open: Vec::new(), num_records, idle: 0 };
+    let mut machine = Machine {
+        states: &header.states,
+        buffers,
+        output,
+        starts: Vec::new(),
+        open: Vec::new(),
+        num_records,
+        idle: 0,
+    };
     let mut transitions = transitions.iter();
     let mut state = header.first;
-    // Remaining steps without a transition byte. Leaving an implicit state does not count, but requires one to be left.
+    // Remaining steps without a transition byte. Leaving an implicit state does not count, but
+    // requires one to be left.
     let mut free = u8::from(state.implicit);
     loop {
         machine.act(state)?;
@@ -51,17 +62,25 @@ pub(super) fn run(
 
 impl<'a> Machine<'a> {
     fn state(&self, index: u32) -> Result<State, Fault> {
-        self.states.get(index as usize).copied().ok_or(Fault::Malformed("transition to a missing state"))
+        self.states
+            .get(index as usize)
+            .copied()
+            .ok_or(Fault::Malformed("transition to a missing state"))
     }
 
     fn act(&mut self, state: State) -> Result<(), Fault> {
         self.idle = if state.action == Action::Nothing { self.idle + 1 } else { 0 };
         match state.action {
-            Action::Nothing if self.idle > IDLE_MAX => return Err(Fault::Malformed("too many idle states in a row")),
+            Action::Nothing if self.idle > IDLE_MAX => {
+                return Err(Fault::Malformed("too many idle states in a row"));
+            }
             Action::Nothing => {}
             Action::Opaque => {
-                let (len, rest) =
-                    self.buffers.last().and_then(|lens| varint::read(lens)).ok_or(Fault::Malformed("opaque record without a length"))?;
+                let (len, rest) = self
+                    .buffers
+                    .last()
+                    .and_then(|lens| varint::read(lens))
+                    .ok_or(Fault::Malformed("opaque record without a length"))?;
                 if let Some(lens) = self.buffers.last_mut() {
                     *lens = rest;
                 }
@@ -71,7 +90,8 @@ impl<'a> Machine<'a> {
             }
             Action::MessageStart => self.start_record()?,
             Action::SubmessageStart => {
-                let (end, tag) = self.open.pop().ok_or(Fault::Malformed("submessage start without an end"))?;
+                let (end, tag) =
+                    self.open.pop().ok_or(Fault::Malformed("submessage start without an end"))?;
                 self.output.put_number((self.output.filled() - end) as u64)?;
                 self.output.put_number(u64::from(tag))?;
             }
@@ -102,8 +122,10 @@ impl<'a> Machine<'a> {
             }
             Action::Delimited => {
                 let buffer = self.buffers.get(state.buffer as usize).copied().unwrap_or_default();
-                let (len, rest) = varint::read(buffer).ok_or(Fault::Malformed("length of a field is not a valid number"))?;
-                let value = self.take(state, len.saturating_add((buffer.len() - rest.len()) as u64))?;
+                let (len, rest) = varint::read(buffer)
+                    .ok_or(Fault::Malformed("length of a field is not a valid number"))?;
+                let value =
+                    self.take(state, len.saturating_add((buffer.len() - rest.len()) as u64))?;
                 self.output.put(value)?;
                 self.put_tag(state)?;
             }
@@ -113,7 +135,10 @@ impl<'a> Machine<'a> {
     }
 
     fn take(&mut self, state: State, len: u64) -> Result<&'a [u8], Fault> {
-        let buffer = self.buffers.get_mut(state.buffer as usize).ok_or(Fault::Malformed("state without a buffer"))?;
+        let buffer = self
+            .buffers
+            .get_mut(state.buffer as usize)
+            .ok_or(Fault::Malformed("state without a buffer"))?;
         let (part, rest) = super::split_off("field", len, buffer)?;
         *buffer = rest;
         Ok(part)
@@ -137,7 +162,11 @@ impl<'a> Machine<'a> {
     fn finish(self) -> Result<(Vec<u8>, Vec<usize>), Fault> {
         let Self { mut starts, output, num_records, .. } = self;
         if starts.len() != num_records {
-            return Err(Fault::Mismatch { what: "number of records", value: starts.len() as u64, expected: num_records as u64 });
+            return Err(Fault::Mismatch {
+                what: "number of records",
+                value: starts.len() as u64,
+                expected: num_records as u64,
+            });
         }
         let bytes = output.finish()?;
         // No submessage is open now: there was no room for one after the start of the first record.
@@ -145,7 +174,8 @@ impl<'a> Machine<'a> {
             return Err(Fault::Malformed("fields before the first record"));
         }
         // Each of the other records begins where the preceding one ends.
-        let mut ends: Vec<usize> = starts.into_iter().rev().map(|start| bytes.len() - start).collect();
+        let mut ends: Vec<usize> =
+            starts.into_iter().rev().map(|start| bytes.len() - start).collect();
         if num_records > 0 {
             ends.push(bytes.len());
         }

@@ -24,7 +24,8 @@ impl Output {
     /// The next bytes to fill.
     pub(super) fn extend(&mut self, len: usize) -> Result<&mut [u8], Fault> {
         let end = self.room;
-        self.room = end.checked_sub(len).ok_or(Fault::Malformed("records are longer than their chunk"))?;
+        self.room =
+            end.checked_sub(len).ok_or(Fault::Malformed("records are longer than their chunk"))?;
         Ok(self.bytes.get_mut(self.room..end).unwrap_or_default())
     }
 
@@ -51,6 +52,10 @@ impl Output {
         if self.room == 0 {
             return Ok(self.bytes);
         }
-        Err(Fault::Mismatch { what: "length of the records", value: self.filled() as u64, expected: self.bytes.len() as u64 })
+        Err(Fault::Mismatch {
+            what: "length of the records",
+            value: self.filled() as u64,
+            expected: self.bytes.len() as u64,
+        })
     }
 }

@@ -14,11 +14,20 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
 
 fn schema(fields: &[(&str, DataType)]) -> SchemaRef {
-    Arc::new(Schema::new(fields.iter().map(|(name, data_type)| Field::new(*name, data_type.clone(), true)).collect::<Vec<_>>()))
+    Arc::new(Schema::new(
+        fields
+            .iter()
+            .map(|(name, data_type)| Field::new(*name, data_type.clone(), true))
+            .collect::<Vec<_>>(),
+    ))
 }
 
 /// The rows of `text`, inferred, opened and read in blocks of about `block_bytes`.
-fn table(text: impl AsRef<[u8]>, options: &CsvOptions, block_bytes: u64) -> Result<RecordBatch, TableError> {
+fn table(
+    text: impl AsRef<[u8]>,
+    options: &CsvOptions,
+    block_bytes: u64,
+) -> Result<RecordBatch, TableError> {
     let object = memory("a.csv", text);
     let inferred = infer(&[Arc::clone(&object)], &Unpacker::default(), options)?;
     read_all(&CsvFile::open_with_blocks(object, inferred.schema(), options.clone(), block_bytes)?)
@@ -42,8 +51,14 @@ fn together(file: &CsvFile, batches: &[RecordBatch]) -> RecordBatch {
 /// Rows as text, nulls as `∅`.
 fn shown(batch: &RecordBatch) -> Vec<Vec<String>> {
     let options = FormatOptions::default().with_null("∅");
-    let columns: Vec<_> = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options).expect("printable")).collect();
-    (0..batch.num_rows()).map(|row| columns.iter().map(|column| column.value(row).to_string()).collect()).collect()
+    let columns: Vec<_> = batch
+        .columns()
+        .iter()
+        .map(|column| ArrayFormatter::try_new(column, &options).expect("printable"))
+        .collect();
+    (0..batch.num_rows())
+        .map(|row| columns.iter().map(|column| column.value(row).to_string()).collect())
+        .collect()
 }
 
 fn rows(rows: &[&[&str]]) -> Vec<Vec<String>> {

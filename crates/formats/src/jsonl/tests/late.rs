@@ -38,7 +38,13 @@ fn late_types(sample: &str, text: &str, shape: Shape, chunk_bytes: usize) -> Sch
     let (mut lines, mut elements) = (LineBorders::new(0), ElementBorders::new());
     let borders: &mut dyn Borders = if shape == Shape::Lines { &mut lines } else { &mut elements };
     let mut pieces = Pieces::new(borders, DecodeLimit::default(), &mut look);
-    index(memory("a.json", text).as_ref(), 0, &mut InChunks { borders: &mut pieces, chunk_bytes }, 1 << 20).expect("memory");
+    index(
+        memory("a.json", text).as_ref(),
+        0,
+        &mut InChunks { borders: &mut pieces, chunk_bytes },
+        1 << 20,
+    )
+    .expect("memory");
     if let Some(members) = late.into_changed() {
         inferred.add("a.json", members);
     }
@@ -69,7 +75,10 @@ fn any_record() -> impl Strategy<Value = String> {
     let members = prop::collection::vec(("[a-d\"]", any_value()), 0..5);
     (members, any::<bool>()).prop_map(|(members, is_spread)| {
         let object: serde_json::Map<_, _> = members.into_iter().collect();
-        let text = serde_json::Value::Object(object).to_string().replace("\"NaN\"", "NaN").replace("\"-Infinity\"", "-Infinity");
+        let text = serde_json::Value::Object(object)
+            .to_string()
+            .replace("\"NaN\"", "NaN")
+            .replace("\"-Infinity\"", "-Infinity");
         // Outside of strings, which have no such pair of characters.
         if is_spread { text.replace("\":", "\" \t: ").replace('é', "\\u00e9") } else { text }
     })
@@ -77,7 +86,11 @@ fn any_record() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn types_are_those_of_a_sample_of_the_whole_file(records in prop::collection::vec(any_record(), 2..8), sampled in 1usize..4, chunk_bytes in 1usize..100) {
+    fn types_are_those_of_a_sample_of_the_whole_file(
+        records in prop::collection::vec(any_record(), 2..8),
+        sampled in 1usize..4,
+        chunk_bytes in 1usize..100,
+    ) {
         let text = records.join("\n");
         // Values without a common type are errors wherever they are.
         let Some(whole) = types(&text) else { return Ok(()) };
@@ -88,7 +101,11 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_passed(bytes in prop::collection::vec(prop::sample::select(b"{}[]\",:\\an1.e \n".to_vec()), 0..100), chunk_bytes in 1usize..20) {
+    fn any_bytes_are_passed(
+        bytes in
+            prop::collection::vec(prop::sample::select(b"{}[]\",:\\an1.e \n".to_vec()), 0..100),
+        chunk_bytes in 1usize..20,
+    ) {
         let text = String::from_utf8(bytes).expect("ASCII");
         late_types("{\"a\": 1}", &text, Shape::Lines, chunk_bytes);
         late_types("{\"a\": 1}", &text, Shape::Array, chunk_bytes);
@@ -98,15 +115,23 @@ proptest! {
 #[test]
 fn names_that_are_data_do_not_fill_the_schema() {
     let mut text = "{\"scores\": {\"a\": 1}}\n".to_owned();
-    (0..5000).for_each(|row| text.push_str(&format!("{{\"scores\": {{\"user {row}\": {row}}}}}\n")));
+    (0..5000)
+        .for_each(|row| text.push_str(&format!("{{\"scores\": {{\"user {row}\": {row}}}}}\n")));
     let found = late_types("{\"scores\": {\"a\": 1}}", &text, Shape::Lines, 1 << 16);
     let DataType::Struct(members) = found.field(0).data_type() else { panic!("{found}") };
-    assert_eq!((members.len(), members[0].name().as_str(), members[1].name().as_str()), (1026, "a", "user 0"));
+    assert_eq!(
+        (members.len(), members[0].name().as_str(), members[1].name().as_str()),
+        (1026, "a", "user 0")
+    );
 }
 
 #[test]
 fn files_add_their_types_in_any_order() {
-    let files = [("2", "{\"c\": \"x\", \"b\": [1]}"), ("1", "{\"a\": 0.5, \"d\": {\"e\": 1}}"), ("3", "{\"d\": {\"f\": 0.5, \"e\": 0.5}, \"c\": 1}")];
+    let files = [
+        ("2", "{\"c\": \"x\", \"b\": [1]}"),
+        ("1", "{\"a\": 0.5, \"d\": {\"e\": 1}}"),
+        ("3", "{\"d\": {\"f\": 0.5, \"e\": 0.5}, \"c\": 1}"),
+    ];
     let add = |order: [usize; 3]| {
         let fresh = types("{\"a\": 1, \"b\": null}").expect("types");
         for (path, text) in order.map(|number| files[number]) {
@@ -117,9 +142,21 @@ fn files_add_their_types_in_any_order() {
         fresh.late_schema().expect("other types")
     };
     let expected = add([0, 1, 2]);
-    assert!([[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]].into_iter().all(|order| add(order) == expected));
-    let inner = DataType::Struct(vec![Field::new("e", DataType::Float64, true), Field::new("f", DataType::Float64, true)].into());
-    let fields = [("a", DataType::Float64), ("b", DataType::new_list(DataType::Int64, true)), ("d", inner), ("c", DataType::Utf8)];
+    assert!(
+        [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]
+            .into_iter()
+            .all(|order| add(order) == expected)
+    );
+    let inner = DataType::Struct(
+        vec![Field::new("e", DataType::Float64, true), Field::new("f", DataType::Float64, true)]
+            .into(),
+    );
+    let fields = [
+        ("a", DataType::Float64),
+        ("b", DataType::new_list(DataType::Int64, true)),
+        ("d", inner),
+        ("c", DataType::Utf8),
+    ];
     assert_eq!(expected, schema(&fields));
 }
 
@@ -128,14 +165,30 @@ fn integer_beyond_int64_is_found_at_any_place_of_a_line() {
     let sample = "{\"a\": 1, \"b\": [1]}";
     for (text, a, b) in [
         ("{\"a\": 9223372036854775807, \"b\": [2]}", DataType::Int64, DataType::Int64),
-        ("{\"a\": -9223372036854775808, \"b\": [-9223372036854775808]}", DataType::Int64, DataType::Int64),
+        (
+            "{\"a\": -9223372036854775808, \"b\": [-9223372036854775808]}",
+            DataType::Int64,
+            DataType::Int64,
+        ),
         ("{\"a\": 9223372036854775808, \"b\": [2]}", DataType::UInt64, DataType::Int64),
         ("{\"a\": -1}\n{\"a\": 9223372036854775808}", DataType::Float64, DataType::Int64),
-        ("{\"b\": [100, 20, 3, 18446744073709551615, 4], \"a\": 2}", DataType::Int64, DataType::UInt64),
-        ("{\"a\" : 18446744073709551615, \"b\": [1234567890, 9223372036854775807]}", DataType::UInt64, DataType::Int64),
+        (
+            "{\"b\": [100, 20, 3, 18446744073709551615, 4], \"a\": 2}",
+            DataType::Int64,
+            DataType::UInt64,
+        ),
+        (
+            "{\"a\" : 18446744073709551615, \"b\": [1234567890, 9223372036854775807]}",
+            DataType::UInt64,
+            DataType::Int64,
+        ),
         ("{\"a\": 18446744073709551616}", DataType::Float64, DataType::Int64),
     ] {
-        assert_eq!(late_types(sample, text, Shape::Lines, 1 << 16), schema(&[("a", a), ("b", DataType::new_list(b, true))]), "{text}");
+        assert_eq!(
+            late_types(sample, text, Shape::Lines, 1 << 16),
+            schema(&[("a", a), ("b", DataType::new_list(b, true))]),
+            "{text}"
+        );
     }
 }
 

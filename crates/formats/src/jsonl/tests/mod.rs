@@ -14,11 +14,27 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
 
 fn schema(fields: &[(&str, DataType)]) -> SchemaRef {
-    Arc::new(Schema::new(fields.iter().map(|(name, data_type)| Field::new(*name, data_type.clone(), true)).collect::<Vec<_>>()))
+    Arc::new(Schema::new(
+        fields
+            .iter()
+            .map(|(name, data_type)| Field::new(*name, data_type.clone(), true))
+            .collect::<Vec<_>>(),
+    ))
 }
 
-fn open(text: impl AsRef<[u8]>, schema: &SchemaRef, bad_lines: BadLines, block_bytes: u64) -> JsonlFile {
-    JsonlFile::open_with_blocks(memory("a.jsonl", text), schema, JsonlOptions { bad_lines, ..JsonlOptions::default() }, block_bytes).expect("a file")
+fn open(
+    text: impl AsRef<[u8]>,
+    schema: &SchemaRef,
+    bad_lines: BadLines,
+    block_bytes: u64,
+) -> JsonlFile {
+    JsonlFile::open_with_blocks(
+        memory("a.jsonl", text),
+        schema,
+        JsonlOptions { bad_lines, ..JsonlOptions::default() },
+        block_bytes,
+    )
+    .expect("a file")
 }
 
 fn read_all(file: &JsonlFile) -> Result<RecordBatch, TableError> {
@@ -38,7 +54,9 @@ fn together(file: &JsonlFile, batches: &[RecordBatch]) -> RecordBatch {
 
 /// What arrow-json reads from the same text.
 fn by_arrow_json(text: &str, schema: &SchemaRef) -> RecordBatch {
-    let reader = arrow_json::ReaderBuilder::new(Arc::clone(schema)).build(text.as_bytes()).expect("a reader");
+    let reader = arrow_json::ReaderBuilder::new(Arc::clone(schema))
+        .build(text.as_bytes())
+        .expect("a reader");
     let batches = reader.collect::<Result<Vec<_>, _>>().expect("rows");
     arrow_select::concat::concat_batches(schema, &batches).expect("one schema")
 }

@@ -55,11 +55,24 @@ fn form_of_a_file_does_not_depend_on_how_many_blanks_it_has() {
             ];
             for text in arrays {
                 let file = open(&text, &fields, BadLines::Error, 1 << 20);
-                assert_eq!(read_all(&file).expect("rows"), by_arrow_json("{\"a\": 1}\n{\"a\": 2}", &fields), "{blanks}");
+                assert_eq!(
+                    read_all(&file).expect("rows"),
+                    by_arrow_json("{\"a\": 1}\n{\"a\": 2}", &fields),
+                    "{blanks}"
+                );
             }
             // A line end before the bracket says nothing: this is a bad line.
-            let file = open(format!("{mark}{lines}[{spaces}1, 2]\n{{\"a\": 1}}"), &fields, BadLines::Skip, 1 << 20);
-            assert_eq!(read_all(&file).expect("rows"), by_arrow_json("{\"a\": 1}", &fields), "{blanks}");
+            let file = open(
+                format!("{mark}{lines}[{spaces}1, 2]\n{{\"a\": 1}}"),
+                &fields,
+                BadLines::Skip,
+                1 << 20,
+            );
+            assert_eq!(
+                read_all(&file).expect("rows"),
+                by_arrow_json("{\"a\": 1}", &fields),
+                "{blanks}"
+            );
         }
     }
 }

@@ -4,7 +4,10 @@ use super::layout::take_array_apart;
 use crate::mds::Number;
 use crate::mds::encoding::Encoding;
 use crate::mds::read::head::word;
-use arrow_array::{Array, ArrayRef, BinaryArray, BinaryViewArray, FixedSizeListArray, ListArray, make_array, new_empty_array};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, BinaryViewArray, FixedSizeListArray, ListArray, make_array,
+    new_empty_array,
+};
 use arrow_buffer::{Buffer, MutableBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field};
 use std::sync::Arc;
@@ -45,23 +48,48 @@ pub(super) enum Builder {
 
 impl Builder {
     /// `bytes` is the approximate total size of the values.
-    pub(super) fn new(encoding: &Encoding, known: Option<(Number, usize)>, rows: usize, bytes: usize) -> Self {
+    pub(super) fn new(
+        encoding: &Encoding,
+        known: Option<(Number, usize)>,
+        rows: usize,
+        bytes: usize,
+    ) -> Self {
         match encoding {
-            Encoding::Int => Self::Numbers { number: Number::Int64, values: MutableBuffer::with_capacity(rows * 8) },
-            Encoding::Number(number) => Self::Numbers { number: *number, values: MutableBuffer::with_capacity(rows * number.width()) },
-            Encoding::NdArray { number: Some(number), shape: Some(shape) } => {
-                Self::Grids { number: *number, shape: shape.clone(), values: MutableBuffer::with_capacity(bytes) }
-            }
+            Encoding::Int => Self::Numbers {
+                number: Number::Int64,
+                values: MutableBuffer::with_capacity(rows * 8),
+            },
+            Encoding::Number(number) => Self::Numbers {
+                number: *number,
+                values: MutableBuffer::with_capacity(rows * number.width()),
+            },
+            Encoding::NdArray { number: Some(number), shape: Some(shape) } => Self::Grids {
+                number: *number,
+                shape: shape.clone(),
+                values: MutableBuffer::with_capacity(bytes),
+            },
             Encoding::NdArray { number, .. } => {
                 let (found, dimensions) = known.unwrap_or((Number::Float64, 1));
                 let levels = vec![vec![0]; dimensions];
                 let (encoding, number) = (encoding.clone(), number.unwrap_or(found));
-                Self::Arrays { encoding, number, levels, dimensions: Vec::new(), values: MutableBuffer::with_capacity(bytes) }
+                Self::Arrays {
+                    encoding,
+                    number,
+                    levels,
+                    dimensions: Vec::new(),
+                    values: MutableBuffer::with_capacity(bytes),
+                }
             }
             Encoding::JpegArray => Self::lists(false),
             Encoding::ListPil | Encoding::ListJpeg | Encoding::ListPng => Self::lists(true),
-            Encoding::Bytes | Encoding::Pickle | Encoding::Pil | Encoding::Jpeg | Encoding::Png => Self::views(false, rows, bytes),
-            Encoding::Str | Encoding::Json | Encoding::StrInt | Encoding::StrFloat | Encoding::StrDecimal => Self::views(true, rows, bytes),
+            Encoding::Bytes | Encoding::Pickle | Encoding::Pil | Encoding::Jpeg | Encoding::Png => {
+                Self::views(false, rows, bytes)
+            }
+            Encoding::Str
+            | Encoding::Json
+            | Encoding::StrInt
+            | Encoding::StrFloat
+            | Encoding::StrDecimal => Self::views(true, rows, bytes),
         }
     }
 
@@ -82,13 +110,18 @@ impl Builder {
                     values.extend_from_slice(value);
                 }
             }
-            Self::Numbers { values, .. } | Self::Grids { values, .. } => values.extend_from_slice(value),
+            Self::Numbers { values, .. } | Self::Grids { values, .. } => {
+                values.extend_from_slice(value);
+            }
             Self::Arrays { encoding, number, levels, dimensions, values } => {
                 let (found, numbers) = take_array_apart(encoding, value, dimensions)?;
                 if (found, dimensions.len()) != (*number, levels.len()) {
                     let (wanted, own) = (number.name(), found.name());
                     let (wanted_dimensions, own_dimensions) = (levels.len(), dimensions.len());
-                    return Err(format!("it has {own_dimensions} dimensions of {own}, the first array has {wanted_dimensions} of {wanted}"));
+                    return Err(format!(
+                        "it has {own_dimensions} dimensions of {own}, the first array has \
+                         {wanted_dimensions} of {wanted}"
+                    ));
                 }
                 let mut lists = 1;
                 for (offsets, dimension) in levels.iter_mut().zip(dimensions.iter()) {
@@ -104,7 +137,9 @@ impl Builder {
             }
             Self::BlobLists { has_placeholder, lists, ends, values } => {
                 let start = if *has_placeholder { 4 } else { 0 };
-                let count = word(value, start).and_then(|count| usize::try_from(count).ok()).ok_or("it has no count")?;
+                let count = word(value, start)
+                    .and_then(|count| usize::try_from(count).ok())
+                    .ok_or("it has no count")?;
                 let table = count
                     .checked_mul(4)
                     .and_then(|len| value.get(start + 4..(start + 4).checked_add(len)?))
@@ -112,11 +147,20 @@ impl Builder {
                 let blobs = value.get(start + 4 + table.len()..).unwrap_or_default();
                 let mut position = 0_usize;
                 for size in table.chunks_exact(4).filter_map(|size| word(size, 0)) {
-                    position = usize::try_from(size).ok().and_then(|size| position.checked_add(size)).ok_or(TOO_LARGE)?;
-                    ends.push(i32::try_from(values.len().saturating_add(position)).map_err(|_above| TOO_LARGE)?);
+                    position = usize::try_from(size)
+                        .ok()
+                        .and_then(|size| position.checked_add(size))
+                        .ok_or(TOO_LARGE)?;
+                    ends.push(
+                        i32::try_from(values.len().saturating_add(position))
+                            .map_err(|_above| TOO_LARGE)?,
+                    );
                 }
                 if position != blobs.len() {
-                    return Err(format!("its items have `{position}` bytes, it has `{}` for them", blobs.len()));
+                    return Err(format!(
+                        "its items have `{position}` bytes, it has `{}` for them",
+                        blobs.len()
+                    ));
                 }
                 values.extend_from_slice(blobs);
                 lists.push(i32::try_from(ends.len() - 1).map_err(|_above| TOO_LARGE)?);
@@ -129,8 +173,18 @@ impl Builder {
     /// For text that is not UTF-8, with its row.
     pub(super) fn finish(self) -> Result<ArrayRef, (Option<usize>, ArrowError)> {
         if let Self::Views { values, views, is_text: true } = self {
-            let bytes = BinaryViewArray::try_new(ScalarBuffer::from(views), vec![Buffer::from_vec(values)], None).map_err(|source| (None, source))?;
-            let bad_row = |source| ((0..bytes.len()).find(|row| std::str::from_utf8(bytes.value(*row)).is_err()), source);
+            let bytes = BinaryViewArray::try_new(
+                ScalarBuffer::from(views),
+                vec![Buffer::from_vec(values)],
+                None,
+            )
+            .map_err(|source| (None, source))?;
+            let bad_row = |source| {
+                (
+                    (0..bytes.len()).find(|row| std::str::from_utf8(bytes.value(*row)).is_err()),
+                    source,
+                )
+            };
             return Ok(Arc::new(bytes.clone().to_string_view().map_err(bad_row)?));
         }
         self.into_array().map_err(|source| (None, source))
@@ -138,28 +192,42 @@ impl Builder {
 
     fn into_array(self) -> Result<ArrayRef, ArrowError> {
         let offsets = |offsets: Vec<i32>| OffsetBuffer::new(ScalarBuffer::from(offsets));
-        let item = |array: &ArrayRef| Arc::new(Field::new_list_field(array.data_type().clone(), true));
+        let item =
+            |array: &ArrayRef| Arc::new(Field::new_list_field(array.data_type().clone(), true));
         Ok(match self {
-            Self::Views { values, views, .. } => Arc::new(BinaryViewArray::try_new(ScalarBuffer::from(views), vec![Buffer::from_vec(values)], None)?),
+            Self::Views { values, views, .. } => Arc::new(BinaryViewArray::try_new(
+                ScalarBuffer::from(views),
+                vec![Buffer::from_vec(values)],
+                None,
+            )?),
             Self::Numbers { number, values } => numbers(number, values)?,
             Self::Grids { number, shape, values } => {
                 let mut array = numbers(number, values)?;
                 for dimension in shape.into_iter().rev() {
-                    let width = i32::try_from(dimension).map_err(|_above| ArrowError::InvalidArgumentError(TOO_LARGE.to_owned()))?;
-                    array = Arc::new(FixedSizeListArray::try_new(item(&array), width, array, None)?);
+                    let width = i32::try_from(dimension)
+                        .map_err(|_above| ArrowError::InvalidArgumentError(TOO_LARGE.to_owned()))?;
+                    array =
+                        Arc::new(FixedSizeListArray::try_new(item(&array), width, array, None)?);
                 }
                 array
             }
             Self::Arrays { number, levels, values, .. } => {
                 let mut array = numbers(number, values)?;
                 for level in levels.into_iter().rev() {
-                    array = Arc::new(ListArray::try_new(item(&array), offsets(level), array, None)?);
+                    array =
+                        Arc::new(ListArray::try_new(item(&array), offsets(level), array, None)?);
                 }
                 array
             }
             Self::BlobLists { lists, ends, values, .. } => {
-                let blobs: ArrayRef = Arc::new(BinaryArray::try_new(offsets(ends), Buffer::from_vec(values), None)?);
-                Arc::new(ListArray::try_new(Arc::new(Field::new_list_field(DataType::Binary, true)), offsets(lists), blobs, None)?)
+                let blobs: ArrayRef =
+                    Arc::new(BinaryArray::try_new(offsets(ends), Buffer::from_vec(values), None)?);
+                Arc::new(ListArray::try_new(
+                    Arc::new(Field::new_list_field(DataType::Binary, true)),
+                    offsets(lists),
+                    blobs,
+                    None,
+                )?)
             }
         })
     }

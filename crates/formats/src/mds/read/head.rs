@@ -24,24 +24,36 @@ impl Head {
         let (Some(samples), Some(first)) = (word(start, 0), word(start, 4)) else { return Ok(8) };
         let table = 8 + 4 * u64::from(samples);
         if u64::from(first) < table {
-            return Err(("offset 0", format!("`{first}` lies within the offsets of `{samples}` samples")));
+            return Err((
+                "offset 0",
+                format!("`{first}` lies within the offsets of `{samples}` samples"),
+            ));
         }
-        // A compressed file of a few bytes may decompress to any size; the caller limits the offsets.
+        // A compressed file of a few bytes may decompress to any size;
+        // the caller limits the offsets.
         if u64::from(first) - table > MAX_CONFIG_BYTES {
-            return Err(("offset 0", format!("`{first}` is too far from the start for `{samples}` samples")));
+            return Err((
+                "offset 0",
+                format!("`{first}` is too far from the start for `{samples}` samples"),
+            ));
         }
         Ok(u64::from(first))
     }
 
-    /// `start` contains at least the head. `size` is the size of the whole shard, if known; otherwise the last offset states it.
+    /// `start` contains at least the head. `size` is the size of the whole shard, if known;
+    /// otherwise the last offset states it.
     pub(super) fn parse(start: &[u8], size: Option<u64>) -> Result<Self, FieldFault> {
         let len = Self::len(start)?;
-        let samples = word(start, 0).ok_or_else(|| ("samples", "the file ends before it".to_owned()))?;
+        let samples =
+            word(start, 0).ok_or_else(|| ("samples", "the file ends before it".to_owned()))?;
         let size = size.unwrap_or(u64::MAX);
         let head = usize::try_from(len).ok().and_then(|len| start.get(..len));
-        let head = head.filter(|_| len <= size).ok_or_else(|| ("offset 0", format!("`{len}` is past the end of the file")))?;
+        let head = head
+            .filter(|_| len <= size)
+            .ok_or_else(|| ("offset 0", format!("`{len}` is past the end of the file")))?;
         // The head contains this many words, so the allocation is bounded by bytes already read.
-        let table_end = usize::try_from(samples).unwrap_or(usize::MAX).saturating_mul(4).saturating_add(8);
+        let table_end =
+            usize::try_from(samples).unwrap_or(usize::MAX).saturating_mul(4).saturating_add(8);
         let table = head.get(4..table_end).unwrap_or_default();
         let offsets: Vec<u32> = table.chunks_exact(4).filter_map(|chunk| word(chunk, 0)).collect();
         if let Some(number) = offsets.windows(2).position(|pair| !pair.is_sorted()) {

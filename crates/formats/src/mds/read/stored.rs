@@ -50,12 +50,18 @@ impl Stored {
             Some(compression) => {
                 let (mut fault, mut too_large) = (None, None);
                 let mut wanted = |start: &[u8]| -> io::Result<u64> {
-                    let len = Head::len(start).map_err(|found| io::Error::other(fault.insert(found).1.clone()))?;
-                    let checked = self.limit.check(self.path(), len, OFFSETS, || "decompressed".to_owned());
-                    checked.map_err(|found| io::Error::other(too_large.insert(found).to_string()))?;
+                    let len = Head::len(start)
+                        .map_err(|found| io::Error::other(fault.insert(found).1.clone()))?;
+                    let checked =
+                        self.limit.check(self.path(), len, OFFSETS, || "decompressed".to_owned());
+                    checked
+                        .map_err(|found| io::Error::other(too_large.insert(found).to_string()))?;
                     Ok(len)
                 };
-                let mut from = io::BufReader::with_capacity(64 << 10, SequentialRead::new(self.object.as_ref()));
+                let mut from = io::BufReader::with_capacity(
+                    64 << 10,
+                    SequentialRead::new(self.object.as_ref()),
+                );
                 let start = compression.decompress(&mut from, self.limit, &mut wanted);
                 if let Some(found) = too_large {
                     return Err(found.into());
@@ -71,14 +77,29 @@ impl Stored {
 
     pub(super) fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, Error> {
         let range = offset..offset.saturating_add(len);
-        Ok(self.object.read_ranges(std::slice::from_ref(&range))?.pop().map(Vec::from).unwrap_or_default())
+        Ok(self
+            .object
+            .read_ranges(std::slice::from_ref(&range))?
+            .pop()
+            .map(Vec::from)
+            .unwrap_or_default())
     }
 
     /// Reads and decompresses the whole shard. `raw` and `zip` contain the hashes to verify.
-    pub(super) fn read_whole(&self, head: &Head, raw: Option<&FileEntry>, zip: Option<&FileEntry>) -> Result<Vec<u8>, Error> {
+    pub(super) fn read_whole(
+        &self,
+        head: &Head,
+        raw: Option<&FileEntry>,
+        zip: Option<&FileEntry>,
+    ) -> Result<Vec<u8>, Error> {
         let size = head.size();
         if self.compression.is_some() {
-            self.limit.check(self.path(), size.max(self.object.size()), "its samples take", || "decompressed".to_owned())?;
+            self.limit.check(
+                self.path(),
+                size.max(self.object.size()),
+                "its samples take",
+                || "decompressed".to_owned(),
+            )?;
         }
         let bytes = self.read(0, self.object.size())?;
         let Some(compression) = &self.compression else {
@@ -86,28 +107,39 @@ impl Stored {
             return Ok(bytes);
         };
         self.check_hashes(zip, |hasher| hasher.update(&bytes))?;
-        let bytes = compression.decompress(&mut bytes.as_slice(), self.limit, &mut |_start| Ok(size)).map_err(|error| self.undecompressed(&error))?;
+        let bytes = compression
+            .decompress(&mut bytes.as_slice(), self.limit, &mut |_start| Ok(size))
+            .map_err(|error| self.undecompressed(&error))?;
         if bytes.len() as u64 != size {
             let reason = format!("it does not yield the `{size}` bytes that its offsets state");
             return Err(self.undecompressed(&reason));
         }
         let now = Head::parse(&bytes, Some(size)).map_err(|fault| self.damaged(fault))?;
         if now.digest != head.digest {
-            return Err(self.damaged(("offsets", "they changed after the file was opened".to_owned())));
+            return Err(
+                self.damaged(("offsets", "they changed after the file was opened".to_owned()))
+            );
         }
         self.check_hashes(raw, |hasher| hasher.update(&bytes))?;
         Ok(bytes)
     }
 
-    fn check_hashes(&self, entry: Option<&FileEntry>, feed: impl Fn(&mut Hasher)) -> Result<(), Error> {
-        entry.map(known_hashers).unwrap_or_default().into_iter().try_for_each(|(name, expected, mut hasher)| {
-            feed(&mut hasher);
-            check_hash(self.path(), name, expected, hasher)
-        })
+    fn check_hashes(
+        &self,
+        entry: Option<&FileEntry>,
+        feed: impl Fn(&mut Hasher),
+    ) -> Result<(), Error> {
+        entry.map(known_hashers).unwrap_or_default().into_iter().try_for_each(
+            |(name, expected, mut hasher)| {
+                feed(&mut hasher);
+                check_hash(self.path(), name, expected, hasher)
+            },
+        )
     }
 }
 
-/// Compares the hashes of an entry with the bytes of the stored file, without keeping them. Unknown algorithms are skipped.
+/// Compares the hashes of an entry with the bytes of the stored file, without keeping them. Unknown
+/// algorithms are skipped.
 ///
 /// # Errors
 /// [`Error::Hash`] for a hash that differs, [`Error::Storage`] for bytes that cannot be read.
@@ -120,7 +152,9 @@ pub fn check_file_hashes(object: &dyn RangeRead, entry: &FileEntry) -> Result<()
         hashers.iter_mut().for_each(|(.., hasher)| hasher.update(&bytes));
         offset = range.end;
     }
-    hashers.into_iter().try_for_each(|(name, expected, hasher)| check_hash(object.path(), name, expected, hasher))
+    hashers
+        .into_iter()
+        .try_for_each(|(name, expected, hasher)| check_hash(object.path(), name, expected, hasher))
 }
 
 fn check_hash(path: &str, algorithm: &str, expected: &str, hasher: Hasher) -> Result<(), Error> {
@@ -128,11 +162,18 @@ fn check_hash(path: &str, algorithm: &str, expected: &str, hasher: Hasher) -> Re
     if found.eq_ignore_ascii_case(expected) {
         return Ok(());
     }
-    Err(Error::Hash { path: path.to_owned(), algorithm: algorithm.to_owned(), expected: expected.to_owned(), found })
+    Err(Error::Hash {
+        path: path.to_owned(),
+        algorithm: algorithm.to_owned(),
+        expected: expected.to_owned(),
+        found,
+    })
 }
 
 /// Name, expected digest and hasher of each supported hash.
 fn known_hashers(entry: &FileEntry) -> Vec<(&str, &str, Hasher)> {
-    let known = entry.hashes.iter().filter_map(|(name, expected)| Some((name.as_str(), expected.as_str(), Hasher::new(HashAlgorithm::parse(name)?))));
+    let known = entry.hashes.iter().filter_map(|(name, expected)| {
+        Some((name.as_str(), expected.as_str(), Hasher::new(HashAlgorithm::parse(name)?)))
+    });
     known.collect()
 }

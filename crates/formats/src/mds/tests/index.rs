@@ -2,10 +2,19 @@
 
 use crate::mds::{Error, INDEX_NAME, Index};
 
-const ENTRY: &str = r#"{"column_encodings": ["bytes"], "column_names": ["b"], "column_sizes": [null], "compression": "zstd:7", "format": "mds", "hashes": ["sm3"], "raw_data": {"basename": "a/shard.00000.mds", "bytes": 172, "hashes": {}}, "samples": 0, "size_limit": 1024, "version": 2, "zip_data": {"basename": "a/shard.00000.mds.zstd", "bytes": 17, "hashes": {"sm3": "ab"}}}"#;
+const ENTRY: &str = concat!(
+    r#"{"column_encodings": ["bytes"], "column_names": ["b"], "column_sizes": [null], "#,
+    r#""compression": "zstd:7", "format": "mds", "hashes": ["sm3"], "#,
+    r#""raw_data": {"basename": "a/shard.00000.mds", "bytes": 172, "hashes": {}}, "#,
+    r#""samples": 0, "size_limit": 1024, "version": 2, "#,
+    r#""zip_data": {"basename": "a/shard.00000.mds.zstd", "bytes": 17, "hashes": {"sm3": "ab"}}}"#,
+);
 
 fn parse(entry: &str) -> Result<Index, Error> {
-    Index::parse(INDEX_NAME, format!("{{\"version\": 2, \"shards\": [{entry}], \"extra\": 1}}").as_bytes())
+    Index::parse(
+        INDEX_NAME,
+        format!("{{\"version\": 2, \"shards\": [{entry}], \"extra\": 1}}").as_bytes(),
+    )
 }
 
 #[test]
@@ -37,14 +46,21 @@ fn each_field_that_cannot_be_is_named_with_the_shard() {
         ("[null]", "[-1]", "column_sizes"),
         ("[\"sm3\"]", "null", "hashes"),
         ("\"size_limit\": 1024", "\"size_limit\": [1]", "size_limit"),
-        ("\"raw_data\": {\"basename\": \"a/shard.00000.mds\", \"bytes\": 172, \"hashes\": {}}", "\"raw_data\": null", "raw_data"),
+        (
+            "\"raw_data\": {\"basename\": \"a/shard.00000.mds\", \"bytes\": 172, \"hashes\": {}}",
+            "\"raw_data\": null",
+            "raw_data",
+        ),
         ("\"bytes\": 172", "\"bytes\": -172", "raw_data"),
         ("\"hashes\": {\"sm3\": \"ab\"}", "\"hashes\": null", "zip_data"),
         ("\"zstd:7\"", "null", "zip_data"),
     ];
     for (from, to, field) in cases {
         let error = parse(&ENTRY.replacen(from, to, 1)).unwrap_err();
-        assert!(matches!(&error, Error::IndexField { field: found, .. } if *found == field), "{to}: {error}");
+        assert!(
+            matches!(&error, Error::IndexField { field: found, .. } if *found == field),
+            "{to}: {error}"
+        );
         assert!(error.to_string().contains("shard.00000.mds"), "{error}");
     }
 }
@@ -55,17 +71,20 @@ fn type_that_a_field_cannot_have_is_shown_with_the_expected_one() {
         (
             "\"samples\": 0",
             "\"samples\": -1",
-            "Field `samples` of shard `a/shard.00000.mds.zstd` in `index.json`: it must be an integer of at least 0, not -1",
+            "Field `samples` of shard `a/shard.00000.mds.zstd` in `index.json`: it must be an \
+             integer of at least 0, not -1",
         ),
         (
             "\"bytes\": 17,",
             "\"bytes\": null,",
-            "Field `zip_data` of shard `a/shard.00000.mds.zstd` in `index.json`: `bytes`: it must be an integer of at least 0, not null",
+            "Field `zip_data` of shard `a/shard.00000.mds.zstd` in `index.json`: `bytes`: it must \
+             be an integer of at least 0, not null",
         ),
         (
             "\"hashes\": [\"sm3\"], ",
             "",
-            "Field `hashes` of shard `a/shard.00000.mds.zstd` in `index.json`: it is missing; it must be a list of strings",
+            "Field `hashes` of shard `a/shard.00000.mds.zstd` in `index.json`: it is missing; it \
+             must be a list of strings",
         ),
     ];
     for (from, to, message) in cases {
@@ -84,9 +103,18 @@ fn byte_order_mark_before_the_index_is_ignored() {
 fn index_of_another_library_is_distinguished() {
     assert!(Index::is_mds(br#"{"shards": [], "version": 2}"#));
     assert!(Index::is_mds(parse(ENTRY).unwrap().to_json().as_bytes()));
-    for other in [r#"{"shards": [{"format": "parquet"}], "version": 2}"#, r#"{"chunks": []}"#, "[]", "", "{\"weight_map\": {}}"] {
+    for other in [
+        r#"{"shards": [{"format": "parquet"}], "version": 2}"#,
+        r#"{"chunks": []}"#,
+        "[]",
+        "",
+        "{\"weight_map\": {}}",
+    ] {
         assert!(!Index::is_mds(other.as_bytes()), "{other}");
     }
     assert!(matches!(Index::parse(INDEX_NAME, b"{}"), Err(Error::Index { .. })));
-    assert!(matches!(Index::parse(INDEX_NAME, br#"{"shards": [], "version": 3}"#), Err(Error::Index { .. })));
+    assert!(matches!(
+        Index::parse(INDEX_NAME, br#"{"shards": [], "version": 3}"#),
+        Err(Error::Index { .. })
+    ));
 }

@@ -1,4 +1,5 @@
-//! Data sets written by MosaicML's own writer (0.13.0, by tests/compat/mds_peer.py): each is read, and written again byte for byte.
+//! Data sets written by MosaicML's own writer (0.13.0, by tests/compat/mds_peer.py): each is read,
+//! and written again byte for byte.
 
 use crate::limit::DecodeLimit;
 use crate::mds::{Index, MdsFile, MdsOptions, ShardEncoder, ShardOptions, index_json};
@@ -22,14 +23,29 @@ fn what_the_peer_wrote_is_read_and_written_again_byte_for_byte() {
         let config = index.shards[0].config.clone();
         let hashes: Vec<&str> = config.hashes.iter().map(String::as_str).collect();
         let limit = config.size_limit.map(|limit| u32::try_from(limit).unwrap());
-        let options = ShardOptions::parse(limit, config.compression.as_ref().map(crate::mds::Compression::name), &hashes).unwrap();
+        let options = ShardOptions::parse(
+            limit,
+            config.compression.as_ref().map(crate::mds::Compression::name),
+            &hashes,
+        )
+        .unwrap();
         let mut encoder = ShardEncoder::new(config.columns.clone(), options);
         let (mut written, mut types) = (Vec::new(), None);
         for entry in &index.shards {
             let bytes = fs::read(directory(name).join(&entry.file().basename)).unwrap();
             let object = memory(&entry.file().basename, &bytes);
-            types = types.or(MdsFile::first_array_types(Arc::clone(&object), Some(entry), DecodeLimit::default()).unwrap().map(Arc::new));
-            let options = MdsOptions { entry: Some(Arc::new(entry.clone())), array_types: types.clone(), ..MdsOptions::default() };
+            types = types.or(MdsFile::first_array_types(
+                Arc::clone(&object),
+                Some(entry),
+                DecodeLimit::default(),
+            )
+            .unwrap()
+            .map(Arc::new));
+            let options = MdsOptions {
+                entry: Some(Arc::new(entry.clone())),
+                array_types: types.clone(),
+                ..MdsOptions::default()
+            };
             let file = MdsFile::open(object, &options).unwrap();
             file.verify().unwrap();
             let columns: Vec<usize> = (0..file.schema().fields().len()).collect();
@@ -56,16 +72,36 @@ fn what_the_peer_wrote_is_read_and_written_again_byte_for_byte() {
 
 #[test]
 fn values_of_the_peer_are_those_that_it_was_given() {
-    let index = Index::parse("index.json", &fs::read(directory("zstd").join("index.json")).unwrap()).unwrap();
+    let index =
+        Index::parse("index.json", &fs::read(directory("zstd").join("index.json")).unwrap())
+            .unwrap();
     let entry = Arc::new(index.shards[0].clone());
     let bytes = fs::read(directory("zstd").join(&entry.file().basename)).unwrap();
-    let file = MdsFile::open(memory(&entry.file().basename, &bytes), &MdsOptions { entry: Some(entry), ..MdsOptions::default() }).unwrap();
-    let column = |name: &str| Arc::clone(file.read(0, &[file.schema().index_of(name).unwrap()], None).unwrap().column(0));
+    let file = MdsFile::open(
+        memory(&entry.file().basename, &bytes),
+        &MdsOptions { entry: Some(entry), ..MdsOptions::default() },
+    )
+    .unwrap();
+    let column = |name: &str| {
+        Arc::clone(file.read(0, &[file.schema().index_of(name).unwrap()], None).unwrap().column(0))
+    };
     assert_eq!(column("a_str").as_string_view().value(1), "hé\0\u{1f600}1");
-    assert_eq!(column("str_int").as_string_view().iter().flatten().collect::<Vec<_>>(), ["1", "10"]);
-    assert_eq!(column("uint64").as_primitive::<arrow_array::types::UInt64Type>().values().as_ref(), [u64::MAX, u64::MAX - 1]);
+    assert_eq!(
+        column("str_int").as_string_view().iter().flatten().collect::<Vec<_>>(),
+        ["1", "10"]
+    );
+    assert_eq!(
+        column("uint64").as_primitive::<arrow_array::types::UInt64Type>().values().as_ref(),
+        [u64::MAX, u64::MAX - 1]
+    );
     let json = column("json");
-    let expected = r#"{"b": [1, 2.5, null, 1e+22, 0.1], "a": "\u00e9\n\"\ud83d\ude00", "n": 0, "deep": {"x": [{"y": true}]}}"#;
+    let expected = concat!(
+        r#"{"b": [1, 2.5, null, 1e+22, 0.1], "a": "\u00e9\n\"\ud83d\ude00", "#,
+        r#""n": 0, "deep": {"x": [{"y": true}]}}"#,
+    );
     assert_eq!(json.as_string_view().value(0), expected);
-    assert_eq!(column("nd_fixed").as_fixed_size_list().value(1).as_fixed_size_list().value_length(), 3);
+    assert_eq!(
+        column("nd_fixed").as_fixed_size_list().value(1).as_fixed_size_list().value_length(),
+        3
+    );
 }

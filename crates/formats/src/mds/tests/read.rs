@@ -3,7 +3,8 @@
 use super::write::golden;
 use crate::limit::DecodeLimit;
 use crate::mds::{
-    ArrayTypes, Columns, Compression, EncodedShard, Error, HashAlgorithm, MdsFile, MdsOptions, ShardEncoder, ShardOptions, rebuild_shard,
+    ArrayTypes, Columns, Compression, EncodedShard, Error, HashAlgorithm, MdsFile, MdsOptions,
+    ShardEncoder, ShardOptions, rebuild_shard,
 };
 use crate::records::memory::memory;
 use crate::table::TableFile;
@@ -13,7 +14,11 @@ use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray};
 use arrow_buffer::BooleanBuffer;
 use std::sync::Arc;
 
-fn shards(columns: &[(&str, &str)], options: ShardOptions, rows: &RecordBatch) -> Vec<EncodedShard> {
+fn shards(
+    columns: &[(&str, &str)],
+    options: ShardOptions,
+    rows: &RecordBatch,
+) -> Vec<EncodedShard> {
     let mut encoder = ShardEncoder::new(Columns::new(columns.iter().copied()).unwrap(), options);
     let mut shards = encoder.push(rows).unwrap();
     shards.extend(encoder.finish().unwrap());
@@ -31,13 +36,16 @@ fn open(shard: &EncodedShard) -> Result<MdsFile, Error> {
 }
 
 fn open_bytes(shard: &EncodedShard, bytes: &[u8]) -> Result<MdsFile, Error> {
-    let options = MdsOptions { entry: Some(Arc::new(shard.entry.clone())), ..MdsOptions::default() };
+    let options =
+        MdsOptions { entry: Some(Arc::new(shard.entry.clone())), ..MdsOptions::default() };
     MdsFile::open(memory(&format!("data/{}", shard.basename), bytes), &options)
 }
 
 fn read(file: &MdsFile) -> Result<Vec<RecordBatch>, String> {
     let columns: Vec<usize> = (0..file.schema().fields().len()).collect();
-    (0..file.blocks().len()).map(|block| file.read(block, &columns, None).map_err(|error| error.to_string())).collect()
+    (0..file.blocks().len())
+        .map(|block| file.read(block, &columns, None).map_err(|error| error.to_string()))
+        .collect()
 }
 
 const COMPRESSIONS: [&str; 8] = ["br", "br:0", "bz2", "gz:1", "gz", "snappy", "zstd", "zstd:22"];
@@ -49,18 +57,28 @@ fn golden_vector_is_read_with_its_types() {
         let file = open(&shard).unwrap();
         let batches = read(&file).unwrap();
         let [rows] = batches.as_slice() else { panic!("{} blocks", batches.len()) };
-        let names: Vec<_> = rows.schema().fields().iter().map(|field| field.name().clone()).collect();
+        let names: Vec<_> =
+            rows.schema().fields().iter().map(|field| field.name().clone()).collect();
         assert_eq!(names, ["emb", "id", "text", "tok"], "{compression:?}");
         let emb = rows.column(0).as_fixed_size_list();
-        assert_eq!(emb.values().as_primitive::<Float32Type>().values().as_ref(), [0.5, -1.0, 2.0, 3.0]);
+        assert_eq!(
+            emb.values().as_primitive::<Float32Type>().values().as_ref(),
+            [0.5, -1.0, 2.0, 3.0]
+        );
         assert_eq!(rows.column(1).as_primitive::<Int64Type>().values().as_ref(), [7, -1]);
-        assert_eq!(rows.column(2).as_string_view().iter().flatten().collect::<Vec<_>>(), ["hé", ""]);
+        assert_eq!(
+            rows.column(2).as_string_view().iter().flatten().collect::<Vec<_>>(),
+            ["hé", ""]
+        );
         let tok = rows.column(3).as_list::<i32>();
         assert_eq!(
             (tok.value_offsets(), tok.values().as_primitive::<UInt16Type>().values().as_ref()),
             ([0, 3, 4].as_slice(), [1, 2, 300, 9].as_slice())
         );
-        assert_eq!(file.schema().field(3).metadata().get("mds.encoding").map(String::as_str), Some("ndarray:uint16"));
+        assert_eq!(
+            file.schema().field(3).metadata().get("mds.encoding").map(String::as_str),
+            Some("ndarray:uint16")
+        );
         file.verify().unwrap();
     }
 }
@@ -70,12 +88,16 @@ fn shard_opens_from_its_own_config_without_an_index() {
     let shard = golden_shard(Some("zstd"));
     let file = MdsFile::open(memory("x.mds.zstd", &shard.bytes), &MdsOptions::default()).unwrap();
     assert_eq!(read(&file).unwrap()[0].num_rows(), 2);
-    assert!(matches!(MdsFile::open(memory("x.mds", &shard.bytes), &MdsOptions::default()), Err(Error::Shard { .. })));
+    assert!(matches!(
+        MdsFile::open(memory("x.mds", &shard.bytes), &MdsOptions::default()),
+        Err(Error::Shard { .. })
+    ));
 }
 
 #[test]
 fn columns_and_selections_give_the_same_as_all_of_it() {
-    let values: Vec<String> = (0..20_000).map(|row| format!("{row}{}", "x".repeat(row % 700))).collect();
+    let values: Vec<String> =
+        (0..20_000).map(|row| format!("{row}{}", "x".repeat(row % 700))).collect();
     let rows = RecordBatch::try_from_iter([
         ("n", Arc::new(Int64Array::from_iter_values(0..20_000)) as ArrayRef),
         ("s", Arc::new(StringArray::from_iter_values(&values)) as ArrayRef),
@@ -93,8 +115,12 @@ fn columns_and_selections_give_the_same_as_all_of_it() {
         for step in [1, 2, 97] {
             let selection: BooleanBuffer = (0..len).map(|row| row % step == 0).collect();
             let some = file.read(number, &[1], Some(&selection)).unwrap();
-            let expected: Vec<_> = (0..len).step_by(step).map(|row| values[first + row].as_str()).collect();
-            assert_eq!(some.column(0).as_string_view().iter().flatten().collect::<Vec<_>>(), expected);
+            let expected: Vec<_> =
+                (0..len).step_by(step).map(|row| values[first + row].as_str()).collect();
+            assert_eq!(
+                some.column(0).as_string_view().iter().flatten().collect::<Vec<_>>(),
+                expected
+            );
         }
         let none = file.read(number, &[], Some(&BooleanBuffer::new_unset(len))).unwrap();
         assert_eq!((none.num_rows(), none.num_columns()), (0, 0));
@@ -117,17 +143,36 @@ fn each_wrong_field_of_an_index_is_named_with_its_shard() {
     };
     assert!(changed(&|shard| shard.entry.samples = 1).contains("`samples`"));
     assert!(changed(&|shard| shard.entry.raw_data.bytes += 1).contains("`raw_data.bytes`"));
-    assert!(changed(&|shard| shard.entry.zip_data.as_mut().unwrap().bytes += 1).contains("`bytes`"));
-    assert!(changed(&|shard| shard.entry.config.columns = Columns::new([("a", "int")]).unwrap()).contains("`column_names`"));
-    let other = Columns::new([("emb", "ndarray:float32:2"), ("id", "uint64"), ("text", "str"), ("tok", "ndarray:uint16")]).unwrap();
-    assert!(changed(&|shard| shard.entry.config.columns = other.clone()).contains("`column_encodings`"));
+    assert!(
+        changed(&|shard| shard.entry.zip_data.as_mut().unwrap().bytes += 1).contains("`bytes`")
+    );
+    assert!(
+        changed(&|shard| shard.entry.config.columns = Columns::new([("a", "int")]).unwrap())
+            .contains("`column_names`")
+    );
+    let other = Columns::new([
+        ("emb", "ndarray:float32:2"),
+        ("id", "uint64"),
+        ("text", "str"),
+        ("tok", "ndarray:uint16"),
+    ])
+    .unwrap();
+    assert!(
+        changed(&|shard| shard.entry.config.columns = other.clone()).contains("`column_encodings`")
+    );
     let digest = |shard: &mut EncodedShard, is_zip: bool, algorithm: &str| {
-        let file = if is_zip { shard.entry.zip_data.as_mut().unwrap() } else { &mut shard.entry.raw_data };
+        let file =
+            if is_zip { shard.entry.zip_data.as_mut().unwrap() } else { &mut shard.entry.raw_data };
         file.hashes.insert(algorithm.to_owned(), "00".to_owned());
     };
-    for (is_zip, algorithm) in [(false, "sha1"), (true, "sha1"), (false, "xxh3_64"), (true, "xxh3_64")] {
+    for (is_zip, algorithm) in
+        [(false, "sha1"), (true, "sha1"), (false, "xxh3_64"), (true, "xxh3_64")]
+    {
         let error = changed(&|shard| digest(shard, is_zip, algorithm));
-        assert!(error.contains(&format!("Hash `{algorithm}`")) && error.contains("the index says `00`"), "{error}");
+        assert!(
+            error.contains(&format!("Hash `{algorithm}`")) && error.contains("the index says `00`"),
+            "{error}"
+        );
     }
 }
 
@@ -151,12 +196,20 @@ fn first_sample_decides_about_arrays_and_another_one_is_named() {
     let options = MdsOptions { array_types: Some(Arc::new(types)), ..MdsOptions::default() };
     let file = MdsFile::open(memory("x.mds", &shard.bytes), &options).unwrap();
     let error = read(&file).unwrap_err();
-    assert!(error.contains("Column `tok` of sample `0` in shard `x.mds`") && error.contains("1 dimensions of uint16"), "{error}");
+    assert!(
+        error.contains("Column `tok` of sample `0` in shard `x.mds`")
+            && error.contains("1 dimensions of uint16"),
+        "{error}"
+    );
 }
 
 #[test]
 fn pickles_are_refused_by_name_and_given_as_bytes_on_request() {
-    let rows = RecordBatch::try_from_iter([("p", Arc::new(BinaryArray::from_iter_values([b"\x80\x04N."])) as ArrayRef)]).unwrap();
+    let rows = RecordBatch::try_from_iter([(
+        "p",
+        Arc::new(BinaryArray::from_iter_values([b"\x80\x04N."])) as ArrayRef,
+    )])
+    .unwrap();
     let shard = shards(&[("p", "pkl")], ShardOptions::default(), &rows).remove(0);
     let error = read(&open(&shard).unwrap()).unwrap_err();
     assert!(error.contains("Column `p`"), "{error}");
@@ -167,8 +220,16 @@ fn pickles_are_refused_by_name_and_given_as_bytes_on_request() {
 
 #[test]
 fn empty_shard_has_no_rows() {
-    let rows = RecordBatch::try_from_iter([("b", Arc::new(BinaryArray::from_iter_values([[7; 100]])) as ArrayRef)]).unwrap();
-    let shards = shards(&[("b", "bytes")], ShardOptions { size_limit: Some(1), ..ShardOptions::default() }, &rows);
+    let rows = RecordBatch::try_from_iter([(
+        "b",
+        Arc::new(BinaryArray::from_iter_values([[7; 100]])) as ArrayRef,
+    )])
+    .unwrap();
+    let shards = shards(
+        &[("b", "bytes")],
+        ShardOptions { size_limit: Some(1), ..ShardOptions::default() },
+        &rows,
+    );
     let file = open(&shards[0]).unwrap();
     assert_eq!((file.num_samples(), file.blocks().len()), (0, 0));
     file.verify().unwrap();
@@ -178,14 +239,24 @@ fn empty_shard_has_no_rows() {
 fn entry_is_rebuilt_as_it_was_written() {
     for compression in std::iter::once(None).chain(COMPRESSIONS.map(Some)) {
         let shard = golden_shard(compression);
-        let rebuilt = rebuild_shard(memory(&format!("x/{}", shard.basename), &shard.bytes), &shard.basename).unwrap();
+        let rebuilt =
+            rebuild_shard(memory(&format!("x/{}", shard.basename), &shard.bytes), &shard.basename)
+                .unwrap();
         assert_eq!((rebuilt.entry, rebuilt.is_uncompressed_copy), (shard.entry, false));
     }
     let (raw, zip) = (golden_shard(None), golden_shard(Some("zstd")));
     let unpacked = Compression::parse("zstd").unwrap();
-    let bytes = unpacked.decompress(&mut zip.bytes.as_slice(), DecodeLimit::default(), &mut |_start| Ok(u64::from(u32::MAX))).unwrap();
+    let bytes = unpacked
+        .decompress(&mut zip.bytes.as_slice(), DecodeLimit::default(), &mut |_start| {
+            Ok(u64::from(u32::MAX))
+        })
+        .unwrap();
     assert_ne!(bytes, raw.bytes);
-    assert!(rebuild_shard(memory("x/shard.00000.mds", &bytes), "shard.00000.mds").unwrap().is_uncompressed_copy);
+    assert!(
+        rebuild_shard(memory("x/shard.00000.mds", &bytes), "shard.00000.mds")
+            .unwrap()
+            .is_uncompressed_copy
+    );
 }
 
 #[test]
@@ -227,12 +298,17 @@ fn digests_are_those_of_the_standards() {
 /// Returns whether it could be read; must not panic or allocate more memory than there are bytes.
 fn survives(name: &str, bytes: &[u8]) -> bool {
     let options = MdsOptions { has_pickle_bytes: true, ..MdsOptions::default() };
-    MdsFile::open(memory(name, bytes), &options).is_ok_and(|file| file.verify().is_ok() && read(&file).is_ok())
+    MdsFile::open(memory(name, bytes), &options)
+        .is_ok_and(|file| file.verify().is_ok() && read(&file).is_ok())
 }
 
 #[test]
 fn shard_that_is_cut_anywhere_is_an_error() {
-    for (name, shard) in [("x.mds", golden_shard(None)), ("x.mds.zstd", golden_shard(Some("zstd"))), ("x.mds.snappy", golden_shard(Some("snappy")))] {
+    for (name, shard) in [
+        ("x.mds", golden_shard(None)),
+        ("x.mds.zstd", golden_shard(Some("zstd"))),
+        ("x.mds.snappy", golden_shard(Some("snappy"))),
+    ] {
         for len in 0..shard.bytes.len() {
             assert!(!survives(name, &shard.bytes[..len]), "{name} {len}");
         }

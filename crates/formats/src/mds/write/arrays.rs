@@ -38,14 +38,24 @@ enum Items {
 
 impl Arrays {
     /// Whether lists of this type are arrays of the encoding, except for their shapes.
-    pub(super) fn fits(data_type: &DataType, number: Option<Number>, shape: Option<&[u32]>) -> bool {
+    pub(super) fn fits(
+        data_type: &DataType,
+        number: Option<Number>,
+        shape: Option<&[u32]>,
+    ) -> bool {
         let (mut levels, mut inner) = (0, data_type);
-        while let DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) = inner {
+        while let DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _) = inner
+        {
             levels += 1;
             inner = item.data_type();
         }
-        let is_number = number.map_or_else(|| Number::of_type(inner).is_some(), |number| becomes(inner, number));
-        is_number && (1..=MAX_DIMENSIONS).contains(&levels) && shape.is_none_or(|shape| shape.len() == levels)
+        let is_number = number
+            .map_or_else(|| Number::of_type(inner).is_some(), |number| becomes(inner, number));
+        is_number
+            && (1..=MAX_DIMENSIONS).contains(&levels)
+            && shape.is_none_or(|shape| shape.len() == levels)
     }
 
     /// `None` for a type that does not fit.
@@ -61,25 +71,43 @@ impl Arrays {
             let (items, values) = match inner.data_type() {
                 DataType::List(_) => {
                     let lists = inner.as_list::<i32>();
-                    (Items::Offsets(lists.value_offsets().iter().map(|offset| i64::from(*offset)).collect()), ArrayRef::clone(lists.values()))
+                    (
+                        Items::Offsets(
+                            lists.value_offsets().iter().map(|offset| i64::from(*offset)).collect(),
+                        ),
+                        ArrayRef::clone(lists.values()),
+                    )
                 }
                 DataType::LargeList(_) => {
                     let lists = inner.as_list::<i64>();
-                    (Items::Offsets(lists.value_offsets().to_vec()), ArrayRef::clone(lists.values()))
+                    (
+                        Items::Offsets(lists.value_offsets().to_vec()),
+                        ArrayRef::clone(lists.values()),
+                    )
                 }
-                DataType::FixedSizeList(_, size) => {
-                    (Items::Fixed { size: usize::try_from(*size).unwrap_or(0) }, ArrayRef::clone(inner.as_fixed_size_list().values()))
-                }
+                DataType::FixedSizeList(_, size) => (
+                    Items::Fixed { size: usize::try_from(*size).unwrap_or(0) },
+                    ArrayRef::clone(inner.as_fixed_size_list().values()),
+                ),
                 _ => break,
             };
             levels.push(Level { items, nulls: inner.nulls().cloned() });
             inner = values;
         }
-        let Some(own) = number.or_else(|| Number::of_type(inner.data_type())) else { return Ok(None) };
+        let Some(own) = number.or_else(|| Number::of_type(inner.data_type())) else {
+            return Ok(None);
+        };
         let nulls = inner.nulls().cloned();
         let numbers = cast(&inner, &own.data_type())?;
         let bytes = number_bytes(numbers.as_ref(), own);
-        Ok(Some(Self { levels, nulls, bytes, number: own, has_number: number.is_some(), shape: shape.clone() }))
+        Ok(Some(Self {
+            levels,
+            nulls,
+            bytes,
+            number: own,
+            has_number: number.is_some(),
+            shape: shape.clone(),
+        }))
     }
 
     /// Whether the array of a row contains any null.
@@ -111,20 +139,29 @@ impl Arrays {
         }
         match &self.shape {
             None => append_shape(&shape, samples),
-            Some(wanted) if wanted.iter().map(|dimension| u64::from(*dimension)).eq(shape.iter().copied()) => {}
+            Some(wanted)
+                if wanted
+                    .iter()
+                    .map(|dimension| u64::from(*dimension))
+                    .eq(shape.iter().copied()) => {}
             Some(_) => return Err(format!("its shape is {shape:?}")),
         }
         let width = self.number.width();
-        samples.extend_from_slice(self.bytes.get(range.0 * width..range.1 * width).unwrap_or_default());
+        samples.extend_from_slice(
+            self.bytes.get(range.0 * width..range.1 * width).unwrap_or_default(),
+        );
         Ok(())
     }
 }
 
 fn holds_null(nulls: Option<&NullBuffer>, range: (usize, usize)) -> bool {
-    nulls.is_some_and(|nulls| nulls.null_count() > 0 && (range.0..range.1).any(|item| nulls.is_null(item)))
+    nulls.is_some_and(|nulls| {
+        nulls.null_count() > 0 && (range.0..range.1).any(|item| nulls.is_null(item))
+    })
 }
 
-/// Appends one byte with the number of dimensions and their width, then the dimensions in as few bytes as the largest one needs.
+/// Appends one byte with the number of dimensions and their width, then the dimensions in as few
+/// bytes as the largest one needs.
 fn append_shape(shape: &[u64], samples: &mut Vec<u8>) {
     let largest = shape.iter().copied().max().unwrap_or(0);
     let (code, width) = match largest {
@@ -144,7 +181,9 @@ impl Level {
     fn items_of(&self, lists: (usize, usize)) -> (usize, usize) {
         match &self.items {
             Items::Offsets(offsets) => {
-                let at = |list: usize| offsets.get(list).and_then(|offset| usize::try_from(*offset).ok()).unwrap_or(0);
+                let at = |list: usize| {
+                    offsets.get(list).and_then(|offset| usize::try_from(*offset).ok()).unwrap_or(0)
+                };
                 (at(lists.0), at(lists.1))
             }
             Items::Fixed { size } => (lists.0 * size, lists.1 * size),
@@ -167,9 +206,13 @@ impl Level {
     }
 }
 
-/// The numbers of an array of exactly this type, with their memory layout, which is that of samples.
+/// The numbers of an array of exactly this type, with their memory layout,
+/// which is that of samples.
 pub(super) fn number_bytes(array: &dyn Array, number: Number) -> Buffer {
     const { assert!(cfg!(target_endian = "little"), "shards hold little-endian numbers") };
     let (data, width) = (array.to_data(), number.width());
-    data.buffers().first().map(|bytes| bytes.slice_with_length(data.offset() * width, data.len() * width)).unwrap_or_default()
+    data.buffers()
+        .first()
+        .map(|bytes| bytes.slice_with_length(data.offset() * width, data.len() * width))
+        .unwrap_or_default()
 }

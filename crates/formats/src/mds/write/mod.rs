@@ -13,13 +13,15 @@ use values::Values;
 
 /// The default of MosaicML's writer.
 const DEFAULT_SIZE_LIMIT: u32 = 1 << 26;
-/// Samples are collected in pieces of about this size: one that grew with the shard would be copied, in fresh memory each time.
+/// Samples are collected in pieces of about this size: one that grew with the shard would be
+/// copied, in fresh memory each time.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// How shards are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardOptions {
-    /// Maximal size of an uncompressed shard; `None` and 0 mean only the limit of the format, 4 GiB.
+    /// Maximal size of an uncompressed shard; `None` and 0 mean only the limit
+    /// of the format, 4 GiB.
     pub size_limit: Option<u32>,
     pub compression: Option<Compression>,
     pub hashes: Vec<HashAlgorithm>,
@@ -29,7 +31,12 @@ pub struct ShardOptions {
 
 impl Default for ShardOptions {
     fn default() -> Self {
-        Self { size_limit: Some(DEFAULT_SIZE_LIMIT), compression: None, hashes: Vec::new(), first_number: 0 }
+        Self {
+            size_limit: Some(DEFAULT_SIZE_LIMIT),
+            compression: None,
+            hashes: Vec::new(),
+            first_number: 0,
+        }
     }
 }
 
@@ -38,9 +45,17 @@ impl ShardOptions {
     ///
     /// # Errors
     /// [`Error::Option`] for an invalid name.
-    pub fn parse(size_limit: Option<u32>, compression: Option<&str>, hashes: &[&str]) -> Result<Self, Error> {
+    pub fn parse(
+        size_limit: Option<u32>,
+        compression: Option<&str>,
+        hashes: &[&str],
+    ) -> Result<Self, Error> {
         let algorithm = |name: &&str| {
-            let refused = || Error::Option { option: "hashes", value: (*name).to_owned(), reason: "there is no such algorithm" };
+            let refused = || Error::Option {
+                option: "hashes",
+                value: (*name).to_owned(),
+                reason: "there is no such algorithm",
+            };
             HashAlgorithm::parse(name).ok_or_else(refused)
         };
         Ok(Self {
@@ -110,7 +125,8 @@ impl ShardEncoder {
             size_limit: options.size_limit.filter(|limit| *limit > 0).map(u64::from),
         };
         let config_text = config.to_json();
-        let variable = config.columns.iter().filter(|column| column.encoding.size().is_none()).count();
+        let variable =
+            config.columns.iter().filter(|column| column.encoding.size().is_none()).count();
         let running = empty_size(&config_text);
         Self {
             config,
@@ -136,11 +152,12 @@ impl ShardEncoder {
         self.rows
     }
 
-    /// Adds all rows of `batch` and returns the shards that are full. Columns that the data set lacks are ignored.
+    /// Adds all rows of `batch` and returns the shards that are full. Columns that the data set
+    /// lacks are ignored.
     ///
     /// # Errors
-    /// For a missing column, a null, a value that its encoding cannot hold, and a row that is too large for a shard; errors name column and row,
-    /// counted from the first row of the data set.
+    /// For a missing column, a null, a value that its encoding cannot hold, and a row that is too
+    /// large for a shard; errors name column and row, counted from the first row of the data set.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<Vec<EncodedShard>, Error> {
         self.push_unsealed(batch)?.into_iter().map(UnsealedShard::seal).collect()
     }
@@ -153,7 +170,9 @@ impl ShardEncoder {
         let columns = self.config.columns.clone();
         let mut values = Vec::with_capacity(columns.len());
         for column in columns.iter() {
-            let array = batch.column_by_name(&column.name).ok_or_else(|| Error::MissingColumn { column: column.name.clone() })?;
+            let array = batch
+                .column_by_name(&column.name)
+                .ok_or_else(|| Error::MissingColumn { column: column.name.clone() })?;
             values.push((column.encoding.size().is_none(), Values::new(column, array, self.rows)?));
         }
         let mut full = Vec::new();
@@ -167,7 +186,9 @@ impl ShardEncoder {
             append_sample(&values, self.variable, row, self.rows, &mut piece)?;
             let bytes = (piece.len() - start) as u64;
             let limit = self.config.size_limit;
-            if limit.is_some_and(|limit| limit < self.running.saturating_add(bytes).saturating_add(4)) {
+            if limit
+                .is_some_and(|limit| limit < self.running.saturating_add(bytes).saturating_add(4))
+            {
                 let tail = piece.split_off(start);
                 self.samples.push(piece);
                 full.push(self.cut());
@@ -222,8 +243,15 @@ fn empty_size(config_text: &str) -> u64 {
     8 + config_text.len() as u64
 }
 
-/// Appends the lengths of the values of variable size, then all values. `row` counts within the batch, `number` from the first row of the data set.
-fn append_sample(values: &[(bool, Values<'_>)], variable: usize, row: usize, number: u64, samples: &mut Vec<u8>) -> Result<(), Error> {
+/// Appends the lengths of the values of variable size, then all values. `row` counts within the
+/// batch, `number` from the first row of the data set.
+fn append_sample(
+    values: &[(bool, Values<'_>)],
+    variable: usize,
+    row: usize,
+    number: u64,
+    samples: &mut Vec<u8>,
+) -> Result<(), Error> {
     let mut length_at = samples.len();
     samples.resize(length_at + 4 * variable, 0);
     for (is_variable, values) in values {
@@ -231,7 +259,8 @@ fn append_sample(values: &[(bool, Values<'_>)], variable: usize, row: usize, num
         values.append(row, number, samples)?;
         if *is_variable {
             let bytes = samples.len() - start;
-            let len = u32::try_from(bytes).map_err(|_above| Error::ShardTooLarge { row: number, bytes: bytes as u64 })?;
+            let len = u32::try_from(bytes)
+                .map_err(|_above| Error::ShardTooLarge { row: number, bytes: bytes as u64 })?;
             if let Some(place) = samples.get_mut(length_at..length_at + 4) {
                 place.copy_from_slice(&len.to_le_bytes());
             }
@@ -269,17 +298,33 @@ impl UnsealedShard {
         let entry_of = |basename: &str, pieces: &[Vec<u8>]| FileEntry {
             basename: basename.to_owned(),
             bytes: pieces.iter().map(|piece| piece.len() as u64).sum(),
-            hashes: self.hashes.iter().map(|algorithm| (algorithm.name().to_owned(), algorithm.hex_of(pieces))).collect(),
+            hashes: self
+                .hashes
+                .iter()
+                .map(|algorithm| (algorithm.name().to_owned(), algorithm.hex_of(pieces)))
+                .collect(),
         };
         let raw_data = entry_of(&basename, &raw);
         let Some(compression) = &self.config.compression else {
-            return Ok(ShardPieces { basename, pieces: raw, entry: ShardEntry { config: self.config, raw_data, zip_data: None, samples } });
+            return Ok(ShardPieces {
+                basename,
+                pieces: raw,
+                entry: ShardEntry { config: self.config, raw_data, zip_data: None, samples },
+            });
         };
-        let failed = |source| Error::Compress { basename: basename.clone(), compression: compression.name().to_owned(), source };
+        let failed = |source| Error::Compress {
+            basename: basename.clone(),
+            compression: compression.name().to_owned(),
+            source,
+        };
         let pieces = vec![compression.compress(&raw.concat()).map_err(failed)?];
         let basename = format!("{basename}.{}", compression.extension());
         let zip_data = Some(entry_of(&basename, &pieces));
-        Ok(ShardPieces { basename, pieces, entry: ShardEntry { config: self.config, raw_data, zip_data, samples } })
+        Ok(ShardPieces {
+            basename,
+            pieces,
+            entry: ShardEntry { config: self.config, raw_data, zip_data, samples },
+        })
     }
 
     /// What comes before the samples.

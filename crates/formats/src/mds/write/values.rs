@@ -31,11 +31,16 @@ enum Form {
 
 impl<'a> Values<'a> {
     pub(super) fn new(column: &'a Column, array: &ArrayRef, first_row: u64) -> Result<Self, Error> {
-        let unsupported =
-            || Error::UnsupportedType { column: column.name.clone(), encoding: column.encoding_name.clone(), data_type: array.data_type().clone() };
+        let unsupported = || Error::UnsupportedType {
+            column: column.name.clone(),
+            encoding: column.encoding_name.clone(),
+            data_type: array.data_type().clone(),
+        };
         let data_type = unpacked(array.data_type());
-        let cast =
-            |array: &ArrayRef, data_type: &DataType| cast(array, data_type).map_err(|(at, source)| failed(column, first_row + at as u64, source));
+        let cast = |array: &ArrayRef, data_type: &DataType| {
+            cast(array, data_type)
+                .map_err(|(at, source)| failed(column, first_row + at as u64, source))
+        };
         let flat = cast(array, data_type)?;
         let form = match way(&column.encoding, data_type).ok_or_else(unsupported)? {
             Way::Blobs => {
@@ -45,29 +50,53 @@ impl<'a> Values<'a> {
             }
             Way::Numbers(number) => {
                 let numbers = cast(&flat, &number.data_type())?;
-                Form::Numbers { bytes: number_bytes(numbers.as_ref(), number), width: number.width() }
+                Form::Numbers {
+                    bytes: number_bytes(numbers.as_ref(), number),
+                    width: number.width(),
+                }
             }
-            Way::Json => Form::Json(ValueEncoder::new(&column.name, &flat, Dialect::Python).map_err(|_type| unsupported())?),
+            Way::Json => Form::Json(
+                ValueEncoder::new(&column.name, &flat, Dialect::Python)
+                    .map_err(|_type| unsupported())?,
+            ),
             Way::FloatText => Form::FloatText(cast(&flat, &DataType::Float64)?),
-            Way::CastText => Form::Blobs { values: blobs(&cast(&flat, &DataType::LargeUtf8)?, &cast)?, is_checked: false },
-            Way::Arrays => Form::Arrays(Arrays::new(&column.encoding, &flat, &cast)?.ok_or_else(unsupported)?),
+            Way::CastText => Form::Blobs {
+                values: blobs(&cast(&flat, &DataType::LargeUtf8)?, &cast)?,
+                is_checked: false,
+            },
+            Way::Arrays => {
+                Form::Arrays(Arrays::new(&column.encoding, &flat, &cast)?.ok_or_else(unsupported)?)
+            }
             Way::BlobLists { has_placeholder } => {
                 let values = match data_type {
                     DataType::LargeList(_) => flat.as_list::<i64>().values(),
                     DataType::FixedSizeList(..) => flat.as_fixed_size_list().values(),
                     _ => flat.as_list::<i32>().values(),
                 };
-                Form::BlobLists { values: blobs(values, &cast)?, lists: ArrayRef::clone(&flat), has_placeholder }
+                Form::BlobLists {
+                    values: blobs(values, &cast)?,
+                    lists: ArrayRef::clone(&flat),
+                    has_placeholder,
+                }
             }
         };
         Ok(Self { column, array: flat, form })
     }
 
     /// `row` counts within the batch, `number` from the first row of the data set.
-    pub(super) fn append(&self, row: usize, number: u64, samples: &mut Vec<u8>) -> Result<(), Error> {
+    pub(super) fn append(
+        &self,
+        row: usize,
+        number: u64,
+        samples: &mut Vec<u8>,
+    ) -> Result<(), Error> {
         let null = || Error::Null { column: self.column.name.clone(), row: number };
-        let refused =
-            |reason: String| Error::Value { column: self.column.name.clone(), row: number, encoding: self.column.encoding_name.clone(), reason };
+        let refused = |reason: String| Error::Value {
+            column: self.column.name.clone(),
+            row: number,
+            encoding: self.column.encoding_name.clone(),
+            reason,
+        };
         if self.array.is_null(row) {
             return Err(null());
         }
@@ -75,13 +104,21 @@ impl<'a> Values<'a> {
             Form::Blobs { values, is_checked } => {
                 let value = values.value(row);
                 if *is_checked {
-                    check(&self.column.encoding, value).map_err(|reason| refused(reason.to_owned()))?;
+                    check(&self.column.encoding, value)
+                        .map_err(|reason| refused(reason.to_owned()))?;
                 }
                 samples.extend_from_slice(value);
             }
-            Form::Numbers { bytes, width } => samples.extend_from_slice(bytes.get(row * width..(row + 1) * width).unwrap_or_default()),
-            Form::Json(values) => values.write(row, number, samples).map_err(|error| refused(error.to_string()))?,
-            Form::FloatText(array) => write_float(array.as_primitive::<types::Float64Type>().value(row), ["nan", "inf"], samples),
+            Form::Numbers { bytes, width } => samples
+                .extend_from_slice(bytes.get(row * width..(row + 1) * width).unwrap_or_default()),
+            Form::Json(values) => {
+                values.write(row, number, samples).map_err(|error| refused(error.to_string()))?;
+            }
+            Form::FloatText(array) => write_float(
+                array.as_primitive::<types::Float64Type>().value(row),
+                ["nan", "inf"],
+                samples,
+            ),
             Form::Arrays(arrays) => {
                 if arrays.holds_null(row) {
                     return Err(null());
@@ -90,7 +127,12 @@ impl<'a> Values<'a> {
             }
             Form::BlobLists { lists, values, has_placeholder } => {
                 let (start, len) = list_range(lists.as_ref(), row);
-                let word = |number: usize| u32::try_from(number).map_err(|_above| Error::ShardTooLarge { row: number as u64, bytes: number as u64 });
+                let word = |number: usize| {
+                    u32::try_from(number).map_err(|_above| Error::ShardTooLarge {
+                        row: number as u64,
+                        bytes: number as u64,
+                    })
+                };
                 if *has_placeholder {
                     samples.extend_from_slice(&[0; 4]);
                 }
@@ -111,7 +153,9 @@ impl<'a> Values<'a> {
 }
 
 fn list_range(lists: &dyn Array, row: usize) -> (usize, usize) {
-    let range = |start: i64, len: i64| (usize::try_from(start).unwrap_or(0), usize::try_from(len).unwrap_or(0));
+    let range = |start: i64, len: i64| {
+        (usize::try_from(start).unwrap_or(0), usize::try_from(len).unwrap_or(0))
+    };
     match lists.data_type() {
         DataType::LargeList(_) => {
             let lists = lists.as_list::<i64>();
@@ -123,7 +167,10 @@ fn list_range(lists: &dyn Array, row: usize) -> (usize, usize) {
         }
         _ => {
             let lists = lists.as_list::<i32>();
-            range(i64::from(lists.value_offsets().get(row).copied().unwrap_or(0)), i64::from(lists.value_length(row)))
+            range(
+                i64::from(lists.value_offsets().get(row).copied().unwrap_or(0)),
+                i64::from(lists.value_length(row)),
+            )
         }
     }
 }
@@ -132,30 +179,44 @@ fn failed(column: &Column, row: u64, source: arrow_schema::ArrowError) -> Error 
     Error::Cast { column: column.name.clone(), row, encoding: column.encoding_name.clone(), source }
 }
 
-/// Casts without changing a value, except for the precision of floats; otherwise returns the position of the first that would change.
-pub(super) fn cast(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, (usize, arrow_schema::ArrowError)> {
+/// Casts without changing a value, except for the precision of floats; otherwise returns the
+/// position of the first that would change.
+pub(super) fn cast(
+    array: &ArrayRef,
+    data_type: &DataType,
+) -> Result<ArrayRef, (usize, arrow_schema::ArrowError)> {
     if array.data_type() == data_type {
         return Ok(std::sync::Arc::clone(array));
     }
     let options = |safe| CastOptions { safe, ..CastOptions::default() };
     cast_with_options(array, data_type, &options(false)).map_err(|source| {
         let lost = cast_with_options(array, data_type, &options(true));
-        let first = lost.ok().and_then(|lost| (0..array.len()).find(|row| lost.is_null(*row) && !array.is_null(*row)));
+        let first = lost.ok().and_then(|lost| {
+            (0..array.len()).find(|row| lost.is_null(*row) && !array.is_null(*row))
+        });
         (first.unwrap_or(0), source)
     })
 }
 
-fn blobs(array: &ArrayRef, cast: &dyn Fn(&ArrayRef, &DataType) -> Result<ArrayRef, Error>) -> Result<LargeBinaryArray, Error> {
+fn blobs(
+    array: &ArrayRef,
+    cast: &dyn Fn(&ArrayRef, &DataType) -> Result<ArrayRef, Error>,
+) -> Result<LargeBinaryArray, Error> {
     let array = match array.data_type() {
-        DataType::FixedSizeBinary(_) => cast(&cast(array, &DataType::Binary)?, &DataType::LargeBinary)?,
+        DataType::FixedSizeBinary(_) => {
+            cast(&cast(array, &DataType::Binary)?, &DataType::LargeBinary)?
+        }
         DataType::Utf8View => cast(&cast(array, &DataType::LargeUtf8)?, &DataType::LargeBinary)?,
-        DataType::BinaryView => cast(&cast(array, &DataType::LargeBinary)?, &DataType::LargeBinary)?,
+        DataType::BinaryView => {
+            cast(&cast(array, &DataType::LargeBinary)?, &DataType::LargeBinary)?
+        }
         _ => cast(array, &DataType::LargeBinary)?,
     };
     Ok(array.as_binary::<i64>().clone())
 }
 
-/// Whether bytes that are passed through can be a value of this encoding, as far as its readers rely on it.
+/// Whether bytes that are passed through can be a value of this encoding, as far as its readers
+/// rely on it.
 fn check(encoding: &Encoding, value: &[u8]) -> Result<(), &'static str> {
     let text = || std::str::from_utf8(value).map_err(|_invalid| "it is not UTF-8");
     let holds = |is_good: bool, reason| if is_good { Ok(()) } else { Err(reason) };
@@ -165,11 +226,17 @@ fn check(encoding: &Encoding, value: &[u8]) -> Result<(), &'static str> {
         Encoding::StrInt => {
             let text = text()?;
             let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-            holds(!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()), "it is not an integer")
+            holds(
+                !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()),
+                "it is not an integer",
+            )
         }
         Encoding::StrFloat => holds(text()?.parse::<f64>().is_ok(), "it is not a number"),
         // Decimals have signalling NaNs as well.
-        Encoding::StrDecimal => holds(text()?.trim_start_matches(['-', 's']).parse::<f64>().is_ok(), "it is not a number"),
+        Encoding::StrDecimal => holds(
+            text()?.trim_start_matches(['-', 's']).parse::<f64>().is_ok(),
+            "it is not a number",
+        ),
         _ => match encoding.size() {
             Some(size) => holds(value.len() == size, "its length is not that of the encoding"),
             None => Ok(()),

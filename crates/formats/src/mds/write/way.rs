@@ -40,16 +40,25 @@ pub(super) fn unpacked(data_type: &DataType) -> &DataType {
 }
 
 pub(super) fn is_blob(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_))
+    matches!(
+        data_type,
+        DataType::Binary
+            | DataType::LargeBinary
+            | DataType::BinaryView
+            | DataType::FixedSizeBinary(_)
+    )
 }
 
 pub(super) fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-/// Whether numbers of a type can be written as `wanted`: every value is checked, and fractions are never lost.
+/// Whether numbers of a type can be written as `wanted`: every value is checked, and fractions are
+/// never lost.
 pub(super) fn becomes(data_type: &DataType, wanted: Number) -> bool {
-    let is_number = data_type.is_integer() || *data_type == DataType::Boolean || (data_type.is_floating() && wanted.is_float());
+    let is_number = data_type.is_integer()
+        || *data_type == DataType::Boolean
+        || (data_type.is_floating() && wanted.is_float());
     is_number && can_cast_types(data_type, &wanted.data_type())
 }
 
@@ -59,15 +68,28 @@ pub(super) fn way(encoding: &Encoding, data_type: &DataType) -> Option<Way> {
     }
     let of_text = is_text(data_type);
     match encoding {
-        Encoding::Str | Encoding::Json | Encoding::StrInt | Encoding::StrFloat | Encoding::StrDecimal if of_text => Some(Way::Blobs),
+        Encoding::Str
+        | Encoding::Json
+        | Encoding::StrInt
+        | Encoding::StrFloat
+        | Encoding::StrDecimal
+            if of_text =>
+        {
+            Some(Way::Blobs)
+        }
         Encoding::Json => Dialect::Python.holds(data_type).then_some(Way::Json),
         Encoding::StrInt | Encoding::StrDecimal if data_type.is_integer() => Some(Way::Json),
         Encoding::StrFloat if data_type.is_floating() => Some(Way::FloatText),
         Encoding::StrDecimal if data_type.is_decimal() => Some(Way::CastText),
-        Encoding::Int => (data_type.is_integer() || *data_type == DataType::Boolean).then_some(Way::Numbers(Number::Int64)),
+        Encoding::Int => (data_type.is_integer() || *data_type == DataType::Boolean)
+            .then_some(Way::Numbers(Number::Int64)),
         Encoding::Number(number) => becomes(data_type, *number).then_some(Way::Numbers(*number)),
-        Encoding::NdArray { number, shape } => Arrays::fits(data_type, *number, shape.as_deref()).then_some(Way::Arrays),
-        Encoding::JpegArray => is_blob(item_of(data_type)?).then_some(Way::BlobLists { has_placeholder: false }),
+        Encoding::NdArray { number, shape } => {
+            Arrays::fits(data_type, *number, shape.as_deref()).then_some(Way::Arrays)
+        }
+        Encoding::JpegArray => {
+            is_blob(item_of(data_type)?).then_some(Way::BlobLists { has_placeholder: false })
+        }
         Encoding::ListPil | Encoding::ListJpeg | Encoding::ListPng => {
             is_blob(item_of(data_type)?).then_some(Way::BlobLists { has_placeholder: true })
         }
@@ -77,7 +99,9 @@ pub(super) fn way(encoding: &Encoding, data_type: &DataType) -> Option<Way> {
 
 fn item_of(data_type: &DataType) -> Option<&DataType> {
     match data_type {
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Some(item.data_type()),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            Some(item.data_type())
+        }
         _ => None,
     }
 }

@@ -1,5 +1,5 @@
-//! Columns that are decoded as bytes, because the decoder would change their values: INT96 times, which wrap around outside of 1677 to 2262, and
-//! intervals, which lose their months.
+//! Columns that are decoded as bytes, because the decoder would change their values: INT96 times,
+//! which wrap around outside of 1677 to 2262, and intervals, which lose their months.
 //!
 //! The invariant: the Arrow type follows from the footer alone.
 
@@ -17,13 +17,18 @@ const WIDTH: i32 = 12;
 
 /// Whether the values of a column are decoded as bytes.
 pub(super) fn is_exact(leaf: &ColumnDescriptor, field: &Field) -> bool {
-    leaf.physical_type() == Physical::FIXED_LEN_BYTE_ARRAY && matches!(field.data_type(), DataType::Timestamp(..) | DataType::Interval(_))
+    leaf.physical_type() == Physical::FIXED_LEN_BYTE_ARRAY
+        && matches!(field.data_type(), DataType::Timestamp(..) | DataType::Interval(_))
 }
 
 /// The schema with bytes in place of INT96 and intervals; `None` if it has neither.
-pub(super) fn as_bytes(schema: &SchemaDescriptor) -> Result<Option<SchemaDescriptor>, ParquetError> {
+pub(super) fn as_bytes(
+    schema: &SchemaDescriptor,
+) -> Result<Option<SchemaDescriptor>, ParquetError> {
     let is_any = schema.columns().iter().any(|leaf| is_twelve_bytes(leaf.self_type()));
-    is_any.then(|| replaced(schema, &|node| leaf_of(node, Physical::FIXED_LEN_BYTE_ARRAY))).transpose()
+    is_any
+        .then(|| replaced(schema, &|node| leaf_of(node, Physical::FIXED_LEN_BYTE_ARRAY)))
+        .transpose()
 }
 
 fn is_twelve_bytes(node: &Type) -> bool {
@@ -37,8 +42,11 @@ fn is_int96(node: &Type) -> bool {
 
 fn is_interval(node: &Type) -> bool {
     let info = node.get_basic_info();
-    let is_bytes = matches!(node, Type::PrimitiveType { type_length: WIDTH, .. }) && node.get_physical_type() == Physical::FIXED_LEN_BYTE_ARRAY;
-    is_bytes && info.converted_type() == ConvertedType::INTERVAL && info.logical_type_ref().is_none()
+    let is_bytes = matches!(node, Type::PrimitiveType { type_length: WIDTH, .. })
+        && node.get_physical_type() == Physical::FIXED_LEN_BYTE_ARRAY;
+    is_bytes
+        && info.converted_type() == ConvertedType::INTERVAL
+        && info.logical_type_ref().is_none()
 }
 
 /// The column with this physical type and without annotations, if it has twelve bytes.
@@ -56,7 +64,10 @@ fn leaf_of(node: &Type, physical: Physical) -> Result<Option<TypePtr>, ParquetEr
 
 type Replace<'a> = &'a dyn Fn(&Type) -> Result<Option<TypePtr>, ParquetError>;
 
-fn replaced(schema: &SchemaDescriptor, leaf: Replace<'_>) -> Result<SchemaDescriptor, ParquetError> {
+fn replaced(
+    schema: &SchemaDescriptor,
+    leaf: Replace<'_>,
+) -> Result<SchemaDescriptor, ParquetError> {
     fn walk(node: &TypePtr, leaf: Replace<'_>) -> Result<TypePtr, ParquetError> {
         Ok(match &**node {
             Type::PrimitiveType { .. } => leaf(node)?.unwrap_or_else(|| Arc::clone(node)),
@@ -71,9 +82,13 @@ fn replaced(schema: &SchemaDescriptor, leaf: Replace<'_>) -> Result<SchemaDescri
 
 /// Replaces the bytes in the schema `decoded` by the types that are delivered.
 ///
-/// A time has the unit and the zone of the stored Arrow schema, or microseconds without it. An interval has the unit of the stored Arrow schema, or
-/// the one that holds every value.
-pub(super) fn declared(original: &SchemaDescriptor, pairs: Option<&Vec<KeyValue>>, decoded: &Schema) -> Result<Schema, ParquetError> {
+/// A time has the unit and the zone of the stored Arrow schema, or microseconds without it. An
+/// interval has the unit of the stored Arrow schema, or the one that holds every value.
+pub(super) fn declared(
+    original: &SchemaDescriptor,
+    pairs: Option<&Vec<KeyValue>>,
+    decoded: &Schema,
+) -> Result<Schema, ParquetError> {
     // For a column of 64-bit integers, the decoder accepts any time of the stored schema.
     let hint = |node: &Type| if is_int96(node) { leaf_of(node, Physical::INT64) } else { Ok(None) };
     let hinted = parquet_to_arrow_schema(&replaced(original, &hint)?, pairs)?;
@@ -92,12 +107,17 @@ fn typed(decoded: &DataType, hinted: &DataType, is_stored: bool) -> DataType {
     match (decoded, hinted) {
         (decoded, hinted) if decoded == hinted => decoded.clone(),
         (&TWELVE_BYTES, DataType::Dictionary(_, value)) => typed(decoded, value, is_stored),
-        (&TWELVE_BYTES, DataType::Interval(_)) if !is_stored => DataType::Interval(IntervalUnit::MonthDayNano),
+        (&TWELVE_BYTES, DataType::Interval(_)) if !is_stored => {
+            DataType::Interval(IntervalUnit::MonthDayNano)
+        }
         (&TWELVE_BYTES, DataType::Timestamp(..) | DataType::Interval(_)) => hinted.clone(),
         (&TWELVE_BYTES, _) => DataType::Timestamp(TimeUnit::Microsecond, None),
         _ => {
             let fields = children(decoded).into_iter().zip(children(hinted));
-            with_children(decoded, fields.map(|(own, hinted)| typed_field(own, hinted, is_stored)).collect())
+            with_children(
+                decoded,
+                fields.map(|(own, hinted)| typed_field(own, hinted, is_stored)).collect(),
+            )
         }
     }
 }
@@ -113,7 +133,9 @@ pub(super) struct ColumnMisfit {
 /// The decoded values of a column, with the type of its field.
 pub(super) fn delivered(array: &ArrayRef, field: &Field) -> Result<ArrayRef, ParquetError> {
     exact::exactly(array, field.data_type()).map_err(|failure| match failure {
-        exact::Failure::Value(misfit) => ParquetError::External(Box::new(ColumnMisfit { column: field.name().clone(), misfit })),
+        exact::Failure::Value(misfit) => {
+            ParquetError::External(Box::new(ColumnMisfit { column: field.name().clone(), misfit }))
+        }
         exact::Failure::Arrow(error) => error.into(),
     })
 }

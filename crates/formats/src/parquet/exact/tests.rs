@@ -53,8 +53,13 @@ fn table(groups: &[Vec<Option<Time>>], has_dictionary: bool) -> ParquetTable {
 }
 
 fn any_time() -> impl Strategy<Value = Time> {
-    let whole = (2_000_000..6_000_000i32, 0..86_400_000_000i64).prop_map(|(day, microsecond)| (day, microsecond * 1000));
-    prop_oneof![20 => whole, 1 => (any::<i32>(), any::<i64>()), 1 => (2_440_588..2_440_590i32, 0..86_400_000_000_000i64)]
+    let whole = (2_000_000..6_000_000i32, 0..86_400_000_000i64)
+        .prop_map(|(day, microsecond)| (day, microsecond * 1000));
+    prop_oneof![
+        20 => whole,
+        1 => (any::<i32>(), any::<i64>()),
+        1 => (2_440_588..2_440_590i32, 0..86_400_000_000_000i64),
+    ]
 }
 
 proptest! {
@@ -70,14 +75,30 @@ proptest! {
         for (block, group) in groups.iter().enumerate() {
             let keep: BooleanBuffer = keep.iter().copied().take(group.len()).collect();
             for selection in [None, Some(&keep)] {
-                let kept: Vec<usize> = (0..group.len()).filter(|row| selection.is_none_or(|keep| keep.value(*row))).collect();
-                let is_lost = |place: &&usize| group[**place].is_some_and(|time| microseconds(time).is_none());
+                let kept: Vec<usize> = (0..group.len())
+                    .filter(|row| selection.is_none_or(|keep| keep.value(*row)))
+                    .collect();
+                let is_lost = |place: &&usize| {
+                    group[**place].is_some_and(|time| microseconds(time).is_none())
+                };
                 match (table.read(block, &[0], selection), kept.iter().find(is_lost)) {
                     (Ok(batch), None) => {
-                        let found: Vec<_> = batch.column(0).as_primitive::<TimestampMicrosecondType>().iter().collect();
-                        prop_assert_eq!(found, kept.iter().map(|place| group[*place].and_then(microseconds)).collect::<Vec<_>>());
+                        let found: Vec<_> = batch
+                            .column(0)
+                            .as_primitive::<TimestampMicrosecondType>()
+                            .iter()
+                            .collect();
+                        prop_assert_eq!(
+                            found,
+                            kept.iter()
+                                .map(|place| group[*place].and_then(microseconds))
+                                .collect::<Vec<_>>()
+                        );
                     }
-                    (Err(TableError::Parquet(Error::Value { column, row: named, .. })), Some(place)) => {
+                    (
+                        Err(TableError::Parquet(Error::Value { column, row: named, .. })),
+                        Some(place),
+                    ) => {
                         prop_assert_eq!((column.as_str(), named), ("t", (row + place) as u64));
                     }
                     (found, lost) => prop_assert!(false, "{found:?} {lost:?}"),
@@ -90,8 +111,13 @@ proptest! {
 
 #[test]
 fn bounds_of_times_are_unknown_and_nulls_are_counted() {
-    let file = ParquetFile::open(memory("a.parquet", written(&[vec![Some((2_440_588, 0)), None]], true))).unwrap();
-    assert_eq!(file.schema().field(0).data_type(), &DataType::Timestamp(TimeUnit::Microsecond, None));
+    let file =
+        ParquetFile::open(memory("a.parquet", written(&[vec![Some((2_440_588, 0)), None]], true)))
+            .unwrap();
+    assert_eq!(
+        file.schema().field(0).data_type(),
+        &DataType::Timestamp(TimeUnit::Microsecond, None)
+    );
     let known = file.column_statistics(&[0], 0).unwrap();
     assert!(known.min.is_null(0) && known.max.is_null(0));
     assert_eq!(known.null_counts, [Some(1)]);
@@ -105,5 +131,9 @@ fn batches_of_a_file_name_the_row_too() {
     let found: Vec<_> = file.batches(&["t"], None, 1 << 20).unwrap().collect();
     assert_eq!(found[0].as_ref().unwrap().num_rows(), 3);
     let message = found[1].as_ref().unwrap_err().to_string();
-    assert!(message.contains("`t` of `a.parquet` has a value in row 4 ") && message.ends_with("1970-01-01T00:00:00.000000001"), "{message}");
+    assert!(
+        message.contains("`t` of `a.parquet` has a value in row 4 ")
+            && message.ends_with("1970-01-01T00:00:00.000000001"),
+        "{message}"
+    );
 }

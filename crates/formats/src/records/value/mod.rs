@@ -1,7 +1,7 @@
 //! Parses single values from text, with the spellings that pyarrow accepts.
 //!
-//! Returns a native value, or `None` if the text does not fit the type: nothing is rounded to an integer, wrapped or truncated. Floats are rounded to
-//! the nearest.
+//! Returns a native value, or `None` if the text does not fit the type: nothing is rounded to an
+//! integer, wrapped or truncated. Floats are rounded to the nearest.
 
 mod decimal;
 mod number;
@@ -16,8 +16,9 @@ use time::Timestamp;
 pub(crate) use time::{Date, Stamp, TimeOfDay};
 
 use arrow_array::types::{
-    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType,
-    Time64NanosecondType, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Time32MillisecondType,
+    Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
 use arrow_schema::{DataType, TimeUnit};
@@ -29,7 +30,8 @@ pub(crate) trait UseParser {
     fn with<P: Parse + 'static>(self, parser: P) -> Self::Made;
 }
 
-/// Calls `user` with the parser of `data_type`; `None` when values of this type are not parsed one by one.
+/// Calls `user` with the parser of `data_type`; `None` when values of this type are not parsed one
+/// by one.
 pub(crate) fn with_parser<U: UseParser>(data_type: &DataType, user: U) -> Option<U::Made> {
     Some(match data_type {
         DataType::Int8 => user.with(Integer::<Int8Type>::new()),
@@ -43,15 +45,31 @@ pub(crate) fn with_parser<U: UseParser>(data_type: &DataType, user: U) -> Option
         DataType::Float32 => user.with(Float::<Float32Type>::new()),
         DataType::Float64 => user.with(Float::<Float64Type>::new()),
         DataType::Date32 => user.with(Date),
-        DataType::Time32(unit @ TimeUnit::Second) => user.with(TimeOfDay::<Time32SecondType>::new(*unit)),
-        DataType::Time32(unit @ TimeUnit::Millisecond) => user.with(TimeOfDay::<Time32MillisecondType>::new(*unit)),
-        DataType::Time64(unit @ TimeUnit::Microsecond) => user.with(TimeOfDay::<Time64MicrosecondType>::new(*unit)),
-        DataType::Time64(unit @ TimeUnit::Nanosecond) => user.with(TimeOfDay::<Time64NanosecondType>::new(*unit)),
+        DataType::Time32(unit @ TimeUnit::Second) => {
+            user.with(TimeOfDay::<Time32SecondType>::new(*unit))
+        }
+        DataType::Time32(unit @ TimeUnit::Millisecond) => {
+            user.with(TimeOfDay::<Time32MillisecondType>::new(*unit))
+        }
+        DataType::Time64(unit @ TimeUnit::Microsecond) => {
+            user.with(TimeOfDay::<Time64MicrosecondType>::new(*unit))
+        }
+        DataType::Time64(unit @ TimeUnit::Nanosecond) => {
+            user.with(TimeOfDay::<Time64NanosecondType>::new(*unit))
+        }
         DataType::Timestamp(unit, zone) => match unit {
-            TimeUnit::Second => user.with(Timestamp::<TimestampSecondType>::new(*unit, zone.is_some())),
-            TimeUnit::Millisecond => user.with(Timestamp::<TimestampMillisecondType>::new(*unit, zone.is_some())),
-            TimeUnit::Microsecond => user.with(Timestamp::<TimestampMicrosecondType>::new(*unit, zone.is_some())),
-            TimeUnit::Nanosecond => user.with(Timestamp::<TimestampNanosecondType>::new(*unit, zone.is_some())),
+            TimeUnit::Second => {
+                user.with(Timestamp::<TimestampSecondType>::new(*unit, zone.is_some()))
+            }
+            TimeUnit::Millisecond => {
+                user.with(Timestamp::<TimestampMillisecondType>::new(*unit, zone.is_some()))
+            }
+            TimeUnit::Microsecond => {
+                user.with(Timestamp::<TimestampMicrosecondType>::new(*unit, zone.is_some()))
+            }
+            TimeUnit::Nanosecond => {
+                user.with(Timestamp::<TimestampNanosecondType>::new(*unit, zone.is_some()))
+            }
         },
         DataType::Decimal128(precision, scale) => user.with(Decimal::new(*precision, *scale)?),
         _ => return None,

@@ -2,7 +2,10 @@
 
 use super::parse::{Parse, trim};
 use arrow_array::ArrowPrimitiveType;
-use arrow_array::types::{Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
+use arrow_array::types::{
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
 use std::marker::PhantomData;
 
 /// This many digits fit into 64 bits.
@@ -140,7 +143,10 @@ float!(
     Float64Type,
     f64,
     1 << 53,
-    [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22]
+    [
+        1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+        1e17, 1e18, 1e19, 1e20, 1e21, 1e22
+    ]
 );
 
 /// A text of this length is an integer that float64 holds exactly.
@@ -151,7 +157,8 @@ pub(crate) fn is_rounded(text: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(text) else { return false };
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text).trim_start_matches('0');
     // Rust writes all digits of a float, not only those that distinguish it from its neighbors.
-    digits.bytes().all(|byte| byte.is_ascii_digit()) && digits.parse::<f64>().is_ok_and(|value| format!("{value:.0}") != digits)
+    digits.bytes().all(|byte| byte.is_ascii_digit())
+        && digits.parse::<f64>().is_ok_and(|value| format!("{value:.0}") != digits)
 }
 
 /// Whether a column of floats can hold it.

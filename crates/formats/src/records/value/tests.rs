@@ -1,8 +1,8 @@
 use super::*;
 use arrow_array::ArrowPrimitiveType;
 use arrow_array::types::{
-    Float32Type, Float64Type, Int8Type, Int64Type, Time32MillisecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
-    UInt8Type, UInt64Type,
+    Float32Type, Float64Type, Int8Type, Int64Type, Time32MillisecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt64Type,
 };
 use arrow_schema::TimeUnit;
 use proptest::prelude::*;
@@ -14,13 +14,38 @@ fn any<P: Parse>(parser: &P, text: &str) -> Option<<P::Arrow as ArrowPrimitiveTy
 #[test]
 fn integers_take_what_pyarrow_takes() {
     let int64 = Integer::<Int64Type>::new();
-    for (text, value) in [("1", 1), (" 1", 1), ("1\t", 1), ("-0", 0), ("01", 1), ("0x1F", 31), ("0X1f", 31), ("00000000000000000000001", 1)] {
+    for (text, value) in [
+        ("1", 1),
+        (" 1", 1),
+        ("1\t", 1),
+        ("-0", 0),
+        ("01", 1),
+        ("0x1F", 31),
+        ("0X1f", 31),
+        ("00000000000000000000001", 1),
+    ] {
         assert_eq!(any(&int64, text), Some(value), "{text}");
     }
     assert_eq!(any(&int64, "9223372036854775807"), Some(i64::MAX));
     assert_eq!(any(&int64, "-9223372036854775808"), Some(i64::MIN));
     assert_eq!(any(&int64, "0xFFFFFFFFFFFFFFFF"), Some(-1));
-    for text in ["", " ", "-", "--1", "- 1", "+1", "1.0", "1e5", "1_000", "0x", "-0x1F", "0x+1", "9223372036854775808", "1 2", "१"] {
+    for text in [
+        "",
+        " ",
+        "-",
+        "--1",
+        "- 1",
+        "+1",
+        "1.0",
+        "1e5",
+        "1_000",
+        "0x",
+        "-0x1F",
+        "0x+1",
+        "9223372036854775808",
+        "1 2",
+        "१",
+    ] {
         assert_eq!(any(&int64, text), None, "{text}");
     }
     assert_eq!(any(&Integer::<Int8Type>::new(), "128"), None);
@@ -57,7 +82,16 @@ fn dates_and_times_take_what_pyarrow_takes() {
     assert_eq!(any(&Date, "1970-01-01"), Some(0));
     assert_eq!(any(&Date, " 2024-02-29 "), Some(19_782));
     assert_eq!(any(&Date, "0001-01-01"), Some(-719_162));
-    for text in ["2024-1-1", "2023-02-29", "2024-13-01", "2024-00-10", "2024-01-00", "-2024-01-01", "20240101", "2024-01-01T"] {
+    for text in [
+        "2024-1-1",
+        "2023-02-29",
+        "2024-13-01",
+        "2024-00-10",
+        "2024-01-00",
+        "-2024-01-01",
+        "20240101",
+        "2024-01-01T",
+    ] {
         assert_eq!(any(&Date, text), None, "{text}");
     }
     let time = TimeOfDay::<Time32MillisecondType>::new(TimeUnit::Millisecond);
@@ -71,7 +105,8 @@ fn dates_and_times_take_what_pyarrow_takes() {
 #[test]
 fn timestamps_take_what_pyarrow_takes() {
     let local = Timestamp::<TimestampSecondType>::new(TimeUnit::Second, false);
-    for text in ["2024-01-01 12:00:00", "2024-01-01T12:00:00", "2024-01-01 12:00", "2024-01-01 12"] {
+    for text in ["2024-01-01 12:00:00", "2024-01-01T12:00:00", "2024-01-01 12:00", "2024-01-01 12"]
+    {
         assert_eq!(any(&local, text), Some(1_704_110_400), "{text}");
     }
     for text in [
@@ -86,10 +121,22 @@ fn timestamps_take_what_pyarrow_takes() {
         assert_eq!(any(&local, text), None, "{text}");
     }
     let zoned = Timestamp::<TimestampSecondType>::new(TimeUnit::Second, true);
-    for text in ["2024-01-01T12:00:00Z", "2024-01-01T13:00:00+01:00", "2024-01-01T13:00:00+0100", "2024-01-01T13+01", "2024-01-01T11:30-00:30"] {
+    for text in [
+        "2024-01-01T12:00:00Z",
+        "2024-01-01T13:00:00+01:00",
+        "2024-01-01T13:00:00+0100",
+        "2024-01-01T13+01",
+        "2024-01-01T11:30-00:30",
+    ] {
         assert_eq!(any(&zoned, text), Some(1_704_110_400), "{text}");
     }
-    for text in ["2024-01-01 12:00:00", "2024-01-01Z", "2024-01-01 +01", "2024-01-01T12:00:00+24:00", "2024-01-01T12:00:00z"] {
+    for text in [
+        "2024-01-01 12:00:00",
+        "2024-01-01Z",
+        "2024-01-01 +01",
+        "2024-01-01T12:00:00+24:00",
+        "2024-01-01T12:00:00z",
+    ] {
         assert_eq!(any(&zoned, text), None, "{text}");
     }
     let fine = Timestamp::<TimestampNanosecondType>::new(TimeUnit::Nanosecond, false);
@@ -103,7 +150,9 @@ fn timestamps_take_what_pyarrow_takes() {
 #[test]
 fn decimals_are_exact_or_refused() {
     let Some(money) = Decimal::new(5, 2) else { panic!("a scale of 2") };
-    for (text, value) in [("1.25", 125), ("-1.5", -150), ("3", 300), (".5", 50), ("1.2500", 125), ("999.99", 99_999)] {
+    for (text, value) in
+        [("1.25", 125), ("-1.5", -150), ("3", 300), (".5", 50), ("1.2500", 125), ("999.99", 99_999)]
+    {
         assert_eq!(any(&money, text), Some(value), "{text}");
     }
     for text in ["1.255", "1000", "", ".", "-", "1e2", "1.2.3"] {
@@ -113,10 +162,19 @@ fn decimals_are_exact_or_refused() {
 
 proptest! {
     #[test]
-    fn every_float_is_read_as_the_standard_library_reads_it(value in any_float(), digits in 0usize..20) {
+    fn every_float_is_read_as_the_standard_library_reads_it(
+        value in any_float(),
+        digits in 0usize..20,
+    ) {
         for text in [format!("{value}"), format!("{value:e}"), format!("{value:.digits$}")] {
-            prop_assert_eq!(any(&Float::<Float64Type>::new(), &text).map(f64::to_bits), text.parse::<f64>().ok().map(f64::to_bits));
-            prop_assert_eq!(any(&Float::<Float32Type>::new(), &text).map(f32::to_bits), text.parse::<f32>().ok().map(f32::to_bits));
+            prop_assert_eq!(
+                any(&Float::<Float64Type>::new(), &text).map(f64::to_bits),
+                text.parse::<f64>().ok().map(f64::to_bits)
+            );
+            prop_assert_eq!(
+                any(&Float::<Float32Type>::new(), &text).map(f32::to_bits),
+                text.parse::<f32>().ok().map(f32::to_bits)
+            );
         }
     }
 
@@ -136,5 +194,8 @@ proptest! {
 }
 
 fn any_float() -> impl Strategy<Value = f64> {
-    prop_oneof![-1000.0..1000.0f64, prop::num::f64::NORMAL | prop::num::f64::ZERO | prop::num::f64::SUBNORMAL]
+    prop_oneof![
+        -1000.0..1000.0f64,
+        prop::num::f64::NORMAL | prop::num::f64::ZERO | prop::num::f64::SUBNORMAL
+    ]
 }

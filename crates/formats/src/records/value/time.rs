@@ -17,8 +17,8 @@ pub(crate) struct TimeOfDay<T> {
     arrow: PhantomData<T>,
 }
 
-/// A date, optionally followed by `T` or a blank and a time of day. In a column with a zone each value needs an offset or `Z`; without a zone it must
-/// have none.
+/// A date, optionally followed by `T` or a blank and a time of day. In a column with a zone each
+/// value needs an offset or `Z`; without a zone it must have none.
 pub(crate) struct Timestamp<T> {
     unit: TimeUnit,
     is_zoned: bool,
@@ -41,13 +41,16 @@ struct Fraction {
 }
 
 fn digits(text: &[u8]) -> Option<i64> {
-    text.iter().try_fold(0i64, |value, byte| byte.is_ascii_digit().then(|| value * 10 + i64::from(byte - b'0')))
+    text.iter().try_fold(0i64, |value, byte| {
+        byte.is_ascii_digit().then(|| value * 10 + i64::from(byte - b'0'))
+    })
 }
 
 /// Days since 1970 of a day of the proleptic Gregorian calendar.
 fn days(text: &[u8]) -> Option<i64> {
     let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = text else { return None };
-    let (year, month, day) = (digits(&[*y1, *y2, *y3, *y4])?, digits(&[*m1, *m2])?, digits(&[*d1, *d2])?);
+    let (year, month, day) =
+        (digits(&[*y1, *y2, *y3, *y4])?, digits(&[*m1, *m2])?, digits(&[*d1, *d2])?);
     let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let last = match month {
         4 | 6 | 9 | 11 => 30,
@@ -60,8 +63,10 @@ fn days(text: &[u8]) -> Option<i64> {
         return None;
     }
     // Counted in years that begin in March, so that the leap day is the last.
-    let (march_year, march_month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let leap_days = march_year.div_euclid(4) - march_year.div_euclid(100) + march_year.div_euclid(400);
+    let (march_year, march_month) =
+        if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let leap_days =
+        march_year.div_euclid(4) - march_year.div_euclid(100) + march_year.div_euclid(400);
     Some(march_year * 365 + leap_days + (march_month * 153 + 2) / 5 + day - 1 - 719_468)
 }
 
@@ -79,7 +84,9 @@ fn time_of_day(text: &[u8], takes_hours_alone: bool) -> Option<(i64, Fraction)> 
     let (hours, minutes, seconds, rest): (&[u8], &[u8], &[u8], &[u8]) = match text {
         [h1, h2] if takes_hours_alone => (&[*h1, *h2], b"0", b"0", &[]),
         [h1, h2, b':', m1, m2] => (&[*h1, *h2], &[*m1, *m2], b"0", &[]),
-        [h1, h2, b':', m1, m2, b':', s1, s2, rest @ ..] => (&[*h1, *h2], &[*m1, *m2], &[*s1, *s2], rest),
+        [h1, h2, b':', m1, m2, b':', s1, s2, rest @ ..] => {
+            (&[*h1, *h2], &[*m1, *m2], &[*s1, *s2], rest)
+        }
         _ => return None,
     };
     let (hours, minutes, seconds) = (digits(hours)?, digits(minutes)?, digits(seconds)?);
@@ -93,7 +100,9 @@ fn split_offset(text: &[u8]) -> Option<(&[u8], Option<i64>)> {
     if let [time @ .., b'Z'] = text {
         return Some((time, Some(0)));
     }
-    let Some(sign) = text.iter().position(|byte| matches!(byte, b'+' | b'-')) else { return Some((text, None)) };
+    let Some(sign) = text.iter().position(|byte| matches!(byte, b'+' | b'-')) else {
+        return Some((text, None));
+    };
     let (time, offset) = text.split_at_checked(sign)?;
     let (hours, minutes): ([u8; 2], [u8; 2]) = match offset {
         [_, h1, h2] => ([*h1, *h2], *b"00"),
@@ -111,11 +120,19 @@ impl Stamp {
         let (date, rest) = text.split_at_checked(10)?;
         let midnight = days(date)? * SECONDS_A_DAY;
         let [b'T' | b' ', time @ ..] = rest else {
-            return rest.is_empty().then_some(Self { seconds: midnight, fraction: Fraction::default(), is_zoned: false });
+            return rest.is_empty().then_some(Self {
+                seconds: midnight,
+                fraction: Fraction::default(),
+                is_zoned: false,
+            });
         };
         let (time, offset) = split_offset(time)?;
         let (seconds, fraction) = time_of_day(time, true)?;
-        Some(Self { seconds: midnight + seconds - offset.unwrap_or_default(), fraction, is_zoned: offset.is_some() })
+        Some(Self {
+            seconds: midnight + seconds - offset.unwrap_or_default(),
+            fraction,
+            is_zoned: offset.is_some(),
+        })
     }
 
     /// `None` if the unit is too coarse for the digits, or too fine for the year.
@@ -134,7 +151,8 @@ fn in_unit(seconds: i64, fraction: Fraction, unit: TimeUnit) -> Option<i64> {
     if fraction.digits > max_digits {
         return None;
     }
-    let value = i128::from(seconds) * i128::from(a_second) + i128::from(fraction.nanoseconds / (1_000_000_000 / a_second));
+    let value = i128::from(seconds) * i128::from(a_second)
+        + i128::from(fraction.nanoseconds / (1_000_000_000 / a_second));
     value.try_into().ok()
 }
 

@@ -28,14 +28,24 @@ impl Content {
             (Self::Bytes, false) => DataType::Binary,
         };
         let field = Field::new(name, data_type, is_nullable);
-        if self == Self::Json { field.with_metadata([(DECODING.to_owned(), "json".to_owned())].into()) } else { field }
+        if self == Self::Json {
+            field.with_metadata([(DECODING.to_owned(), "json".to_owned())].into())
+        } else {
+            field
+        }
     }
 }
 
 /// The key, then extensions. `is_everywhere` states for each extension whether all samples have it.
 pub(super) fn schema(extensions: &[String], is_everywhere: &[bool], has_views: bool) -> SchemaRef {
-    let parts = extensions.iter().zip(is_everywhere).map(|(extension, everywhere)| Content::of(extension).field(extension, !everywhere, has_views));
-    Arc::new(Schema::new(std::iter::once(Content::Text.field(KEY, false, has_views)).chain(parts).collect::<Vec<_>>()))
+    let parts = extensions.iter().zip(is_everywhere).map(|(extension, everywhere)| {
+        Content::of(extension).field(extension, !everywhere, has_views)
+    });
+    Arc::new(Schema::new(
+        std::iter::once(Content::Text.field(KEY, false, has_views))
+            .chain(parts)
+            .collect::<Vec<_>>(),
+    ))
 }
 
 /// A value to read, with its sample.
@@ -53,15 +63,23 @@ impl Arrays<'_> {
     /// Keys of `samples`, which lie in `block`.
     pub(super) fn keys(&self, block: Range<usize>, samples: &[usize]) -> Result<ArrayRef, Error> {
         let start = self.index.key_range(block.start).start;
-        let end = block.end.checked_sub(1).map_or(start, |last| self.index.key_range(last).end).max(start);
+        let end = block
+            .end
+            .checked_sub(1)
+            .map_or(start, |last| self.index.key_range(last).end)
+            .max(start);
         let keys = self.index.keys().slice_with_length(start, end - start);
         let view = |sample: &usize| {
             let range = self.index.key_range(*sample);
-            let text = keys.as_slice().get(range.start - start..range.end - start).unwrap_or_default();
+            let text =
+                keys.as_slice().get(range.start - start..range.end - start).unwrap_or_default();
             make_view(text, 0, u32::try_from(range.start - start).unwrap_or(u32::MAX))
         };
         let views: Vec<u128> = samples.iter().map(view).collect();
-        Ok(Arc::new(StringViewArray::try_new(ScalarBuffer::from(views), vec![keys.clone()], None).map_err(|source| self.arrow(source))?))
+        Ok(Arc::new(
+            StringViewArray::try_new(ScalarBuffer::from(views), vec![keys.clone()], None)
+                .map_err(|source| self.arrow(source))?,
+        ))
     }
 
     /// A column of one extension.
@@ -69,16 +87,32 @@ impl Arrays<'_> {
         let nulls = NullBuffer::new(BooleanBuffer::from_iter(cells.iter().map(Option::is_some)));
         let nulls = (nulls.null_count() > 0).then_some(nulls);
         if content == Content::Integer {
-            let values = cells.iter().map(|cell| cell.as_ref().map_or(Ok(0), |cell| self.integer(cell))).collect::<Result<Vec<i64>, Error>>()?;
-            return Ok(Arc::new(Int64Array::try_new(ScalarBuffer::from(values), nulls).map_err(|source| self.arrow(source))?));
+            let values = cells
+                .iter()
+                .map(|cell| cell.as_ref().map_or(Ok(0), |cell| self.integer(cell)))
+                .collect::<Result<Vec<i64>, Error>>()?;
+            return Ok(Arc::new(
+                Int64Array::try_new(ScalarBuffer::from(values), nulls)
+                    .map_err(|source| self.arrow(source))?,
+            ));
         }
         let is_text = matches!(content, Content::Text | Content::Json);
-        let views = cells.iter().map(|cell| cell.as_ref().map_or(Ok(0), |cell| self.view(cell, content))).collect::<Result<Vec<u128>, Error>>()?;
-        let (views, buffers): (_, Vec<Buffer>) = (ScalarBuffer::from(views), self.payload.buffers.clone());
+        let views = cells
+            .iter()
+            .map(|cell| cell.as_ref().map_or(Ok(0), |cell| self.view(cell, content)))
+            .collect::<Result<Vec<u128>, Error>>()?;
+        let (views, buffers): (_, Vec<Buffer>) =
+            (ScalarBuffer::from(views), self.payload.buffers.clone());
         Ok(if is_text {
-            Arc::new(StringViewArray::try_new(views, buffers, nulls).map_err(|source| self.arrow(source))?)
+            Arc::new(
+                StringViewArray::try_new(views, buffers, nulls)
+                    .map_err(|source| self.arrow(source))?,
+            )
         } else {
-            Arc::new(BinaryViewArray::try_new(views, buffers, nulls).map_err(|source| self.arrow(source))?)
+            Arc::new(
+                BinaryViewArray::try_new(views, buffers, nulls)
+                    .map_err(|source| self.arrow(source))?,
+            )
         })
     }
 
@@ -87,9 +121,20 @@ impl Arrays<'_> {
         let (bytes, buffer, start) = self.bytes(part, *place)?;
         if matches!(content, Content::Text | Content::Json) {
             let (path, member) = (|| self.path.to_owned(), || self.index.name(*sample, part));
-            let text = std::str::from_utf8(bytes).map_err(|_other| Error::NotText { path: path(), member: member(), offset: part.offset })?;
-            if let Some(source) = (content == Content::Json).then(|| json_fault(text, !self.refuses_nan)).flatten() {
-                return Err(Error::NotJson { path: path(), member: member(), offset: part.offset, source });
+            let text = std::str::from_utf8(bytes).map_err(|_other| Error::NotText {
+                path: path(),
+                member: member(),
+                offset: part.offset,
+            })?;
+            if let Some(source) =
+                (content == Content::Json).then(|| json_fault(text, !self.refuses_nan)).flatten()
+            {
+                return Err(Error::NotJson {
+                    path: path(),
+                    member: member(),
+                    offset: part.offset,
+                    source,
+                });
             }
         }
         Ok(make_view(bytes, buffer, start))
@@ -102,12 +147,16 @@ impl Arrays<'_> {
             path: self.path.to_owned(),
             member: self.index.name(*sample, part),
             offset: part.offset,
-            value: String::from_utf8_lossy(bytes.get(..bytes.len().min(40)).unwrap_or_default()).into_owned(),
+            value: String::from_utf8_lossy(bytes.get(..bytes.len().min(40)).unwrap_or_default())
+                .into_owned(),
         })
     }
 
     fn bytes(&self, part: &Part, place: Place) -> Result<(&[u8], u32, u32), Error> {
-        let changed = || Error::Changed { path: self.path.to_owned(), offset: part.offset.saturating_add(part.size) };
+        let changed = || Error::Changed {
+            path: self.path.to_owned(),
+            offset: part.offset.saturating_add(part.size),
+        };
         self.payload.get(place).ok_or_else(changed)
     }
 

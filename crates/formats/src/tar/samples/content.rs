@@ -1,6 +1,7 @@
 //! The content type of an extension, and validation of its bytes.
 //!
-//! Used by the reader and the writer of samples. The invariant: values accepted by the writer are accepted by the reader.
+//! Used by the reader and the writer of samples. The invariant: values accepted by the writer are
+//! accepted by the reader.
 
 use crate::json::json_fault;
 
@@ -13,7 +14,8 @@ pub(in crate::tar) enum Content {
 }
 
 impl Content {
-    /// From the last part of the extension, as in the decoder of WebDataset. Other extensions stay bytes, pickles in particular.
+    /// From the last part of the extension, as in the decoder of WebDataset. Other extensions stay
+    /// bytes, pickles in particular.
     pub(in crate::tar) fn of(extension: &str) -> Self {
         match extension.rsplit('.').next().unwrap_or_default() {
             "txt" | "text" | "transcript" => Self::Text,
@@ -29,7 +31,9 @@ impl Content {
             Self::Bytes => None,
             Self::Text => std::str::from_utf8(bytes).is_err().then_some("text in UTF-8"),
             Self::Integer => integer(bytes).is_none().then_some("a whole number of 64 bits"),
-            Self::Json => (!std::str::from_utf8(bytes).is_ok_and(|text| json_fault(text, true).is_none())).then_some("JSON"),
+            Self::Json => (!std::str::from_utf8(bytes)
+                .is_ok_and(|text| json_fault(text, true).is_none()))
+            .then_some("JSON"),
         }
     }
 }
@@ -42,7 +46,9 @@ pub(super) fn integer(bytes: &[u8]) -> Option<i64> {
     let end = bytes.iter().rposition(|byte| !is_space(byte))? + 1;
     let text = std::str::from_utf8(bytes.get(start..end)?).ok()?;
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let is_number = digits.split('_').all(|group| !group.is_empty() && group.bytes().all(|byte| byte.is_ascii_digit()));
+    let is_number = digits
+        .split('_')
+        .all(|group| !group.is_empty() && group.bytes().all(|byte| byte.is_ascii_digit()));
     if is_number { text.replace('_', "").parse().ok() } else { None }
 }
 
@@ -52,7 +58,13 @@ mod tests {
 
     #[test]
     fn numbers_are_read_as_python_reads_them() {
-        for (text, number) in [("7", 7), (" -3\n", -3), ("+0012", 12), ("1_000", 1000), ("9223372036854775807", i64::MAX)] {
+        for (text, number) in [
+            ("7", 7),
+            (" -3\n", -3),
+            ("+0012", 12),
+            ("1_000", 1000),
+            ("9223372036854775807", i64::MAX),
+        ] {
             assert_eq!(integer(text.as_bytes()), Some(number), "{text:?}");
         }
         for text in ["", " ", "-", "1.0", "0x1", "1__0", "_1", "9223372036854775808", "1 2", "é"] {

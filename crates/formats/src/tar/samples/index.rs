@@ -60,32 +60,48 @@ impl Index {
         link.fault.as_ref().map(|fault| (link.place, fault))
     }
 
-    /// Bytes of the archive from the first part of some samples to the end of their last part. Links count at their own places.
+    /// Bytes of the archive from the first part of some samples to the end of their last part.
+    /// Links count at their own places.
     pub(super) fn span(&self, samples: &Range<usize>) -> u64 {
-        let parts = part_range(&self.ends, samples.start).start..part_range(&self.ends, samples.end.saturating_sub(1)).end;
+        let parts = part_range(&self.ends, samples.start).start
+            ..part_range(&self.ends, samples.end.saturating_sub(1)).end;
         let place = |number: usize| match self.links.get(&number) {
             Some(link) => link.place..link.place,
-            None => self.parts.get(number).map_or(0..0, |part| part.offset..part.offset.saturating_add(part.size)),
+            None => self
+                .parts
+                .get(number)
+                .map_or(0..0, |part| part.offset..part.offset.saturating_add(part.size)),
         };
-        parts.end.checked_sub(1).map_or(0, |last| place(last).end.saturating_sub(place(parts.start).start))
+        parts
+            .end
+            .checked_sub(1)
+            .map_or(0, |last| place(last).end.saturating_sub(place(parts.start).start))
     }
 
-    /// For each sample, the number of bytes that links point to in all samples before it; empty if there are no links.
+    /// For each sample, the number of bytes that links point to in all samples before it; empty if
+    /// there are no links.
     pub(super) fn linked_before(&self) -> Vec<u64> {
         if self.links.is_empty() {
             return Vec::new();
         }
         let mut before = vec![0_u64];
         for sample in 0..self.len() {
-            let sizes = self.links.range(part_range(&self.ends, sample)).filter_map(|(number, _)| Some(self.parts.get(*number)?.size));
-            before.push(sizes.fold(before.last().copied().unwrap_or_default(), u64::saturating_add));
+            let sizes = self
+                .links
+                .range(part_range(&self.ends, sample))
+                .filter_map(|(number, _)| Some(self.parts.get(*number)?.size));
+            before
+                .push(sizes.fold(before.last().copied().unwrap_or_default(), u64::saturating_add));
         }
         before
     }
 
     /// Range in [`Index::keys`] of the keys from the first to the last sample.
     pub(super) fn key_range(&self, sample: usize) -> Range<usize> {
-        let start = sample.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |(end, _)| *end);
+        let start = sample
+            .checked_sub(1)
+            .and_then(|before| self.ends.get(before))
+            .map_or(0, |(end, _)| *end);
         start..self.ends.get(sample).map_or(start, |(end, _)| *end)
     }
 
@@ -94,12 +110,20 @@ impl Index {
     }
 
     pub(super) fn key(&self, sample: usize) -> &str {
-        self.keys.as_slice().get(self.key_range(sample)).and_then(|key| std::str::from_utf8(key).ok()).unwrap_or_default()
+        self.keys
+            .as_slice()
+            .get(self.key_range(sample))
+            .and_then(|key| std::str::from_utf8(key).ok())
+            .unwrap_or_default()
     }
 
     /// The name of a part for messages; its extension is lower case here.
     pub(super) fn name(&self, sample: usize, part: &Part) -> String {
-        format!("{}.{}", self.key(sample), self.extensions.get(part.extension).map_or("", String::as_str))
+        format!(
+            "{}.{}",
+            self.key(sample),
+            self.extensions.get(part.extension).map_or("", String::as_str)
+        )
     }
 }
 
@@ -115,7 +139,8 @@ pub(super) struct Grouping {
     /// All names of the archive, and the parts whose files are found at the end.
     names: Links,
     links: Vec<(usize, Target)>,
-    /// The earlier sample with the same key as the open one, and the first member of the open one: until both have a member with the same extension.
+    /// The earlier sample with the same key as the open one, and the first member of the open one:
+    /// until both have a member with the same extension.
     torn: Option<(usize, Member)>,
     hash: Xxh3,
     limit: DecodeLimit,
@@ -124,17 +149,34 @@ pub(super) struct Grouping {
 impl Grouping {
     /// `limit` bounds the memory for the members.
     pub(super) fn new(path: &str, limit: DecodeLimit) -> Self {
-        let (numbers, parts, ends, keys, samples) = (HashMap::new(), Vec::new(), Vec::new(), Vec::new(), HashMap::new());
+        let (numbers, parts, ends, keys, samples) =
+            (HashMap::new(), Vec::new(), Vec::new(), Vec::new(), HashMap::new());
         let (names, links, hash) = (Links::default(), Vec::new(), Xxh3::new());
-        Self { path: path.to_owned(), numbers, parts, ends, keys, samples, names, links, torn: None, hash, limit }
+        Self {
+            path: path.to_owned(),
+            numbers,
+            parts,
+            ends,
+            keys,
+            samples,
+            names,
+            links,
+            torn: None,
+            hash,
+            limit,
+        }
     }
 
     /// Adds the next entry.
     fn add(&mut self, entry: &Entry) -> Result<(), Error> {
         let Some(target) = self.names.note(entry) else { return Ok(()) };
-        let kept = self.parts.len() * size_of::<Part>() + self.ends.len() * size_of::<(usize, usize)>() + self.keys.len();
+        let kept = self.parts.len() * size_of::<Part>()
+            + self.ends.len() * size_of::<(usize, usize)>()
+            + self.keys.len();
         let kept = self.names.bytes().saturating_add(kept as u64);
-        self.limit.check(&self.path, kept, "the names of its members take", || format!("`{}`", entry.name()))?;
+        self.limit.check(&self.path, kept, "the names of its members take", || {
+            format!("`{}`", entry.name())
+        })?;
         match entry {
             Entry::File(member) => self.add_member(member, None),
             Entry::Link(link) => self.add_member(&link.member, Some((&link.target, target))),
@@ -165,11 +207,20 @@ impl Grouping {
         let known = self.numbers.len();
         let number = *self.numbers.entry(extension.clone()).or_insert(known);
         let path = || self.path.clone();
-        let first = self.open_parts().iter().find(|part| part.extension == number).map(|part| part.offset);
+        let first =
+            self.open_parts().iter().find(|part| part.extension == number).map(|part| part.offset);
         if extension == super::KEY || first.is_some() {
-            return Err(Error::RepeatedExtension { path: path(), member: member.name.clone(), offset: member.offset, extension, first });
+            return Err(Error::RepeatedExtension {
+                path: path(),
+                member: member.name.clone(),
+                offset: member.offset,
+                extension,
+                first,
+            });
         }
-        if self.torn.as_ref().is_some_and(|(earlier, _)| self.parts_of(*earlier).iter().any(|part| part.extension == number)) {
+        if self.torn.as_ref().is_some_and(|(earlier, _)| {
+            self.parts_of(*earlier).iter().any(|part| part.extension == number)
+        }) {
             self.torn = None;
         }
         self.links.extend(link.map(|(_, target)| (self.parts.len(), target)));
@@ -191,16 +242,26 @@ impl Grouping {
 
     /// Called at the end of the walk.
     pub(super) fn end(&self, end: ArchiveEnd) -> Result<(), Error> {
-        if end.is_sound() { self.close() } else { Err(Error::NoEnd { path: self.path.clone(), end }) }
+        if end.is_sound() {
+            self.close()
+        } else {
+            Err(Error::NoEnd { path: self.path.clone(), end })
+        }
     }
 
-    /// A repeated key is a new sample if it repeats an extension of the earlier one, as in the `webdataset` package. Otherwise the two are parts of
-    /// one sample.
+    /// A repeated key is a new sample if it repeats an extension of the earlier one, as in the
+    /// `webdataset` package. Otherwise the two are parts of one sample.
     fn close(&self) -> Result<(), Error> {
         let Some((earlier, member)) = &self.torn else { return Ok(()) };
         let key = split(&member.name).map_or("", |(key, _)| key).to_owned();
         let first = self.parts_of(*earlier).first().map_or(0, |part| part.offset);
-        Err(Error::TornSample { path: self.path.clone(), member: member.name.clone(), offset: member.offset, key, first })
+        Err(Error::TornSample {
+            path: self.path.clone(),
+            member: member.name.clone(),
+            offset: member.offset,
+            key,
+            first,
+        })
     }
 
     fn parts_of(&self, sample: usize) -> &[Part] {
@@ -218,12 +279,17 @@ impl Grouping {
         self.parts.get(start..).unwrap_or_default()
     }
 
-    /// Gives parts that are links the places of their files, and removes those that point to directories.
+    /// Gives parts that are links the places of their files, and removes those
+    /// that point to directories.
     fn follow_links(&mut self) -> BTreeMap<usize, LinkPart> {
         let (mut links, mut directories) = (BTreeMap::new(), Vec::new());
         for (number, target) in std::mem::take(&mut self.links) {
             let file = self.names.file(&target);
-            let (Some(part), Some(kept)) = (self.parts.get_mut(number), number.checked_sub(directories.len())) else { continue };
+            let (Some(part), Some(kept)) =
+                (self.parts.get_mut(number), number.checked_sub(directories.len()))
+            else {
+                continue;
+            };
             let place = part.offset;
             let fault = match file {
                 Ok(Some((offset, size))) => {
@@ -246,7 +312,8 @@ impl Grouping {
 
     /// Removes parts, whose numbers ascend, and samples that have no other part.
     fn leave_out(&mut self, numbers: &[usize]) {
-        let (mut ends, mut keys) = (Vec::with_capacity(self.ends.len()), Vec::with_capacity(self.keys.len()));
+        let (mut ends, mut keys) =
+            (Vec::with_capacity(self.ends.len()), Vec::with_capacity(self.keys.len()));
         let (mut key_start, mut part_end) = (0, 0);
         for (key_end, end) in &self.ends {
             let end = end - numbers.partition_point(|number| number < end);
@@ -258,7 +325,9 @@ impl Grouping {
             key_start = *key_end;
         }
         let mut number = 0..;
-        self.parts.retain(|_| number.next().is_some_and(|number| numbers.binary_search(&number).is_err()));
+        self.parts.retain(|_| {
+            number.next().is_some_and(|number| numbers.binary_search(&number).is_err())
+        });
         (self.ends, self.keys) = (ends, keys);
         let used: HashSet<usize> = self.parts.iter().map(|part| part.extension).collect();
         self.numbers.retain(|_, number| used.contains(number));
@@ -278,18 +347,30 @@ impl Grouping {
             part.extension = places.get(part.extension).copied().unwrap_or_default();
         }
         let extensions = extensions.into_iter().map(|(extension, _)| extension).collect();
-        Index { extensions, parts: self.parts, ends: self.ends, keys: Buffer::from_vec(self.keys), links, digest: self.hash.digest128() }
+        Index {
+            extensions,
+            parts: self.parts,
+            ends: self.ends,
+            keys: Buffer::from_vec(self.keys),
+            links,
+            digest: self.hash.digest128(),
+        }
     }
 }
 
 /// Numbers of the parts of a sample.
 fn part_range(ends: &[(usize, usize)], sample: usize) -> Range<usize> {
-    let start = sample.checked_sub(1).and_then(|before| ends.get(before)).map_or(0, |(_, end)| *end);
+    let start =
+        sample.checked_sub(1).and_then(|before| ends.get(before)).map_or(0, |(_, end)| *end);
     start..ends.get(sample).map_or(start, |(_, end)| *end)
 }
 
 /// Walks an uncompressed archive.
-pub(super) fn index(object: &dyn RangeRead, ignores_zeros: bool, limit: DecodeLimit) -> Result<Index, Error> {
+pub(super) fn index(
+    object: &dyn RangeRead,
+    ignores_zeros: bool,
+    limit: DecodeLimit,
+) -> Result<Index, Error> {
     let mut walk = Walk::new(object.size()).reading_on(ignores_zeros);
     let mut grouping = Grouping::new(object.path(), limit);
     let mut window = Window { object, start: 0, bytes: Vec::new(), ahead: object.gap_bytes() };
@@ -315,8 +396,13 @@ impl Window<'_> {
         if range.start < self.start || range.end > end {
             let is_near = range.start.saturating_sub(end) <= self.ahead;
             let least = self.object.gap_bytes();
-            self.ahead = if is_near { self.ahead.saturating_mul(2).min(MAX_WINDOW_BYTES.max(least)) } else { least };
-            let stop = range.end.max(range.start.saturating_add(self.ahead).min(self.object.size()));
+            self.ahead = if is_near {
+                self.ahead.saturating_mul(2).min(MAX_WINDOW_BYTES.max(least))
+            } else {
+                least
+            };
+            let stop =
+                range.end.max(range.start.saturating_add(self.ahead).min(self.object.size()));
             let whole = range.start..stop;
             let len = usize::try_from(whole.end - whole.start).unwrap_or(usize::MAX);
             self.bytes.resize(len, 0);

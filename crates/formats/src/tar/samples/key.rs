@@ -1,6 +1,7 @@
 //! Derives the sample of a member from its name.
 //!
-//! The rule of WebDataset is the pattern `^((?:.*/|)[^.]+)[.]([^/]*)$`, where `.*` stops at a newline: the key, a dot, the extension.
+//! The rule of WebDataset is the pattern `^((?:.*/|)[^.]+)[.]([^/]*)$`, where `.*` stops at a
+//! newline: the key, a dot, the extension.
 
 /// Key and extension; `None` for a name that does not belong to a sample.
 pub(super) fn split(name: &str) -> Option<(&str, &str)> {
@@ -10,7 +11,8 @@ pub(super) fn split(name: &str) -> Option<(&str, &str)> {
     is_key(key).then_some((key, extension))
 }
 
-/// Whether `key` is an optional directory path followed by text without dots. The text may be a directory itself: the key of `d/.hidden` is `d/`.
+/// Whether `key` is an optional directory path followed by text without dots. The text may be a
+/// directory itself: the key of `d/.hidden` is `d/`.
 fn is_key(key: &str) -> bool {
     let Some(dot) = key.rfind('.') else { return !key.is_empty() };
     let behind_dot = key.get(dot..).unwrap_or_default();
@@ -52,7 +54,9 @@ mod tests {
 
     #[test]
     fn names_that_do_not_match_belong_to_no_sample() {
-        for name in ["nodot", ".hidden", "", "a.b/c", "a.b/.hidden", "./.hidden", "..", "a.x\nb/c.txt"] {
+        for name in
+            ["nodot", ".hidden", "", "a.b/c", "a.b/.hidden", "./.hidden", "..", "a.x\nb/c.txt"]
+        {
             assert_eq!(split(name), None, "{name:?}");
         }
     }

@@ -1,6 +1,7 @@
 //! Reads the members of a block with as few requests as possible.
 //!
-//! Members that are close together form one run, including headers between them; values are views into runs, so nothing is copied.
+//! Members that are close together form one run, including headers between them; values are views
+//! into runs, so nothing is copied.
 
 use super::Error;
 use super::stream;
@@ -63,12 +64,17 @@ impl Reading {
 
     /// Runs that do not overlap, in order, and the place of each value.
     fn runs(&self) -> (Vec<Range<u64>>, Vec<Slice>) {
-        let (mut runs, mut slices): (Vec<Range<u64>>, _) = (Vec::new(), vec![Slice::default(); self.wanted.len()]);
+        let (mut runs, mut slices): (Vec<Range<u64>>, _) =
+            (Vec::new(), vec![Slice::default(); self.wanted.len()]);
         for number in self.in_order() {
             // Empty values need no bytes.
-            let Some(value) = self.wanted.get(number).filter(|value| !value.is_empty()) else { continue };
+            let Some(value) = self.wanted.get(number).filter(|value| !value.is_empty()) else {
+                continue;
+            };
             let is_near = |run: &&mut Range<u64>| {
-                value.end <= run.end || value.start <= run.end.saturating_add(self.gap_bytes) && value.end - run.start <= MAX_RUN_BYTES
+                value.end <= run.end
+                    || value.start <= run.end.saturating_add(self.gap_bytes)
+                        && value.end - run.start <= MAX_RUN_BYTES
             };
             let start = match runs.last_mut().filter(is_near) {
                 Some(run) => {
@@ -81,7 +87,11 @@ impl Reading {
                 }
             };
             let in_run = |position: u64| usize::try_from(position).unwrap_or(usize::MAX);
-            let slice = Slice { run: runs.len() - 1, start: in_run(value.start - start), len: in_run(value.end - value.start) };
+            let slice = Slice {
+                run: runs.len() - 1,
+                start: in_run(value.start - start),
+                len: in_run(value.end - value.start),
+            };
             if let Some(place) = slices.get_mut(number) {
                 *place = slice;
             }
@@ -89,7 +99,11 @@ impl Reading {
         (runs, slices)
     }
 
-    pub(super) fn read(self, object: &dyn RangeRead, compression: Compression) -> Result<Payload, Error> {
+    pub(super) fn read(
+        self,
+        object: &dyn RangeRead,
+        compression: Compression,
+    ) -> Result<Payload, Error> {
         let (runs, slices) = self.runs();
         let read: Vec<Buffer> = if runs.is_empty() {
             Vec::new()
@@ -114,11 +128,17 @@ pub(super) struct Payload {
 impl Payload {
     fn of(runs: Vec<Buffer>, slices: Vec<Slice>) -> Self {
         if runs.len() <= MAX_BUFFERS {
-            return Self { runs: (0..runs.len()).map(|run| (run, 0)).collect(), buffers: runs, slices };
+            return Self {
+                runs: (0..runs.len()).map(|run| (run, 0)).collect(),
+                buffers: runs,
+                slices,
+            };
         }
-        let (mut buffers, mut places): (Vec<Vec<u8>>, Vec<(usize, usize)>) = (Vec::new(), Vec::with_capacity(runs.len()));
+        let (mut buffers, mut places): (Vec<Vec<u8>>, Vec<(usize, usize)>) =
+            (Vec::new(), Vec::with_capacity(runs.len()));
         for run in runs {
-            let fits = |buffer: &&mut Vec<u8>| buffer.len() as u64 + run.len() as u64 <= MAX_RUN_BYTES;
+            let fits =
+                |buffer: &&mut Vec<u8>| buffer.len() as u64 + run.len() as u64 <= MAX_RUN_BYTES;
             if let Some(buffer) = buffers.last_mut().filter(fits) {
                 let start = buffer.len();
                 buffer.extend_from_slice(&run);
@@ -139,7 +159,8 @@ impl Payload {
         }
         let (buffer, start) = *self.runs.get(slice.run)?;
         let start = start.checked_add(slice.start)?;
-        let bytes = self.buffers.get(buffer)?.as_slice().get(start..start.checked_add(slice.len)?)?;
+        let bytes =
+            self.buffers.get(buffer)?.as_slice().get(start..start.checked_add(slice.len)?)?;
         Some((bytes, u32::try_from(buffer).ok()?, u32::try_from(start).ok()?))
     }
 }

@@ -1,7 +1,8 @@
 //! Compressed archives, which can only be read sequentially.
 //!
-//! The decompressor pushes bytes into a [`Write`]; one of the two sinks here receives them, depending on their purpose. Memory holds only headers and
-//! selected members, regardless of the decompressed size.
+//! The decompressor pushes bytes into a [`Write`]; one of the two sinks here receives them,
+//! depending on their purpose. Memory holds only headers and selected members, regardless of the
+//! decompressed size.
 
 use super::Error;
 use super::index::{Grouping, Index};
@@ -14,38 +15,64 @@ use std::ops::Range;
 const READ_BYTES: usize = 1 << 20;
 
 /// Walks a compressed archive.
-pub(super) fn index(object: &dyn RangeRead, compression: Compression, ignores_zeros: bool, limit: DecodeLimit) -> Result<Index, Error> {
+pub(super) fn index(
+    object: &dyn RangeRead,
+    compression: Compression,
+    ignores_zeros: bool,
+    limit: DecodeLimit,
+) -> Result<Index, Error> {
     let walk = Walk::new(u64::MAX).reading_on(ignores_zeros);
-    let mut headers = Headers { walk, grouping: Grouping::new(object.path(), limit), window: Vec::new(), position: 0, failure: None };
+    let mut headers = Headers {
+        walk,
+        grouping: Grouping::new(object.path(), limit),
+        window: Vec::new(),
+        position: 0,
+        failure: None,
+    };
     let decompressed = decompress(object, compression, &mut headers);
     if let Some(failure) = headers.failure {
         return Err(failure);
     }
     decompressed?;
     let ended = headers.walk.end_at(headers.position, &headers.window);
-    headers.grouping.end(ended.map_err(|source| Error::Archive { path: object.path().to_owned(), source })?)?;
+    headers
+        .grouping
+        .end(ended.map_err(|source| Error::Archive { path: object.path().to_owned(), source })?)?;
     Ok(headers.grouping.finish())
 }
 
 /// The content of `runs`, which are in order and do not overlap.
-pub(super) fn read(object: &dyn RangeRead, compression: Compression, runs: &[Range<u64>]) -> Result<Vec<Vec<u8>>, Error> {
+pub(super) fn read(
+    object: &dyn RangeRead,
+    compression: Compression,
+    runs: &[Range<u64>],
+) -> Result<Vec<Vec<u8>>, Error> {
     let mut wanted = Wanted { runs, read: Vec::with_capacity(runs.len()), position: 0 };
     decompress(object, compression, &mut wanted)?;
-    let is_whole = |(run, bytes): (&Range<u64>, &Vec<u8>)| bytes.len() as u64 == run.end - run.start;
+    let is_whole =
+        |(run, bytes): (&Range<u64>, &Vec<u8>)| bytes.len() as u64 == run.end - run.start;
     match runs.last() {
-        Some(last) if wanted.read.len() != runs.len() || !runs.iter().zip(&wanted.read).all(is_whole) => {
+        Some(last)
+            if wanted.read.len() != runs.len() || !runs.iter().zip(&wanted.read).all(is_whole) =>
+        {
             Err(Error::Changed { path: object.path().to_owned(), offset: last.end })
         }
         _ => Ok(wanted.read),
     }
 }
 
-fn decompress(object: &dyn RangeRead, compression: Compression, sink: &mut impl Write) -> Result<(), Error> {
+fn decompress(
+    object: &dyn RangeRead,
+    compression: Compression,
+    sink: &mut impl Write,
+) -> Result<(), Error> {
     let path = || object.path().to_owned();
     let reader = BufReader::with_capacity(READ_BYTES, SequentialRead::new(object));
     match inflate(compression, reader, sink) {
         Ok(_) => Ok(()),
-        Err(TarError::Compression { compression }) => Err(Error::Compression { path: path(), compression }),
+        Err(TarError::Compression { compression }) => {
+            Err(Error::Compression { path: path(), compression })
+        }
         Err(source) => Err(Error::Archive { path: path(), source }),
     }
 }
@@ -63,9 +90,12 @@ struct Headers {
 impl Headers {
     fn take(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         while let Some(range) = self.walk.needs() {
-            let skipped = usize::try_from(range.start.saturating_sub(self.position)).unwrap_or(usize::MAX).min(bytes.len());
+            let skipped = usize::try_from(range.start.saturating_sub(self.position))
+                .unwrap_or(usize::MAX)
+                .min(bytes.len());
             bytes = self.pass(bytes, skipped);
-            let missing = usize::try_from(range.end.saturating_sub(self.position)).unwrap_or(usize::MAX);
+            let missing =
+                usize::try_from(range.end.saturating_sub(self.position)).unwrap_or(usize::MAX);
             let taken = missing.min(bytes.len());
             self.window.extend_from_slice(bytes.get(..taken).unwrap_or_default());
             bytes = self.pass(bytes, taken);
@@ -119,7 +149,10 @@ impl Write for Wanted<'_> {
             if number == self.read.len() {
                 self.read.push(Vec::new());
             }
-            let place = |offset: u64| usize::try_from(offset.clamp(self.position, end) - self.position).unwrap_or_default();
+            let place = |offset: u64| {
+                usize::try_from(offset.clamp(self.position, end) - self.position)
+                    .unwrap_or_default()
+            };
             let piece = bytes.get(place(run.start)..place(run.end)).unwrap_or_default();
             if let Some(kept) = self.read.get_mut(number) {
                 kept.extend_from_slice(piece);

@@ -41,7 +41,9 @@ fn open(bytes: &[u8]) -> Result<WebDatasetFile, Error> {
 
 fn rows(file: &WebDatasetFile) -> Result<RecordBatch, TableError> {
     let columns: Vec<usize> = (0..file.schema().fields().len()).collect();
-    let batches = (0..file.blocks().len()).map(|block| file.read(block, &columns, None)).collect::<Result<Vec<_>, _>>()?;
+    let batches = (0..file.blocks().len())
+        .map(|block| file.read(block, &columns, None))
+        .collect::<Result<Vec<_>, _>>()?;
     Ok(concat_batches(file.schema(), &batches).unwrap_or_else(|error| panic!("{error}")))
 }
 
@@ -65,17 +67,40 @@ fn mixed() -> Members {
 #[test]
 fn consecutive_members_of_one_key_are_a_row_and_extensions_are_columns_in_byte_order() {
     let file = open(&archive(&mixed())).unwrap();
-    let fields: Vec<_> = file.declared_schema().fields().iter().map(|field| (field.name().as_str(), field.data_type().clone())).collect();
+    let fields: Vec<_> = file
+        .declared_schema()
+        .fields()
+        .iter()
+        .map(|field| (field.name().as_str(), field.data_type().clone()))
+        .collect();
     let (text, number, bytes) = (DataType::Utf8, DataType::Int64, DataType::Binary);
-    assert_eq!(fields, [("__key__", text.clone()), ("cls", number), ("json", text.clone()), ("seg.jpg", bytes), ("txt", text)]);
+    assert_eq!(
+        fields,
+        [
+            ("__key__", text.clone()),
+            ("cls", number),
+            ("json", text.clone()),
+            ("seg.jpg", bytes),
+            ("txt", text)
+        ]
+    );
     assert_eq!(file.schema().field(2).metadata().get(DECODING).map(String::as_str), Some("json"));
     let rows = rows(&file).unwrap();
     let keys: Vec<_> = rows.column(0).as_string_view().iter().flatten().collect();
     assert_eq!(keys, ["a/0", "a/1", "a/0"]);
-    assert_eq!(rows.column(1).as_primitive::<Int64Type>().iter().collect::<Vec<_>>(), [Some(7), Some(-8), None]);
-    assert_eq!(rows.column(2).as_string_view().iter().collect::<Vec<_>>(), [None, Some("{\"x\": 1}"), None]);
+    assert_eq!(
+        rows.column(1).as_primitive::<Int64Type>().iter().collect::<Vec<_>>(),
+        [Some(7), Some(-8), None]
+    );
+    assert_eq!(
+        rows.column(2).as_string_view().iter().collect::<Vec<_>>(),
+        [None, Some("{\"x\": 1}"), None]
+    );
     assert_eq!(rows.column(3).as_binary_view().value(0), [0xff; 2000]);
-    assert_eq!(rows.column(4).as_string_view().iter().collect::<Vec<_>>(), [Some("é and a text that is too long for a view"), None, Some("")]);
+    assert_eq!(
+        rows.column(4).as_string_view().iter().collect::<Vec<_>>(),
+        [Some("é and a text that is too long for a view"), None, Some("")]
+    );
 }
 
 #[test]
@@ -92,7 +117,14 @@ fn compressed_archive_is_one_block_with_the_same_rows() {
 #[test]
 fn repeated_extension_names_the_member() {
     let error = open(&archive(&[member("a.txt", b"1"), member("a.TXT", b"2")])).unwrap_err();
-    assert!(matches!(&error, Error::RepeatedExtension { member, offset: 1536, first: Some(512), .. } if member == "a.TXT"), "{error:?}");
+    assert!(
+        matches!(
+            &error,
+            Error::RepeatedExtension { member, offset: 1536, first: Some(512), .. }
+                if member == "a.TXT"
+        ),
+        "{error:?}"
+    );
     let error = open(&archive(&[member("a.__key__", b"1")])).unwrap_err();
     assert!(matches!(&error, Error::RepeatedExtension { .. }), "{error:?}");
 }
@@ -103,7 +135,10 @@ fn text_and_numbers_that_are_none_name_member_and_offset() {
     let error = file.read(0, &[2], None).unwrap_err().to_string();
     assert_eq!(error, "Member `a/b.txt` of `a.tar`, at byte 512, is not valid UTF-8");
     let error = file.read(0, &[1], None).unwrap_err().to_string();
-    assert_eq!(error, "Member `a/b.cls` of `a.tar`, at byte 1536, is not a whole number of 64 bits: x");
+    assert_eq!(
+        error,
+        "Member `a/b.cls` of `a.tar`, at byte 1536, is not a whole number of 64 bits: x"
+    );
     assert_eq!(file.read(0, &[0], None).unwrap().num_rows(), 1);
 }
 
@@ -121,7 +156,13 @@ fn member_of_two_gigabytes_is_an_error_only_where_it_is_read() {
     let file = WebDatasetFile::open(object, false, DecodeLimit::new(u64::MAX)).unwrap();
     assert_eq!(file.read(0, &[0, 2], None).unwrap().num_rows(), 1);
     let error = file.read(0, &[1], None).unwrap_err();
-    assert!(matches!(&error, TableError::WebDataset(Error::TooLong { size, .. }) if *size == u64::from(SIZE)), "{error:?}");
+    assert!(
+        matches!(
+            &error,
+            TableError::WebDataset(Error::TooLong { size, .. }) if *size == u64::from(SIZE)
+        ),
+        "{error:?}"
+    );
 }
 
 #[test]
@@ -138,7 +179,11 @@ fn stream_that_ends_inside_a_member_says_which() {
     let cut = &plain[..plain.iter().rposition(|byte| *byte == 0xff).unwrap()];
     for bytes in [cut.to_vec(), gzip(cut)] {
         let error = open(&bytes).unwrap_err();
-        let Error::Archive { source: TarError::Truncated { member, needed, found, .. }, .. } = error else { panic!("{error:?}") };
+        let Error::Archive { source: TarError::Truncated { member, needed, found, .. }, .. } =
+            error
+        else {
+            panic!("{error:?}")
+        };
         assert_eq!((member.as_deref(), needed, found), (Some("a/0.seg.Jpg"), 2000, 1999));
     }
 }
@@ -159,7 +204,11 @@ fn archive_cut_anywhere_has_all_of_its_rows_or_is_an_error() {
         assert!(found.as_ref().is_ok_and(|found| *found == whole) || found.is_err(), "{len}");
         // A stream of the same bytes ends in the same place.
         if len % 64 == 0 {
-            assert_eq!(exhaust(&gzip(&plain[..len])), found.ok().map(|found| found.num_rows()), "{len}");
+            assert_eq!(
+                exhaust(&gzip(&plain[..len])),
+                found.ok().map(|found| found.num_rows()),
+                "{len}"
+            );
         }
     }
     for len in 0..gzipped.len() {
@@ -170,11 +219,22 @@ fn archive_cut_anywhere_has_all_of_its_rows_or_is_an_error() {
 #[test]
 fn archive_cut_between_two_members_says_where_it_ends() {
     let plain = archive(&mixed());
-    let borders: Vec<usize> = (512..plain.len() - 1024).step_by(512).filter(|at| plain[*at..].starts_with(b"a/")).collect();
+    let borders: Vec<usize> = (512..plain.len() - 1024)
+        .step_by(512)
+        .filter(|at| plain[*at..].starts_with(b"a/"))
+        .collect();
     let next = borders[3];
-    for bytes in [plain[..next].to_vec(), gzip(&plain[..next]), zstd::encode_all(&plain[..next], 3).unwrap()] {
+    for bytes in
+        [plain[..next].to_vec(), gzip(&plain[..next]), zstd::encode_all(&plain[..next], 3).unwrap()]
+    {
         let error = open(&bytes).unwrap_err();
-        assert!(matches!(error, Error::NoEnd { end: ArchiveEnd::Missing { offset }, .. } if offset == next as u64), "{error:?}");
+        assert!(
+            matches!(
+                error,
+                Error::NoEnd { end: ArchiveEnd::Missing { offset }, .. } if offset == next as u64
+            ),
+            "{error:?}"
+        );
         assert!(error.hint().unwrap().contains("truncate -s +1024"));
     }
 }
@@ -186,45 +246,84 @@ fn bytes_after_the_end_are_an_error_and_joined_archives_are_read_on() {
     // The last member is empty: it consists of its header only.
     for zeros in [512, 1024] {
         let joined = [&first[..end], &vec![0; zeros], &second].concat();
-        for bytes in [joined.clone(), gzip(&joined), zstd::encode_all(joined.as_slice(), 3).unwrap()] {
+        for bytes in
+            [joined.clone(), gzip(&joined), zstd::encode_all(joined.as_slice(), 3).unwrap()]
+        {
             let error = open(&bytes).unwrap_err();
-            let expected = ArchiveEnd::Followed { marker: end as u64, offset: (end + zeros) as u64 };
+            let expected =
+                ArchiveEnd::Followed { marker: end as u64, offset: (end + zeros) as u64 };
             assert!(matches!(&error, Error::NoEnd { end, .. } if *end == expected), "{error:?}");
             assert!(error.hint().unwrap().contains("ignore_zeros=True"));
-            let file = WebDatasetFile::open(memory("a.tar", &bytes), true, DecodeLimit::default()).unwrap();
+            let file = WebDatasetFile::open(memory("a.tar", &bytes), true, DecodeLimit::default())
+                .unwrap();
             assert_eq!(rows(&file).unwrap().num_rows(), 4);
         }
     }
     let lone = [&first[..end], &[0; 512]].concat();
-    assert!(matches!(open(&lone).unwrap_err(), Error::NoEnd { end: ArchiveEnd::Missing { .. }, .. }));
+    assert!(matches!(
+        open(&lone).unwrap_err(),
+        Error::NoEnd { end: ArchiveEnd::Missing { .. }, .. }
+    ));
 }
 
 #[test]
 fn parts_of_a_sample_that_lie_apart_are_an_error_with_both_offsets() {
-    let apart = [member("a.jpg", b"1"), member("b.jpg", b"2"), member("a.txt", b"3"), member("b.txt", b"4")];
+    let apart = [
+        member("a.jpg", b"1"),
+        member("b.jpg", b"2"),
+        member("a.txt", b"3"),
+        member("b.txt", b"4"),
+    ];
     let error = open(&archive(&apart)).unwrap_err();
-    assert!(matches!(&error, Error::TornSample { member, offset: 2560, first: 512, .. } if member == "a.txt"), "{error:?}");
+    assert!(
+        matches!(
+            &error,
+            Error::TornSample { member, offset: 2560, first: 512, .. } if member == "a.txt"
+        ),
+        "{error:?}"
+    );
     let last = [member("a.jpg", b"1"), member("b.jpg", b"2"), member("a.txt", b"3")];
     assert!(matches!(open(&archive(&last)).unwrap_err(), Error::TornSample { .. }));
     // As in the `webdataset` package, a repeated key with a repeated extension is another sample.
-    let again = [member("a.jpg", b"1"), member("b.jpg", b"2"), member("a.txt", b"3"), member("a.jpg", b"4")];
+    let again = [
+        member("a.jpg", b"1"),
+        member("b.jpg", b"2"),
+        member("a.txt", b"3"),
+        member("a.jpg", b"4"),
+    ];
     assert_eq!(rows(&open(&archive(&again)).unwrap()).unwrap().num_rows(), 3);
 }
 
 #[test]
 fn invalid_json_names_member_offset_and_fault() {
-    let file = open(&archive(&[member("a.json", b"[NaN]"), member("b.json", b"{\"x\": }")])).unwrap();
+    let file =
+        open(&archive(&[member("a.json", b"[NaN]"), member("b.json", b"{\"x\": }")])).unwrap();
     let error = file.read(0, &[1], None).unwrap_err().to_string();
-    assert_eq!(error, "Member `b.json` of `a.tar`, at byte 1536, is not valid JSON: expected value at line 1 column 7");
+    assert_eq!(
+        error,
+        "Member `b.json` of `a.tar`, at byte 1536, is not valid JSON: expected value at line 1 \
+         column 7"
+    );
     let first = BooleanBuffer::from_iter([true, false]);
-    assert_eq!(file.read(0, &[1], Some(&first)).unwrap().column(0).as_string_view().value(0), "[NaN]");
+    assert_eq!(
+        file.read(0, &[1], Some(&first)).unwrap().column(0).as_string_view().value(0),
+        "[NaN]"
+    );
 }
 
 proptest! {
     #[test]
-    fn flipped_bytes_are_an_error_or_rows(position in 0_usize..9000, value in any::<u8>(), form in 0_usize..3) {
+    fn flipped_bytes_are_an_error_or_rows(
+        position in 0_usize..9000,
+        value in any::<u8>(),
+        form in 0_usize..3,
+    ) {
         let plain = archive(&mixed());
-        let mut bytes = match form { 0 => plain, 1 => gzip(&plain), _ => zstd::encode_all(plain.as_slice(), 3).unwrap() };
+        let mut bytes = match form {
+            0 => plain,
+            1 => gzip(&plain),
+            _ => zstd::encode_all(plain.as_slice(), 3).unwrap(),
+        };
         let position = position % bytes.len();
         bytes[position] = value;
         exhaust(&bytes);
@@ -232,39 +331,73 @@ proptest! {
 
     #[test]
     fn blocks_and_selections_give_the_rows_of_the_whole(
-        sizes in prop::collection::vec((prop::option::of(0_usize..1500), prop::option::of(0_usize..30), prop::option::of(0_usize..5000)), 1..25),
+        sizes in prop::collection::vec(
+            (
+                prop::option::of(0_usize..1500),
+                prop::option::of(0_usize..30),
+                prop::option::of(0_usize..5000),
+            ),
+            1..25,
+        ),
         seed in any::<u64>(),
     ) {
         let mut members = Vec::new();
         for (sample, (jpg, txt, bin)) in sizes.iter().enumerate() {
             for (extension, size) in [("jpg", jpg), ("txt", txt), ("bin", bin)] {
-                members.extend(size.map(|size| (format!("{sample}.{extension}"), vec![b'a' + u8::try_from(sample).unwrap(); size])));
+                members.extend(size.map(|size| {
+                    (
+                        format!("{sample}.{extension}"),
+                        vec![b'a' + u8::try_from(sample).unwrap(); size],
+                    )
+                }));
             }
         }
         let bytes = archive(&members);
         let file = open(&bytes).unwrap();
         let all = rows(&file).unwrap();
-        prop_assert_eq!(&all, &rows(&WebDatasetFile::open(memory("a.tar", &bytes), false, DecodeLimit::default()).unwrap()).unwrap());
-        let expected = sizes.iter().enumerate().filter(|(_, (jpg, txt, bin))| jpg.or(*txt).or(*bin).is_some()).map(|(sample, _)| sample.to_string());
+        prop_assert_eq!(
+            &all,
+            &rows(
+                &WebDatasetFile::open(memory("a.tar", &bytes), false, DecodeLimit::default())
+                    .unwrap()
+            )
+            .unwrap()
+        );
+        let expected = sizes
+            .iter()
+            .enumerate()
+            .filter(|(_, (jpg, txt, bin))| jpg.or(*txt).or(*bin).is_some())
+            .map(|(sample, _)| sample.to_string());
         prop_assert!(all.column(0).as_string_view().iter().flatten().eq(expected));
         for (column, field) in all.columns().iter().zip(file.schema().fields()).skip(1) {
             for row in 0..all.num_rows() {
                 let sample: usize = all.column(0).as_string_view().value(row).parse().unwrap();
-                let size = match field.name().as_str() { "jpg" => sizes[sample].0, "txt" => sizes[sample].1, _ => sizes[sample].2 };
+                let size = match field.name().as_str() {
+                    "jpg" => sizes[sample].0,
+                    "txt" => sizes[sample].1,
+                    _ => sizes[sample].2,
+                };
                 let found = column.is_valid(row).then(|| match column.data_type() {
                     DataType::Utf8View => column.as_string_view().value(row).as_bytes().to_vec(),
                     _ => column.as_binary_view().value(row).to_vec(),
                 });
-                prop_assert_eq!(found, size.map(|size| vec![b'a' + u8::try_from(sample).unwrap(); size]));
+                prop_assert_eq!(
+                    found,
+                    size.map(|size| vec![b'a' + u8::try_from(sample).unwrap(); size])
+                );
             }
         }
         let columns: Vec<usize> = (0..file.schema().fields().len()).rev().collect();
         for block in 0..file.blocks().len() {
             let whole = file.read(block, &columns, None).unwrap();
             prop_assert_eq!(whole.num_rows() as u64, file.blocks()[block].rows);
-            let bits = BooleanBuffer::collect_bool(whole.num_rows(), |row| seed >> (row % 64) & 1 == 1);
+            let bits =
+                BooleanBuffer::collect_bool(whole.num_rows(), |row| seed >> (row % 64) & 1 == 1);
             let selected = file.read(block, &columns, Some(&bits)).unwrap();
-            prop_assert_eq!(selected, filter_record_batch(&whole, &arrow_array::BooleanArray::new(bits, None)).unwrap());
+            prop_assert_eq!(
+                selected,
+                filter_record_batch(&whole, &arrow_array::BooleanArray::new(bits, None)).unwrap()
+            );
         }
         if !file.blocks().is_empty() {
             prop_assert_eq!(file.read(0, &[], None).unwrap().schema(), Arc::new(Schema::empty()));

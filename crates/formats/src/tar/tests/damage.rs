@@ -36,20 +36,23 @@ fn archive_of_zeros_has_no_members() {
 
 #[test]
 fn payload_past_the_end_reports_the_member() {
-    let archive = [plain(b'0', "whole", b"body"), entry(b'0', b"cut", b"00000001000\0", b"")].concat();
+    let archive =
+        [plain(b'0', "whole", b"body"), entry(b'0', b"cut", b"00000001000\0", b"")].concat();
     let walked = walk(&[&archive[..], b"tail"].concat());
     assert_eq!(walked.names(), ["whole"]);
     let damage = walked.damage.unwrap();
     assert_eq!(damage.to_string(), "Member `cut` at `1536` needs `512` bytes, the archive has `4`");
     assert!(matches!(
         damage,
-        TarError::Truncated { member: Some(name), offset: 1536, needed: 512, found: 4 } if name == "cut"
+        TarError::Truncated { member: Some(name), offset: 1536, needed: 512, found: 4 }
+            if name == "cut"
     ));
 }
 
 #[test]
 fn garbage_after_members_is_a_bad_header() {
-    let archive = [plain(b'0', "a", b"body"), vec![b'x'; 512], ended(plain(b'0', "b", b""))].concat();
+    let archive =
+        [plain(b'0', "a", b"body"), vec![b'x'; 512], ended(plain(b'0', "b", b""))].concat();
     let walked = walk(&archive);
     assert_eq!(walked.names(), ["a"]);
     let damage = walked.damage;
@@ -60,11 +63,15 @@ fn garbage_after_members_is_a_bad_header() {
 fn extension_without_a_file_is_damage() {
     let x = plain(b'x', "x", &record("path", b"lost"));
     let walked = walk(&ended(x.clone()));
-    assert!(matches!(walked.damage, Some(TarError::BadHeader { offset: 1024, fault: Fault::NoFile })));
+    assert!(matches!(
+        walked.damage,
+        Some(TarError::BadHeader { offset: 1024, fault: Fault::NoFile })
+    ));
     let walked = walk(&x);
     assert!(matches!(
         walked.damage,
-        Some(TarError::Truncated { member: Some(name), offset: 1024, needed: 512, found: 0 }) if name == "lost"
+        Some(TarError::Truncated { member: Some(name), offset: 1024, needed: 512, found: 0 })
+            if name == "lost"
     ));
 }
 
@@ -75,7 +82,10 @@ fn extension_body_past_the_end_is_truncated() {
         let walked = walk(&archive[..1100]);
         assert_eq!(walked.names(), ["a"]);
         let damage = walked.damage;
-        assert!(matches!(damage, Some(TarError::Truncated { member: None, offset: 1024, needed: 700, found: 76 })));
+        assert!(matches!(
+            damage,
+            Some(TarError::Truncated { member: None, offset: 1024, needed: 700, found: 76 })
+        ));
     }
 }
 

@@ -45,7 +45,8 @@ fn signed_checksum_is_accepted() {
 fn entries_that_are_not_files_are_skipped() {
     let mut archive = Vec::new();
     for kind in [b'1', b'2', b'3', b'4', b'5', b'6'] {
-        // Hard links may state the size of their target, and old directories a quota: no payload follows.
+        // Hard links may state the size of their target, and old directories a quota:
+        // no payload follows.
         archive.extend(entry(kind, b"other", b"00000001000\0", b""));
     }
     archive.extend(plain(b'V', "volume", b"label"));
@@ -54,7 +55,10 @@ fn entries_that_are_not_files_are_skipped() {
     archive.extend(plain(b'7', "7", b"c"));
     let archive = ended(archive);
     let walked = walk(&archive);
-    assert_eq!(walked.links.iter().map(|link| (link.is_symbolic, link.member.size)).collect::<Vec<_>>(), [(false, 0), (true, 0)]);
+    assert_eq!(
+        walked.links.iter().map(|link| (link.is_symbolic, link.member.size)).collect::<Vec<_>>(),
+        [(false, 0), (true, 0)]
+    );
     let members = walked.sound();
     let read: Vec<_> = members.iter().map(|m| (m.name.as_str(), payload(&archive, m))).collect();
     assert_eq!(read, [("0", b"a".to_vec()), ("nul", b"b".to_vec()), ("7", b"c".to_vec())]);
@@ -73,7 +77,10 @@ fn long_link_and_long_name_describe_the_next_entry() {
     ]
     .concat();
     let walked = walk(&ended(archive));
-    assert_eq!((walked.links[0].target.as_str(), &walked.links[0].member.name), ("k".repeat(700).as_str(), &name));
+    assert_eq!(
+        (walked.links[0].target.as_str(), &walked.links[0].member.name),
+        ("k".repeat(700).as_str(), &name)
+    );
     let members = walked.sound();
     assert_eq!([&members[0].name, &members[1].name], [name.as_str(), "next"]);
     assert_eq!(members[0].header_offset, 512 * (1 + 2 + 2 + 1));
@@ -86,9 +93,13 @@ fn link_name_is_that_of_pax_then_gnu_then_the_header() {
     seal(&mut link);
     let gnu = plain(b'K', "././@LongLink", b"gnu\0");
     let pax = plain(b'x', "x", &record("linkpath", b"pax"));
-    let archive = [&link, &gnu, &link, &pax, &gnu, &link, &gnu, &pax, &link].map(Vec::as_slice).concat();
+    let archive =
+        [&link, &gnu, &link, &pax, &gnu, &link, &gnu, &pax, &link].map(Vec::as_slice).concat();
     let walked = walk(&ended(archive));
-    assert_eq!(walked.links.iter().map(|link| link.target.as_str()).collect::<Vec<_>>(), ["header", "gnu", "pax", "pax"]);
+    assert_eq!(
+        walked.links.iter().map(|link| link.target.as_str()).collect::<Vec<_>>(),
+        ["header", "gnu", "pax", "pax"]
+    );
 }
 
 #[test]
@@ -135,7 +146,8 @@ fn empty_extension_bodies_are_read() {
     assert_eq!(walk(&ended(archive)).names(), ["a"]);
 }
 
-/// https://rustsec.org/advisories/RUSTSEC-2026-0068 (CVE-2026-33055): a header size of 0 with a PAX size.
+/// https://rustsec.org/advisories/RUSTSEC-2026-0068 (CVE-2026-33055): a header size of 0
+/// with a PAX size.
 #[test]
 fn pax_size_governs_how_far_is_skipped() {
     let smuggled = plain(b'0', "smuggled", b"");
@@ -148,12 +160,15 @@ fn pax_size_governs_how_far_is_skipped() {
     assert_eq!(walk(&ended(archive)).names(), ["outer", "last"]);
 }
 
-/// https://github.com/advisories/GHSA-3pv8-6f4r-ffg2: the PAX size was applied to the long-name entry in between.
+/// https://github.com/advisories/GHSA-3pv8-6f4r-ffg2: the PAX size was applied to the long-name
+/// entry in between.
 #[test]
 fn pax_size_is_not_applied_to_extension_headers_between() {
-    for between in
-        [plain(b'L', "././@LongLink", b"longname.txt\0"), plain(b'K', "././@LongLink", b"link\0"), plain(b'g', "g", &record("comment", b"x"))]
-    {
+    for between in [
+        plain(b'L', "././@LongLink", b"longname.txt\0"),
+        plain(b'K', "././@LongLink", b"link\0"),
+        plain(b'g', "g", &record("comment", b"x")),
+    ] {
         let archive = [
             plain(b'x', "x", &record("size", b"2048")),
             between,
@@ -168,7 +183,12 @@ fn pax_size_is_not_applied_to_extension_headers_between() {
 
 #[test]
 fn pax_size_on_a_link_does_not_skip() {
-    let archive = [plain(b'x', "x", &record("size", b"512")), plain(b'2', "link", b""), plain(b'0', "file", b"body")].concat();
+    let archive = [
+        plain(b'x', "x", &record("size", b"512")),
+        plain(b'2', "link", b""),
+        plain(b'0', "file", b"body"),
+    ]
+    .concat();
     assert_eq!(walk(&ended(archive)).names(), ["file"]);
 }
 
@@ -197,15 +217,24 @@ fn sparse_files_are_refused_and_the_rest_is_read() {
     map[504] = 0;
     gnu.extend(map);
     gnu.extend([b'd'; BLOCK_LEN]);
-    let pax_body = [record("GNU.sparse.major", b"1"), record("GNU.sparse.name", b"new.sparse")].concat();
-    let archive = [gnu, plain(b'x', "x", &pax_body), plain(b'0', "GNUSparseFile.0/new.sparse", b"1\n0\n1\n"), plain(b'0', "last", b"body")].concat();
+    let pax_body =
+        [record("GNU.sparse.major", b"1"), record("GNU.sparse.name", b"new.sparse")].concat();
+    let archive = [
+        gnu,
+        plain(b'x', "x", &pax_body),
+        plain(b'0', "GNUSparseFile.0/new.sparse", b"1\n0\n1\n"),
+        plain(b'0', "last", b"body"),
+    ]
+    .concat();
     let walked = walk(&ended(archive));
     assert_eq!(walked.names(), ["last"]);
     let refused: Vec<_> = walked
         .unreadable
         .iter()
         .map(|error| match error {
-            TarError::Unreadable { member, offset, reason: Reason::Sparse } => (member.as_str(), *offset),
+            TarError::Unreadable { member, offset, reason: Reason::Sparse } => {
+                (member.as_str(), *offset)
+            }
             other => panic!("{other}"),
         })
         .collect();
@@ -214,10 +243,14 @@ fn sparse_files_are_refused_and_the_rest_is_read() {
 
 #[test]
 fn name_that_is_not_utf8_is_refused_and_the_rest_is_read() {
-    let archive = [entry(b'0', b"gr\xf6\xdfe", b"00000000004\0", b"body"), plain(b'0', "last", b"")].concat();
+    let archive =
+        [entry(b'0', b"gr\xf6\xdfe", b"00000000004\0", b"body"), plain(b'0', "last", b"")].concat();
     let walked = walk(&ended(archive));
     assert_eq!(walked.names(), ["last"]);
-    assert!(matches!(&walked.unreadable[..], [TarError::Unreadable { offset: 512, reason: Reason::NameNotUtf8, .. }]));
+    assert!(matches!(
+        &walked.unreadable[..],
+        [TarError::Unreadable { offset: 512, reason: Reason::NameNotUtf8, .. }]
+    ));
 }
 
 #[test]
@@ -249,6 +282,9 @@ fn size_fields_that_are_not_numbers_are_refused() {
     ] {
         let walked = walk(&ended(entry(b'0', b"a", field, &[b'x'; 15])));
         let damage = walked.damage;
-        assert!(matches!(damage, Some(TarError::BadHeader { offset: 0, fault: Fault::Size })), "{field:?}: {damage:?}");
+        assert!(
+            matches!(damage, Some(TarError::BadHeader { offset: 0, fault: Fault::Size })),
+            "{field:?}: {damage:?}"
+        );
     }
 }

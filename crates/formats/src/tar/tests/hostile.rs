@@ -32,7 +32,9 @@ fn archive_of_the_largest_length_is_walked_without_overflow() {
     let mut walk = Walk::new(u64::MAX);
     let size = u64::MAX - 512;
     let field = [&[0x80, 0, 0, 0][..], &size.to_be_bytes()].concat();
-    let Some(Entry::File(member)) = walk.push(&entry(b'0', b"a", &field, b"")).unwrap() else { panic!("no file") };
+    let Some(Entry::File(member)) = walk.push(&entry(b'0', b"a", &field, b"")).unwrap() else {
+        panic!("no file")
+    };
     assert_eq!((member.offset, member.size), (512, size));
     assert_eq!(walk.needs(), None);
 }
@@ -50,16 +52,22 @@ fn sparse_map_without_end_stops_at_the_archive_end() {
 /// Blocks with valid checksums, so that random fields get past the first check.
 fn sealed_block() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop::sample::select(b"01257LKxgSMV\0".to_vec());
-    let size = prop_oneof![(0_u64..2000).prop_map(|size| format!("{size:011o}\0").into_bytes()), vec(any::<u8>(), 12),];
+    let size = prop_oneof![
+        (0_u64..2000).prop_map(|size| format!("{size:011o}\0").into_bytes()),
+        vec(any::<u8>(), 12),
+    ];
     let body = prop_oneof![
         vec(any::<u8>(), 0..1200),
-        (any::<u64>(), "[a-z]{1,9}")
-            .prop_map(|(size, path)| { [record("size", size.to_string().as_bytes()), record("path", path.as_bytes()),].concat() }),
+        (any::<u64>(), "[a-z]{1,9}").prop_map(|(size, path)| {
+            [record("size", size.to_string().as_bytes()), record("path", path.as_bytes())].concat()
+        }),
     ];
-    (kind, vec(any::<u8>(), 0..100), size, body, any::<bool>()).prop_map(|(kind, name, size, body, is_honest)| {
-        let true_size = format!("{:011o}\0", body.len()).into_bytes();
-        entry(kind, &name, if is_honest { &true_size } else { &size }, &body)
-    })
+    (kind, vec(any::<u8>(), 0..100), size, body, any::<bool>()).prop_map(
+        |(kind, name, size, body, is_honest)| {
+            let true_size = format!("{:011o}\0", body.len()).into_bytes();
+            entry(kind, &name, if is_honest { &true_size } else { &size }, &body)
+        },
+    )
 }
 
 proptest! {

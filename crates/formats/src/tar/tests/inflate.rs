@@ -85,7 +85,9 @@ fn one_changed_byte_is_reported_and_never_panics() {
         compressed[at] ^= 0x10;
         let (out, result) = inflated(&compressed);
         match result {
-            Err(TarError::BadStream { inflated, .. } | TarError::TruncatedStream { inflated, .. }) => {
+            Err(
+                TarError::BadStream { inflated, .. } | TarError::TruncatedStream { inflated, .. },
+            ) => {
                 assert_eq!(inflated, out.len() as u64);
             }
             // The padding bits in the last byte of the data are ignored.
@@ -133,7 +135,9 @@ fn cut_or_changed_zstd_stream_is_an_error_that_counts_its_bytes() {
     let compressed = zstd(&bytes);
     for len in (0..compressed.len()).step_by(9973).chain([3, compressed.len() - 1]) {
         let mut out = Vec::new();
-        let Err(TarError::TruncatedStream { inflated, .. }) = inflate(Compression::Zstd, &compressed[..len], &mut out) else {
+        let Err(TarError::TruncatedStream { inflated, .. }) =
+            inflate(Compression::Zstd, &compressed[..len], &mut out)
+        else {
             panic!("cut at {len}");
         };
         assert_eq!(inflated, out.len() as u64);
@@ -141,7 +145,13 @@ fn cut_or_changed_zstd_stream_is_an_error_that_counts_its_bytes() {
     }
     let garbage = [compressed, b"garbage".to_vec()].concat();
     let error = inflate(Compression::Zstd, garbage.as_slice(), io::sink()).unwrap_err();
-    assert!(matches!(error, TarError::BadStream { compression: Compression::Zstd, inflated: 400_000, .. }), "{error:?}");
+    assert!(
+        matches!(
+            error,
+            TarError::BadStream { compression: Compression::Zstd, inflated: 400_000, .. }
+        ),
+        "{error:?}"
+    );
     let refused = inflate(Compression::Xz, &b"\xfd7zXZ\0"[..], io::sink());
     assert!(matches!(refused, Err(TarError::Compression { compression: Compression::Xz })));
 }
@@ -149,7 +159,8 @@ fn cut_or_changed_zstd_stream_is_an_error_that_counts_its_bytes() {
 #[test]
 fn samples_before_a_cut_are_readable() {
     let bytes = noise(100_000);
-    let members: Vec<_> = bytes.chunks(5000).enumerate().map(|(i, body)| (format!("{i}.bin"), body)).collect();
+    let members: Vec<_> =
+        bytes.chunks(5000).enumerate().map(|(i, body)| (format!("{i}.bin"), body)).collect();
     let archive = archive_of(&members);
     let compressed = gzip(&archive);
     let (out, result) = inflated(&compressed[..compressed.len() / 2]);
@@ -178,11 +189,13 @@ fn failing_reader_and_writer_keep_their_cause() {
     }
     assert!(matches!(
         inflate(Compression::Gzip, Broken, io::sink()),
-        Err(TarError::ReadStream { inflated: 0, source, .. }) if source.kind() == io::ErrorKind::TimedOut
+        Err(TarError::ReadStream { inflated: 0, source, .. })
+            if source.kind() == io::ErrorKind::TimedOut
     ));
     assert!(matches!(
         inflate(Compression::Gzip, gzip(b"body").as_slice(), Broken),
-        Err(TarError::WriteInflated { inflated: 0, source }) if source.kind() == io::ErrorKind::StorageFull
+        Err(TarError::WriteInflated { inflated: 0, source })
+            if source.kind() == io::ErrorKind::StorageFull
     ));
 }
 

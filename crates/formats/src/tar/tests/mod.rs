@@ -1,4 +1,5 @@
-//! The walk and the writer against the `tar` crate, in both directions, and against hostile archives.
+//! The walk and the writer against the `tar` crate, in both directions,
+//! and against hostile archives.
 
 mod damage;
 mod ends;
@@ -8,9 +9,13 @@ mod inflate;
 mod oracle;
 mod write;
 
-use super::{ArchiveEnd, BLOCK_LEN, Entry, Link, Member, TarError, Walk, end_of_archive, member_header, padding};
+use super::{
+    ArchiveEnd, BLOCK_LEN, Entry, Link, Member, TarError, Walk, end_of_archive, member_header,
+    padding,
+};
 
-/// The result of a whole walk: members and unreadable members in order, and the error that ended it.
+/// The result of a whole walk: members and unreadable members in order,
+/// and the error that ended it.
 #[derive(Debug, Default)]
 struct Walked {
     members: Vec<Member>,
@@ -26,7 +31,10 @@ impl Walked {
     }
 
     fn sound(self) -> Vec<Member> {
-        assert!(self.damage.is_none() && self.unreadable.is_empty() && self.end.is_some(), "{self:?}");
+        assert!(
+            self.damage.is_none() && self.unreadable.is_empty() && self.end.is_some(),
+            "{self:?}"
+        );
         self.members
     }
 }
@@ -66,7 +74,11 @@ fn walk_on(archive: &[u8], ignores_zeros: bool) -> Walked {
         }
     }
     walked.end = walk.end();
-    assert_eq!(walked.end.is_none(), walked.damage.is_some(), "either damage or an end: {walked:?}");
+    assert_eq!(
+        walked.end.is_none(),
+        walked.damage.is_some(),
+        "either damage or an end: {walked:?}"
+    );
     walked
 }
 

@@ -98,7 +98,8 @@ proptest! {
         let mut builder = Builder::new(Vec::new());
         for (name, body) in &files {
             let size = body.len().to_string();
-            let records = [("mtime", &b"1.5"[..]), ("path", name.as_bytes()), ("size", size.as_bytes())];
+            let records =
+                [("mtime", &b"1.5"[..]), ("path", name.as_bytes()), ("size", size.as_bytes())];
             builder.append_pax_extensions(records).unwrap();
             let mut header = Header::new_ustar();
             header.set_path("replaced").unwrap();

@@ -59,7 +59,9 @@ fn sizes_around_8_gib_and_beyond_are_read_back() {
     for size in [GIB_8 - 1, GIB_8, GIB_8 + 1, 1 << 40, u64::MAX - 1024] {
         let header = member_header("big", size);
         let mut walk = Walk::new(u64::MAX);
-        assert!(matches!(walk.push(&header).unwrap(), Some(Entry::File(member)) if member.size == size));
+        assert!(
+            matches!(walk.push(&header).unwrap(), Some(Entry::File(member)) if member.size == size)
+        );
         let oracle = ::tar::Header::from_byte_slice(&header).entry_size().unwrap();
         assert_eq!(oracle, size);
     }

@@ -1,4 +1,5 @@
-//! Builds TIFFs byte by byte and reads copies back. Beyond the header this is independent of the code under test.
+//! Builds TIFFs byte by byte and reads copies back. Beyond the header this is independent of the
+//! code under test.
 
 use std::ops::Range;
 
@@ -155,7 +156,9 @@ pub(super) fn read(payload: &[u8], offset: u64, tag: u16) -> Option<(u16, Vec<u6
     let count = layout.entry_count(&payload[at..])? as usize;
     let from = at + layout.count_len() as usize;
     let entries = &payload[from..][..count * layout.entry_len() as usize];
-    let entry = raw_entries(layout, entries).filter_map(|bytes| Entry::parse(layout, bytes)).find(|entry| entry.tag == tag)?;
+    let entry = raw_entries(layout, entries)
+        .filter_map(|bytes| Entry::parse(layout, bytes))
+        .find(|entry| entry.tag == tag)?;
     let len = entry.value_len()? as usize;
     let value = match entry.out_of_line(layout) {
         Some(range) => &payload[range.start as usize..range.end as usize],
@@ -180,7 +183,11 @@ pub(super) fn tag(payload: &[u8], tag: u16) -> Option<(u16, Vec<u64>)> {
 pub(super) fn pixels(payload: &[u8], offsets: u16, counts: u16) -> Vec<Vec<u8>> {
     let (_, offsets) = tag(payload, offsets).expect("segment offsets");
     let (_, counts) = tag(payload, counts).expect("segment byte counts");
-    offsets.iter().zip(counts).map(|(at, len)| payload[*at as usize..][..len as usize].to_vec()).collect()
+    offsets
+        .iter()
+        .zip(counts)
+        .map(|(at, len)| payload[*at as usize..][..len as usize].to_vec())
+        .collect()
 }
 
 pub(super) fn strips(payload: &[u8]) -> Vec<Vec<u8>> {

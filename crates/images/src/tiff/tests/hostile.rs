@@ -47,7 +47,13 @@ fn offset_beyond_the_end_leaves_earlier_pages_usable() -> Result<()> {
             for page in [1, 7] {
                 assert_eq!(
                     extract_page(&builder.bytes, page).unwrap_err(),
-                    Error::DirectoryOutOfFile { page, broken_page: 1, offset, needed: layout.count_len(), payload_len: builder.bytes.len() as u64 }
+                    Error::DirectoryOutOfFile {
+                        page,
+                        broken_page: 1,
+                        offset,
+                        needed: layout.count_len(),
+                        payload_len: builder.bytes.len() as u64
+                    }
                 );
             }
         }
@@ -164,7 +170,10 @@ fn width_of_unknown_type_has_no_size() -> Result<()> {
     let mut tags = gray(4, 1, &[8], &[4]);
     tags[0].1 = 77;
     builder.page(&tags);
-    assert_eq!(image_size(&builder.bytes), Err(Error::UnusableTag { page: 0, tag: tags::WIDTH, kind: 77, count: 1 }));
+    assert_eq!(
+        image_size(&builder.bytes),
+        Err(Error::UnusableTag { page: 0, tag: tags::WIDTH, kind: 77, count: 1 })
+    );
     Ok(())
 }
 
@@ -182,7 +191,10 @@ fn segments_outside_the_payload_are_refused() {
         let mut builder = Builder::new(LAYOUTS[0]);
         builder.page(&gray(4, 2, &[8, offset], &[4, len]));
         builder.page(&gray(4, 1, &[8], &[4]));
-        assert!(matches!(extract_page(&builder.bytes, 0), Err(Error::SegmentOutOfFile { page: 0, .. })));
+        assert!(matches!(
+            extract_page(&builder.bytes, 0),
+            Err(Error::SegmentOutOfFile { page: 0, .. })
+        ));
     }
 }
 
@@ -203,7 +215,10 @@ fn overlapping_segments_cannot_multiply_the_payload() {
     let offsets: Vec<u64> = (0..200).map(|k| at + k).collect();
     builder.page(&gray(10, 200, &offsets, &[3000; 200]));
     builder.page(&gray(10, 1, &[8], &[4]));
-    assert!(matches!(extract_page(&builder.bytes, 0), Err(Error::OverlappingSegments { segment_bytes: 600_000, .. })));
+    assert!(matches!(
+        extract_page(&builder.bytes, 0),
+        Err(Error::OverlappingSegments { segment_bytes: 600_000, .. })
+    ));
 }
 
 #[test]
@@ -216,12 +231,16 @@ fn overlapping_values_cannot_multiply_the_payload() {
     for k in 0..60 {
         set_count(&mut builder.bytes, 50_000 + k, 500);
     }
-    assert!(matches!(extract_page(&builder.bytes, 0), Err(Error::OverlappingValues { page: 0, .. })));
+    assert!(matches!(
+        extract_page(&builder.bytes, 0),
+        Err(Error::OverlappingValues { page: 0, .. })
+    ));
 }
 
 #[test]
 fn overlapping_directories_cannot_multiply_the_payload() -> Result<()> {
-    // A directory every 14 bytes, each of which claims most of the file; the next offset is the same position read with a shift.
+    // A directory every 14 bytes, each of which claims most of the file; the next offset is the
+    // same position read with a shift.
     let mut payload = b"II*\0\x08\0\0\0".to_vec();
     for k in 0..4000_u16 {
         payload.extend_from_slice(&300_u16.to_le_bytes());
@@ -249,13 +268,26 @@ fn unequal_numbers_of_offsets_and_counts_are_refused() {
     let tags = gray(4, 3, &[8, 8, 8], &[4, 4]);
     builder.page(&tags);
     builder.page(&tags);
-    assert_eq!(extract_page(&builder.bytes, 1).unwrap_err(), Error::SegmentCountMismatch { page: 1, offsets: 3, counts: 2 });
+    assert_eq!(
+        extract_page(&builder.bytes, 1).unwrap_err(),
+        Error::SegmentCountMismatch { page: 1, offsets: 3, counts: 2 }
+    );
 }
 
 #[test]
 fn payload_that_is_not_a_tiff_is_refused() {
-    for payload in [&b""[..], b"II", b"II*\0", b"IM*\0\x08\0\0\0", b"II+\0\x04\0\0\0\0\0\0\0\0\0\0\0", b"\x89PNG\r\n\x1a\n"] {
-        assert_eq!(tiff_index(payload).err(), Some(Error::NotTiff { payload_len: payload.len() as u64 }));
+    for payload in [
+        &b""[..],
+        b"II",
+        b"II*\0",
+        b"IM*\0\x08\0\0\0",
+        b"II+\0\x04\0\0\0\0\0\0\0\0\0\0\0",
+        b"\x89PNG\r\n\x1a\n",
+    ] {
+        assert_eq!(
+            tiff_index(payload).err(),
+            Some(Error::NotTiff { payload_len: payload.len() as u64 })
+        );
     }
 }
 

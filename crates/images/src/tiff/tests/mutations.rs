@@ -1,4 +1,5 @@
-//! Arbitrary bytes and damaged TIFFs: no panic, no request outside of the payload, no copy larger than its source and head.
+//! Arbitrary bytes and damaged TIFFs: no panic, no request outside of the payload, no copy larger
+//! than its source and head.
 
 use proptest::prelude::*;
 
@@ -12,7 +13,8 @@ fn rich(layout: usize) -> Vec<u8> {
     let mut builder = Builder::new(LAYOUTS[layout]);
     let at = builder.data(&[5; 300]);
     let interop = builder.directory(&[(1, 2, vec![82, 57, 56, 0])]);
-    let exif = builder.directory(&[(37510, 7, vec![66; 21]), (tags::INTEROP_IFD, tags::LONG, vec![interop])]);
+    let exif = builder
+        .directory(&[(37510, 7, vec![66; 21]), (tags::INTEROP_IFD, tags::LONG, vec![interop])]);
     for compression in [1, 6, 7] {
         let mut tags = gray(10, 3, &[at, at + 100, at + 50], &[100, 20, 10]);
         tags[3].2 = vec![compression];
@@ -52,7 +54,10 @@ fn check(payload: &[u8]) {
             assert!(copy.len() <= head.len() + payload.len());
             let copied = tiff_index(&copy).expect("a TIFF");
             assert_eq!(copied.len(), 1);
-            assert_eq!(copied.page(0).expect("a page").size().ok(), index.page(k).expect("a page").size().ok());
+            assert_eq!(
+                copied.page(0).expect("a page").size().ok(),
+                index.page(k).expect("a page").size().ok()
+            );
         }
     }
 }
@@ -68,9 +73,19 @@ proptest! {
     #[test]
     fn arbitrary_bytes_after_a_magic_number_do_no_harm(
         magic in prop::sample::select(vec![
-            &b"II*\0\x08\0\0\0"[..], b"MM\0*\0\0\0\x08", b"II+\0\x08\0\0\0\x10\0\0\0\0\0\0\0", b"\xff\xd8\xff",
-            b"GIF89a", b"BM", b"RIFF\0\0\0\0WEBPVP8 ", b"RIFF\0\0\0\0WEBPVP8L", b"RIFF\0\0\0\0WEBPVP8X",
-            b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR", b"\0\0\0\x18ftypavif\0\0\0\0mif1avif", b"8BPS\0\x01", b"P6 ",
+            &b"II*\0\x08\0\0\0"[..],
+            b"MM\0*\0\0\0\x08",
+            b"II+\0\x08\0\0\0\x10\0\0\0\0\0\0\0",
+            b"\xff\xd8\xff",
+            b"GIF89a",
+            b"BM",
+            b"RIFF\0\0\0\0WEBPVP8 ",
+            b"RIFF\0\0\0\0WEBPVP8L",
+            b"RIFF\0\0\0\0WEBPVP8X",
+            b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR",
+            b"\0\0\0\x18ftypavif\0\0\0\0mif1avif",
+            b"8BPS\0\x01",
+            b"P6 ",
         ]),
         rest in prop::collection::vec(any::<u8>(), 0..300),
     ) {

@@ -11,7 +11,8 @@ fn exif_gps_and_interop_directories_move_with_the_page() -> Result<()> {
         let mut builder = Builder::new(layout);
         let at = builder.data(&[1; 10]);
         let interop = builder.directory(&[(1, 2, vec![82, 57, 56, 0])]);
-        let exif = builder.directory(&[(37510, 7, vec![66; 21]), (tags::INTEROP_IFD, tags::LONG, vec![interop])]);
+        let exif = builder
+            .directory(&[(37510, 7, vec![66; 21]), (tags::INTEROP_IFD, tags::LONG, vec![interop])]);
         let gps = builder.directory(&[(2, 5, vec![48, 8, 14])]);
         let mut tags = gray(10, 1, &[at], &[10]);
         tags.push((tags::EXIF_IFD, tags::LONG, vec![exif]));
@@ -89,8 +90,9 @@ fn unsorted_and_repeated_tags_come_out_sorted_with_the_first_value() -> Result<(
     let copy = extract_page(&builder.bytes, 0)?;
     let (layout, at) = crate::tiff::layout::Layout::parse(&copy).expect("header");
     let (index, _) = index(&copy)?;
-    let numbers: Vec<_> =
-        crate::tiff::page::raw_entries(layout, &index.page(0)?.entries).map(|bytes| layout.endian.u16(bytes).expect("tag")).collect();
+    let numbers: Vec<_> = crate::tiff::page::raw_entries(layout, &index.page(0)?.entries)
+        .map(|bytes| layout.endian.u16(bytes).expect("tag"))
+        .collect();
     assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
     assert_eq!(read(&copy, at, 65000), Some((tags::SHORT, vec![1])));
     Ok(())

@@ -1,8 +1,14 @@
 //! Memory of the numbers in a superbatch.
 
-use super::{Column, ColumnOptions, Converter, Kind, Nulls, Numbers, batch, convert, numbers, numbers_in, only};
+use super::{
+    Column, ColumnOptions, Converter, Kind, Nulls, Numbers, batch, convert, numbers, numbers_in,
+    only,
+};
 use arrow_array::builder::{Int32Builder, ListBuilder};
-use arrow_array::{Array, ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int32Array, Int64Array, TimestampMicrosecondArray};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int32Array, Int64Array,
+    TimestampMicrosecondArray,
+};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use std::sync::Arc;
 
@@ -10,7 +16,9 @@ use std::sync::Arc;
 fn buffer_of_one_owner_is_moved() {
     let values = vec![1.0_f32, 2.0, 3.0];
     let address = values.as_ptr();
-    let superbatch = convert(vec![("x", Arc::new(Float32Array::from(values)) as ArrayRef)], Nulls::Error, &[]).unwrap();
+    let superbatch =
+        convert(vec![("x", Arc::new(Float32Array::from(values)) as ArrayRef)], Nulls::Error, &[])
+            .unwrap();
     let Numbers::Float32(moved) = only(superbatch) else { panic!("floats expected") };
     assert_eq!((moved.as_ptr(), moved.as_slice()), (address, [1.0, 2.0, 3.0].as_slice()));
 }
@@ -19,7 +27,12 @@ fn buffer_of_one_owner_is_moved() {
 fn timestamp_buffer_is_moved_as_integers() {
     let values = vec![1_i64, 2];
     let address = values.as_ptr();
-    let superbatch = convert(vec![("t", Arc::new(TimestampMicrosecondArray::from(values)) as ArrayRef)], Nulls::Error, &[]).unwrap();
+    let superbatch = convert(
+        vec![("t", Arc::new(TimestampMicrosecondArray::from(values)) as ArrayRef)],
+        Nulls::Error,
+        &[],
+    )
+    .unwrap();
     let Numbers::Int64(moved) = only(superbatch) else { panic!("integers expected") };
     assert_eq!(moved.as_ptr(), address);
 }
@@ -55,7 +68,9 @@ fn items_of_lists_are_moved() {
     let address = items.buffers()[0].as_ptr();
     drop(items);
     let superbatch = convert(vec![("x", Arc::new(list) as ArrayRef)], Nulls::Error, &[]).unwrap();
-    let [Column::Ragged { values, offsets, valid: None }] = superbatch.columns.as_slice() else { panic!("ragged expected") };
+    let [Column::Ragged { values, offsets, valid: None }] = superbatch.columns.as_slice() else {
+        panic!("ragged expected")
+    };
     let Numbers::Int32(moved) = numbers_in(values) else { panic!("integers expected") };
     assert_eq!((moved.as_ptr().cast(), offsets.as_slice()), (address, [0, 2, 3].as_slice()));
 }
@@ -73,9 +88,15 @@ fn shared_buffer_is_copied_and_its_owner_sees_no_change() {
 #[test]
 fn slice_has_its_own_rows_only() {
     let array = Int64Array::from(vec![1, 2, 3, 4]).slice(1, 2);
-    let bits = BooleanArray::new(BooleanBuffer::collect_bool(200, |row| row % 3 == 0).slice(70, 2), None);
-    let superbatch = convert(vec![("x", Arc::new(array) as ArrayRef), ("b", Arc::new(bits))], Nulls::Error, &[]).unwrap();
-    assert_eq!(numbers(superbatch), [Numbers::Int64(vec![2, 3]), Numbers::Bool(vec![false, false])]);
+    let bits =
+        BooleanArray::new(BooleanBuffer::collect_bool(200, |row| row % 3 == 0).slice(70, 2), None);
+    let superbatch =
+        convert(vec![("x", Arc::new(array) as ArrayRef), ("b", Arc::new(bits))], Nulls::Error, &[])
+            .unwrap();
+    assert_eq!(
+        numbers(superbatch),
+        [Numbers::Int64(vec![2, 3]), Numbers::Bool(vec![false, false])]
+    );
 }
 
 #[test]
@@ -89,8 +110,11 @@ fn booleans_of_any_offset_and_length_equal_their_bits() {
 
 #[test]
 fn batch_without_columns_keeps_its_rows() {
-    let empty = batch(vec![("x", Arc::new(Int32Array::from(vec![1, 2])) as ArrayRef)]).project(&[]).unwrap();
-    let converter = Converter::new(&empty.schema(), &ColumnOptions::new(Kind::Torch, Nulls::Error)).unwrap();
+    let empty = batch(vec![("x", Arc::new(Int32Array::from(vec![1, 2])) as ArrayRef)])
+        .project(&[])
+        .unwrap();
+    let converter =
+        Converter::new(&empty.schema(), &ColumnOptions::new(Kind::Torch, Nulls::Error)).unwrap();
     let superbatch = converter.convert(empty, &[2]).unwrap();
     assert_eq!((superbatch.rows, superbatch.columns.len()), (2, 0));
 }

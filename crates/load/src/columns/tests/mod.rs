@@ -1,4 +1,5 @@
-//! Buffers are moved, policies are followed, and unsupported columns are rejected before a row is read.
+//! Buffers are moved, policies are followed, and unsupported columns are
+//! rejected before a row is read.
 
 mod memory;
 mod policies;
@@ -12,15 +13,23 @@ use std::sync::Arc;
 type Fills<'a> = &'a [(&'a str, FillValue)];
 
 fn options(kind: Kind, nulls: Nulls, fills: Fills) -> ColumnOptions {
-    let fill_values = fills.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    let fill_values =
+        fills.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
     ColumnOptions { fill_values, ..ColumnOptions::new(kind, nulls) }
 }
 
 fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
-    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true))).unwrap()
+    RecordBatch::try_from_iter_with_nullable(
+        columns.into_iter().map(|(name, array)| (name, array, true)),
+    )
+    .unwrap()
 }
 
-fn convert(columns: Vec<(&str, ArrayRef)>, nulls: Nulls, fills: Fills) -> Result<Superbatch, Error> {
+fn convert(
+    columns: Vec<(&str, ArrayRef)>,
+    nulls: Nulls,
+    fills: Fills,
+) -> Result<Superbatch, Error> {
     let batch = batch(columns);
     let sizes = [batch.num_rows()];
     Converter::new(&batch.schema(), &options(Kind::Torch, nulls, fills))?.convert(batch, &sizes)

@@ -19,9 +19,11 @@ fn interval_has_no_form_at_any_depth() {
 
 #[test]
 fn bottomless_nesting_is_refused() {
-    let deep = (0..100_000).fold(DataType::Int8, |inner, _| DataType::List(Arc::new(Field::new("item", inner, true))));
+    let deep = (0..100_000)
+        .fold(DataType::Int8, |inner, _| DataType::List(Arc::new(Field::new("item", inner, true))));
     let schema = Schema::new(vec![Field::new("x", deep, true)]);
-    let error = Converter::new(&schema, &options(Kind::Dict, Nulls::Error, &[])).expect_err("a refusal");
+    let error =
+        Converter::new(&schema, &options(Kind::Dict, Nulls::Error, &[])).expect_err("a refusal");
     assert!(matches!(error, Error::Depth { .. }));
     // Dropping it would overflow the stack.
     std::mem::forget(schema);
@@ -30,8 +32,14 @@ fn bottomless_nesting_is_refused() {
 #[test]
 fn one_name_for_two_entries_of_a_batch_is_refused() {
     let field = |name: &str| Field::new(name, DataType::Int8, true);
-    assert!(matches!(converter(vec![field("a"), field("a")], Nulls::Error), Err(Error::DuplicateName { .. })));
-    assert!(matches!(converter(vec![field("a"), field("a__valid")], Nulls::Mask), Err(Error::AddedName { .. })));
+    assert!(matches!(
+        converter(vec![field("a"), field("a")], Nulls::Error),
+        Err(Error::DuplicateName { .. })
+    ));
+    assert!(matches!(
+        converter(vec![field("a"), field("a__valid")], Nulls::Mask),
+        Err(Error::AddedName { .. })
+    ));
     assert!(converter(vec![field("a"), field("a__valid")], Nulls::Error).is_ok());
     let twice = Field::new("s", DataType::Struct(vec![field("a"), field("a")].into()), true);
     assert!(matches!(converter(vec![twice], Nulls::Error), Err(Error::DuplicateField { .. })));
@@ -40,12 +48,24 @@ fn one_name_for_two_entries_of_a_batch_is_refused() {
 #[test]
 fn fill_value_needs_its_column_and_its_policy() {
     let one = || [("x", FillValue::Integer(1))];
-    assert!(matches!(refused(DataType::Int8, Nulls::Fill, &[("y", FillValue::Integer(1))]), Error::UnknownName { .. }));
-    assert!(matches!(refused(DataType::Int8, Nulls::Error, &one()), Error::FillWithoutPolicy { .. }));
-    assert!(matches!(refused(DataType::Float32, Nulls::Mask, &one()), Error::FillWithoutPolicy { .. }));
+    assert!(matches!(
+        refused(DataType::Int8, Nulls::Fill, &[("y", FillValue::Integer(1))]),
+        Error::UnknownName { .. }
+    ));
+    assert!(matches!(
+        refused(DataType::Int8, Nulls::Error, &one()),
+        Error::FillWithoutPolicy { .. }
+    ));
+    assert!(matches!(
+        refused(DataType::Float32, Nulls::Mask, &one()),
+        Error::FillWithoutPolicy { .. }
+    ));
     assert!(matches!(refused(DataType::Utf8View, Nulls::Fill, &one()), Error::FillObjects { .. }));
     let schema = Schema::new(vec![Field::new("x", DataType::Int8, true)]);
-    assert!(matches!(Converter::new(&schema, &options(Kind::Dict, Nulls::Fill, &one())), Err(Error::FillObjects { .. })));
+    assert!(matches!(
+        Converter::new(&schema, &options(Kind::Dict, Nulls::Fill, &one())),
+        Err(Error::FillObjects { .. })
+    ));
 }
 
 #[test]
@@ -84,14 +104,18 @@ fn fill_value_at_the_edge_fits() {
         (DataType::Float16, FillValue::Integer(65_504)),
         (DataType::Time32(TimeUnit::Second), FillValue::Integer(86_399)),
         (DataType::Time64(TimeUnit::Nanosecond), FillValue::Text("12:30:00.5".to_owned())),
-        (DataType::Timestamp(TimeUnit::Microsecond, Some("Europe/Berlin".into())), FillValue::Text("2024-01-01T00:00:00+00:00".to_owned())),
+        (
+            DataType::Timestamp(TimeUnit::Microsecond, Some("Europe/Berlin".into())),
+            FillValue::Text("2024-01-01T00:00:00+00:00".to_owned()),
+        ),
         (DataType::Timestamp(TimeUnit::Nanosecond, None), FillValue::Integer(-1)),
         (DataType::Duration(TimeUnit::Millisecond), FillValue::Integer(7)),
         (DataType::Date64, FillValue::Text("2024-02-29".to_owned())),
     ];
     for (data_type, value) in cases {
         let schema = Schema::new(vec![Field::new("x", data_type.clone(), true)]);
-        let made = Converter::new(&schema, &options(Kind::Torch, Nulls::Fill, &[("x", value.clone())]));
+        let made =
+            Converter::new(&schema, &options(Kind::Torch, Nulls::Fill, &[("x", value.clone())]));
         assert!(made.is_ok(), "{data_type} {value}: {made:?}");
     }
 }
@@ -99,10 +123,13 @@ fn fill_value_at_the_edge_fits() {
 #[test]
 fn wide_unsigned_column_is_named() {
     let field = |name: &str, data_type| Field::new(name, data_type, true);
-    let narrow = converter(vec![field("a", DataType::UInt8), field("b", DataType::Int64)], Nulls::Error).unwrap();
+    let narrow =
+        converter(vec![field("a", DataType::UInt8), field("b", DataType::Int64)], Nulls::Error)
+            .unwrap();
     assert_eq!(narrow.wide_unsigned(), None);
     let list = DataType::List(Arc::new(field("item", DataType::UInt16)));
-    let wide = converter(vec![field("a", DataType::UInt8), field("b", list)], Nulls::Error).unwrap();
+    let wide =
+        converter(vec![field("a", DataType::UInt8), field("b", list)], Nulls::Error).unwrap();
     assert_eq!(wide.wide_unsigned(), Some("b"));
 }
 
@@ -110,8 +137,14 @@ fn wide_unsigned_column_is_named() {
 fn batch_of_another_schema_is_an_error() {
     let converter = converter(vec![Field::new("x", DataType::Int32, true)], Nulls::Error).unwrap();
     let other: ArrayRef = Arc::new(Int64Array::from(vec![1]));
-    assert!(matches!(converter.convert(batch(vec![("x", other)]), &[1]), Err(Error::Changed { .. })));
+    assert!(matches!(
+        converter.convert(batch(vec![("x", other)]), &[1]),
+        Err(Error::Changed { .. })
+    ));
     let column: ArrayRef = Arc::new(Int32Array::from(vec![1]));
     let two = batch(vec![("x", Arc::clone(&column)), ("y", column)]);
-    assert!(matches!(converter.convert(two, &[1]), Err(Error::ColumnCount { expected: 1, found: 2 })));
+    assert!(matches!(
+        converter.convert(two, &[1]),
+        Err(Error::ColumnCount { expected: 1, found: 2 })
+    ));
 }

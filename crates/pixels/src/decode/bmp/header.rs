@@ -46,7 +46,8 @@ pub(super) enum Order {
     Fives,
     /// Six bits of green.
     Sixes,
-    /// A byte each; the places of red, green, blue and alpha, where a place outside of the pixel means none.
+    /// A byte each; the places of red, green, blue and alpha, where a place outside of the pixel
+    /// means none.
     Bytes { len: usize, places: [u8; 4] },
 }
 
@@ -70,9 +71,13 @@ impl Order {
             (32, [0xff00_0000, 0xff00, 0xff, 0]) => Some(Self::bytes(4, [3, 1, 0, NONE])),
             (32, [0xff00_0000, 0xff_0000, 0xff00, 0xff]) => Some(Self::bytes(4, [3, 2, 1, 0])),
             (32, [0xff, 0xff00, 0xff_0000, 0xff00_0000]) => Some(Self::bytes(4, [0, 1, 2, 3])),
-            (32, [0xff_0000, 0xff00, 0xff, 0xff00_0000] | [0, 0, 0, 0]) => Some(Self::bytes(4, [2, 1, 0, 3])),
+            (32, [0xff_0000, 0xff00, 0xff, 0xff00_0000] | [0, 0, 0, 0]) => {
+                Some(Self::bytes(4, [2, 1, 0, 3]))
+            }
             (32, [0xff00_0000, 0xff00, 0xff, 0xff_0000]) => Some(Self::bytes(4, [3, 1, 0, 2])),
-            (24, _) if [red, green, blue] == [0xff_0000, 0xff00, 0xff] => Some(Self::bytes(3, [2, 1, 0, NONE])),
+            (24, _) if [red, green, blue] == [0xff_0000, 0xff00, 0xff] => {
+                Some(Self::bytes(3, [2, 1, 0, NONE]))
+            }
             (16, _) if [red, green, blue] == [0xf800, 0x7e0, 0x1f] => Some(Self::Sixes),
             (16, _) if [red, green, blue] == [0x7c00, 0x3e0, 0x1f] => Some(Self::Fives),
             _ => None,
@@ -112,12 +117,14 @@ impl Header {
         if size.width == 0 || size.height == 0 {
             return Err(Error::damaged(BMP, "zero side"));
         }
-        let (bits, compression) = if is_core { (fields.u16(24)?, 0) } else { (fields.u16(28)?, fields.u32(30)?) };
+        let (bits, compression) =
+            if is_core { (fields.u16(24)?, 0) } else { (fields.u16(28)?, fields.u32(30)?) };
         let mut after = 14 + header_len;
         if payload.len() < after {
             return Err(Error::truncated(BMP, "header"));
         }
-        let unsupported = |what: &str| Error::unsupported(BMP, format!("{what} {bits} {compression}"));
+        let unsupported =
+            |what: &str| Error::unsupported(BMP, format!("{what} {bits} {compression}"));
         let pixels = match (compression, bits) {
             (0, 1 | 4 | 8) | (1, 8) | (2, 4) => {
                 let entry = if is_core { 3 } else { 4 };
@@ -140,7 +147,11 @@ impl Header {
                 } else {
                     1
                 };
-                Pixels::Indexed { palette: Box::new(palette), bits, runs: (compression != 0).then_some(bits) }
+                Pixels::Indexed {
+                    palette: Box::new(palette),
+                    bits,
+                    runs: (compression != 0).then_some(bits),
+                }
             }
             (0, 16) => Pixels::Direct { order: Order::Fives, bits: 16 },
             (0, 24) => Pixels::Direct { order: Order::bytes(3, [2, 1, 0, NONE]), bits: 24 },
@@ -152,19 +163,25 @@ impl Header {
                 if header_len == 40 {
                     after += 12;
                 }
-                let order = Order::of_masks(bits, [mask(0)?, mask(1)?, mask(2)?, alpha]).ok_or_else(|| unsupported("bit fields"))?;
+                let order = Order::of_masks(bits, [mask(0)?, mask(1)?, mask(2)?, alpha])
+                    .ok_or_else(|| unsupported("bit fields"))?;
                 Pixels::Direct { order, bits: u8::try_from(bits).unwrap_or(32) }
             }
             _ => return Err(unsupported("depth and compression")),
         };
         // Some writers state where the palette is.
         let is_indexed = matches!(pixels, Pixels::Indexed { .. });
-        let data_at = if offset == 0 || is_indexed && offset == 14 + header_len { after } else { offset };
+        let data_at =
+            if offset == 0 || is_indexed && offset == 14 + header_len { after } else { offset };
         Ok(Self { size, is_top_down, data_at, pixels })
     }
 
     /// The rows of the output in the order of the file.
-    pub(super) fn rows<'a>(&self, pixels: &'a mut [u8], row_len: usize) -> Box<dyn Iterator<Item = &'a mut [u8]> + 'a> {
+    pub(super) fn rows<'a>(
+        &self,
+        pixels: &'a mut [u8],
+        row_len: usize,
+    ) -> Box<dyn Iterator<Item = &'a mut [u8]> + 'a> {
         let rows = pixels.chunks_exact_mut(row_len);
         if self.is_top_down { Box::new(rows) } else { Box::new(rows.rev()) }
     }

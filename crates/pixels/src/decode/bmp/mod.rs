@@ -1,7 +1,7 @@
 //! BMP: 1, 4, 8, 16, 24 and 32 bits, bit fields, run lengths.
 //!
-//! Written here, because Pillow decides by itself what is alpha and how five bits become eight. Invariant: raw pixels are taken only from a payload that
-//! has all of them.
+//! Written here, because Pillow decides by itself what is alpha and how five bits become eight.
+//! Invariant: raw pixels are taken only from a payload that has all of them.
 
 mod header;
 mod runs;
@@ -31,7 +31,8 @@ pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> 
     let row_len = width.saturating_mul(layout.samples()).max(1);
 
     if let Pixels::Indexed { palette, runs: Some(bits), .. } = &header.pixels {
-        let indices = runs::decode(payload, header.data_at, *bits, (width, height)).ok_or_else(|| Error::truncated(BMP, "runs end early"))?;
+        let indices = runs::decode(payload, header.data_at, *bits, (width, height))
+            .ok_or_else(|| Error::truncated(BMP, "runs end early"))?;
         let pixels = reserve(target.pixels, raster.len(), BMP)?;
         for (row, to) in indices.chunks_exact(width).zip(header.rows(pixels, row_len)) {
             palette.expand(row.iter().copied(), layout, to);
@@ -48,7 +49,9 @@ pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> 
     let pixels = reserve(target.pixels, raster.len(), BMP)?;
     for (row, to) in data.chunks(stride).zip(header.rows(pixels, row_len)) {
         match &header.pixels {
-            Pixels::Indexed { palette, bits, .. } => palette.expand(unpacked(row, *bits).take(width), layout, to),
+            Pixels::Indexed { palette, bits, .. } => {
+                palette.expand(unpacked(row, *bits).take(width), layout, to);
+            }
             Pixels::Direct { order, .. } => order.write(row, layout, to),
         }
     }
@@ -59,8 +62,16 @@ impl Order {
     fn write(self, row: &[u8], layout: Layout, to: &mut [u8]) {
         let pixels = to.chunks_exact_mut(layout.samples());
         match self {
-            Self::Fives => row.as_chunks().0.iter().zip(pixels).for_each(|(pixel, to)| to.copy_from_slice(&wide(u16::from_le_bytes(*pixel), 5))),
-            Self::Sixes => row.as_chunks().0.iter().zip(pixels).for_each(|(pixel, to)| to.copy_from_slice(&wide(u16::from_le_bytes(*pixel), 6))),
+            Self::Fives => {
+                row.as_chunks().0.iter().zip(pixels).for_each(|(pixel, to)| {
+                    to.copy_from_slice(&wide(u16::from_le_bytes(*pixel), 5));
+                });
+            }
+            Self::Sixes => {
+                row.as_chunks().0.iter().zip(pixels).for_each(|(pixel, to)| {
+                    to.copy_from_slice(&wide(u16::from_le_bytes(*pixel), 6));
+                });
+            }
             Self::Bytes { len, places } => {
                 for (pixel, to) in row.chunks_exact(len).zip(pixels) {
                     for (to, place) in to.iter_mut().zip(places) {

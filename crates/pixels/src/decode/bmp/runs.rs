@@ -1,14 +1,22 @@
 //! Run lengths of indices, in four or eight bits.
 //!
-//! As Pillow reads them, where it differs from others. Invariant: at most as many indices as pixels are made.
+//! As Pillow reads them, where it differs from others. Invariant: at most as many indices as pixels
+//! are made.
 
 /// The indices of all pixels in the order of the file; `None` where the runs end before.
-pub(super) fn decode(payload: &[u8], start: usize, bits: u8, (width, height): (usize, usize)) -> Option<Vec<u8>> {
+pub(super) fn decode(
+    payload: &[u8],
+    start: usize,
+    bits: u8,
+    (width, height): (usize, usize),
+) -> Option<Vec<u8>> {
     let len = width.checked_mul(height)?;
     let mut indices = Vec::new();
     let (mut at, mut x) = (start, 0_usize);
     while indices.len() < len {
-        let Some(&[count, value]) = payload.get(at..).and_then(|rest| rest.first_chunk()) else { break };
+        let Some(&[count, value]) = payload.get(at..).and_then(|rest| rest.first_chunk()) else {
+            break;
+        };
         at += 2;
         match (count, value) {
             (0, 0) => {
@@ -18,7 +26,10 @@ pub(super) fn decode(payload: &[u8], start: usize, bits: u8, (width, height): (u
             }
             (0, 1) => break,
             (0, 2) => {
-                let Some(&[right, up]) = payload.get(at..).and_then(|rest| rest.first_chunk()) else { break };
+                let Some(&[right, up]) = payload.get(at..).and_then(|rest| rest.first_chunk())
+                else {
+                    break;
+                };
                 at += 2;
                 let skipped = usize::from(right) + usize::from(up) * width;
                 indices.resize(len.min(indices.len() + skipped), 0);
@@ -31,7 +42,9 @@ pub(super) fn decode(payload: &[u8], start: usize, bits: u8, (width, height): (u
                 let Some(literal) = rest.get(..byte_count) else { break };
                 at += byte_count;
                 if bits == 4 {
-                    indices.extend(literal.iter().flat_map(|byte| [byte >> 4, byte & 15]).take(wanted));
+                    indices.extend(
+                        literal.iter().flat_map(|byte| [byte >> 4, byte & 15]).take(wanted),
+                    );
                 } else {
                     indices.extend_from_slice(literal);
                 }
@@ -45,7 +58,9 @@ pub(super) fn decode(payload: &[u8], start: usize, bits: u8, (width, height): (u
             (count, value) => {
                 let count = usize::from(count).min(width.saturating_sub(x));
                 if bits == 4 {
-                    indices.extend((0..count).map(|k| if k % 2 == 0 { value >> 4 } else { value & 15 }));
+                    indices.extend(
+                        (0..count).map(|k| if k % 2 == 0 { value >> 4 } else { value & 15 }),
+                    );
                 } else {
                     indices.resize(indices.len() + count, value);
                 }
@@ -72,6 +87,9 @@ mod tests {
 
     #[test]
     fn nibbles_alternate_in_a_run() {
-        assert_eq!(decode(&[3, 0xa5, 0, 0, 0, 3, 0x12, 0x30], 0, 4, (3, 2)), Some(vec![10, 5, 10, 1, 2, 3]));
+        assert_eq!(
+            decode(&[3, 0xa5, 0, 0, 0, 3, 0x12, 0x30], 0, 4, (3, 2)),
+            Some(vec![10, 5, 10, 1, 2, 3])
+        );
     }
 }

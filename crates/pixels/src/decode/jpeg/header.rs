@@ -1,7 +1,8 @@
 //! The markers of a JPEG before its first scan.
 //!
-//! Tells what the frame is before a decoder sees it, and takes away what libjpeg only warns about, so that a warning that is left is one about pixels.
-//! Invariant: the position grows with every marker.
+//! Tells what the frame is before a decoder sees it, and takes away what libjpeg only warns
+//! about, so that a warning that is left is one about pixels. Invariant: the position grows
+//! with every marker.
 
 use std::borrow::Cow;
 
@@ -91,7 +92,9 @@ impl Header {
                         header.odd.push((at + 7, 1));
                     }
                 }
-                0xee if segment.len() >= 12 && segment.starts_with(b"Adobe") => adobe = segment.get(11).map(|transform| (at + 13, *transform)),
+                0xee if segment.len() >= 12 && segment.starts_with(b"Adobe") => {
+                    adobe = segment.get(11).map(|transform| (at + 13, *transform));
+                }
                 0xda => {
                     header.has_one_scan = segment.first() == Some(&header.components);
                     header.first_scan = position;
@@ -102,7 +105,9 @@ impl Header {
         }
         match (header.components, adobe) {
             (0, _) => return Err(Error::damaged(JPEG, "scan without frame")),
-            (3, Some((at, transform))) if transform > 1 && !header.has_jfif => header.odd.push((at, 1)),
+            (3, Some((at, transform))) if transform > 1 && !header.has_jfif => {
+                header.odd.push((at, 1));
+            }
             (4, Some((at, transform))) if !matches!(transform, 0 | 2) => header.odd.push((at, 2)),
             _ => {}
         }
@@ -115,14 +120,29 @@ impl Header {
         };
         match code {
             0xc3 | 0xcb => return Err(Error::unsupported(JPEG, "lossless JPEG is not supported")),
-            0xc5..=0xc7 | 0xcd..=0xcf => return Err(Error::unsupported(JPEG, "hierarchical JPEG is not supported")),
-            _ if precision != 8 => return Err(Error::unsupported(JPEG, format!("{precision}-bit JPEG is not supported"))),
-            _ if !matches!(components, 1 | 3 | 4) => return Err(Error::unsupported(JPEG, format!("{components} components"))),
+            0xc5..=0xc7 | 0xcd..=0xcf => {
+                return Err(Error::unsupported(JPEG, "hierarchical JPEG is not supported"));
+            }
+            _ if precision != 8 => {
+                return Err(Error::unsupported(
+                    JPEG,
+                    format!("{precision}-bit JPEG is not supported"),
+                ));
+            }
+            _ if !matches!(components, 1 | 3 | 4) => {
+                return Err(Error::unsupported(JPEG, format!("{components} components")));
+            }
             _ => {}
         }
-        self.size = ImageSize { width: u16::from_be_bytes([w1, w0]).into(), height: u16::from_be_bytes([h1, h0]).into() };
+        self.size = ImageSize {
+            width: u16::from_be_bytes([w1, w0]).into(),
+            height: u16::from_be_bytes([h1, h0]).into(),
+        };
         if self.size.width == 0 || self.size.height == 0 {
-            let source = shardmill_images::Error::ZeroSize { width: self.size.width, height: self.size.height };
+            let source = shardmill_images::Error::ZeroSize {
+                width: self.size.width,
+                height: self.size.height,
+            };
             return Err(Error::Header { format: JPEG, source });
         }
         self.components = components;
@@ -132,21 +152,33 @@ impl Header {
         if matches!(code, 0xc0 | 0xc1 | 0xc9) {
             // The sampling factors of each component, horizontal in the high bits.
             let factors = segment.iter().skip(7).step_by(3).take(components.into());
-            let across = if components == 1 { Some(1) } else { factors.clone().map(|factors| factors >> 4).max() };
+            let across = if components == 1 {
+                Some(1)
+            } else {
+                factors.clone().map(|factors| factors >> 4).max()
+            };
             let down = factors.map(|factors| factors & 15).max();
-            let side = |factor: Option<u8>| factor.filter(|factor| matches!(factor, 1 | 2 | 4)).map(|factor| usize::from(factor) * 8);
+            let side = |factor: Option<u8>| {
+                factor
+                    .filter(|factor| matches!(factor, 1 | 2 | 4))
+                    .map(|factor| usize::from(factor) * 8)
+            };
             self.unit = side(across).zip(side(down)).map(|(width, height)| Sides { height, width });
         }
-        // A component has between one and four samples a unit and direction, so at least a sixteenth of the pixels.
-        let blocks = u64::from(self.size.width.div_ceil(8)) * u64::from(self.size.height.div_ceil(8));
+        // A component has between one and four samples a unit and direction, so at least a
+        // sixteenth of the pixels.
+        let blocks =
+            u64::from(self.size.width.div_ceil(8)) * u64::from(self.size.height.div_ceil(8));
         self.fewest_blocks = if components == 1 { blocks } else { blocks / 16 };
         Ok(())
     }
 
-    /// Refuses more scans than an encoder writes, before any of them is decoded: a scan of a few bytes costs a pass over all coefficients.
+    /// Refuses more scans than an encoder writes, before any of them is decoded: a scan of a few
+    /// bytes costs a pass over all coefficients.
     ///
     /// # Errors
-    /// For more than [`MAX_SCANS`], and for more than [`FREE_SCANS`] that pass over more than [`MAX_PASSED_PIXELS`] together.
+    /// For more than [`MAX_SCANS`], and for more than [`FREE_SCANS`] that pass over more than
+    /// [`MAX_PASSED_PIXELS`] together.
     pub(crate) fn check_scans(&self, payload: &[u8]) -> Result<()> {
         if self.has_one_scan && !self.is_progressive {
             return Ok(());
@@ -156,7 +188,10 @@ impl Header {
         let scans = scans(payload, self.first_scan);
         if scans > most {
             let (width, height) = (self.size.width, self.size.height);
-            return Err(Error::limit(JPEG, format!("{scans} scans of {width} x {height} pixels, at most {most} are decoded")));
+            return Err(Error::limit(
+                JPEG,
+                format!("{scans} scans of {width} x {height} pixels, at most {most} are decoded"),
+            ));
         }
         Ok(())
     }
@@ -196,12 +231,23 @@ impl Header {
 }
 
 /// The code of the next marker and the position after it. Bytes before it are noted.
-fn next_marker(payload: &[u8], position: usize, extraneous: &mut Vec<std::ops::Range<usize>>) -> Result<(u8, usize)> {
+fn next_marker(
+    payload: &[u8],
+    position: usize,
+    extraneous: &mut Vec<std::ops::Range<usize>>,
+) -> Result<(u8, usize)> {
     let rest = payload.get(position..).unwrap_or_default();
-    let found = rest.windows(2).position(|pair| matches!(pair, [0xff, code] if !matches!(code, 0 | 0xff)));
+    let found =
+        rest.windows(2).position(|pair| matches!(pair, [0xff, code] if !matches!(code, 0 | 0xff)));
     let found = found.ok_or_else(|| Error::truncated(JPEG, "header"))?;
     // Any number of 0xff may precede a marker.
-    let fill = rest.get(..found).unwrap_or_default().iter().rev().take_while(|byte| **byte == 0xff).count();
+    let fill = rest
+        .get(..found)
+        .unwrap_or_default()
+        .iter()
+        .rev()
+        .take_while(|byte| **byte == 0xff)
+        .count();
     if found > fill {
         extraneous.push(position..position + found - fill);
     }
@@ -212,7 +258,9 @@ fn next_marker(payload: &[u8], position: usize, extraneous: &mut Vec<std::ops::R
 /// The number of scans; the data of the first one begins at `position`.
 fn scans(payload: &[u8], mut position: usize) -> u64 {
     let mut scans = 1;
-    while let Some(at) = payload.get(position..).and_then(|rest| rest.iter().position(|byte| *byte == 0xff)) {
+    while let Some(at) =
+        payload.get(position..).and_then(|rest| rest.iter().position(|byte| *byte == 0xff))
+    {
         position += at + 1;
         match payload.get(position) {
             None | Some(0xd9) => break,
@@ -239,7 +287,9 @@ pub(crate) fn has_end(payload: &[u8]) -> bool {
             0xd9 => return true,
             0x01 | 0xd0..=0xd8 => at,
             _ => {
-                let Some(len) = payload.get(at..).and_then(|rest| rest.first_chunk()) else { return false };
+                let Some(len) = payload.get(at..).and_then(|rest| rest.first_chunk()) else {
+                    return false;
+                };
                 at + usize::from(u16::from_be_bytes(*len)).max(2)
             }
         };
@@ -261,7 +311,11 @@ mod tests {
 
     #[test]
     fn stray_bytes_and_odd_values_are_cleaned() {
-        let payload = jpeg(&[b"\xff\xe0\0\x10JFIF\0\x02\x01\0\0\0\0\0\0\0", b"\0stray", b"\xff\xff\xff\xfe\0\x03x"]);
+        let payload = jpeg(&[
+            b"\xff\xe0\0\x10JFIF\0\x02\x01\0\0\0\0\0\0\0",
+            b"\0stray",
+            b"\xff\xff\xff\xfe\0\x03x",
+        ]);
         let header = Header::parse(&payload).unwrap();
         assert_eq!(header.oddities(), 2);
         let cleaned = header.cleaned(&payload);
@@ -272,7 +326,8 @@ mod tests {
 
     #[test]
     fn scans_are_counted_past_stuffed_bytes_restarts_and_tables() {
-        let scan = b"\xff\xda\0\x08\x01\x01\0\0\x3f\0data\xff\0\xff\xd0more\xff\xff\xc4\0\x06\xff\xda\0\0";
+        let scan =
+            b"\xff\xda\0\x08\x01\x01\0\0\x3f\0data\xff\0\xff\xd0more\xff\xff\xc4\0\x06\xff\xda\0\0";
         let payload = [&[0; 5][..], &scan.repeat(3), b"\xff\xd9", scan].concat();
         assert_eq!(scans(&payload, 5), 4);
         for len in 0..payload.len() {

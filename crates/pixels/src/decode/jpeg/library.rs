@@ -1,6 +1,8 @@
-//! A decompressor of TurboJPEG that can leave out columns and rows, which the safe crate does not offer.
+//! A decompressor of TurboJPEG that can leave out columns and rows,
+//! which the safe crate does not offer.
 //!
-//! Invariant: a handle decodes only the payload whose header it has read, so the sizes that were checked are those that the library writes.
+//! Invariant: a handle decodes only the payload whose header it has read, so the sizes that were
+//! checked are those that the library writes.
 
 #![expect(unsafe_code, reason = "calls of a C library; one file, fuzzed with an address sanitizer")]
 
@@ -48,12 +50,20 @@ impl PixelFormat {
 }
 
 impl<'a> Opened<'a> {
-    /// Reads the header. Progressive images of more than `max_scans` scans fail when they are decoded.
+    /// Reads the header. Progressive images of more than `max_scans` scans fail
+    /// when they are decoded.
     pub(super) fn read(payload: &'a [u8], max_scans: u16) -> Result<Self, Message> {
         let handle = Handle::new().ok_or_else(|| "no memory for a decompressor".to_owned())?;
         handle.set(raw::TJPARAM_TJPARAM_SCANLIMIT, max_scans.into())?;
-        // SAFETY: the handle is valid, and the library reads at most the given length from the pointer.
-        let status = unsafe { raw::tj3DecompressHeader(handle.0.as_ptr(), payload.as_ptr(), payload.len() as raw::size_t) };
+        // SAFETY: the handle is valid, and the library reads at most the given length
+        // from the pointer.
+        let status = unsafe {
+            raw::tj3DecompressHeader(
+                handle.0.as_ptr(),
+                payload.as_ptr(),
+                payload.len() as raw::size_t,
+            )
+        };
         handle.check(status)?;
         Ok(Self { handle, payload })
     }
@@ -64,9 +74,13 @@ impl<'a> Opened<'a> {
         (side(raw::TJPARAM_TJPARAM_JPEGWIDTH), side(raw::TJPARAM_TJPARAM_JPEGHEIGHT))
     }
 
-    /// Ends decoding with an error when the library would keep more than this. It counts in megabytes.
+    /// Ends decoding with an error when the library would keep more than this.
+    /// It counts in megabytes.
     pub(super) fn limit_memory(&self, bytes: u64) -> Result<(), Message> {
-        self.handle.set(raw::TJPARAM_TJPARAM_MAXMEMORY, c_int::try_from(bytes.div_ceil(1 << 20)).unwrap_or(c_int::MAX))
+        self.handle.set(
+            raw::TJPARAM_TJPARAM_MAXMEMORY,
+            c_int::try_from(bytes.div_ceil(1 << 20)).unwrap_or(c_int::MAX),
+        )
     }
 
     /// Whether columns and rows can be left out.
@@ -74,12 +88,22 @@ impl<'a> Opened<'a> {
         self.handle.get(raw::TJPARAM_TJPARAM_SUBSAMP) != raw::TJSAMP_TJSAMP_UNKNOWN
     }
 
-    /// Writes the pixels of a region to `pixels`, without gaps. The region counts pixels at one part of `denominator` of each side, and its first column is
-    /// a multiple of the width of a coded unit at that scale.
-    pub(super) fn decode(self, denominator: u32, region: Region, format: PixelFormat, pixels: &mut [u8]) -> Result<(), Message> {
+    /// Writes the pixels of a region to `pixels`, without gaps. The region counts pixels at one
+    /// part of `denominator` of each side, and its first column is a multiple of the width of a
+    /// coded unit at that scale.
+    pub(super) fn decode(
+        self,
+        denominator: u32,
+        region: Region,
+        format: PixelFormat,
+        pixels: &mut [u8],
+    ) -> Result<(), Message> {
         let denominator = denominator.max(1);
         let (width, height) = self.size();
-        let whole = Sides { height: height.div_ceil(denominator as usize), width: width.div_ceil(denominator as usize) };
+        let whole = Sides {
+            height: height.div_ceil(denominator as usize),
+            width: width.div_ceil(denominator as usize),
+        };
         region.within(whole).map_err(|error| error.to_string())?;
         let pitch = region.width * format.samples();
         if pixels.len() < region.height * pitch {
@@ -90,15 +114,29 @@ impl<'a> Opened<'a> {
         // SAFETY: the handle is valid, and the arguments are values.
         self.handle.check(unsafe { raw::tj3SetScalingFactor(self.handle.0.as_ptr(), factor) })?;
         if region != whole.whole() {
-            let region = raw::tjregion { x: number(region.left)?, y: number(region.top)?, w: number(region.width)?, h: number(region.height)? };
+            let region = raw::tjregion {
+                x: number(region.left)?,
+                y: number(region.top)?,
+                w: number(region.width)?,
+                h: number(region.height)?,
+            };
             // SAFETY: as above.
-            self.handle.check(unsafe { raw::tj3SetCroppingRegion(self.handle.0.as_ptr(), region) })?;
+            let set = unsafe { raw::tj3SetCroppingRegion(self.handle.0.as_ptr(), region) };
+            self.handle.check(set)?;
         }
         let (pitch, format) = (number(pitch)?, format.code() as c_int);
-        // SAFETY: the payload is the one whose header gave width and height. The library writes `region.width` pixels to each of `region.height` rows,
-        // which are `pitch` bytes apart, and `pixels` has that many.
+        // SAFETY: the payload is the one whose header gave width and height. The library writes
+        // `region.width` pixels to each of `region.height` rows, which are `pitch` bytes apart, and
+        // `pixels` has that many.
         let status = unsafe {
-            raw::tj3Decompress8(self.handle.0.as_ptr(), self.payload.as_ptr(), self.payload.len() as raw::size_t, pixels.as_mut_ptr(), pitch, format)
+            raw::tj3Decompress8(
+                self.handle.0.as_ptr(),
+                self.payload.as_ptr(),
+                self.payload.len() as raw::size_t,
+                pixels.as_mut_ptr(),
+                pitch,
+                format,
+            )
         };
         self.handle.check(status)
     }

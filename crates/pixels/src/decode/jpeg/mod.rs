@@ -1,6 +1,7 @@
 //! JPEG by libjpeg-turbo.
 //!
-//! The header is judged here, before a decoder allocates for it. Invariant: `turbo` leaves what Pillow's libjpeg-turbo leaves, sample by sample.
+//! The header is judged here, before a decoder allocates for it. Invariant: `turbo` leaves what
+//! Pillow's libjpeg-turbo leaves, sample by sample.
 
 mod header;
 mod library;
@@ -27,6 +28,7 @@ pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> 
     }
     target.notes.oddities += header.oddities();
     let cleaned = header.cleaned(payload);
-    // A new one each time: the library keeps tables of the last image, which a file without tables would get.
+    // A new one each time: the library keeps tables of the last image, which a file without tables
+    // would get.
     turbo::decode(&cleaned, &header, target)
 }

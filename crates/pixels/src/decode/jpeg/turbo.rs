@@ -1,7 +1,7 @@
 //! libjpeg-turbo, and what its messages mean.
 //!
-//! The library reports its first warning as a message and decodes on; a message that is none of its warnings is an error. Invariant: pixels are returned
-//! only when the library wrote all of them.
+//! The library reports its first warning as a message and decodes on; a message that is none of its
+//! warnings is an error. Invariant: pixels are returned only when the library wrote all of them.
 
 use shardmill_images::{ImageFormat, ImageSize};
 
@@ -14,7 +14,8 @@ use crate::error::{Error, Result};
 use crate::raster::{Region, Sides};
 
 const JPEG: ImageFormat = ImageFormat::Jpeg;
-/// What the library may keep besides the coefficients of an image of several scans, which are two bytes a sample.
+/// What the library may keep besides the coefficients of an image of several scans, which are two
+/// bytes a sample.
 const MAX_WORKING_BYTES: u64 = 64 << 20;
 
 pub(crate) fn decode(payload: &[u8], header: &Header, target: &mut Target<'_>) -> Result<Raster> {
@@ -23,16 +24,24 @@ pub(crate) fn decode(payload: &[u8], header: &Header, target: &mut Target<'_>) -
         return Err(Error::damaged(JPEG, "another size in the frame"));
     }
     let coefficients = header.padded_samples().saturating_mul(2);
-    opened.limit_memory(coefficients.saturating_add(MAX_WORKING_BYTES)).map_err(|message| failure(&message))?;
+    opened
+        .limit_memory(coefficients.saturating_add(MAX_WORKING_BYTES))
+        .map_err(|message| failure(&message))?;
     let denominator = target.denominator.max(1);
-    let size = ImageSize { width: header.size.width.div_ceil(denominator), height: header.size.height.div_ceil(denominator) };
+    let size = ImageSize {
+        width: header.size.width.div_ceil(denominator),
+        height: header.size.height.div_ceil(denominator),
+    };
     let (layout, format) = match header.components {
         1 => (Layout::Gray, PixelFormat::Gray),
         4 => (Layout::Cmyk, PixelFormat::Cmyk),
         _ => (Layout::Rgb, PixelFormat::Rgb),
     };
     let whole = Sides { height: size.height as usize, width: size.width as usize };
-    target.region = target.region.filter(|_| opened.can_crop()).and_then(|region| around(region, header, denominator as usize, whole));
+    target.region = target
+        .region
+        .filter(|_| opened.can_crop())
+        .and_then(|region| around(region, header, denominator as usize, whole));
     let region = target.region.unwrap_or(whole.whole());
     let raster = Raster { size: region.sides().into(), layout };
     let pixels = reserve(target.pixels, raster.len(), JPEG)?;
@@ -46,8 +55,9 @@ pub(crate) fn decode(payload: &[u8], header: &Header, target: &mut Target<'_>) -
     Ok(raster)
 }
 
-/// The least that the library decodes for a region: whole units, and one more on each side, since the chroma of a pixel depends on its neighbors'.
-/// Those above are not in it, since the library decodes them where it needs them.
+/// The least that the library decodes for a region: whole units, and one more on each side, since
+/// the chroma of a pixel depends on its neighbors'. Those above are not in it, since the library
+/// decodes them where it needs them.
 fn around(region: Region, header: &Header, denominator: usize, whole: Sides) -> Option<Region> {
     let unit = header.unit?;
     let unit = Sides { height: unit.height / denominator, width: unit.width / denominator };
@@ -89,18 +99,30 @@ fn judge(message: &str, payload: &[u8], target: &mut Target<'_>) -> Result<()> {
 
 /// The warnings of `jerror.h`.
 fn is_warning(message: &str) -> bool {
-    ["Corrupt JPEG data", "Warning:", "Unknown Adobe color transform", "Inconsistent progression sequence", "Invalid SOS parameters for sequential"]
-        .iter()
-        .any(|start| message.contains(start))
+    [
+        "Corrupt JPEG data",
+        "Warning:",
+        "Unknown Adobe color transform",
+        "Inconsistent progression sequence",
+        "Invalid SOS parameters for sequential",
+    ]
+    .iter()
+    .any(|start| message.contains(start))
 }
 
 fn failure(message: &str) -> Error {
     let message = message.trim_start_matches("TurboJPEG error: ");
-    if message.contains("more than") && message.contains("scans") || message.contains("nsufficient memory") || message.contains("acking store") {
+    if message.contains("more than") && message.contains("scans")
+        || message.contains("nsufficient memory")
+        || message.contains("acking store")
+    {
         Error::limit(JPEG, message)
     } else if message.contains("Premature end") || message.contains("no image") {
         Error::truncated(JPEG, message)
-    } else if message.contains("nsupported") || message.contains("not supported") || message.contains("not implemented") {
+    } else if message.contains("nsupported")
+        || message.contains("not supported")
+        || message.contains("not implemented")
+    {
         Error::unsupported(JPEG, message)
     } else {
         Error::damaged(JPEG, message)

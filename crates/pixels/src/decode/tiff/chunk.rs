@@ -21,7 +21,13 @@ pub(super) struct Unpacker {
 
 impl Unpacker {
     /// Fills `out` from `stored`.
-    pub(super) fn unpack(&mut self, page: &Page, stored: &[u8], rows: usize, out: &mut [u8]) -> Result<()> {
+    pub(super) fn unpack(
+        &mut self,
+        page: &Page,
+        stored: &[u8],
+        rows: usize,
+        out: &mut [u8],
+    ) -> Result<()> {
         let stored = if page.reverses_bits {
             self.reversed.clear();
             self.reversed.extend(stored.iter().map(|byte| byte.reverse_bits()));
@@ -34,7 +40,11 @@ impl Unpacker {
             Compression::PackBits => pack_bits(stored, out)?,
             Compression::Lzw => lzw(stored, out)?,
             Compression::Deflate => filled(flate2::read::ZlibDecoder::new(stored), out)?,
-            Compression::Zstandard => filled(zstd::stream::read::Decoder::new(stored).map_err(|error| Error::decoder(TIFF, error))?, out)?,
+            Compression::Zstandard => filled(
+                zstd::stream::read::Decoder::new(stored)
+                    .map_err(|error| Error::decoder(TIFF, error))?,
+                out,
+            )?,
             Compression::Fax4 => fax4(page, stored, rows, out)?,
             Compression::Jpeg => return Err(Error::decoder(TIFF, "JPEG is decoded elsewhere")),
         }
@@ -84,7 +94,10 @@ fn lzw(stored: &[u8], out: &mut [u8]) -> Result<()> {
     let mut decoder = weezl::decode::Decoder::with_tiff_size_switch(BitOrder::Msb, 8);
     let (mut read, mut written) = (0, 0);
     while written < out.len() {
-        let result = decoder.decode_bytes(stored.get(read..).unwrap_or_default(), out.get_mut(written..).unwrap_or_default());
+        let result = decoder.decode_bytes(
+            stored.get(read..).unwrap_or_default(),
+            out.get_mut(written..).unwrap_or_default(),
+        );
         read += result.consumed_in;
         written += result.consumed_out;
         result.status.map_err(|error| Error::damaged(TIFF, error))?;
@@ -117,7 +130,11 @@ fn fax4(page: &Page, stored: &[u8], rows: usize, out: &mut [u8]) -> Result<()> {
             }
         }
     });
-    if end.is_none() || decoded < rows { Err(Error::damaged(TIFF, "fax chunk ends early")) } else { Ok(()) }
+    if end.is_none() || decoded < rows {
+        Err(Error::damaged(TIFF, "fax chunk ends early"))
+    } else {
+        Ok(())
+    }
 }
 
 /// Undoes the horizontal predictor.
@@ -136,9 +153,14 @@ fn accumulate(page: &Page, row: &mut [u8]) {
     let mut before = vec![0_u16; samples];
     for pixel in row.chunks_exact_mut(2 * samples) {
         for (value, before) in pixel.as_chunks_mut::<2>().0.iter_mut().zip(&mut before) {
-            let difference = if page.is_little_endian { u16::from_le_bytes(*value) } else { u16::from_be_bytes(*value) };
+            let difference = if page.is_little_endian {
+                u16::from_le_bytes(*value)
+            } else {
+                u16::from_be_bytes(*value)
+            };
             *before = before.wrapping_add(difference);
-            *value = if page.is_little_endian { before.to_le_bytes() } else { before.to_be_bytes() };
+            *value =
+                if page.is_little_endian { before.to_le_bytes() } else { before.to_be_bytes() };
         }
     }
 }

@@ -1,7 +1,8 @@
 //! JPEG strips and tiles.
 //!
-//! A strip without tables is put together with `JPEGTables`, and a marker of Adobe states the color model that the page states, because libtiff tells
-//! libjpeg so. Invariant: the strip has the sides of its chunk.
+//! A strip without tables is put together with `JPEGTables`, and a marker of Adobe states the color
+//! model that the page states, because libtiff tells libjpeg so. Invariant: the strip has the sides
+//! of its chunk.
 
 use shardmill_images::{ImageFormat, ImageSize};
 
@@ -24,13 +25,16 @@ pub(super) struct Strip<'a> {
 /// Decodes the strip to interleaved samples of eight bits in `out`.
 pub(super) fn decode(strip: &Strip<'_>, target: &mut Target<'_>, out: &mut Vec<u8>) -> Result<()> {
     let page = strip.page;
-    let (payload, size) = whole(strip).ok_or_else(|| Error::damaged(TIFF, "JPEG strip without frame"))?;
+    let (payload, size) =
+        whole(strip).ok_or_else(|| Error::damaged(TIFF, "JPEG strip without frame"))?;
     if size.width as usize != page.chunk_width || (size.height as usize) < strip.rows {
         return Err(Error::damaged(TIFF, "JPEG strip of other sides"));
     }
     // A frame may have more rows than its strip.
     let pixels = u64::from(size.width) * u64::from(size.height);
-    if usize::try_from(pixels).unwrap_or(usize::MAX).saturating_mul(page.chunk_samples()) > target.memory() {
+    if usize::try_from(pixels).unwrap_or(usize::MAX).saturating_mul(page.chunk_samples())
+        > target.memory()
+    {
         return Err(Error::limit(TIFF, "JPEG strip far larger than the image"));
     }
     let raster = {
@@ -64,11 +68,18 @@ fn whole(strip: &Strip<'_>) -> Option<(Vec<u8>, ImageSize)> {
     Some((payload, size?))
 }
 
-/// Copies segments up to the first scan, without those that state a color model, and returns the rest.
-fn segments<'a>(stored: &'a [u8], payload: &mut Vec<u8>, size: &mut Option<ImageSize>) -> Option<&'a [u8]> {
+/// Copies segments up to the first scan, without those that state a color model,
+/// and returns the rest.
+fn segments<'a>(
+    stored: &'a [u8],
+    payload: &mut Vec<u8>,
+    size: &mut Option<ImageSize>,
+) -> Option<&'a [u8]> {
     let mut rest = stored.strip_prefix(b"\xff\xd8").unwrap_or(stored);
     loop {
-        let at = rest.windows(2).position(|pair| matches!(pair, [0xff, code] if !matches!(code, 0 | 0xff)))?;
+        let at = rest
+            .windows(2)
+            .position(|pair| matches!(pair, [0xff, code] if !matches!(code, 0 | 0xff)))?;
         rest = rest.get(at..)?;
         let &[_, code, high, low] = rest.first_chunk()?;
         if code == 0xda {
@@ -78,12 +89,16 @@ fn segments<'a>(stored: &'a [u8], payload: &mut Vec<u8>, size: &mut Option<Image
             rest = rest.get(2..)?;
             continue;
         }
-        let (segment, after) = rest.split_at_checked(2 + usize::from(u16::from_be_bytes([high, low])).max(2))?;
+        let (segment, after) =
+            rest.split_at_checked(2 + usize::from(u16::from_be_bytes([high, low])).max(2))?;
         if matches!(code, 0xc0..=0xcf)
             && !matches!(code, 0xc4 | 0xc8 | 0xcc)
             && let Some(&[h1, h0, w1, w0]) = segment.get(5..).and_then(|sides| sides.first_chunk())
         {
-            *size = Some(ImageSize { width: u16::from_be_bytes([w1, w0]).into(), height: u16::from_be_bytes([h1, h0]).into() });
+            *size = Some(ImageSize {
+                width: u16::from_be_bytes([w1, w0]).into(),
+                height: u16::from_be_bytes([h1, h0]).into(),
+            });
         }
         if !matches!(code, 0xe0 | 0xee) {
             payload.extend_from_slice(segment);

@@ -1,7 +1,8 @@
 //! Pages of a TIFF: strips and tiles, planes, five compressions and JPEG.
 //!
-//! The directory is read by `shardmill-images`, the decompressors are crates; what samples mean is decided here, by Pillow's table. Invariant: a chunk is
-//! decompressed to the length that its sides give it, and no further.
+//! The directory is read by `shardmill-images`, the decompressors are crates; what samples mean is
+//! decided here, by Pillow's table. Invariant: a chunk is decompressed to the length that its sides
+//! give it, and no further.
 
 mod chunk;
 mod jpeg;
@@ -22,7 +23,8 @@ const TIFF: ImageFormat = ImageFormat::Tiff;
 
 /// The pixels of page `target.page`, as stored.
 pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> {
-    let tags = page_tags(payload, target.page).map_err(|source| Error::from_header(TIFF, source))?;
+    let tags =
+        page_tags(payload, target.page).map_err(|source| Error::from_header(TIFF, source))?;
     let page = Page::new(&tags, target.keeps_alpha)?;
     target.check(page.size)?;
     let raster = Raster { size: page.size, layout: page.meaning.layout };
@@ -45,9 +47,16 @@ pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> 
     let mut unpacker = Unpacker::default();
     let mut chunk = Vec::new();
     for k in 0..chunks {
-        let (plane, k_in_plane) = (k / (page.chunks_across * page.chunks_down), k % (page.chunks_across * page.chunks_down));
-        let (left, top) = ((k_in_plane % page.chunks_across) * page.chunk_width, (k_in_plane / page.chunks_across) * page.chunk_height);
-        let rows = if page.is_tiled { page.chunk_height } else { page.chunk_height.min(height - top) };
+        let (plane, k_in_plane) = (
+            k / (page.chunks_across * page.chunks_down),
+            k % (page.chunks_across * page.chunks_down),
+        );
+        let (left, top) = (
+            (k_in_plane % page.chunks_across) * page.chunk_width,
+            (k_in_plane / page.chunks_across) * page.chunk_height,
+        );
+        let rows =
+            if page.is_tiled { page.chunk_height } else { page.chunk_height.min(height - top) };
         let stored = page.stored(payload, k)?;
         let len = line.saturating_mul(rows);
         if page.compression == Compression::Jpeg {
@@ -58,7 +67,9 @@ pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> 
         let pixels = reserve(target.pixels, pixels_len, TIFF)?;
         let visible = page.chunk_width.min(width - left);
         let place = Place { left, count: visible, plane: page.is_planar.then_some(plane) };
-        for (row, to) in chunk.chunks_exact(line).take(rows).zip(pixels.chunks_exact_mut(row_len).skip(top)) {
+        for (row, to) in
+            chunk.chunks_exact(line).take(rows).zip(pixels.chunks_exact_mut(row_len).skip(top))
+        {
             write(&page.meaning, row, place, to);
         }
     }

@@ -1,6 +1,7 @@
 //! What the tags of a page say about its chunks and samples.
 //!
-//! Combinations are those of Pillow's table; others are refused by name. Invariant: sides and chunk sides are positive, and products fit.
+//! Combinations are those of Pillow's table; others are refused by name. Invariant: sides and chunk
+//! sides are positive, and products fit.
 
 use shardmill_images::{ImageFormat, ImageSize, PageTags};
 
@@ -60,9 +61,14 @@ pub(super) struct Page {
 
 impl Page {
     pub(super) fn new(tags: &PageTags<'_>, keeps_alpha: bool) -> Result<Self> {
-        let side = |tag: u16| tags.number(tag).and_then(|side| u32::try_from(side).ok()).filter(|side| *side > 0);
+        let side = |tag: u16| {
+            tags.number(tag).and_then(|side| u32::try_from(side).ok()).filter(|side| *side > 0)
+        };
         let missing = |what: &str| Error::damaged(TIFF, format!("no {what}"));
-        let size = ImageSize { width: side(256).ok_or_else(|| missing("width"))?, height: side(257).ok_or_else(|| missing("height"))? };
+        let size = ImageSize {
+            width: side(256).ok_or_else(|| missing("width"))?,
+            height: side(257).ok_or_else(|| missing("height"))?,
+        };
         let compression = match tags.number(259).unwrap_or(1) {
             1 => Compression::None,
             4 => Compression::Fax4,
@@ -79,11 +85,17 @@ impl Page {
         let is_planar = tags.number(284) == Some(2);
         let meaning = Meaning::new(tags, photometric, compression, is_planar, keeps_alpha)?;
         if compression == Compression::Fax4 && (meaning.bits, meaning.samples) != (1, 1) {
-            return Err(Error::damaged(TIFF, format!("CCITT group 4 with {} samples of {} bits", meaning.samples, meaning.bits)));
+            return Err(Error::damaged(
+                TIFF,
+                format!("CCITT group 4 with {} samples of {} bits", meaning.samples, meaning.bits),
+            ));
         }
         let is_tiled = tags.number(324).is_some() && tags.number(273).is_none();
         let (chunk_width, chunk_height) = if is_tiled {
-            (side(322).ok_or_else(|| missing("tile width"))?, side(323).ok_or_else(|| missing("tile height"))?)
+            (
+                side(322).ok_or_else(|| missing("tile width"))?,
+                side(323).ok_or_else(|| missing("tile height"))?,
+            )
         } else {
             (size.width, side(278).unwrap_or(size.height).min(size.height))
         };
@@ -92,9 +104,16 @@ impl Page {
         }
         let (offsets, counts) = if is_tiled { (324, 325) } else { (273, 279) };
         let predictor = tags.number(317).unwrap_or(1);
-        let has_predictor = predictor != 1 && matches!(compression, Compression::Lzw | Compression::Deflate | Compression::Zstandard);
+        let has_predictor = predictor != 1
+            && matches!(
+                compression,
+                Compression::Lzw | Compression::Deflate | Compression::Zstandard
+            );
         if has_predictor && (predictor != 2 || meaning.bits < 8) {
-            return Err(Error::unsupported(TIFF, format!("predictor {predictor} of {} bits", meaning.bits)));
+            return Err(Error::unsupported(
+                TIFF,
+                format!("predictor {predictor} of {} bits", meaning.bits),
+            ));
         }
         Ok(Self {
             size,
@@ -117,7 +136,11 @@ impl Page {
 
     /// Planes that are decoded.
     pub(super) fn planes(&self) -> usize {
-        if self.is_planar { self.meaning.samples.min(self.meaning.layout.samples().max(1)) } else { 1 }
+        if self.is_planar {
+            self.meaning.samples.min(self.meaning.layout.samples().max(1))
+        } else {
+            1
+        }
     }
 
     /// Samples of a pixel of a chunk.
@@ -130,7 +153,8 @@ impl Page {
         (self.chunk_width * self.chunk_samples() * usize::from(self.meaning.bits)).div_ceil(8)
     }
 
-    /// Refuses pixels that a payload of `payload_len` bytes cannot contain. Zstandard and fax have runs without bound.
+    /// Refuses pixels that a payload of `payload_len` bytes cannot contain. Zstandard and fax have
+    /// runs without bound.
     pub(super) fn check_bytes(&self, payload_len: usize) -> Result<()> {
         let expansion = match self.compression {
             Compression::None => 1,
@@ -140,17 +164,33 @@ impl Page {
             Compression::Fax4 | Compression::Zstandard | Compression::Jpeg => return Ok(()),
         };
         // Raw chunks may be shared, so each is held against the payload by itself.
-        let bytes = self.line_len().saturating_mul(if self.compression == Compression::None { 1 } else { self.size.height as usize });
-        if bytes / expansion > payload_len { Err(Error::truncated(TIFF, "fewer bytes than rows need")) } else { Ok(()) }
+        let bytes = self.line_len().saturating_mul(if self.compression == Compression::None {
+            1
+        } else {
+            self.size.height as usize
+        });
+        if bytes / expansion > payload_len {
+            Err(Error::truncated(TIFF, "fewer bytes than rows need"))
+        } else {
+            Ok(())
+        }
     }
 
     /// The bytes of chunk `k`.
     pub(super) fn stored<'a>(&self, payload: &'a [u8], k: usize) -> Result<&'a [u8]> {
         let outside = || Error::truncated(TIFF, "chunk outside of the payload");
-        let offset = self.offsets.get(k).and_then(|offset| usize::try_from(*offset).ok()).ok_or_else(outside)?;
+        let offset = self
+            .offsets
+            .get(k)
+            .and_then(|offset| usize::try_from(*offset).ok())
+            .ok_or_else(outside)?;
         let rest = payload.get(offset..).filter(|rest| !rest.is_empty()).ok_or_else(outside)?;
         // Raw chunks are as long as they must be, whatever is stated.
-        let stated = self.byte_counts.get(k).copied().filter(|len| *len > 0 && self.compression != Compression::None);
+        let stated = self
+            .byte_counts
+            .get(k)
+            .copied()
+            .filter(|len| *len > 0 && self.compression != Compression::None);
         match stated.map(usize::try_from) {
             None => Ok(rest),
             Some(len) => rest.get(..len.map_err(|_| outside())?).ok_or_else(outside),
@@ -159,7 +199,13 @@ impl Page {
 }
 
 impl Meaning {
-    fn new(tags: &PageTags<'_>, photometric: u64, compression: Compression, is_planar: bool, keeps_alpha: bool) -> Result<Self> {
+    fn new(
+        tags: &PageTags<'_>,
+        photometric: u64,
+        compression: Compression,
+        is_planar: bool,
+        keeps_alpha: bool,
+    ) -> Result<Self> {
         let samples = tags.number(277).unwrap_or(1);
         let mut bits = tags.numbers(258).unwrap_or_else(|| vec![1]);
         bits.truncate(usize::try_from(samples).unwrap_or(usize::MAX));
@@ -167,19 +213,29 @@ impl Meaning {
         let formats = tags.numbers(339).unwrap_or_default();
         let extra = tags.numbers(338).unwrap_or_default();
         let alpha = extra.first().copied();
-        let refuse =
-            |what: &str| Error::unsupported(TIFF, format!("{what}: photometric {photometric}, {samples} samples of {bits:?} bits, extra {extra:?}"));
+        let refuse = |what: &str| {
+            Error::unsupported(
+                TIFF,
+                format!(
+                    "{what}: photometric {photometric}, {samples} samples of {bits:?} bits, extra \
+                     {extra:?}"
+                ),
+            )
+        };
         if samples == 0 || samples > 6 || bits.iter().any(|bits| *bits != first) {
             return Err(refuse("samples"));
         }
         // Signed bytes of one sample are taken as unsigned.
-        let is_plain = formats.iter().all(|format| *format == 1) || formats.iter().all(|format| *format == 2) && (first, samples) == (8, 1);
+        let is_plain = formats.iter().all(|format| *format == 1)
+            || formats.iter().all(|format| *format == 2) && (first, samples) == (8, 1);
         if !is_plain {
             return Err(refuse("sample format"));
         }
         let samples_len = usize::try_from(samples).unwrap_or(usize::MAX);
         let layout = match (photometric, samples, first, alpha) {
-            (0, 1, 1 | 2 | 4 | 8 | 16, _) | (1, 1, 1 | 2 | 4 | 8 | 16, _) | (1, 2, 8 | 16, Some(0)) => Layout::Gray,
+            (0, 1, 1 | 2 | 4 | 8 | 16, _)
+            | (1, 1, 1 | 2 | 4 | 8 | 16, _)
+            | (1, 2, 8 | 16, Some(0)) => Layout::Gray,
             (1, 2, 8 | 16, Some(1 | 2)) => Layout::GrayAlpha,
             (2, 3, 8 | 16, _) | (2, 4.., 8 | 16, Some(0)) => Layout::Rgb,
             (2, 4, 8 | 16, None) | (2, 4.., 8 | 16, Some(1 | 2 | 999)) => Layout::Rgba,
@@ -203,7 +259,8 @@ impl Meaning {
             bits,
             samples: samples_len,
             high_byte: usize::from(tags.is_little_endian()),
-            is_premultiplied: alpha == Some(1) && matches!(layout, Layout::Rgba | Layout::GrayAlpha),
+            is_premultiplied: alpha == Some(1)
+                && matches!(layout, Layout::Rgba | Layout::GrayAlpha),
             is_inverted: photometric == 0 && bits == 16,
         })
     }
@@ -213,7 +270,9 @@ impl Meaning {
 fn stated(tags: &PageTags<'_>, bits: u8) -> Result<Palette> {
     let values = tags.numbers(320).ok_or_else(|| Error::damaged(TIFF, "no palette"))?;
     let colors = values.len() / 3;
-    let channel = |k: usize, c: usize| values.get(c * colors + k).map_or(0, |value| u8::try_from(value >> 8).unwrap_or(u8::MAX));
+    let channel = |k: usize, c: usize| {
+        values.get(c * colors + k).map_or(0, |value| u8::try_from(value >> 8).unwrap_or(u8::MAX))
+    };
     let used = colors.min(1 << bits);
     Ok(Palette::stated((0..used).map(|k| [channel(k, 0), channel(k, 1), channel(k, 2)])))
 }

@@ -41,7 +41,12 @@ pub(super) fn write(meaning: &Meaning, row: &[u8], place: Place, to: &mut [u8]) 
         }
         None => {
             for (stored, pixel) in row.chunks_exact(width * meaning.samples).zip(pixels) {
-                stored.iter().skip(high).step_by(width).zip(pixel).for_each(|(value, to)| *to = *value);
+                stored
+                    .iter()
+                    .skip(high)
+                    .step_by(width)
+                    .zip(pixel)
+                    .for_each(|(value, to)| *to = *value);
             }
         }
     }

@@ -1,8 +1,10 @@
-//! Combines several row sets into one order: each position draws the next row of a source, and every source cycles independently.
+//! Combines several row sets into one order: each position draws the next row of a source, and
+//! every source cycles independently.
 //!
-//! A source is an endless stream: all of its rows in the order of pass 0, then those of pass 1, and so on. An epoch continues where the preceding one
-//! ended, so no row of a source is drawn again before all of its rows were drawn. The invariant: a position maps to exactly one draw of one source,
-//! and the draws of an epoch directly follow those of the preceding epoch.
+//! A source is an endless stream: all of its rows in the order of pass 0, then those of pass 1, and
+//! so on. An epoch continues where the preceding one ended, so no row of a source is drawn again
+//! before all of its rows were drawn. The invariant: a position maps to exactly one draw of one
+//! source, and the draws of an epoch directly follow those of the preceding epoch.
 
 use super::blend::Blend;
 use super::blocks::{Block, BlockOrder};
@@ -61,7 +63,8 @@ struct Source {
     /// Index of its first block among those of all sources.
     first_block: usize,
     first_scheduled: usize,
-    /// Each scheduled block is a block, shared by all passes; otherwise each pass has its own scheduled blocks.
+    /// Each scheduled block is a block, shared by all passes; otherwise each pass has its own
+    /// scheduled blocks.
     is_resident: bool,
 }
 
@@ -86,14 +89,18 @@ impl MixtureOrder {
         let MixtureOptions { blend, sources: blocks, window_bytes, seed, lanes } = options;
         let (counts, before) = (blend.counts(epoch), blend.counts_before(epoch));
         let (parts, scale) = (blend.largest_parts(), u128::from(blend.scale()));
-        let (mut sources, mut first_block, mut scheduled_blocks) = (Vec::with_capacity(blocks.len()), 0, 0usize);
+        let (mut sources, mut first_block, mut scheduled_blocks) =
+            (Vec::with_capacity(blocks.len()), 0, 0usize);
         for (number, blocks) in blocks.iter().enumerate() {
             let part = u128::from(parts.get(number).copied().unwrap_or_default());
             // The windows of all sources together have the size of one window.
-            let share = |bytes: u64| u64::try_from(u128::from(bytes) * part / scale).unwrap_or(u64::MAX);
+            let share =
+                |bytes: u64| u64::try_from(u128::from(bytes) * part / scale).unwrap_or(u64::MAX);
             let sequential = Arc::new(BlockOrder::sequential(blocks));
-            let (rows, draws) = (sequential.num_rows(), counts.get(number).copied().unwrap_or_default());
-            let bytes: u64 = blocks.iter().map(|block| block.decoded_bytes).fold(0, u64::saturating_add);
+            let (rows, draws) =
+                (sequential.num_rows(), counts.get(number).copied().unwrap_or_default());
+            let bytes: u64 =
+                blocks.iter().map(|block| block.decoded_bytes).fold(0, u64::saturating_add);
             let window_bytes = window_bytes.map(share);
             let source = Source {
                 blocks: blocks.clone(),
@@ -104,7 +111,8 @@ impl MixtureOrder {
                 window_bytes,
                 first_block,
                 first_scheduled: scheduled_blocks,
-                is_resident: draws > rows && bytes <= window_bytes.unwrap_or_default().max(RESIDENT_BYTES),
+                is_resident: draws > rows
+                    && bytes <= window_bytes.unwrap_or_default().max(RESIDENT_BYTES),
                 sequential,
             };
             first_block += blocks.len();
@@ -112,7 +120,13 @@ impl MixtureOrder {
             sources.push(source);
         }
         let pattern = Pattern::new(blend, seed, epoch, lanes);
-        Self { pattern, sources, scheduled_blocks, passes: Remembered::default(), windows: Remembered::default() }
+        Self {
+            pattern,
+            sources,
+            scheduled_blocks,
+            passes: Remembered::default(),
+            windows: Remembered::default(),
+        }
     }
 
     #[must_use]
@@ -127,7 +141,8 @@ impl MixtureOrder {
             let passes = source.passes();
             passes.map(|pass| self.order(number, source, pass).num_windows()).sum()
         };
-        let shuffled = self.sources.iter().enumerate().filter(|(_, source)| source.window_bytes.is_some());
+        let shuffled =
+            self.sources.iter().enumerate().filter(|(_, source)| source.window_bytes.is_some());
         shuffled.map(|(number, source)| of_source(number, source)).sum()
     }
 
@@ -160,7 +175,9 @@ impl MixtureOrder {
         let nowhere = self.num_rows()..self.num_rows();
         let Some((number, source)) = self.source_at(scheduled) else { return nowhere };
         let draws = match source.place_of(scheduled) {
-            Some(Place { scheduled, pass: Some(pass) }) => source.draws_of(pass, self.order(number, source, pass).span(scheduled)),
+            Some(Place { scheduled, pass: Some(pass) }) => {
+                source.draws_of(pass, self.order(number, source, pass).span(scheduled))
+            }
             Some(Place { pass: None, .. }) => 0..source.draws,
             None => return nowhere,
         };
@@ -175,9 +192,12 @@ impl MixtureOrder {
         }
         let (start, end) = (self.drawn(positions.start), self.drawn(positions.end));
         let mut scheduled_blocks = Vec::new();
-        for ((number, source), (start, end)) in self.sources.iter().enumerate().zip(start.into_iter().zip(end)) {
+        for ((number, source), (start, end)) in
+            self.sources.iter().enumerate().zip(start.into_iter().zip(end))
+        {
             if source.is_resident && start < end {
-                scheduled_blocks.push(source.first_scheduled..source.first_scheduled + source.num_scheduled());
+                scheduled_blocks
+                    .push(source.first_scheduled..source.first_scheduled + source.num_scheduled());
                 continue;
             }
             source.each_pass(start..end, |pass, rows| {
@@ -189,14 +209,16 @@ impl MixtureOrder {
         scheduled_blocks
     }
 
-    /// Calls `row` for each row at these plan positions, in order, with its scheduled block and its index within the block.
+    /// Calls `row` for each row at these plan positions, in order, with its scheduled block and its
+    /// index within the block.
     pub fn for_each(&self, positions: Range<u64>, mut row: impl FnMut(usize, u64)) {
         let end = positions.end.min(self.num_rows());
         let mut position = positions.start;
         while position < end {
             let window = self.window(self.pattern.window_of(position));
             let until = (window.start + window.rows.len() as u64).min(end);
-            let place = |position: u64| usize::try_from(position - window.start).unwrap_or(usize::MAX);
+            let place =
+                |position: u64| usize::try_from(position - window.start).unwrap_or(usize::MAX);
             let rows = window.rows.get(place(position)..place(until)).unwrap_or_default();
             rows.iter().for_each(|(scheduled, place)| row(*scheduled, *place));
             position = until.max(position + 1);
@@ -214,7 +236,9 @@ impl MixtureOrder {
         let start = self.pattern.positions(number).start;
         if position > start {
             let window = self.window(number);
-            for source in window.sources.iter().take(usize::try_from(position - start).unwrap_or(usize::MAX)) {
+            for source in
+                window.sources.iter().take(usize::try_from(position - start).unwrap_or(usize::MAX))
+            {
                 if let Some(drawn) = drawn.get_mut(*source) {
                     *drawn += 1;
                 }
@@ -225,7 +249,9 @@ impl MixtureOrder {
 
     /// How often all rows of a source were drawn before its draw number `drawn` of this epoch.
     pub(super) fn round(&self, source: usize, drawn: u64) -> u64 {
-        self.sources.get(source).map_or(0, |source| source.pass_of(source.before + u128::from(drawn)))
+        self.sources
+            .get(source)
+            .map_or(0, |source| source.pass_of(source.before + u128::from(drawn)))
     }
 
     /// Rows of each source among the first `consumed` rows of the global sequence.
@@ -234,7 +260,8 @@ impl MixtureOrder {
         let lanes: &Lanes = self.pattern.lanes();
         let mut sums = vec![0; self.sources.len()];
         for lane in 0..lanes.num_lanes().min(lanes.num_rows()) {
-            let (start, end) = (self.drawn(lanes.positions(lane).start), self.drawn(lanes.cursor(lane, consumed)));
+            let (start, end) =
+                (self.drawn(lanes.positions(lane).start), self.drawn(lanes.cursor(lane, consumed)));
             for ((sum, start), end) in sums.iter_mut().zip(start).zip(end) {
                 *sum += end - start;
             }
@@ -244,11 +271,16 @@ impl MixtureOrder {
 
     /// Blocks of each source among those of all sources, and its rows in this epoch.
     pub fn shares(&self) -> impl Iterator<Item = (Range<usize>, u64)> {
-        self.sources.iter().map(|source| (source.first_block..source.first_block + source.blocks.len(), source.draws))
+        self.sources.iter().map(|source| {
+            (source.first_block..source.first_block + source.blocks.len(), source.draws)
+        })
     }
 
     fn source_at(&self, scheduled: usize) -> Option<(usize, &Source)> {
-        let number = self.sources.partition_point(|source| source.first_scheduled <= scheduled).checked_sub(1)?;
+        let number = self
+            .sources
+            .partition_point(|source| source.first_scheduled <= scheduled)
+            .checked_sub(1)?;
         Some((number, self.sources.get(number).filter(|_| scheduled < self.scheduled_blocks)?))
     }
 
@@ -284,13 +316,16 @@ impl MixtureOrder {
 
     fn resolved(&self, window: usize) -> WindowRows {
         let sources = self.pattern.sources(window);
-        let mut queues: Vec<std::vec::IntoIter<(usize, u64)>> = Vec::with_capacity(self.sources.len());
+        let mut queues: Vec<std::vec::IntoIter<(usize, u64)>> =
+            Vec::with_capacity(self.sources.len());
         let draws = self.pattern.drawn(window).iter().zip(self.pattern.drawn(window + 1));
         for ((number, source), (start, end)) in self.sources.iter().enumerate().zip(draws) {
             let mut rows = Vec::with_capacity(usize::try_from(end - start).unwrap_or_default());
             source.each_pass(*start..*end, |pass, positions| {
                 let order = self.order(number, source, pass);
-                order.for_each(positions, |scheduled, row| rows.push((source.scheduled_of(&order, pass, scheduled), row)));
+                order.for_each(positions, |scheduled, row| {
+                    rows.push((source.scheduled_of(&order, pass, scheduled), row));
+                });
             });
             queues.push(rows.into_iter());
         }
@@ -325,7 +360,11 @@ impl Source {
 
     fn num_scheduled(&self) -> usize {
         let passes = self.passes();
-        let times = if self.is_resident { 1 } else { usize::try_from(passes.end - passes.start).unwrap_or(usize::MAX) };
+        let times = if self.is_resident {
+            1
+        } else {
+            usize::try_from(passes.end - passes.start).unwrap_or(usize::MAX)
+        };
         self.sequential.num_scheduled().saturating_mul(times)
     }
 
@@ -341,12 +380,19 @@ impl Source {
         }
         let each = self.sequential.num_scheduled();
         let pass = u64::try_from(scheduled.checked_div(each)?).ok()?;
-        Some(Place { scheduled: scheduled % each, pass: Some(self.first_pass().saturating_add(pass)) })
+        Some(Place {
+            scheduled: scheduled % each,
+            pass: Some(self.first_pass().saturating_add(pass)),
+        })
     }
 
     fn scheduled_of(&self, order: &BlockOrder, pass: u64, scheduled: usize) -> usize {
         if self.is_resident {
-            return self.first_scheduled + order.block(scheduled).and_then(|block| self.sequential.scheduled_of(block)).unwrap_or_default();
+            return self.first_scheduled
+                + order
+                    .block(scheduled)
+                    .and_then(|block| self.sequential.scheduled_of(block))
+                    .unwrap_or_default();
         }
         self.first_scheduled_of(pass).saturating_add(scheduled)
     }

@@ -20,7 +20,8 @@ impl Model {
     }
 
     fn part(&self, pass: u64, rows: Range<u64>) -> Vec<u32> {
-        self.of(pass)[usize::try_from(rows.start).unwrap()..usize::try_from(rows.end).unwrap()].to_vec()
+        self.of(pass)[usize::try_from(rows.start).unwrap()..usize::try_from(rows.end).unwrap()]
+            .to_vec()
     }
 
     fn of(&self, pass: u64) -> &[u32] {
@@ -47,7 +48,11 @@ impl LaneRows for Model {
 
     fn counted_with(&self, _pass: u64, row: u64) -> u64 {
         // The end need not follow from where the rows start.
-        if self.counted_with.is_multiple_of(2) { (row / self.counted_with + 1) * self.counted_with } else { row + self.counted_with }
+        if self.counted_with.is_multiple_of(2) {
+            (row / self.counted_with + 1) * self.counted_with
+        } else {
+            row + self.counted_with
+        }
     }
 
     fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Vec<u32>, ()> {
@@ -61,7 +66,11 @@ type Pieces = Vec<(u64, u64, u32, u32)>;
 fn drawn(cursor: &mut LaneCursor, rows: &Model) -> Result<Pieces, NoPack<()>> {
     let mut pieces = Vec::new();
     cursor.draw(rows, &mut pieces)?;
-    assert!(pieces.iter().all(|piece| piece.tokens == rows.of(piece.pass)[usize::try_from(piece.row).unwrap()]));
+    assert!(
+        pieces
+            .iter()
+            .all(|piece| piece.tokens == rows.of(piece.pass)[usize::try_from(piece.row).unwrap()])
+    );
     Ok(pieces.iter().map(|piece| (piece.pass, piece.row, piece.first, piece.count)).collect())
 }
 
@@ -69,29 +78,57 @@ fn cursor(strategy: Strategy, length: u32, window_rows: u64) -> LaneCursor {
     LaneCursor::at(Packing { length, strategy }, window_rows, Mark::default())
 }
 
-fn first_packs(strategy: Strategy, length: u32, window_rows: u64, rows: &Model, count: usize) -> Result<Vec<Pieces>, NoPack<()>> {
+fn first_packs(
+    strategy: Strategy,
+    length: u32,
+    window_rows: u64,
+    rows: &Model,
+    count: usize,
+) -> Result<Vec<Pieces>, NoPack<()>> {
     let mut cursor = cursor(strategy, length, window_rows);
     (0..count).map(|_| drawn(&mut cursor, rows)).collect()
 }
 
-/// The packs of the first passes as the specification defines them: token by token, or window by window.
-fn expected(strategy: Strategy, length: u32, window_rows: u64, rows: &Model, passes: u64) -> Vec<Pieces> {
+/// The packs of the first passes as the specification defines them: token by token,
+/// or window by window.
+fn expected(
+    strategy: Strategy,
+    length: u32,
+    window_rows: u64,
+    rows: &Model,
+    passes: u64,
+) -> Vec<Pieces> {
     if strategy == Strategy::Concat {
         let tokens: Vec<(u64, u64, u32)> = (0..passes)
-            .flat_map(|pass| (0..).zip(rows.of(pass)).flat_map(move |(row, tokens)| (0..*tokens).map(move |token| (pass, row, token))))
+            .flat_map(|pass| {
+                (0..).zip(rows.of(pass)).flat_map(move |(row, tokens)| {
+                    (0..*tokens).map(move |token| (pass, row, token))
+                })
+            })
             .collect();
         return tokens.chunks_exact(length as usize).map(runs).collect();
     }
     let mut packs = Vec::new();
     for pass in 0..passes {
-        for (number, window) in (0u64..).zip(rows.of(pass).chunks(usize::try_from(window_rows).unwrap())) {
+        for (number, window) in
+            (0u64..).zip(rows.of(pass).chunks(usize::try_from(window_rows).unwrap()))
+        {
             let first = number * window_rows;
             let tokens_of = |position: u64| window[usize::try_from(position).unwrap()];
-            let each = |positions: Range<u64>, each: &mut dyn FnMut(u32)| positions.for_each(|position| each(tokens_of(position)));
-            let plan = PackPlan::build(Packing { length, strategy }, &Lanes::new(window.len() as u64, 1), each).unwrap();
+            let each = |positions: Range<u64>, each: &mut dyn FnMut(u32)| {
+                positions.for_each(|position| each(tokens_of(position)));
+            };
+            let plan = PackPlan::build(
+                Packing { length, strategy },
+                &Lanes::new(window.len() as u64, 1),
+                each,
+            )
+            .unwrap();
             for pack in 0..plan.num_packs() {
                 let mut pieces = Vec::new();
-                plan.for_each_piece(pack, tokens_of, |piece| pieces.push((pass, first + piece.position, piece.first, piece.count)));
+                plan.for_each_piece(pack, tokens_of, |piece| {
+                    pieces.push((pass, first + piece.position, piece.first, piece.count));
+                });
                 packs.push(pieces);
             }
         }
@@ -113,11 +150,16 @@ fn runs(tokens: &[(u64, u64, u32)]) -> Pieces {
 fn strategies() -> impl proptest::strategy::Strategy<Value = Strategy> {
     let choice = prop_oneof![Just(Choice::Best), Just(Choice::First)];
     let long = prop_oneof![Just(Long::Split), Just(Long::Truncate), Just(Long::Drop)];
-    let fit = (choice, 1usize..6, long).prop_map(|(choice, open_packs, long)| Strategy::Fit { choice, open_packs, long });
+    let fit = (choice, 1usize..6, long).prop_map(|(choice, open_packs, long)| Strategy::Fit {
+        choice,
+        open_packs,
+        long,
+    });
     prop_oneof![Just(Strategy::Concat), fit]
 }
 
-/// Passes of one lane, each with the same rows in another order and at least one row that every strategy packs.
+/// Passes of one lane, each with the same rows in another order and at least one row that every
+/// strategy packs.
 fn passes() -> impl proptest::strategy::Strategy<Value = Vec<Vec<u32>>> {
     let rows = prop::collection::vec(prop_oneof![4 => 0u32..9, 1 => 9u32..40], 0..30);
     rows.prop_flat_map(|mut rows| {
@@ -129,16 +171,29 @@ fn passes() -> impl proptest::strategy::Strategy<Value = Vec<Vec<u32>>> {
 proptest! {
     #[test]
     fn packs_are_those_of_the_specification(
-        passes in passes(), strategy in strategies(), length in 1u32..20, window_rows in 1u64..12, counted_with in 1u64..12,
+        passes in passes(),
+        strategy in strategies(),
+        length in 1u32..20,
+        window_rows in 1u64..12,
+        counted_with in 1u64..12,
     ) {
         let rows = Model::new(&passes, counted_with);
         let expected = expected(strategy, length, window_rows, &rows, 5);
-        prop_assert_eq!(first_packs(strategy, length, window_rows, &rows, expected.len()).unwrap(), expected);
+        prop_assert_eq!(
+            first_packs(strategy, length, window_rows, &rows, expected.len()).unwrap(),
+            expected
+        );
     }
 
     #[test]
     fn cursor_that_starts_at_a_pack_goes_on_as_one_that_came_there(
-        passes in passes(), strategy in strategies(), length in 1u32..20, window_rows in 1u64..12, counted_with in 1u64..12, start in 0usize..60, other in 1u64..12,
+        passes in passes(),
+        strategy in strategies(),
+        length in 1u32..20,
+        window_rows in 1u64..12,
+        counted_with in 1u64..12,
+        start in 0usize..60,
+        other in 1u64..12,
     ) {
         let rows = Model::new(&passes, counted_with);
         let whole = first_packs(strategy, length, window_rows, &rows, start + 5).unwrap();
@@ -154,7 +209,12 @@ proptest! {
 
     #[test]
     fn marks_lead_to_the_same_packs(
-        passes in passes(), strategy in strategies(), length in 1u32..20, window_rows in 1u64..12, counted_with in 1u64..12, jumps in prop::collection::vec(0u64..7, 1..6),
+        passes in passes(),
+        strategy in strategies(),
+        length in 1u32..20,
+        window_rows in 1u64..12,
+        counted_with in 1u64..12,
+        jumps in prop::collection::vec(0u64..7, 1..6),
     ) {
         let rows = Model::new(&passes, counted_with);
         let mut first = cursor(strategy, length, window_rows);
@@ -173,7 +233,12 @@ proptest! {
 
     #[test]
     fn no_later_pack_needs_an_earlier_row(
-        passes in passes(), strategy in strategies(), length in 1u32..20, window_rows in 1u64..12, counted_with in 1u64..12, count in 1usize..30,
+        passes in passes(),
+        strategy in strategies(),
+        length in 1u32..20,
+        window_rows in 1u64..12,
+        counted_with in 1u64..12,
+        count in 1usize..30,
     ) {
         let rows = Model::new(&passes, counted_with);
         let mut cursor = cursor(strategy, length, window_rows);
@@ -183,35 +248,57 @@ proptest! {
             packs.push(drawn(&mut cursor, &rows).unwrap());
         }
         for (number, needed) in needed.iter().enumerate() {
-            let lowest = packs[number..].iter().flatten().map(|(pass, row, ..)| (*pass, *row)).min().unwrap();
+            let lowest = packs[number..]
+                .iter()
+                .flatten()
+                .map(|(pass, row, ..)| (*pass, *row))
+                .min()
+                .unwrap();
             prop_assert!(*needed <= lowest, "{needed:?} {lowest:?}");
         }
     }
 
     #[test]
     fn cursor_knows_the_counted_rows_that_are_left(
-        passes in passes(), strategy in strategies(), length in 1u32..20, window_rows in 1u64..12, counted_with in 1u64..12, count in 1usize..30,
+        passes in passes(),
+        strategy in strategies(),
+        length in 1u32..20,
+        window_rows in 1u64..12,
+        counted_with in 1u64..12,
+        count in 1usize..30,
     ) {
         let rows = Model::new(&passes, counted_with);
         let mut cursor = cursor(strategy, length, window_rows);
         for _ in 0..count {
             let (pass, left) = cursor.counted();
-            let (before, is_counted) = (rows.counted.borrow().len(), cursor.is_counted_to(cursor.pack() + 1));
+            let (before, is_counted) =
+                (rows.counted.borrow().len(), cursor.is_counted_to(cursor.pack() + 1));
             let pack = drawn(&mut cursor, &rows).unwrap();
             prop_assert_eq!(is_counted, rows.counted.borrow().len() == before);
             let is_left = |of: u64, row: u64| (of, row) >= (pass, left.end) || left.contains(&row);
             prop_assert!(pack.iter().all(|(of, row, ..)| is_left(*of, *row)), "{left:?} {pack:?}");
-            prop_assert!(!is_counted || pack.iter().all(|(of, row, ..)| *of == pass && left.contains(row)));
+            prop_assert!(
+                !is_counted || pack.iter().all(|(of, row, ..)| *of == pass && left.contains(row))
+            );
         }
     }
 
     #[test]
-    fn concatenated_packs_start_like_those_of_an_epoch(rows in prop::collection::vec(0u32..12, 1..60), lanes in 1u64..5, length in 1u32..9) {
+    fn concatenated_packs_start_like_those_of_an_epoch(
+        rows in prop::collection::vec(0u32..12, 1..60),
+        lanes in 1u64..5,
+        length in 1u32..9,
+    ) {
         let of_rows = Lanes::new(rows.len() as u64, lanes);
         let tokens_of = |position: u64| rows[usize::try_from(position).unwrap()];
-        let each = |positions: Range<u64>, each: &mut dyn FnMut(u32)| positions.for_each(|position| each(tokens_of(position)));
-        let plan = PackPlan::build(Packing { length, strategy: Strategy::Concat }, &of_rows, each).unwrap();
-        let tokens = |lane| of_rows.positions(lane).map(|position| u64::from(tokens_of(position))).sum::<u64>();
+        let each = |positions: Range<u64>, each: &mut dyn FnMut(u32)| {
+            positions.for_each(|position| each(tokens_of(position)));
+        };
+        let plan = PackPlan::build(Packing { length, strategy: Strategy::Concat }, &of_rows, each)
+            .unwrap();
+        let tokens = |lane| {
+            of_rows.positions(lane).map(|position| u64::from(tokens_of(position))).sum::<u64>()
+        };
         let common = (0..lanes).map(|lane| tokens(lane) / u64::from(length)).min().unwrap();
         for lane in 0..lanes {
             let positions = of_rows.positions(lane);
@@ -219,9 +306,18 @@ proptest! {
             let mut cursor = cursor(Strategy::Concat, length, 1);
             for pack in 0..common {
                 let mut expected = Pieces::new();
-                plan.for_each_piece(plan.lanes().positions(lane).start + pack, tokens_of, |piece| {
-                    expected.push((0, piece.position - positions.start, piece.first, piece.count));
-                });
+                plan.for_each_piece(
+                    plan.lanes().positions(lane).start + pack,
+                    tokens_of,
+                    |piece| {
+                        expected.push((
+                            0,
+                            piece.position - positions.start,
+                            piece.first,
+                            piece.count,
+                        ));
+                    },
+                );
                 prop_assert_eq!(drawn(&mut cursor, &model).unwrap(), expected);
             }
         }
@@ -234,7 +330,10 @@ const FIT: Strategy = Strategy::Fit { choice: Choice::Best, open_packs: 4, long:
 fn passes_join_without_padding() {
     let rows = Model::new(&[vec![3, 1, 4, 1]], 2);
     let packs = first_packs(Strategy::Concat, 4, 1, &rows, 3).unwrap();
-    assert_eq!(packs, [vec![(0, 0, 0, 3), (0, 1, 0, 1)], vec![(0, 2, 0, 4)], vec![(0, 3, 0, 1), (1, 0, 0, 3)]]);
+    assert_eq!(
+        packs,
+        [vec![(0, 0, 0, 3), (0, 1, 0, 1)], vec![(0, 2, 0, 4)], vec![(0, 3, 0, 1), (1, 0, 0, 3)]]
+    );
 }
 
 #[test]
@@ -262,14 +361,23 @@ fn distant_pack_of_passes_with_equal_totals_is_found_by_a_division() {
     let mut cursor = cursor(Strategy::Concat, 4, 4);
     cursor.seek(&rows, 3_000_000_000_001).unwrap();
     assert_eq!(cursor.needed_from(), (2_000_000_000_000, 2));
-    assert_eq!(rows.counted.borrow().iter().map(|(pass, _)| *pass).collect::<BTreeSet<_>>(), BTreeSet::from([0, 2_000_000_000_000]));
+    assert_eq!(
+        rows.counted.borrow().iter().map(|(pass, _)| *pass).collect::<BTreeSet<_>>(),
+        BTreeSet::from([0, 2_000_000_000_000])
+    );
 }
 
 #[test]
 fn pass_with_nothing_to_pack_is_refused() {
     for strategy in [Strategy::Concat, FIT] {
-        assert_eq!(first_packs(strategy, 4, 2, &Model::new(&[vec![0; 5]], 2), 1), Err(NoPack::Empty { pass: 0 }));
-        assert_eq!(first_packs(strategy, 4, 2, &Model::new(&[vec![]], 2), 1), Err(NoPack::Empty { pass: 0 }));
+        assert_eq!(
+            first_packs(strategy, 4, 2, &Model::new(&[vec![0; 5]], 2), 1),
+            Err(NoPack::Empty { pass: 0 })
+        );
+        assert_eq!(
+            first_packs(strategy, 4, 2, &Model::new(&[vec![]], 2), 1),
+            Err(NoPack::Empty { pass: 0 })
+        );
         let second = Model::new(&[vec![0, 4], vec![0, 0]], 1);
         assert_eq!(first_packs(strategy, 4, 1, &second, 2), Err(NoPack::Empty { pass: 1 }));
         let mut cursor = cursor(strategy, 4, 1);

@@ -1,4 +1,5 @@
-//! Several parts of a plan: which ids the splits of one part are compared with when another part is committed first, or has lost a record.
+//! Several parts of a plan: which ids the splits of one part are compared with when another part is
+//! committed first, or has lost a record.
 
 use super::simulation::{Crash, SimulatedDisk};
 use super::{CHECKPOINT, FILES, OUT, assert_exact, commit, inputs, natures, options, run};
@@ -13,7 +14,8 @@ use std::sync::Arc;
 fn planned(disk: &SimulatedDisk, files: &[InputFile]) -> Result<Journal> {
     let mut journal = Journal::open(&options(), Arc::new(disk.clone()))?;
     let new = journal.discover(files)?;
-    let splits: Vec<Split> = new.into_iter().enumerate().map(|(index, file)| Split::new(index, vec![file])).collect();
+    let splits: Vec<Split> =
+        new.into_iter().enumerate().map(|(index, file)| Split::new(index, vec![file])).collect();
     journal.extend(&splits, None)?;
     Ok(journal)
 }
@@ -29,7 +31,9 @@ fn commit_file(disk: &SimulatedDisk, journal: &Journal, path: &str) -> Outcome {
 
 /// The pending files, with the number of files of ids that their rows are compared with.
 fn compared(journal: &Journal) -> Vec<(String, usize)> {
-    let compared = |split: Split| (split.files[0].path.clone(), journal.done_ids(split.unit.unwrap().segment).len());
+    let compared = |split: Split| {
+        (split.files[0].path.clone(), journal.done_ids(split.unit.unwrap().segment).len())
+    };
     let mut compared: Vec<_> = journal.pending().into_iter().map(compared).collect();
     compared.sort_unstable();
     compared
@@ -43,7 +47,9 @@ fn sizes(expected: &[(&str, usize)]) -> Vec<(String, usize)> {
 fn new_files_may_change_the_types_of_planned_ones_until_a_split_is_committed() {
     let disk = SimulatedDisk::new(natures()[1]).process();
     let journal = planned(&disk, &inputs(2)).unwrap();
-    let agreed = |has_new| journal.agreed_types(has_new).map(|(schema, files)| (schema, files.len())).unwrap();
+    let agreed = |has_new| {
+        journal.agreed_types(has_new).map(|(schema, files)| (schema, files.len())).unwrap()
+    };
     assert_eq!(agreed(true), (None, 2));
     assert_eq!(agreed(false), (None, 0), "the planned files are not asked again");
     assert_eq!(commit_file(&disk, &journal, "x"), Outcome::Committed);
@@ -63,7 +69,8 @@ fn split_that_was_never_committed_is_compared_with_ids_that_later_parts_have_don
     let disk = SimulatedDisk::new(natures()[1]).process();
     drop(planned(&disk, &inputs(3)).unwrap());
     let journal = planned(&disk, &inputs(5)).unwrap();
-    // Splits of one part are not compared with each other: `x` is committed, and `xx` and `xxx` are not.
+    // Splits of one part are not compared with each other: `x` is committed,
+    // and `xx` and `xxx` are not.
     for path in ["x", "xxxx"] {
         assert_eq!(commit_file(&disk, &journal, path), Outcome::Committed);
     }
@@ -125,7 +132,8 @@ fn crash_while_a_split_with_a_damaged_record_is_done_again_loses_and_repeats_not
         let _crashed = run(&first, FILES, false);
         first.crashed(Crash::Power(step));
         for _pass in 0..2 {
-            run(&disk.process(), FILES, false).unwrap_or_else(|error| panic!("step {step}: {error}"));
+            run(&disk.process(), FILES, false)
+                .unwrap_or_else(|error| panic!("step {step}: {error}"));
         }
         assert_exact(&disk, FILES, &format!("step {step}"));
     }
@@ -134,7 +142,8 @@ fn crash_while_a_split_with_a_damaged_record_is_done_again_loses_and_repeats_not
 #[test]
 fn verification_reports_damaged_records_before_and_after_they_are_put_away() {
     let disk = with_damaged_records();
-    let problems = || Snapshot::read(CHECKPOINT, Arc::new(disk.process())).unwrap().verify().unwrap();
+    let problems =
+        || Snapshot::read(CHECKPOINT, Arc::new(disk.process())).unwrap().verify().unwrap();
     assert_eq!(problems().len(), 2);
     drop(planned(&disk.process(), &inputs(FILES)).unwrap());
     assert_eq!(problems().len(), 2);

@@ -1,4 +1,5 @@
-//! Outputs that are replaced because their input was repaired, or rebuilt because they were lost: crashed at each step, and overtaken.
+//! Outputs that are replaced because their input was repaired, or rebuilt because they were lost:
+//! crashed at each step, and overtaken.
 
 use super::simulation::{Crash, Nature, SimulatedDisk};
 use super::{CHECKPOINT, FILES, OUT, assert_exact, inputs, natures, options, run, run_over};
@@ -10,14 +11,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 fn repaired(disk: &SimulatedDisk) -> Result<Repaired> {
-    repair(&Repair { path: CHECKPOINT, output: None, names: BTreeSet::new(), is_there: &|_| true }, Arc::new(disk.process()))
+    repair(
+        &Repair { path: CHECKPOINT, output: None, names: BTreeSet::new(), is_there: &|_| true },
+        Arc::new(disk.process()),
+    )
 }
 
 /// What a user sees of the outputs during a replacement: for each, the old one or the new one.
 fn assert_old_or_new(disk: &SimulatedDisk, story: &str) {
     let rows = disk.visible(OUT);
     for file in inputs(FILES) {
-        let of_file = rows.iter().filter(|row| **row == file.path || **row == format!("{}~", file.path));
+        let of_file =
+            rows.iter().filter(|row| **row == file.path || **row == format!("{}~", file.path));
         assert_eq!(of_file.count(), 1, "{story}: {rows:?}");
     }
 }
@@ -51,9 +56,14 @@ fn crash_at_any_step_of_a_replacement_leaves_the_old_output_or_the_new_one() {
                 let _crashed = run_over(&first, &mended(&[0, 3]), false);
                 first.crashed(crash);
                 assert_old_or_new(&disk, &story);
-                run_over(&disk.process(), &mended(&[0, 3]), false).unwrap_or_else(|error| panic!("{story}: {error}"));
+                run_over(&disk.process(), &mended(&[0, 3]), false)
+                    .unwrap_or_else(|error| panic!("{story}: {error}"));
                 assert_exact(&disk, FILES, &story);
-                assert_eq!(run_over(&disk.process(), &mended(&[0, 3]), false).unwrap(), 0, "{story}");
+                assert_eq!(
+                    run_over(&disk.process(), &mended(&[0, 3]), false).unwrap(),
+                    0,
+                    "{story}"
+                );
             }
         }
     }
@@ -79,7 +89,8 @@ fn sleeper_in_a_replacement_changes_nothing_when_it_wakes() {
             [0, 3].iter().for_each(|number: &usize| files[*number].modified_ns = 3);
             let _fenced = run_over(&sleeper, &files, false);
             let story = format!("{nature:?}, asleep at {step}");
-            run_over(&disk.process(), &mended(&[0, 3]), false).unwrap_or_else(|error| panic!("{story}: {error}"));
+            run_over(&disk.process(), &mended(&[0, 3]), false)
+                .unwrap_or_else(|error| panic!("{story}: {error}"));
             assert_exact(&disk, FILES, &story);
         }
     }
@@ -112,8 +123,12 @@ fn output_that_the_repaired_input_no_longer_gives_is_removed_and_its_name_not_us
     (unreadable[0].size, unreadable[0].modified_ns) = (0, 3);
     run_over(&disk.process(), &unreadable, false).unwrap();
     assert_eq!(disk.visible(OUT).len(), FILES - 1);
-    let retired: Vec<String> =
-        Snapshot::read(CHECKPOINT, Arc::new(disk.process())).unwrap().records.into_values().flat_map(|record| record.retired).collect();
+    let retired: Vec<String> = Snapshot::read(CHECKPOINT, Arc::new(disk.process()))
+        .unwrap()
+        .records
+        .into_values()
+        .flat_map(|record| record.retired)
+        .collect();
     let outputs: Vec<&String> = retired.iter().filter(|name| !name.starts_with("ids/")).collect();
     assert_eq!(outputs.len(), 1);
     run_over(&disk.process(), &mended(&[0]), false).unwrap();
@@ -131,7 +146,10 @@ fn file_that_a_failed_split_read_may_change() {
     run_over(&disk.process(), &mended(&[1]), false).unwrap();
     assert_exact(&disk, FILES, "nothing of it was committed");
     // Back to the first version, which was never read; this is a change of a file that was.
-    assert!(matches!(run_over(&disk.process(), &inputs(FILES), false), Err(Error::InputChanged { .. })));
+    assert!(matches!(
+        run_over(&disk.process(), &inputs(FILES), false),
+        Err(Error::InputChanged { .. })
+    ));
 }
 
 #[test]
@@ -141,7 +159,8 @@ fn one_copy_of_plan_pack_or_job_makes_the_other() {
             let disk = SimulatedDisk::new(natures()[1]);
             run(&disk.process(), FILES, false).unwrap();
             run(&disk.process(), FILES, false).unwrap();
-            let names: Vec<String> = disk.names().into_iter().filter(|name| name.contains(place)).collect();
+            let names: Vec<String> =
+                disk.names().into_iter().filter(|name| name.contains(place)).collect();
             assert_eq!(names.len(), 2, "{names:?}");
             if is_removed {
                 disk.process().remove(&names[copy]).unwrap();
@@ -160,14 +179,22 @@ fn one_copy_of_plan_pack_or_job_makes_the_other() {
 
 #[test]
 fn lost_outputs_are_opened_by_a_repair_and_made_again() {
-    for damage in [|content: &mut Vec<u8>| content.push(b'!'), |content: &mut Vec<u8>| content[0] ^= 1, |content: &mut Vec<u8>| content.clear()] {
+    for damage in [
+        |content: &mut Vec<u8>| content.push(b'!'),
+        |content: &mut Vec<u8>| content[0] ^= 1,
+        |content: &mut Vec<u8>| content.clear(),
+    ] {
         for (place, opened) in [("/out/", 3), ("/ids/", 3), ("/packs/", 3)] {
             let disk = SimulatedDisk::new(natures()[1]);
             run(&disk.process(), FILES, false).unwrap();
             run(&disk.process(), FILES, false).unwrap();
             assert!(disk.damage(place, damage) > 1);
             let done = repaired(&disk).unwrap();
-            assert_eq!((done.reopened.len(), done.without_input.len()), (opened, 0), "{place}: {done:?}");
+            assert_eq!(
+                (done.reopened.len(), done.without_input.len()),
+                (opened, 0),
+                "{place}: {done:?}"
+            );
             assert_eq!(run(&disk.process(), FILES, false).unwrap(), opened);
             assert_exact(&disk, FILES, place);
             assert!(repaired(&disk).unwrap().problems.is_empty());
@@ -186,7 +213,8 @@ fn repair_that_dies_at_any_step_is_repeated() {
         disk
     };
     let disk = damaged().process();
-    let request = Repair { path: CHECKPOINT, output: None, names: BTreeSet::new(), is_there: &|_| true };
+    let request =
+        Repair { path: CHECKPOINT, output: None, names: BTreeSet::new(), is_there: &|_| true };
     repair(&request, Arc::new(disk.clone())).unwrap();
     for step in 0..disk.steps() {
         for crash in [Crash::Process, Crash::Power(step), Crash::Power(!step)] {
@@ -203,8 +231,12 @@ fn repair_that_dies_at_any_step_is_repeated() {
 #[test]
 fn checkpoint_that_was_moved_with_its_outputs_never_leads_back() {
     let disk = SimulatedDisk::new(natures()[1]);
-    let at =
-        |tree: &str| JournalOptions { path: format!("{tree}/state"), output: format!("{tree}/out"), inputs: vec![format!("{tree}/in")], ..options() };
+    let at = |tree: &str| JournalOptions {
+        path: format!("{tree}/state"),
+        output: format!("{tree}/out"),
+        inputs: vec![format!("{tree}/in")],
+        ..options()
+    };
     let journal = Journal::open(&at("/w/a"), Arc::new(disk.process())).unwrap();
     disk.process().make_directory("/w/b").unwrap();
     drop(journal);

@@ -1,4 +1,5 @@
-//! A simulated disk that crashes at a chosen step, drops unsynced data, and runs another process while one is suspended.
+//! A simulated disk that crashes at a chosen step, drops unsynced data, and runs another process
+//! while one is suspended.
 
 use shardmill_storage::{Disk, Locked};
 use std::collections::BTreeMap;
@@ -84,7 +85,12 @@ impl SimulatedDisk {
     pub(super) fn process(&self) -> Self {
         let mut state = lock(&self.state);
         state.processes += 1;
-        Self { nature: self.nature, state: Arc::clone(&self.state), process: Arc::default(), number: state.processes }
+        Self {
+            nature: self.nature,
+            state: Arc::clone(&self.state),
+            process: Arc::default(),
+            number: state.processes,
+        }
     }
 
     /// Dies before the given step, counted from now.
@@ -103,7 +109,8 @@ impl SimulatedDisk {
         lock(&self.process).steps
     }
 
-    /// Ends the process and releases its locks; on power loss, ends all processes and drops unsynced data.
+    /// Ends the process and releases its locks; on power loss, ends all processes and drops
+    /// unsynced data.
     pub(super) fn crashed(&self, crash: Crash) {
         lock(&self.process).is_dead = true;
         let mut state = lock(&self.state);
@@ -113,26 +120,38 @@ impl SimulatedDisk {
         state.locks.clear();
         let mut random = seed;
         let mut is_kept = || {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             random >> 63 == 1
         };
         let volatile = std::mem::take(&mut state.names);
         let mut names = state.synced_names.clone();
         names.insert(String::new(), None);
         let new = |path: &String, file: &Option<usize>| state.synced_names.get(path) != Some(file);
-        let gone: Tree = names.iter().filter(|(path, file)| volatile.get(*path) != Some(*file)).map(|(path, file)| (path.clone(), *file)).collect();
+        let gone: Tree = names
+            .iter()
+            .filter(|(path, file)| volatile.get(*path) != Some(*file))
+            .map(|(path, file)| (path.clone(), *file))
+            .collect();
         // Journaling file systems keep a rename atomic: a file has its old name or its new one.
-        let renamed: BTreeMap<usize, &String> = gone.iter().filter_map(|(path, file)| Some(((*file)?, path))).collect();
+        let renamed: BTreeMap<usize, &String> =
+            gone.iter().filter_map(|(path, file)| Some(((*file)?, path))).collect();
         for (path, file) in volatile.iter().filter(|(path, file)| new(path, file)) {
             if is_kept() {
                 names.insert(path.clone(), *file);
-                if let Some(old) = file.and_then(|file| renamed.get(&file)).filter(|old| volatile.get(**old) != names.get(**old)) {
+                if let Some(old) = file
+                    .and_then(|file| renamed.get(&file))
+                    .filter(|old| volatile.get(**old) != names.get(**old))
+                {
                     names.remove(*old);
                 }
             }
         }
-        let is_elsewhere = |file: Option<usize>| volatile.values().any(|other| file.is_some() && *other == file);
-        // A name that a rename gave to another file always exists: with the old file or the new one.
+        let is_elsewhere =
+            |file: Option<usize>| volatile.values().any(|other| file.is_some() && *other == file);
+        // A name that a rename gave to another file always exists: with the old
+        // file or the new one.
         for (path, file) in gone.into_iter().filter(|(path, _)| !volatile.contains_key(path)) {
             if names.get(&path) == Some(&file) && !is_elsewhere(file) && is_kept() {
                 names.remove(&path);
@@ -147,7 +166,11 @@ impl SimulatedDisk {
         for file in &mut state.files {
             if file.synced.as_ref() != Some(&file.content) {
                 let half = file.content.len() / 2;
-                file.content = if is_kept() { file.content.clone() } else { file.synced.clone().unwrap_or_else(|| file.content[..half].to_vec()) };
+                file.content = if is_kept() {
+                    file.content.clone()
+                } else {
+                    file.synced.clone().unwrap_or_else(|| file.content[..half].to_vec())
+                };
             }
         }
         state.synced_names = reachable.clone();
@@ -157,15 +180,24 @@ impl SimulatedDisk {
     /// The content of the visible files of a directory.
     pub(super) fn visible(&self, directory: &str) -> Vec<String> {
         let state = lock(&self.state);
-        let children = state.names.iter().filter_map(|(path, file)| Some((path.strip_prefix(directory)?.strip_prefix('/')?, (*file)?)));
+        let children = state.names.iter().filter_map(|(path, file)| {
+            Some((path.strip_prefix(directory)?.strip_prefix('/')?, (*file)?))
+        });
         let files = children.filter(|(name, _)| !name.starts_with('.') && !name.contains('/'));
-        files.map(|(_, file)| String::from_utf8_lossy(&state.files[file].content).into_owned()).collect()
+        files
+            .map(|(_, file)| String::from_utf8_lossy(&state.files[file].content).into_owned())
+            .collect()
     }
 
     /// Changes a file without the job's knowledge.
     pub(super) fn damage(&self, contains: &str, change: impl Fn(&mut Vec<u8>)) -> usize {
         let mut state = lock(&self.state);
-        let files: Vec<usize> = state.names.iter().filter(|(path, _)| path.contains(contains)).filter_map(|(_, file)| *file).collect();
+        let files: Vec<usize> = state
+            .names
+            .iter()
+            .filter(|(path, _)| path.contains(contains))
+            .filter_map(|(_, file)| *file)
+            .collect();
         for file in &files {
             change(&mut state.files[*file].content);
         }
@@ -251,7 +283,8 @@ impl Disk for SimulatedDisk {
 
     fn list(&self, directory: &str) -> io::Result<Vec<String>> {
         let state = lock(&self.state);
-        let names = state.names.keys().filter_map(|path| path.strip_prefix(directory)?.strip_prefix('/'));
+        let names =
+            state.names.keys().filter_map(|path| path.strip_prefix(directory)?.strip_prefix('/'));
         Ok(names.filter(|name| !name.contains('/')).map(str::to_owned).collect())
     }
 
@@ -298,7 +331,12 @@ impl Disk for SimulatedDisk {
         self.step(|state| {
             let of_directory = |path: &String| directory_of(path) == directory && path != directory;
             state.synced_names.retain(|path, _| !of_directory(path));
-            let names: Vec<_> = state.names.iter().filter(|(path, _)| of_directory(path)).map(|(path, file)| (path.clone(), *file)).collect();
+            let names: Vec<_> = state
+                .names
+                .iter()
+                .filter(|(path, _)| of_directory(path))
+                .map(|(path, file)| (path.clone(), *file))
+                .collect();
             state.synced_names.extend(names);
             Ok(())
         })
@@ -356,7 +394,12 @@ impl Disk for SimulatedDisk {
 
     fn remove_directory(&self, directory: &str) -> io::Result<()> {
         let prefix = format!("{directory}/");
-        let inner: Vec<String> = lock(&self.state).names.keys().filter(|path| path.starts_with(&prefix)).cloned().collect();
+        let inner: Vec<String> = lock(&self.state)
+            .names
+            .keys()
+            .filter(|path| path.starts_with(&prefix))
+            .cloned()
+            .collect();
         for path in inner.iter().rev() {
             self.remove(path)?;
         }

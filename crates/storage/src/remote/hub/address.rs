@@ -10,13 +10,15 @@ pub(in super::super) struct Address {
 }
 
 const KIND: &str = "datasets";
-const EXAMPLE: &str = "a data set of the Hub looks like hf://datasets/OWNER/NAME/directory/file, or hf://datasets/OWNER/NAME@REVISION/directory/file";
+const EXAMPLE: &str = "a data set of the Hub looks like hf://datasets/OWNER/NAME/directory/file, \
+    or hf://datasets/OWNER/NAME@REVISION/directory/file";
 
 /// Prefixes of references whose names contain slashes.
 const REFERENCES: [&str; 2] = ["refs/convert/", "refs/pr/"];
 
 impl Address {
-    /// Parses the part of a path after `hf://`; returns the end of its root, and the revision that the root names.
+    /// Parses the part of a path after `hf://`; returns the end of its root, and the revision that
+    /// the root names.
     ///
     /// # Errors
     /// Why the path is not valid.
@@ -31,7 +33,8 @@ impl Address {
         if owner.is_empty() || name.is_empty() || owner.contains('@') {
             return Err(EXAMPLE.to_owned());
         }
-        let revision_len = behind.strip_prefix('@').map_or(0, |revision| 1 + revision_len(revision));
+        let revision_len =
+            behind.strip_prefix('@').map_or(0, |revision| 1 + revision_len(revision));
         let written = behind.get(1..revision_len).unwrap_or_default();
         if revision_len == 1 {
             return Err(format!("the path names no revision after the @; {EXAMPLE}"));
@@ -49,7 +52,10 @@ impl Address {
 }
 
 fn revision_len(text: &str) -> usize {
-    let reference = REFERENCES.iter().find(|reference| text.starts_with(**reference)).map_or(0, |reference| reference.len());
+    let reference = REFERENCES
+        .iter()
+        .find(|reference| text.starts_with(**reference))
+        .map_or(0, |reference| reference.len());
     let rest = text.get(reference..).unwrap_or_default();
     reference + rest.find('/').unwrap_or(rest.len())
 }
@@ -69,14 +75,29 @@ mod tests {
         assert_eq!(parsed("datasets/o/n"), three("o/n", "main", ""));
         assert_eq!(parsed("datasets/o/n/a/b@c.parquet"), three("o/n", "main", "/a/b@c.parquet"));
         assert_eq!(parsed("datasets/o/n@v1.0/a"), three("o/n", "v1.0", "/a"));
-        assert_eq!(parsed("datasets/o/n@refs/convert/parquet/a"), three("o/n", "refs/convert/parquet", "/a"));
+        assert_eq!(
+            parsed("datasets/o/n@refs/convert/parquet/a"),
+            three("o/n", "refs/convert/parquet", "/a")
+        );
         assert_eq!(parsed("datasets/o/n@refs%2Fpr%2F1/a"), three("o/n", "refs/pr/1", "/a"));
     }
 
     #[test]
     fn path_without_a_data_set_is_refused_with_an_example() {
-        for rest in ["", "datasets", "datasets/o", "datasets/o/", "datasets//n", "owner/model/x", "spaces/o/n", "datasets/o/n@/x"] {
-            assert!(Address::parse(rest).unwrap_err().contains("hf://datasets/OWNER/NAME"), "{rest}");
+        for rest in [
+            "",
+            "datasets",
+            "datasets/o",
+            "datasets/o/",
+            "datasets//n",
+            "owner/model/x",
+            "spaces/o/n",
+            "datasets/o/n@/x",
+        ] {
+            assert!(
+                Address::parse(rest).unwrap_err().contains("hf://datasets/OWNER/NAME"),
+                "{rest}"
+            );
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Data sets of the Hugging Face Hub: files are listed with its API, and read as from any HTTP server.
+//! Data sets of the Hugging Face Hub: files are listed with its API,
+//! and read as from any HTTP server.
 //!
-//! A branch may move while it is read. Its commit is therefore resolved once, and everything that this process and its forked children list and read
-//! afterwards belongs to that commit.
+//! A branch may move while it is read. Its commit is therefore resolved once, and everything that
+//! this process and its forked children list and read afterwards belongs to that commit.
 
 mod address;
 mod service;
@@ -17,7 +18,9 @@ use async_trait::async_trait;
 use object_store::client::{HttpClient, HttpConnector, HttpError, HttpRequest, HttpRequestBody};
 use object_store::http::{HttpBuilder, HttpStore};
 use object_store::path::Path;
-use object_store::{ClientOptions, Error, GetOptions, GetResult, ObjectMeta, ObjectStore, Result, RetryConfig};
+use object_store::{
+    ClientOptions, Error, GetOptions, GetResult, ObjectMeta, ObjectStore, Result, RetryConfig,
+};
 use serde_json::Value;
 use service::HubService;
 use site::Site;
@@ -59,7 +62,8 @@ struct Page {
 }
 
 impl HubStore {
-    /// `commit` stores the commit of the revision once it is resolved. `client` follows no redirects.
+    /// `commit` stores the commit of the revision once it is resolved.
+    /// `client` follows no redirects.
     ///
     /// # Errors
     /// For an option that the Hub does not support.
@@ -75,12 +79,24 @@ impl HubStore {
             commit.get_or_init(|| found);
         }
         let client = connector.judged(HttpClient::new(HubService::new(client, &site)));
-        Ok(Self { address: address.clone(), site, commit: Arc::clone(commit), client, retry, files: OnceCell::new() })
+        Ok(Self {
+            address: address.clone(),
+            site,
+            commit: Arc::clone(commit),
+            client,
+            retry,
+            files: OnceCell::new(),
+        })
     }
 
     fn url(&self, parts: &[&str]) -> Result<Url> {
-        let mut url = Url::parse(&self.site.endpoint).map_err(|error| generic(format!("the endpoint of the Hub is not a valid address: {error}")))?;
-        url.path_segments_mut().map_err(|()| generic("the endpoint of the Hub is not a valid address".to_owned()))?.pop_if_empty().extend(parts);
+        let mut url = Url::parse(&self.site.endpoint).map_err(|error| {
+            generic(format!("the endpoint of the Hub is not a valid address: {error}"))
+        })?;
+        url.path_segments_mut()
+            .map_err(|()| generic("the endpoint of the Hub is not a valid address".to_owned()))?
+            .pop_if_empty()
+            .extend(parts);
         Ok(url)
     }
 
@@ -97,9 +113,21 @@ impl HubStore {
             return Ok(self.commit.get_or_init(|| self.address.revision.clone()));
         }
         let (owner, name) = self.dataset();
-        let page = self.page(&self.url(&["api", "datasets", owner, name, "revision", &self.address.revision])?).await?;
-        let found =
-            page.content.get("sha").and_then(Value::as_str).ok_or_else(|| generic("the Hub returned no commit for the revision".to_owned()))?;
+        let page = self
+            .page(&self.url(&[
+                "api",
+                "datasets",
+                owner,
+                name,
+                "revision",
+                &self.address.revision,
+            ])?)
+            .await?;
+        let found = page
+            .content
+            .get("sha")
+            .and_then(Value::as_str)
+            .ok_or_else(|| generic("the Hub returned no commit for the revision".to_owned()))?;
         Ok(self.commit.get_or_init(|| found.to_owned()))
     }
 
@@ -107,7 +135,11 @@ impl HubStore {
         let make = || async {
             let (owner, name) = self.dataset();
             let url = self.url(&["datasets", owner, name, "resolve", self.commit().await?])?;
-            HttpBuilder::new().with_url(url).with_retry(self.retry.clone()).with_http_connector(Made(self.client.clone())).build()
+            HttpBuilder::new()
+                .with_url(url)
+                .with_retry(self.retry.clone())
+                .with_http_connector(Made(self.client.clone()))
+                .build()
         };
         self.files.get_or_try_init(make).await
     }
@@ -137,24 +169,40 @@ impl HubStore {
     async fn one_page(&self, url: &Url) -> Result<Page> {
         let failed = |error: HttpError| Error::Generic { store: STORE, source: error.into() };
         let mut request = HttpRequest::new(HttpRequestBody::empty());
-        *request.uri_mut() = url.as_str().parse().map_err(|error| Error::NotSupported { source: Box::new(error) })?;
+        *request.uri_mut() = url
+            .as_str()
+            .parse()
+            .map_err(|error| Error::NotSupported { source: Box::new(error) })?;
         let answer = self.client.execute(request).await.map_err(failed)?;
-        let (status, next) = (answer.status(), answer.headers().get("link").and_then(|value| value.to_str().ok()).and_then(next_of));
+        let (status, next) = (
+            answer.status(),
+            answer.headers().get("link").and_then(|value| value.to_str().ok()).and_then(next_of),
+        );
         let next = next.and_then(|next| url.join(next).ok());
-        let is_entry = answer.headers().get("x-error-code").is_some_and(|code| code == "EntryNotFound");
+        let is_entry =
+            answer.headers().get("x-error-code").is_some_and(|code| code == "EntryNotFound");
         let body = answer.into_body().bytes().await.map_err(failed)?;
         if !status.is_success() {
             let source = format!("status {status}: {}", String::from_utf8_lossy(&body)).into();
-            return Err(if is_entry { Error::NotFound { path: url.path().to_owned(), source } } else { Error::NotSupported { source } });
+            return Err(if is_entry {
+                Error::NotFound { path: url.path().to_owned(), source }
+            } else {
+                Error::NotSupported { source }
+            });
         }
-        let content = serde_json::from_slice(&body).map_err(|error| Error::NotSupported { source: Box::new(error) })?;
+        let content = serde_json::from_slice(&body)
+            .map_err(|error| Error::NotSupported { source: Box::new(error) })?;
         Ok(Page { content, next })
     }
 }
 
 /// The address of the next page from a `Link` header.
 fn next_of(link: &str) -> Option<&str> {
-    let next = link.split(',').find(|part| part.split(';').skip(1).any(|parameter| matches!(parameter.trim(), "rel=\"next\"" | "rel=next")))?;
+    let next = link.split(',').find(|part| {
+        part.split(';')
+            .skip(1)
+            .any(|parameter| matches!(parameter.trim(), "rel=\"next\"" | "rel=next"))
+    })?;
     next.split_once('<')?.1.split_once('>').map(|(address, _)| address)
 }
 
@@ -164,7 +212,8 @@ fn generic(what: String) -> Error {
 
 /// A file of a listing; `None` for a directory.
 fn meta(entry: &Value) -> Option<ObjectMeta> {
-    let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+    let text =
+        |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
     if text(entry, "type")? != "file" {
         return None;
     }
@@ -173,7 +222,13 @@ fn meta(entry: &Value) -> Option<ObjectMeta> {
     let tag = large.and_then(|large| text(large, "oid")).or_else(|| text(entry, "oid"));
     let size = large.and_then(|large| large.get("size")).or_else(|| entry.get("size"))?.as_u64()?;
     let location = keys::listed(&text(entry, "path")?);
-    Some(ObjectMeta { location, last_modified: SystemTime::UNIX_EPOCH.into(), size, e_tag: tag.map(|tag| format!("\"{tag}\"")), version: None })
+    Some(ObjectMeta {
+        location,
+        last_modified: SystemTime::UNIX_EPOCH.into(),
+        size,
+        e_tag: tag.map(|tag| format!("\"{tag}\"")),
+        version: None,
+    })
 }
 
 #[async_trait]
@@ -187,7 +242,12 @@ impl Readable for HubStore {
     async fn list(&self, prefix: Option<&Path>) -> Result<Vec<ObjectMeta>> {
         let (owner, name) = self.dataset();
         let mut parts = vec!["api", "datasets", owner, name, "tree", self.commit().await?];
-        parts.extend(prefix.iter().flat_map(|prefix| prefix.as_ref().split('/')).filter(|part| !part.is_empty()));
+        parts.extend(
+            prefix
+                .iter()
+                .flat_map(|prefix| prefix.as_ref().split('/'))
+                .filter(|part| !part.is_empty()),
+        );
         let mut url = self.url(&parts)?;
         url.query_pairs_mut().append_pair("recursive", "true");
         let mut found = Vec::new();
@@ -220,7 +280,10 @@ mod tests {
 
     #[async_trait]
     impl HttpService for Busy {
-        async fn call(&self, _request: HttpRequest) -> std::result::Result<HttpResponse, HttpError> {
+        async fn call(
+            &self,
+            _request: HttpRequest,
+        ) -> std::result::Result<HttpResponse, HttpError> {
             let cause = Cause::Status { status: 429, code: None, retry_after: Some(Duration::MAX) };
             Err(RequestError::new(cause, "busy").of_kind(HttpErrorKind::Request))
         }
@@ -229,27 +292,50 @@ mod tests {
     #[tokio::test]
     async fn pause_beyond_the_time_that_is_left_is_an_error_however_long_it_is() {
         let (_, address) = Address::parse("datasets/o/n").unwrap();
-        let site = Site::new("", &[("endpoint", "http://host:1"), ("skip_signature", "true")]).unwrap();
+        let site =
+            Site::new("", &[("endpoint", "http://host:1"), ("skip_signature", "true")]).unwrap();
         let (client, retry) = (HttpClient::new(Busy), RetryConfig::default());
-        let store = HubStore { address, site, commit: Arc::default(), client, retry, files: OnceCell::new() };
+        let store = HubStore {
+            address,
+            site,
+            commit: Arc::default(),
+            client,
+            retry,
+            files: OnceCell::new(),
+        };
         assert!(store.commit().await.is_err());
     }
 
     #[test]
     fn next_page_is_that_of_the_link_header() {
         assert_eq!(next_of("<http://h/x?cursor=a>; rel=\"next\""), Some("http://h/x?cursor=a"));
-        assert_eq!(next_of("<http://h/1>; rel=\"prev\", <http://h/2>; title=\"x\"; rel=\"next\""), Some("http://h/2"));
+        assert_eq!(
+            next_of("<http://h/1>; rel=\"prev\", <http://h/2>; title=\"x\"; rel=\"next\""),
+            Some("http://h/2")
+        );
         assert_eq!(next_of("<http://h/1>; rel=\"prev\""), None);
         assert_eq!(next_of(""), None);
     }
 
     #[test]
     fn large_file_has_the_size_and_the_hash_of_its_content_and_a_directory_is_none() {
-        let entry = serde_json::json!({"type": "file", "path": "a/b.bin", "oid": "note", "size": 130, "lfs": {"oid": "content", "size": 7}});
+        let entry = serde_json::json!({
+            "type": "file",
+            "path": "a/b.bin",
+            "oid": "note",
+            "size": 130,
+            "lfs": {"oid": "content", "size": 7},
+        });
         let found = meta(&entry).unwrap();
-        assert_eq!((found.location.as_ref(), found.size, found.e_tag.as_deref()), ("a/b.bin", 7, Some("\"content\"")));
+        assert_eq!(
+            (found.location.as_ref(), found.size, found.e_tag.as_deref()),
+            ("a/b.bin", 7, Some("\"content\""))
+        );
         let small = serde_json::json!({"type": "file", "path": "a", "oid": "blob", "size": 3});
         assert_eq!(meta(&small).unwrap().e_tag.as_deref(), Some("\"blob\""));
-        assert!(meta(&serde_json::json!({"type": "directory", "path": "a", "oid": "x", "size": 0})).is_none());
+        assert!(
+            meta(&serde_json::json!({"type": "directory", "path": "a", "oid": "x", "size": 0}))
+                .is_none()
+        );
     }
 }

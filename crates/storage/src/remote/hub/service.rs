@@ -1,12 +1,14 @@
 //! Sends requests to the Hub with the user's token, and follows its redirects without it.
 //!
-//! The invariant: the token is sent only to the Hub's own address, and a response has the tag that the Hub gave the file, no matter which server sent
-//! the bytes.
+//! The invariant: the token is sent only to the Hub's own address, and a response has the tag that
+//! the Hub gave the file, no matter which server sent the bytes.
 
 use super::site::Site;
 use async_trait::async_trait;
 use object_store::HeaderValue;
-use object_store::client::{HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService};
+use object_store::client::{
+    HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -26,7 +28,8 @@ const ERROR_CODE: &str = "x-error-code";
 pub(super) struct HubService {
     client: HttpClient,
     site: Site,
-    /// The locations of files as the Hub last reported them: this saves half of the requests, whose number the Hub limits.
+    /// The locations of files as the Hub last reported them: this saves half of the requests, whose
+    /// number the Hub limits.
     targets: Mutex<HashMap<String, Target>>,
 }
 
@@ -64,7 +67,10 @@ impl HubService {
 
     async fn ask(&self, request: &HttpRequest, address: &Url) -> Result<HttpResponse, HttpError> {
         let mut asked = request.clone();
-        *asked.uri_mut() = address.as_str().parse().map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
+        *asked.uri_mut() = address
+            .as_str()
+            .parse()
+            .map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
         let headers = asked.headers_mut();
         headers.insert("accept-encoding", HeaderValue::from_static("identity"));
         // A commit never changes; the tags of other servers are not the Hub's.
@@ -72,32 +78,52 @@ impl HubService {
         headers.remove("authorization");
         if let Some(token) = self.site.token.as_ref().filter(|_| self.is_own(address)) {
             let value = HeaderValue::from_str(&format!("Bearer {token}"));
-            let mut value = value.map_err(|_| unusable("the token of the Hub contains invalid characters"))?;
+            let mut value =
+                value.map_err(|_| unusable("the token of the Hub contains invalid characters"))?;
             value.set_sensitive(true);
             headers.insert("authorization", value);
         }
         self.client.execute(asked).await
     }
 
-    async fn followed(&self, request: &HttpRequest, asked: &str) -> Result<HttpResponse, HttpError> {
-        let mut address = Url::parse(asked).map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
+    async fn followed(
+        &self,
+        request: &HttpRequest,
+        asked: &str,
+    ) -> Result<HttpResponse, HttpError> {
+        let mut address =
+            Url::parse(asked).map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
         let is_secure = address.scheme() == "https";
         let mut tag = None;
         for _ in 0..MAX_HOPS {
             let answer = self.ask(request, &address).await?;
             tag = tag.or_else(|| answer.headers().get(LINKED_TAG).cloned());
-            let next = answer.headers().get("location").filter(|_| matches!(answer.status().as_u16(), 301 | 302 | 303 | 307 | 308));
+            let next = answer
+                .headers()
+                .get("location")
+                .filter(|_| matches!(answer.status().as_u16(), 301 | 302 | 303 | 307 | 308));
             let Some(next) = next.and_then(|next| next.to_str().ok()) else {
                 let is_elsewhere = answer.status().is_success() && !self.is_own(&address);
-                self.remember(asked, is_elsewhere.then(|| Target { address, tag: tag.clone(), since: Instant::now() }));
+                self.remember(
+                    asked,
+                    is_elsewhere.then(|| Target {
+                        address,
+                        tag: tag.clone(),
+                        since: Instant::now(),
+                    }),
+                );
                 return Ok(coded(tagged(answer, tag)));
             };
             let next = next.to_owned();
-            if let Some(size) = answer.headers().get(LINKED_SIZE).filter(|_| request.method() == "HEAD").cloned() {
+            if let Some(size) =
+                answer.headers().get(LINKED_SIZE).filter(|_| request.method() == "HEAD").cloned()
+            {
                 // An address signed for GET is not valid for HEAD.
                 return Ok(tagged(whole(answer, size), tag));
             }
-            address = address.join(&next).map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
+            address = address
+                .join(&next)
+                .map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
             if is_secure && address.scheme() != "https" {
                 return Err(unusable("the Hub sent the request to an address without TLS"));
             }

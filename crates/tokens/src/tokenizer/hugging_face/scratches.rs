@@ -2,7 +2,9 @@
 
 use crate::tokenizer::unigram::Path;
 use std::sync::Mutex;
-use tokenizers::pipeline::{Model as _, PipelineModel, PipelineModelScratch, PipelineToken, PreTokenizerScratch, Span};
+use tokenizers::pipeline::{
+    Model as _, PipelineModel, PipelineModelScratch, PipelineToken, PreTokenizerScratch, Span,
+};
 
 /// Buffers of one call.
 pub(super) struct Scratch {
@@ -13,7 +15,8 @@ pub(super) struct Scratch {
     pub(super) path: Path,
 }
 
-/// Buffers of earlier calls. No lock is waited for, so a child that was forked during a call does not hang.
+/// Buffers of earlier calls. No lock is waited for, so a child that was forked during a call does
+/// not hang.
 pub(super) struct Scratches(Vec<Mutex<Option<Scratch>>>);
 
 const SCRATCHES: usize = 64;
@@ -41,7 +44,8 @@ impl Scratches {
         if text_bytes > LARGEST_KEPT_TEXT {
             return;
         }
-        let free = self.0.iter().find_map(|slot| slot.try_lock().ok().filter(|held| held.is_none()));
+        let free =
+            self.0.iter().find_map(|slot| slot.try_lock().ok().filter(|held| held.is_none()));
         if let Some(mut slot) = free {
             *slot = Some(scratch);
         }

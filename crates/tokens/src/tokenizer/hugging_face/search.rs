@@ -1,7 +1,8 @@
 //! Finds added tokens as the original library does.
 //!
-//! The engine finds their texts alone. It knows the rules about neighbors too, but applies them in another way: it searches again inside of a match
-//! that it rejected or extended, which the original does not, and panics where such a search begins inside of a character.
+//! The engine finds their texts alone. It knows the rules about neighbors too, but applies them in
+//! another way: it searches again inside of a match that it rejected or extended, which the
+//! original does not, and panics where such a search begins inside of a character.
 
 use crate::tokenizer::added::{Added, Bounds};
 use std::collections::HashMap;
@@ -31,7 +32,16 @@ pub(super) enum Wanted {
 impl AddedTokens {
     pub(super) fn new(added: &[Added]) -> Self {
         // The last one of a text decides.
-        let kinds = added.iter().map(|added| (added.assigned, Kind { is_special: added.is_special, is_piece: added.is_piece, bounds: added.bounds }));
+        let kinds = added.iter().map(|added| {
+            (
+                added.assigned,
+                Kind {
+                    is_special: added.is_special,
+                    is_piece: added.is_piece,
+                    bounds: added.bounds,
+                },
+            )
+        });
         Self(kinds.collect())
     }
 
@@ -58,8 +68,14 @@ pub(super) struct Search<'a, M> {
 }
 
 impl<'a, M: PipelinePatternMatcher> Search<'a, M> {
-    /// `matcher` knows no rules about neighbors. With `is_normalized`, the tokens that are found after normalization.
-    pub(super) fn new(tokens: &'a AddedTokens, matcher: &'a M, text: &'a str, is_normalized: bool) -> Self {
+    /// `matcher` knows no rules about neighbors. With `is_normalized`, the tokens that are found
+    /// after normalization.
+    pub(super) fn new(
+        tokens: &'a AddedTokens,
+        matcher: &'a M,
+        text: &'a str,
+        is_normalized: bool,
+    ) -> Self {
         Self { tokens, matcher, text, is_normalized, next: 0, end: 0, spelled: 0 }
     }
 
@@ -68,15 +84,24 @@ impl<'a, M: PipelinePatternMatcher> Search<'a, M> {
         self.spelled
     }
 
-    /// White space that a token takes may be a token too, and is one more token then, unless it takes white space itself: then nothing is left of it. So a range
-    /// can begin before the end of the one before.
+    /// White space that a token takes may be a token too, and is one more token then, unless it
+    /// takes white space itself: then nothing is left of it. So a range can begin before the end of
+    /// the one before.
     pub(super) fn next(&mut self, wanted: Wanted) -> Option<(Range<usize>, u32)> {
         loop {
-            let ((start, end), id) = self.matcher.extract_next(self.text.as_bytes(), self.next, self.is_normalized, false)?;
+            let ((start, end), id) = self.matcher.extract_next(
+                self.text.as_bytes(),
+                self.next,
+                self.is_normalized,
+                false,
+            )?;
             self.next = end;
             let Kind { is_special, is_piece, bounds } = self.tokens.kind(id);
             let (before, after) = (self.text.get(..start)?, self.text.get(end..)?);
-            if bounds.is_word && (before.chars().next_back().is_some_and(is_word) || after.chars().next().is_some_and(is_word)) {
+            if bounds.is_word
+                && (before.chars().next_back().is_some_and(is_word)
+                    || after.chars().next().is_some_and(is_word))
+            {
                 continue;
             }
             self.spelled += usize::from(is_special);
@@ -89,8 +114,10 @@ impl<'a, M: PipelinePatternMatcher> Search<'a, M> {
             if !is_wanted {
                 continue;
             }
-            let start = if bounds.takes_left { before.trim_end().len().max(self.end) } else { start };
-            let end = if bounds.takes_right { self.text.len() - after.trim_start().len() } else { end };
+            let start =
+                if bounds.takes_left { before.trim_end().len().max(self.end) } else { start };
+            let end =
+                if bounds.takes_right { self.text.len() - after.trim_start().len() } else { end };
             if start >= end {
                 continue;
             }
@@ -101,5 +128,6 @@ impl<'a, M: PipelinePatternMatcher> Search<'a, M> {
 }
 
 fn is_word(character: char) -> bool {
-    regex_syntax::try_is_word_character(character).unwrap_or_else(|_| character.is_alphanumeric() || character == '_')
+    regex_syntax::try_is_word_character(character)
+        .unwrap_or_else(|_| character.is_alphanumeric() || character == '_')
 }

@@ -44,7 +44,12 @@ pub(super) struct Normalization<'a> {
 
 impl<'a> File<'a> {
     pub(super) fn parse(path: &str, bytes: &'a [u8]) -> Result<Self> {
-        let normalizer = Normalization { charsmap: &[], add_dummy_prefix: true, remove_extra_whitespaces: true, escape_whitespaces: true };
+        let normalizer = Normalization {
+            charsmap: &[],
+            add_dummy_prefix: true,
+            remove_extra_whitespaces: true,
+            escape_whitespaces: true,
+        };
         let mut file = Self {
             pieces: Vec::new(),
             model: 1,
@@ -61,19 +66,31 @@ impl<'a> File<'a> {
         while let Some(field) = message.next(path)? {
             let end = message.offset();
             match field {
-                (1, Field::Bytes(bytes)) => file.pieces.push(piece(path, bytes, end - bytes.len())?),
+                (1, Field::Bytes(bytes)) => {
+                    file.pieces.push(piece(path, bytes, end - bytes.len())?);
+                }
                 (2, Field::Bytes(bytes)) => file.trainer(path, bytes, end - bytes.len())?,
                 (3, Field::Bytes(bytes)) => file.normalization(path, bytes, end - bytes.len())?,
-                (5, Field::Bytes(bytes)) => file.has_denormalizer = has_charsmap(path, bytes, end - bytes.len())?,
+                (5, Field::Bytes(bytes)) => {
+                    file.has_denormalizer = has_charsmap(path, bytes, end - bytes.len())?;
+                }
                 (1..=5, _) if !matches!(field, (4, Field::Bytes(_))) => {
-                    return Err(Error::Damaged { path: path.to_owned(), offset, problem: "a field has another type than in a model" });
+                    return Err(Error::Damaged {
+                        path: path.to_owned(),
+                        offset,
+                        problem: "a field has another type than in a model",
+                    });
                 }
                 _ => {}
             }
             offset = end;
         }
         if file.pieces.is_empty() {
-            return Err(Error::Damaged { path: path.to_owned(), offset, problem: "there are no pieces" });
+            return Err(Error::Damaged {
+                path: path.to_owned(),
+                offset,
+                problem: "there are no pieces",
+            });
         }
         Ok(file)
     }
@@ -123,7 +140,9 @@ fn piece(path: &str, bytes: &[u8], start: usize) -> Result<Piece> {
     let mut piece = Piece { text: String::new(), score: 0.0, kind: Kind::Normal };
     while let Some(field) = message.next(path)? {
         match field {
-            (1, Field::Bytes(text)) => std::str::from_utf8(text).map_err(|_| damaged("a piece is not UTF-8"))?.clone_into(&mut piece.text),
+            (1, Field::Bytes(text)) => std::str::from_utf8(text)
+                .map_err(|_| damaged("a piece is not UTF-8"))?
+                .clone_into(&mut piece.text),
             (2, Field::Fixed32(bits)) => piece.score = f32::from_bits(bits),
             (3, Field::Varint(kind)) => {
                 piece.kind = match kind {

@@ -39,14 +39,20 @@ impl<'a> Message<'a> {
         let key = self.varint().ok_or_else(|| damaged("a field number is incomplete"))?;
         let field = match key & 7 {
             0 => Field::Varint(self.varint().ok_or_else(|| damaged("a number is incomplete"))?),
-            1 => self.take(8).map(|_| Field::Fixed64).ok_or_else(|| damaged("a number is incomplete"))?,
+            1 => self
+                .take(8)
+                .map(|_| Field::Fixed64)
+                .ok_or_else(|| damaged("a number is incomplete"))?,
             2 => {
                 let length = self.varint().ok_or_else(|| damaged("a length is incomplete"))?;
                 let bytes = usize::try_from(length).ok().and_then(|length| self.take(length));
                 Field::Bytes(bytes.ok_or_else(|| damaged("a field is longer than the file"))?)
             }
             5 => {
-                let bytes = self.take(4).and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| damaged("a number is incomplete"))?;
+                let bytes = self
+                    .take(4)
+                    .and_then(|bytes| bytes.try_into().ok())
+                    .ok_or_else(|| damaged("a number is incomplete"))?;
                 Field::Fixed32(u32::from_le_bytes(bytes))
             }
             _ => return Err(damaged("a field has an unknown type")),
@@ -94,7 +100,10 @@ mod tests {
             Ok::<_, Error>(fields)
         };
         let all = fields(&bytes).unwrap();
-        assert_eq!(all, [(1, Field::Varint(150)), (2, Field::Bytes(b"abc")), (3, Field::Fixed32(0x3f80_0000))]);
+        assert_eq!(
+            all,
+            [(1, Field::Varint(150)), (2, Field::Bytes(b"abc")), (3, Field::Fixed32(0x3f80_0000))]
+        );
         for end in 0..bytes.len() {
             match fields(&bytes[..end]) {
                 Ok(found) => assert_eq!(found, all[..found.len()]),

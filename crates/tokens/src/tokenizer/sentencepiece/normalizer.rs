@@ -32,7 +32,12 @@ pub(super) enum Prefix {
 }
 
 impl Rules {
-    pub(super) fn new(path: &str, spec: Normalization<'_>, prefix: Prefix, mut symbols: Vec<String>) -> Result<Self> {
+    pub(super) fn new(
+        path: &str,
+        spec: Normalization<'_>,
+        prefix: Prefix,
+        mut symbols: Vec<String>,
+    ) -> Result<Self> {
         symbols.sort_by_key(|symbol| std::cmp::Reverse(symbol.len()));
         if longest_text(spec.charsmap) > MOST_GROWTH {
             let what = format!("its charsmap writes more than {MOST_GROWTH} bytes for a character");
@@ -42,9 +47,18 @@ impl Rules {
             None
         } else {
             let parsed = Charsmap::parse(spec.charsmap);
-            Some(parsed.ok_or_else(|| Error::Invalid { path: path.to_owned(), problem: "its precompiled charsmap is incomplete".to_owned() })?)
+            Some(parsed.ok_or_else(|| Error::Invalid {
+                path: path.to_owned(),
+                problem: "its precompiled charsmap is incomplete".to_owned(),
+            })?)
         };
-        Ok(Self { charsmap, prefix, remove_extra_whitespaces: spec.remove_extra_whitespaces, escape_whitespaces: spec.escape_whitespaces, symbols })
+        Ok(Self {
+            charsmap,
+            prefix,
+            remove_extra_whitespaces: spec.remove_extra_whitespaces,
+            escape_whitespaces: spec.escape_whitespaces,
+            symbols,
+        })
     }
 
     fn space(&self) -> &'static str {
@@ -147,8 +161,15 @@ impl Charsmap {
         let (size, rest) = bytes.split_first_chunk::<4>()?;
         let size = usize::try_from(u32::from_le_bytes(*size)).ok()?;
         let (units, texts) = rest.split_at_checked(size)?;
-        let units: Vec<u32> = units.chunks_exact(4).filter_map(|unit| unit.try_into().ok()).map(u32::from_le_bytes).collect();
-        let is_whole = size % 4 == 0 && !units.is_empty() && texts.last().is_none_or(|last| *last == 0) && std::str::from_utf8(texts).is_ok();
+        let units: Vec<u32> = units
+            .chunks_exact(4)
+            .filter_map(|unit| unit.try_into().ok())
+            .map(u32::from_le_bytes)
+            .collect();
+        let is_whole = size % 4 == 0
+            && !units.is_empty()
+            && texts.last().is_none_or(|last| *last == 0)
+            && std::str::from_utf8(texts).is_ok();
         is_whole.then(|| Self { units, texts: texts.to_vec() })
     }
 

@@ -1,6 +1,7 @@
 //! A set of texts with numbers, searched by the bytes of a text.
 
-/// A trie as a double array. The child of a node for a byte is the unit at the node's `base` plus the byte, if that unit has the node as its parent.
+/// A trie as a double array. The child of a node for a byte is the unit at the node's `base` plus
+/// the byte, if that unit has the node as its parent.
 pub(super) struct Trie(Vec<Unit>);
 
 #[derive(Clone, Copy)]
@@ -90,7 +91,10 @@ impl Trie {
     }
 
     /// The keys that `bytes` begins with, the shortest first: their lengths and values.
-    pub(super) fn prefixes<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = (usize, u32)> + 'a {
+    pub(super) fn prefixes<'a>(
+        &'a self,
+        bytes: &'a [u8],
+    ) -> impl Iterator<Item = (usize, u32)> + 'a {
         let mut node = ROOT;
         let mut base = self.0.first().map_or(0, |root| root.base);
         let mut rest = bytes.iter().enumerate();
@@ -122,7 +126,9 @@ mod tests {
     fn prefixes_are_those_of_a_map() {
         let mut state = 1_u64;
         let mut random = |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % below
         };
         let mut text = |longest: u64, letters: u64| -> Vec<u8> {
@@ -130,12 +136,18 @@ mod tests {
             (0..length).map(|_| u8::try_from(random(letters) * (256 / letters)).unwrap()).collect()
         };
         for letters in [2, 5, 256] {
-            let known: BTreeMap<Vec<u8>, u32> = (0..3000).map(|number| (text(9, letters), number)).collect();
-            let keys: Vec<(&[u8], u32)> = known.iter().map(|(key, value)| (key.as_slice(), *value)).collect();
+            let known: BTreeMap<Vec<u8>, u32> =
+                (0..3000).map(|number| (text(9, letters), number)).collect();
+            let keys: Vec<(&[u8], u32)> =
+                known.iter().map(|(key, value)| (key.as_slice(), *value)).collect();
             let trie = Trie::new(&keys);
             for searched in (0..2000).map(|_| text(12, letters)) {
-                let expected = (1..=searched.len()).filter_map(|end| Some((end, *known.get(&searched[..end])?)));
-                assert_eq!(trie.prefixes(&searched).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+                let expected = (1..=searched.len())
+                    .filter_map(|end| Some((end, *known.get(&searched[..end])?)));
+                assert_eq!(
+                    trie.prefixes(&searched).collect::<Vec<_>>(),
+                    expected.collect::<Vec<_>>()
+                );
                 assert_eq!(trie.get(&searched), known.get(&searched).copied());
             }
         }

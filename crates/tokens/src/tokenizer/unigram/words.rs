@@ -1,7 +1,8 @@
 //! Repeated words, with their best segmentations.
 //!
-//! No token crosses the beginning of a word, so the text before a word affects its segmentation in one way only: scores are added to another sum, and
-//! rounded differently. A segmentation that is better than all others by more than the rounding error is the best one in any text.
+//! No token crosses the beginning of a word, so the text before a word affects its segmentation in
+//! one way only: scores are added to another sum, and rounded differently. A segmentation that is
+//! better than all others by more than the rounding error is the best one in any text.
 
 use super::{Lattice, Library, Outcome, Token, Unigram};
 use std::collections::HashMap;
@@ -30,7 +31,13 @@ struct Word {
 
 impl Words {
     /// The tokens of a word after text with `sum`, unless rounding may change them.
-    pub(super) fn tokens(&mut self, model: &Unigram, word: &str, sum: f64, lattice: &mut Lattice) -> Option<&[Token]> {
+    pub(super) fn tokens(
+        &mut self,
+        model: &Unigram,
+        word: &str,
+        sum: f64,
+        lattice: &mut Lattice,
+    ) -> Option<&[Token]> {
         if word.len() > LONGEST {
             return None;
         }
@@ -52,9 +59,12 @@ impl Word {
     fn new(model: &Unigram, word: &str, lattice: &mut Lattice) -> Self {
         let mut tokens = Vec::new();
         let Outcome { margin, reach, .. } =
-            model.search(Library::HuggingFace, word, 0.0, lattice, |start, id| tokens.extend(u32::try_from(start).map(|start| (start, id))));
-        // There are at most as many additions as characters. Each one changes a sum by up to half of the distance between numbers of its size, and a
-        // comparison has two sums. Twice that leaves room for the rounding of the numbers here.
+            model.search(Library::HuggingFace, word, 0.0, lattice, |start, id| {
+                tokens.extend(u32::try_from(start).map(|start| (start, id)));
+            });
+        // There are at most as many additions as characters. Each one changes a sum by up to half
+        // of the distance between numbers of its size, and a comparison has two sums. Twice that
+        // leaves room for the rounding of the numbers here.
         let additions = u32::try_from(2 * word.chars().count()).map_or(f64::INFINITY, f64::from);
         let limit = |epsilon: f64| margin / (additions * epsilon) - reach;
         let limit = match model.library {
@@ -73,7 +83,8 @@ pub(super) fn ends_words(token: &[u8]) -> bool {
     std::str::from_utf8(token).is_ok_and(|token| !token.trim_start_matches(MARKER).contains(MARKER))
 }
 
-/// The words of a text. A word begins at a space marker that follows another character. Without `ends_words`, the text is one word.
+/// The words of a text. A word begins at a space marker that follows another character. Without
+/// `ends_words`, the text is one word.
 pub(super) fn split(text: &str, ends_words: bool) -> impl Iterator<Item = Range<usize>> + '_ {
     let mut rest = 0..text.len();
     std::iter::from_fn(move || {

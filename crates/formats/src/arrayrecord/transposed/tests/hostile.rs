@@ -6,7 +6,11 @@ use super::round_trip::chunk;
 use crate::arrayrecord::codec::Zstd;
 use crate::arrayrecord::{Compression, Fault, MAX_DECODED_BYTES, varint};
 
-fn decode_hex(text: &str, num_records: usize, decoded_size: usize) -> Result<(Vec<u8>, Vec<usize>), Fault> {
+fn decode_hex(
+    text: &str,
+    num_records: usize,
+    decoded_size: usize,
+) -> Result<(Vec<u8>, Vec<usize>), Fault> {
     decode(&hex(text), num_records, decoded_size, &mut Zstd::default())
 }
 
@@ -24,7 +28,10 @@ fn chunk_that_was_cut_is_refused_at_every_byte() {
     for case in Case::all() {
         for chunk in &case.chunks {
             for len in 0..chunk.len() {
-                assert!(decode(&chunk[..len], case.records.len(), case.decoded_size(), zstd).is_err(), "{len} of {chunk:02x?}");
+                assert!(
+                    decode(&chunk[..len], case.records.len(), case.decoded_size(), zstd).is_err(),
+                    "{len} of {chunk:02x?}"
+                );
             }
         }
     }
@@ -51,7 +58,9 @@ fn other_promises_of_the_chunk_header_are_refused() {
     let data = chunk(&[b"one".to_vec(), b"three".to_vec()], Compression::Snappy);
     let zstd = &mut Zstd::default();
     assert!(decode(&data, 2, 8, zstd).is_ok());
-    for (num_records, decoded_size) in [(0, 8), (1, 8), (3, 8), (2, 0), (2, 7), (2, 9), (2, 1 << 20)] {
+    for (num_records, decoded_size) in
+        [(0, 8), (1, 8), (3, 8), (2, 0), (2, 7), (2, 9), (2, 1 << 20)]
+    {
         assert!(decode(&data, num_records, decoded_size, zstd).is_err());
     }
 }
@@ -71,7 +80,9 @@ fn machine(states: &[(u64, u64)], first: u64, transitions: &[u8]) -> Vec<u8> {
 #[test]
 fn states_that_lead_nowhere_are_refused() {
     let zstd = &mut Zstd::default();
-    let mut decode = |states: &[(u64, u64)], first, transitions: &[u8]| decode(&machine(states, first, transitions), 1, 0, zstd).unwrap_err();
+    let mut decode = |states: &[(u64, u64)], first, transitions: &[u8]| {
+        decode(&machine(states, first, transitions), 1, 0, zstd).unwrap_err()
+    };
     let malformed = Fault::Malformed;
     assert_eq!(decode(&[(3, 2)], 0, &[]), malformed("state leads to a missing state"));
     assert_eq!(decode(&[(3, 0)], 1, &[]), malformed("no first state"));
@@ -87,13 +98,24 @@ fn states_that_lead_nowhere_are_refused() {
 #[test]
 fn submessages_and_records_that_do_not_nest_are_refused() {
     let zstd = &mut Zstd::default();
-    let mut decode = |states: &[(u64, u64)], decoded_size, transitions: &[u8]| decode(&machine(states, 0, transitions), 1, decoded_size, zstd);
+    let mut decode = |states: &[(u64, u64)], decoded_size, transitions: &[u8]| {
+        decode(&machine(states, 0, transitions), 1, decoded_size, zstd)
+    };
     let malformed = |text| Err(Fault::Malformed(text));
     assert_eq!(decode(&[(2, 0)], 0, &[]), malformed("submessage start without an end"));
-    assert_eq!(decode(&[(14, 1), (3, 0)], 2, &[0]), malformed("record begins inside of a submessage"));
-    assert_eq!(decode(&[(14, 0)], 4, &[0, 0]), malformed("more submessages than there is room for"));
+    assert_eq!(
+        decode(&[(14, 1), (3, 0)], 2, &[0]),
+        malformed("record begins inside of a submessage")
+    );
+    assert_eq!(
+        decode(&[(14, 0)], 4, &[0, 0]),
+        malformed("more submessages than there is room for")
+    );
     assert_eq!(decode(&[(14, 1), (2, 2), (3, 0)], 2, &[1]), Ok((vec![10, 0], vec![2])));
-    assert_eq!(decode(&[(3, 0)], 0, &[0]), malformed("more records than the chunk's header states"));
+    assert_eq!(
+        decode(&[(3, 0)], 0, &[0]),
+        malformed("more records than the chunk's header states")
+    );
     assert_eq!(decode(&[(3, 1), (11, 0)], 1, &[0]), malformed("fields before the first record"));
 }
 
@@ -111,10 +133,19 @@ fn machine_that_is_idle_for_long_is_stopped() {
 
 #[test]
 fn claims_are_refused_before_anything_is_allocated() {
-    // Huge numbers of buckets, buffers and states, and huge lengths of a snappy header, buckets and transitions.
-    for text in ["0007ffffffff0f0000", "00070affffffff0f00", "000700 00ffffffff0f", "7307ffffffffff7f00"] {
+    // Huge numbers of buckets, buffers and states, and huge lengths of a snappy header,
+    // buckets and transitions.
+    for text in
+        ["0007ffffffff0f0000", "00070affffffff0f00", "000700 00ffffffff0f", "7307ffffffffff7f00"]
+    {
         let text = text.replace(' ', "");
-        assert!(matches!(decode_hex(&text, 1, 0), Err(Fault::Truncated { .. } | Fault::TooLarge { .. })), "{text}");
+        assert!(
+            matches!(
+                decode_hex(&text, 1, 0),
+                Err(Fault::Truncated { .. } | Fault::TooLarge { .. })
+            ),
+            "{text}"
+        );
     }
 }
 

@@ -14,7 +14,8 @@ impl Case {
         Self::read(include_bytes!("original.bin"))
     }
 
-    /// Numbers have four bytes. A case is a list of records and a list of chunks; lists and their elements start with their length.
+    /// Numbers have four bytes. A case is a list of records and a list of chunks; lists and their
+    /// elements start with their length.
     fn read(mut bytes: &[u8]) -> Vec<Self> {
         fn number(bytes: &mut &[u8]) -> usize {
             let (number, rest) = bytes.split_first_chunk::<4>().unwrap();
@@ -42,7 +43,10 @@ impl Case {
 }
 
 pub(super) fn hex(text: &str) -> Vec<u8> {
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+    (0..text.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap())
+        .collect()
 }
 
 pub(super) fn records(data: &[u8], num_records: usize, decoded_size: usize) -> Vec<Vec<u8>> {
@@ -53,15 +57,24 @@ pub(super) fn records(data: &[u8], num_records: usize, decoded_size: usize) -> V
 
 #[test]
 fn golden_chunk_is_its_three_records() {
-    let data = hex("001b040402040301020403010512080803010608080007010b0100020416010361626378797a0300");
-    assert_eq!(records(&data, 3, 13), [b"\x08\x96\x01\x12\x03abc".to_vec(), b"\x08\x01".to_vec(), b"xyz".to_vec()]);
+    let data =
+        hex("001b040402040301020403010512080803010608080007010b0100020416010361626378797a0300");
+    assert_eq!(
+        records(&data, 3, 13),
+        [b"\x08\x96\x01\x12\x03abc".to_vec(), b"\x08\x01".to_vec(), b"xyz".to_vec()]
+    );
 }
 
 #[test]
 fn chunks_of_the_original_are_their_records() {
     for (number, case) in Case::all().into_iter().enumerate() {
         for chunk in &case.chunks {
-            assert_eq!(records(chunk, case.records.len(), case.decoded_size()), case.records, "case {number}, {:?}", Codec::of(chunk[0]));
+            assert_eq!(
+                records(chunk, case.records.len(), case.decoded_size()),
+                case.records,
+                "case {number}, {:?}",
+                Codec::of(chunk[0])
+            );
         }
     }
 }
