@@ -8,12 +8,12 @@ mod memory;
 mod source;
 
 use libfuzzer_sys::fuzz_target;
-use shardmill_curate::chunk::{Chunk, Lineage};
-use shardmill_curate::materialize::Bodies;
-use shardmill_curate::schema::{JobSchema, SchemaChoice, reconciled};
-use shardmill_curate::source::SplitContext;
-use shardmill_curate::source::parquet::{ParquetOptions, read_parquet};
-use shardmill_curate::table::{from_table, to_table};
+use shardmill_documents::{Chunk, Lineage};
+use shardmill_documents::materialize::Bodies;
+use shardmill_documents::schema::{JobSchema, SchemaChoice, reconciled};
+use shardmill_documents::source::SplitContext;
+use shardmill_documents::source::parquet::{ParquetOptions, read_parquet};
+use shardmill_documents::table::{from_table, to_table};
 use shardmill_formats::parquet::ParquetFile;
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use shardmill_curate::source_ref::SourceRef;
+use shardmill_documents::source_ref::SourceRef;
 
 fuzz_target!(|text: &str| {
     let Ok(locator) = SourceRef::parse(Some(text)) else { return };

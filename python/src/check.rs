@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use serde::Serialize;
 use shardmill_check::files;
 use shardmill_check::{CheckOptions, inspect_file, verify_file};
-use shardmill_curate::{Error, Result};
+use shardmill_documents::{Error, Result};
 use shardmill_engine::Cancel;
 
 /// The files at or below `paths` of any format that a data set can read, sorted, and the skipped

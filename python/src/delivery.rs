@@ -3,7 +3,6 @@
 use crate::error::PyShardmillError;
 use crate::interrupt::SIGNAL_POLL;
 use pyo3::prelude::*;
-use shardmill_curate::Result;
 use shardmill_engine::{Poll, Run, STOP_PATIENCE};
 
 /// How to stop a run after a signal or an exception.
@@ -19,9 +18,9 @@ pub(crate) trait Stop {
 impl Stop for () {}
 
 /// Calls `on_result` with each result. A signal or an exception stops the run.
-pub(crate) fn deliver<T: Send>(
+pub(crate) fn deliver<T: Send, E: Send + Into<PyShardmillError>>(
     py: Python<'_>,
-    mut run: Run<Result<T>>,
+    mut run: Run<Result<T, E>>,
     on_result: impl FnMut(T) -> PyResult<()>,
     stop: &impl Stop,
 ) -> PyResult<()> {
@@ -38,18 +37,16 @@ pub(crate) fn deliver<T: Send>(
     outcome
 }
 
-fn deliver_all<T: Send>(
+fn deliver_all<T: Send, E: Send + Into<PyShardmillError>>(
     py: Python<'_>,
-    run: &mut Run<Result<T>>,
+    run: &mut Run<Result<T, E>>,
     mut on_result: impl FnMut(T) -> PyResult<()>,
 ) -> PyResult<()> {
     loop {
         match py.detach(|| run.poll(SIGNAL_POLL)) {
             Poll::Finished => return Ok(()),
             Poll::Ready(result) => {
-                on_result(
-                    result.map_err(PyShardmillError::from)?.map_err(PyShardmillError::from)?,
-                )?;
+                on_result(result.map_err(PyShardmillError::from)?.map_err(Into::into)?)?;
             }
             Poll::Pending => {}
         }

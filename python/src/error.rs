@@ -4,8 +4,8 @@
 use crate::user_stages::Raised;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
-use shardmill_curate::Error as CurateError;
 use shardmill_errors::ErrorKind;
+use shardmill_jobs::Error as JobError;
 use shardmill_pixels::Error as PixelsError;
 use shardmill_storage::redacted;
 use std::error::Error as StdError;
@@ -85,11 +85,11 @@ impl From<PixelsError> for PyShardmillError {
     }
 }
 
-impl From<CurateError> for PyShardmillError {
-    fn from(error: CurateError) -> Self {
+impl From<JobError> for PyShardmillError {
+    fn from(error: JobError) -> Self {
         let (kind, message) = (error.kind(), message(&error, error.hint()));
         let cause = match error {
-            CurateError::Stage { source, .. } => {
+            JobError::Stage { source, .. } => {
                 source.downcast::<Raised>().ok().map(|raised| raised.into_inner())
             }
             _ => None,
@@ -110,6 +110,7 @@ macro_rules! from_error {
 }
 
 from_error! {
+    shardmill_documents::Error => |error| error.kind(), error.hint();
     shardmill_load::Error => |error| error.kind(), error.hint();
     shardmill_resume::Error => |error| error.kind(), error.hint();
     shardmill_write::Error => |error| error.kind(), error.hint();
@@ -125,7 +126,7 @@ from_error! {
 /// What happened, why, and what to do about it; without secrets, even in quoted texts of other
 /// libraries, and without control characters, because names come from data.
 fn message(error: &dyn StdError, hint: Option<&str>) -> String {
-    let mut message = shardmill_curate::reason(error);
+    let mut message = shardmill_documents::reason(error);
     if let Some(hint) = hint {
         message.push_str("\nhint: ");
         message.push_str(hint);

@@ -6,7 +6,7 @@ use crate::interrupt::{answered, interruptible, listening};
 use crate::plain::Plain;
 use crate::plan::{PyInputFile, PySplit};
 use pyo3::prelude::*;
-use shardmill_curate::Agreed;
+use shardmill_jobs::Agreed;
 use shardmill_plan::InputFile;
 use shardmill_resume::Error;
 use shardmill_resume::journal::{

@@ -6,9 +6,9 @@ use arrow_array::RecordBatch;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use pyo3_arrow::PyRecordBatch;
-use shardmill_curate::StageFailure;
-use shardmill_curate::stage::Stage;
-use shardmill_curate::stage::user::{ImageJudge, JudgedImage, TableMap, Verdict};
+use shardmill_jobs::StageFailure;
+use shardmill_jobs::stage::Stage;
+use shardmill_jobs::stage::user::{ImageJudge, JudgedImage, TableMap, Verdict};
 use std::sync::Arc;
 
 /// An exception of user code, passed through Rust.

@@ -5,12 +5,12 @@
 //! it was meant to be.
 
 use serde::Serialize;
-use shardmill_curate::input_files::{InputFiles, format_of_content};
-use shardmill_curate::payload::append_range;
-use shardmill_curate::source::tokens::{self, content_type};
+use shardmill_documents::payload::append_range;
+use shardmill_documents::source::tokens::{self, content_type};
 use shardmill_formats::mds::INDEX_NAME;
 use shardmill_formats::signature::Signature;
 use shardmill_formats::tar::Compression;
+use shardmill_jobs::input_files::{InputFiles, format_of_content};
 use shardmill_load::{Format, indexed_files, signature_of, text_files};
 use shardmill_plan::{DataFile, Error, listing};
 use shardmill_storage::RangeRead;

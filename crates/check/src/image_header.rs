@@ -2,7 +2,7 @@
 //!
 //! The invariant: no pixel is read, and every page of a TIFF is checked, not only the first.
 
-use shardmill_curate::image_bytes::{ImageBytes, page_copy, tiff_index};
+use shardmill_documents::image_bytes::{ImageBytes, page_copy, tiff_index};
 use shardmill_images::{Error, FactsProbe, ImageFormat, ImageSize, TiffPage};
 
 #[derive(Debug)]

@@ -15,7 +15,7 @@ mod verify;
 mod visitor;
 mod walk;
 
-use shardmill_curate::Result;
+use shardmill_documents::Result;
 use shardmill_engine::{Cancel, Run, run_in_order};
 use std::ops::ControlFlow;
 

@@ -1,7 +1,7 @@
 //! What the user chooses.
 
 use serde::Deserialize;
-use shardmill_curate::source::keys::SampleKeys;
+use shardmill_documents::source::keys::SampleKeys;
 
 /// The rules that a tar must follow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]

@@ -1,7 +1,7 @@
 //! A broken rule, and its place.
 
 use serde::Serialize;
-use shardmill_curate::reason;
+use shardmill_documents::reason;
 use std::error::Error;
 
 /// The rule that a problem violates.

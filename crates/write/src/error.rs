@@ -19,6 +19,8 @@ pub enum Error {
     #[error(transparent)]
     Mds(#[from] shardmill_formats::mds::Error),
     #[error(transparent)]
+    Documents(#[from] shardmill_documents::Error),
+    #[error(transparent)]
     NoJson(shardmill_formats::json::Unwritable),
     #[error(transparent)]
     NoSample(shardmill_formats::tar::Unwritable),
@@ -73,6 +75,7 @@ impl Error {
             Self::ArrayRecord(error) => error.kind(),
             Self::Parquet(error) => error.kind(),
             Self::Mds(error) => error.kind(),
+            Self::Documents(error) => error.kind(),
             Self::NoJson(_) | Self::NoSample(_) => ErrorKind::Format,
             Self::NoRecords { .. }
             | Self::NullRecord { .. }
@@ -97,6 +100,7 @@ impl Error {
             Self::ArrayRecord(error) => error.hint(),
             Self::Parquet(error) => error.hint(),
             Self::Mds(error) => error.hint(),
+            Self::Documents(error) => error.hint(),
             Self::NoJson(error) => error.hint(),
             Self::NoSample(error) => error.hint(),
             Self::OtherColumns { .. } => Some("columns=[…] selects some of them, in a fixed order"),

@@ -8,6 +8,7 @@ pub mod arrayrecord;
 mod columns;
 mod compressed;
 mod digest;
+mod documents;
 mod encoded;
 mod error;
 mod file_set;
@@ -25,6 +26,7 @@ mod weight;
 
 pub use compressed::FileCompression;
 pub use digest::RowDigest;
+pub use documents::{ParquetDocuments, TarDocuments};
 pub use error::{Error, Result};
 pub use hashes::file_hashes;
 pub use parquet_file::{Ending, ParquetFile, ParquetFileOptions};

@@ -1,9 +1,9 @@
 //! An input as the only file of a split, for a source of `curate`.
 
-use shardmill_curate::chunk::Chunk;
-use shardmill_curate::locate::Shared;
-use shardmill_curate::report::SplitReport;
-use shardmill_curate::source::{ErrorBudget, SplitContext};
+use shardmill_documents::Chunk;
+use shardmill_documents::locate::Shared;
+use shardmill_jobs::SplitReport;
+use shardmill_documents::source::{ErrorBudget, SplitContext};
 use shardmill_engine::Cancel;
 use shardmill_plan::{InputFile, Split};
 use shardmill_storage::Roots;

@@ -297,7 +297,7 @@ impl PyDataset {
                 self.0
                     .skipped()
                     .iter()
-                    .map(|(path, error)| (path.clone(), shardmill_curate::reason(error))),
+                    .map(|(path, error)| (path.clone(), shardmill_documents::reason(error))),
             )
             .collect()
     }

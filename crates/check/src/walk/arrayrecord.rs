@@ -8,7 +8,7 @@
 use super::Walk;
 use crate::problem::{Problem, Rule};
 use crate::visitor::Visitor;
-use shardmill_curate::Result;
+use shardmill_documents::Result;
 use shardmill_formats::arrayrecord::{
     ArrayRecordFile, ChunkKind, ChunkWalk, Fault, Verify, WalkedChunk,
 };

@@ -3,7 +3,7 @@
 use super::Walk;
 use crate::problem::{Problem, Rule};
 use crate::visitor::Visitor;
-use shardmill_curate::Result;
+use shardmill_documents::Result;
 use shardmill_formats::mds::{Error, MdsFile, MdsOptions, ShardEntry};
 use shardmill_load::indexed_files;
 use shardmill_storage::{RangeRead, store_of};

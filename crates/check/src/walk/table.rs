@@ -8,7 +8,7 @@ use super::Walk;
 use crate::problem::{Problem, Rule};
 use crate::visitor::Visitor;
 use arrow_buffer::BooleanBuffer;
-use shardmill_curate::{Result, counted};
+use shardmill_documents::{Result, counted};
 use shardmill_engine::Cancel;
 use shardmill_formats::mds::check_file_hashes;
 use shardmill_formats::table::TableFile;

@@ -1,0 +1,8 @@
+//! Files of interleaved documents.
+
+mod extension;
+mod parquet;
+mod tar;
+
+pub use parquet::ParquetDocuments;
+pub use tar::TarDocuments;
