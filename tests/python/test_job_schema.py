@@ -114,9 +114,13 @@ def tables(draw: st.DrawFn) -> pa.Table:
 
 def contents(dataset: sm.Dataset) -> Any:
     """The types and the rows of a data set."""
-    return dict(zip(dataset.schema.names, dataset.schema.types, strict=True)), pa.table(
-        dataset
-    ).to_pylist()
+    types = dict(zip(dataset.schema.names, dataset.schema.types, strict=True))
+    try:
+        return types, pa.table(dataset).to_pylist()
+    except pa.ArrowInvalid as error:
+        # The C stream carries the text of an error, and no class.
+        assert "FormatError" in str(error)
+        raise sm.FormatError(str(error)) from error
 
 
 @settings(max_examples=examples(300, 25), deadline=None)
