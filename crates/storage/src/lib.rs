@@ -10,66 +10,48 @@
 //! ([`RangeRead::read_ranges`]), since a request costs as much as transferring megabytes.
 
 mod any_disk;
-mod append_list;
-mod cache;
-mod claims;
-mod disk;
+mod bytes;
 mod error;
-mod fetched;
-mod fresh;
-mod in_memory;
 mod interrupts;
 mod local;
 mod machine;
-mod mapped;
-mod open_files;
 mod paths;
 mod process;
-mod publish;
-mod real_names;
 mod remote;
-mod rename;
-mod requests;
-mod roots;
-mod scratch;
 mod secrets;
-mod sequential;
-mod spool;
-mod unpublished;
 mod waiting;
-mod writeback;
 
 pub use any_disk::AnyDisk;
-pub use cache::{CacheEntry, cache_entries, clear_cache};
-pub use claims::{Claim, Claimed, Claims};
-pub use disk::{Disk, LocalDisk, Locked};
+pub use bytes::cache::{CacheEntry, cache_entries, clear_cache};
+pub use bytes::fetched::Fetched;
+pub use bytes::fresh::with_fresh_bytes;
+pub use bytes::in_memory::{InMemory, whole_if_small};
+pub use bytes::sequential::SequentialRead;
+pub use bytes::spool::Spool;
 pub use error::{Error, Refusal, Result};
-pub use fetched::Fetched;
-pub use fresh::with_fresh_bytes;
-pub use in_memory::{InMemory, whole_if_small};
 pub use interrupts::{hurry, wait_in_pieces, with_interrupts};
-pub use local::{LocalFile, LocalStore};
+pub use local::claims::{Claim, Claimed, Claims};
+pub use local::disk::{Disk, LocalDisk, Locked};
+pub use local::file::{LocalFile, LocalStore};
+pub use local::mapped::MappedFile;
+pub use local::open_files::OpenFiles;
+pub use local::publish::{LocalStaged, create_directory, remove_stale_staging, sync_names};
+pub use local::scratch::ScratchFile;
+pub use local::unpublished::Unpublished;
 pub use machine::{boot_id, host_name, process_namespace, process_start};
-pub use mapped::MappedFile;
-pub use open_files::OpenFiles;
+pub use paths::real_names::RealNames;
+pub use paths::roots::Roots;
 pub use paths::{is_local, local_path, resolved_path};
 pub use process::{PerProcess, Remembered};
-pub use publish::{LocalStaged, create_directory, remove_stale_staging, sync_names};
-pub use real_names::RealNames;
 pub use remote::{
     CredentialSource, Credentials, FsspecFile, FsspecFiles, RemoteDisk, RemoteStore, RequestCounts,
     StorageOptions, configure, is_reached_with, is_unreadable, options_of, pinned_revisions,
     request_counts, total_request_counts,
 };
-pub use roots::Roots;
-pub use scratch::ScratchFile;
 pub use secrets::{has_keys, hide, redacted};
-pub use sequential::SequentialRead;
-pub use spool::Spool;
-pub use unpublished::Unpublished;
 pub use waiting::{Waiting, with_waiting};
 
-use bytes::Bytes;
+use ::bytes::Bytes;
 use std::fmt::Debug;
 use std::io::Write;
 use std::ops::Range;

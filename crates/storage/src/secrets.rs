@@ -6,7 +6,7 @@
 //! message passes through [`redacted`] before a user sees it. The invariant: an option is treated
 //! as secret unless it is known to be harmless.
 
-use crate::append_list::AppendList;
+use crate::local::append_list::AppendList;
 use crate::remote::Service;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};

@@ -3,7 +3,7 @@
 use super::hub::Address;
 use super::keys;
 use super::service::Service;
-use crate::append_list::AppendList;
+use crate::local::append_list::AppendList;
 use crate::secrets::{has_keys, hide_in_url};
 use crate::{Error, Result};
 use object_store::path::Path;

@@ -9,7 +9,7 @@ use super::options::StorageOptions;
 use super::providers::FsspecFiles;
 use super::service::Service;
 use super::store::{RemoteStore, RequestCounts};
-use crate::append_list::AppendList;
+use crate::local::append_list::AppendList;
 use crate::secrets::hide_environment;
 use crate::{Error, Result};
 use std::sync::Arc;

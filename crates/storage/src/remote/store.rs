@@ -8,7 +8,7 @@ use super::location::Location;
 use super::options::{Limits, StorageOptions};
 use super::runtime;
 use super::service::Service;
-use crate::cache::Cache;
+use crate::bytes::cache::Cache;
 use crate::process::PerProcess;
 use crate::{Error, Result};
 use futures_util::StreamExt;

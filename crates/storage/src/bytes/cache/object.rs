@@ -6,8 +6,8 @@ use super::blocks::{
 };
 use super::descriptors::{Descriptors, Files};
 use crate::Result;
-use crate::fresh;
-use crate::local::{read_exact_at, read_new_at};
+use crate::bytes::fresh;
+use crate::local::file::{read_exact_at, read_new_at};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -4,7 +4,7 @@
 //! Object stores, read-only directories and some file systems have no locks: processes that share
 //! work through them do some of it twice.
 
-use crate::local::NO_WAIT;
+use crate::local::file::NO_WAIT;
 use crate::local_path;
 use std::fs::{File, TryLockError, create_dir_all};
 use std::io;

@@ -4,6 +4,9 @@
 //! is served by its store, is a file URL, or is an error; it is never treated as the name of a
 //! local directory.
 
+pub(crate) mod real_names;
+pub(crate) mod roots;
+
 use crate::secrets::is_store_scheme;
 use crate::{Error, Result, is_remote};
 use percent_encoding::percent_decode_str;

@@ -1,6 +1,7 @@
 //! A small object that was read whole into memory.
 
-use crate::{Error, Identity, RangeRead, Result, fresh};
+use crate::bytes::fresh;
+use crate::{Error, Identity, RangeRead, Result};
 use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Unnamed temporary disk space: it is freed when the process ends, however it ends.
 
-use crate::local::read_exact_at;
+use crate::local::file::read_exact_at;
 use crate::{Error, Result};
 use std::fs::{File, OpenOptions};
 use std::io;

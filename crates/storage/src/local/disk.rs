@@ -5,9 +5,9 @@
 //! [`LocalDisk`] performs them on real files; tests use a disk that crashes at a chosen step and
 //! drops whatever was not synced.
 
-use crate::local::NO_WAIT;
-use crate::publish::{create_directory, sync_directory};
-use crate::rename::rename_new;
+use crate::local::file::NO_WAIT;
+use crate::local::publish::{create_directory, sync_directory};
+use crate::local::rename::rename_new;
 use std::any::Any;
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions, TryLockError};

@@ -4,9 +4,10 @@
 //! A staging file is locked as long as its writer lives. A later run can therefore distinguish the
 //! leftovers of a killed process from the files of a running one, and removes only the former.
 
-use crate::local::NO_WAIT;
-use crate::rename::rename_new;
-use crate::{Error, Replace, Result, Sealed, Staged, Unpublished, local_path, writeback};
+use crate::local::file::NO_WAIT;
+use crate::local::rename::rename_new;
+use crate::local::writeback;
+use crate::{Error, Replace, Result, Sealed, Staged, Unpublished, local_path};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
