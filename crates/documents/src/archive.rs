@@ -6,12 +6,13 @@
 
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::tar::{
-    ArchiveEnd, Compression, Entry, LinkFault, Links, Member, TarError, Target, Walk, inflate,
-    normal, sniff_compression,
+    ArchiveEnd, Compression, Entry, LinkFault, Links, Member, TarError, Target, inflate, normal,
+    sniff_compression, walk_members,
 };
 use shardmill_storage::{Error, LocalFile, RangeRead, Result, SequentialRead, Spool, store_of};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufWriter, Seek};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 const SNIFF_LEN: usize = 16;
@@ -155,14 +156,13 @@ impl Archive {
     fn walk(&mut self, ignores_zeros: bool, limit: DecodeLimit) -> Result<()> {
         let mut kept = 0_u64;
         let (mut names, mut links) = (Links::default(), Vec::new());
-        let mut walk = Walk::new(self.object.size()).reading_on(ignores_zeros);
-        let mut window = Vec::new();
-        while let Some(range) = walk.needs() {
-            window.clear();
-            crate::payload::append_range(&*self.object, &range, &mut window)?;
-            match walk.push(&window) {
+        let object = Arc::clone(&self.object);
+        let end = walk_members(&*object, ignores_zeros, |offset, step| {
+            match step {
                 Ok(Some(entry)) => {
-                    let Some(target) = names.note(&entry) else { continue };
+                    let Some(target) = names.note(&entry) else {
+                        return Ok(ControlFlow::Continue(()));
+                    };
                     kept += MEMBER_BYTES + 2 * entry.name().len() as u64;
                     let place = || format!("`{}`", entry.name());
                     let checked = limit.check(
@@ -172,8 +172,8 @@ impl Archive {
                         place,
                     );
                     if let Err(refusal) = checked {
-                        self.damage = Some(Damage::at(range.start, refusal.to_string()));
-                        break;
+                        self.damage = Some(Damage::at(offset, refusal.to_string()));
+                        return Ok(ControlFlow::Break(()));
                     }
                     match entry {
                         Entry::File(member) => self.members.push(member),
@@ -191,22 +191,23 @@ impl Archive {
                         TarError::Unreadable { member, offset, .. } => {
                             (Some(member.clone()), *offset)
                         }
-                        _ => (None, range.start),
+                        _ => (None, offset),
                     };
                     let damage = Damage { member, offset, reason: error.to_string() };
                     if error.ends_walk() {
                         self.damage = Some(damage);
-                        break;
+                        return Ok(ControlFlow::Break(()));
                     }
                     self.unreadable.push(damage);
                 }
             }
-        }
+            Ok::<_, Error>(ControlFlow::Continue(()))
+        })?;
         self.follow(&names, links);
         if self.damage.is_some() {
             return Ok(());
         }
-        let end = walk.end().unwrap_or(ArchiveEnd::Missing { offset: self.object.size() });
+        let end = end.unwrap_or(ArchiveEnd::Missing { offset: self.object.size() });
         if !end.is_sound() {
             let hint = if matches!(end, ArchiveEnd::Followed { .. }) {
                 "; ignore_zeros=True (--ignore-zeros) reads on, as `tar -i`"

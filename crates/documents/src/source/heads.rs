@@ -3,15 +3,15 @@
 //! An uncompressed shard is read no further than the caller wants, unless it depends on another
 //! member whether a member is a document, or the shard is damaged.
 
-use crate::Result;
 use crate::archive::Archive;
 use crate::payload::append_range;
 use crate::source::keys::{list_at, object_of, sample_id};
 use crate::source::tokens::Unresolved;
 use crate::source::webdataset_options::WebDatasetOptions;
+use crate::{Error, Result};
 use serde_json::{Map, Value};
 use shardmill_engine::Cancel;
-use shardmill_formats::tar::{Compression, Entry, Member, Walk, sniff_compression};
+use shardmill_formats::tar::{Compression, Entry, Member, sniff_compression, walk_members};
 use shardmill_storage::{RangeRead, store_of, whole_if_small};
 use std::ops::ControlFlow;
 
@@ -42,26 +42,21 @@ pub(super) fn read_heads<S: Clone>(
     append_range(&*object, &(0..object.size().min(SNIFF_LEN)), &mut window)?;
     let before = state.clone();
     if matches!(sniff_compression(&window), Compression::None) {
-        let mut is_decided = true;
-        let mut walk = Walk::new(object.size()).reading_on(options.ignore_zeros);
-        while let Some(range) = walk.needs() {
+        let (mut is_decided, mut is_enough) = (true, false);
+        let end = walk_members(&*object, options.ignore_zeros, |_, step| {
             cancel.check()?;
-            window.clear();
-            append_range(&*object, &range, &mut window)?;
-            let seen = match walk.push(&window) {
+            let seen = match step {
                 Ok(Some(Entry::File(member))) => {
                     show_member(&*object, &member, options, |seen| see(state, seen))
                 }
                 Ok(Some(Entry::Link(_))) | Err(_) => None,
                 Ok(_) => Some(ControlFlow::Continue(())),
             };
-            match seen {
-                Some(ControlFlow::Break(())) => return Ok(()),
-                Some(ControlFlow::Continue(())) => {}
-                None => is_decided = false,
-            }
-        }
-        if is_decided && walk.end().is_some_and(|end| end.is_sound()) {
+            is_decided &= seen.is_some();
+            is_enough = seen.is_some_and(|seen| seen.is_break());
+            Ok::<_, Error>(seen.unwrap_or(ControlFlow::Continue(())))
+        })?;
+        if is_enough || (is_decided && end.is_some_and(|end| end.is_sound())) {
             return Ok(());
         }
     }

@@ -5,15 +5,14 @@
 use super::Error;
 use super::key::{is_meta, split};
 use crate::limit::DecodeLimit;
-use crate::tar::{ArchiveEnd, Entry, LinkFault, Links, Member, Role, TarError, Target, Walk, role};
+use crate::tar::{
+    ArchiveEnd, Entry, LinkFault, Links, Member, Role, TarError, Target, role, walk_members,
+};
 use arrow_buffer::Buffer;
 use shardmill_storage::RangeRead;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
-
-/// Maximal number of bytes that a walk reads together when headers are close to each other.
-const MAX_WINDOW_BYTES: u64 = 256 << 10;
 
 /// One member of a sample. A link has the place of the file that it points to.
 #[derive(Debug, Clone, Copy)]
@@ -371,46 +370,10 @@ pub(super) fn index(
     ignores_zeros: bool,
     limit: DecodeLimit,
 ) -> Result<Index, Error> {
-    let mut walk = Walk::new(object.size()).reading_on(ignores_zeros);
     let mut grouping = Grouping::new(object.path(), limit);
-    let mut window = Window { object, start: 0, bytes: Vec::new(), ahead: object.gap_bytes() };
-    while let Some(range) = walk.needs() {
-        let walked = walk.push(window.get(&range)?);
-        grouping.take(walked)?;
-    }
-    grouping.end(walk.end().unwrap_or(ArchiveEnd::Missing { offset: object.size() }))?;
+    let end = walk_members(object, ignores_zeros, |_, step| {
+        grouping.take(step).map(ControlFlow::Continue)
+    })?;
+    grouping.end(end.unwrap_or(ArchiveEnd::Missing { offset: object.size() }))?;
     Ok(grouping.finish())
-}
-
-/// Headers of small members are close together, so several are read with one request.
-struct Window<'a> {
-    object: &'a dyn RangeRead,
-    start: u64,
-    bytes: Vec<u8>,
-    ahead: u64,
-}
-
-impl Window<'_> {
-    fn get(&mut self, range: &Range<u64>) -> Result<&[u8], Error> {
-        let end = self.start + self.bytes.len() as u64;
-        if range.start < self.start || range.end > end {
-            let is_near = range.start.saturating_sub(end) <= self.ahead;
-            let least = self.object.gap_bytes();
-            self.ahead = if is_near {
-                self.ahead.saturating_mul(2).min(MAX_WINDOW_BYTES.max(least))
-            } else {
-                least
-            };
-            let stop =
-                range.end.max(range.start.saturating_add(self.ahead).min(self.object.size()));
-            let whole = range.start..stop;
-            let len = usize::try_from(whole.end - whole.start).unwrap_or(usize::MAX);
-            self.bytes.resize(len, 0);
-            self.start = whole.start;
-            self.object.read_at(whole.start, &mut self.bytes)?;
-        }
-        let from = usize::try_from(range.start - self.start).unwrap_or(usize::MAX);
-        let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        Ok(self.bytes.get(from..from.saturating_add(len)).unwrap_or_default())
-    }
 }
