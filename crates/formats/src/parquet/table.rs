@@ -4,40 +4,40 @@
 //! not copied before they reach their batch, and a column of more than 2 GiB has no offsets
 //! that could overflow (arrow-rs#7973).
 
+mod blocks;
+#[cfg(test)]
+mod tests;
+mod views;
+
+use self::blocks::{Place, blocks_of, decoded_bytes, share};
+use self::views::{with_views, with_views_in_structs};
+use super::gauge::Gauge;
 use super::gauge::unsigned;
-use super::gauge::{Gauge, value_width};
 use super::object_reader::ObjectReader;
 use super::read::{footer_error, kept, misfit_of, rows_error};
 use super::{Error, ParquetFile};
 use crate::caught::caught;
 use crate::limit::DecodeLimit;
 use crate::table::{
-    Block, BlockPages, MAX_BLOCK_BYTES, NestedColumn, Projection, Statistics, TableError,
-    TableFile, column_field, read_one_by_one, scan_one_by_one,
+    Block, BlockPages, NestedColumn, Projection, Statistics, TableError, TableFile, column_field,
+    read_one_by_one, scan_one_by_one,
 };
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_buffer::BooleanBuffer;
-use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
 };
-use parquet::basic::Type;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
+use parquet::file::metadata::RowGroupMetaData;
 use sha2::{Digest, Sha256};
 use shardmill_storage::RangeRead;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, OnceLock};
 
-/// A row group with more rows is split, regardless of its size: decoders reserve memory by rows.
-const MAX_BLOCK_ROWS: u64 = 1 << 20;
-
 /// Rows of a scan that are in memory at the same time.
 const SCANNED_ROWS: usize = 1 << 14;
-
-/// Limit per file: 64 TiB in memory.
-const MAX_BLOCKS: u64 = 1 << 20;
 
 /// An open Parquet file whose rows are read by block.
 #[derive(Debug)]
@@ -52,14 +52,6 @@ pub struct ParquetTable {
     blocks: Vec<Block>,
     places: Vec<Place>,
     digest: u128,
-}
-
-/// Position of a block.
-#[derive(Debug, Clone)]
-struct Place {
-    row_group: usize,
-    /// Of the row group.
-    rows: Range<u64>,
 }
 
 impl ParquetTable {
@@ -525,94 +517,6 @@ fn digest_of(footer: &[u8]) -> u128 {
     hash.iter().take(16).fold(0, |digest, byte| digest << 8 | u128::from(*byte))
 }
 
-fn with_views(schema: &Schema) -> SchemaRef {
-    let fields = schema.fields().iter().map(|field| with_type(field, view_of(field.data_type())));
-    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
-}
-
-fn with_views_in_structs(schema: &Schema) -> SchemaRef {
-    fn within(field: &FieldRef) -> FieldRef {
-        match field.data_type() {
-            DataType::Struct(fields) => {
-                with_type(field, Some(DataType::Struct(fields.iter().map(within).collect())))
-            }
-            other => with_type(field, view_of(other)),
-        }
-    }
-    Arc::new(Schema::new_with_metadata(
-        schema.fields().iter().map(within).collect::<Vec<_>>(),
-        schema.metadata().clone(),
-    ))
-}
-
-fn with_type(field: &FieldRef, data_type: Option<DataType>) -> FieldRef {
-    data_type.map_or_else(
-        || Arc::clone(field),
-        |data_type| Arc::new(Field::clone(field).with_data_type(data_type)),
-    )
-}
-
-/// `None` for types that are decoded as declared.
-fn view_of(data_type: &DataType) -> Option<DataType> {
-    match data_type {
-        DataType::Utf8 | DataType::LargeUtf8 => Some(DataType::Utf8View),
-        DataType::Binary | DataType::LargeBinary => Some(DataType::BinaryView),
-        // A row group may have more distinct values than the writer's key type can index.
-        DataType::Dictionary(_, value) => {
-            Some(DataType::Dictionary(Box::new(DataType::Int32), value.clone()))
-        }
-        _ => None,
-    }
-}
-
-/// `None` if there are too many.
-fn blocks_of(groups: &[RowGroupMetaData]) -> Option<(Vec<Block>, Vec<Place>)> {
-    let mut blocks = Vec::with_capacity(groups.len());
-    let mut places = Vec::with_capacity(groups.len());
-    for (row_group, group) in groups.iter().enumerate() {
-        let rows = unsigned(group.num_rows());
-        let decoded = group
-            .columns()
-            .iter()
-            .map(|chunk| decoded_bytes(chunk, rows))
-            .fold(0, u64::saturating_add);
-        let stored = unsigned(group.compressed_size());
-        let parts = decoded
-            .div_ceil(MAX_BLOCK_BYTES)
-            .max(rows.div_ceil(MAX_BLOCK_ROWS))
-            .clamp(1, rows.max(1));
-        if parts > MAX_BLOCKS.saturating_sub(blocks.len() as u64).max(1) {
-            return None;
-        }
-        for part in 0..parts {
-            let (start, end) = (share(rows, part, parts), share(rows, part + 1, parts));
-            let len = end - start;
-            blocks.push(Block {
-                rows: len,
-                decoded_bytes: share(decoded, len, rows),
-                stored_bytes: share(stored, len, rows),
-            });
-            places.push(Place { row_group, rows: start..end });
-        }
-    }
-    Some((blocks, places))
-}
-
-/// The width of a value is known for most types, regardless of its encoding; strings take their
-/// plain size.
-fn decoded_bytes(chunk: &ColumnChunkMetaData, rows: u64) -> u64 {
-    let values = unsigned(chunk.num_values()).max(rows);
-    let widths = values.saturating_mul(value_width(chunk));
-    match chunk.column_type() {
-        Type::BOOLEAN => values.div_ceil(8),
-        Type::BYTE_ARRAY => {
-            let known = chunk.unencoded_byte_array_data_bytes().map(unsigned);
-            known.unwrap_or_else(|| unsigned(chunk.uncompressed_size())).saturating_add(widths)
-        }
-        _ => widths,
-    }
-}
-
 /// Selected positions within the row group, or `None` for all of it.
 fn row_selection(
     place: &Place,
@@ -643,10 +547,3 @@ fn in_order(batch: &RecordBatch, columns: &[usize]) -> Result<RecordBatch, Parqu
         columns.iter().filter_map(|column| sorted.binary_search(column).ok()).collect();
     Ok(batch.project(&places)?)
 }
-
-fn share(all: u64, part: u64, parts: u64) -> u64 {
-    u64::try_from(u128::from(all) * u128::from(part) / u128::from(parts.max(1))).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests;
