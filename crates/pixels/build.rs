@@ -33,8 +33,8 @@ fn main() {
     };
     if simd == "no" {
         println!(
-            "cargo:warning=libjpeg-turbo was built without SIMD: JPEG decoding is slower. On \
-             x86-64, install nasm and build again"
+            "cargo:warning=libjpeg-turbo was built without SIMD: JPEG decoding is slower. \
+             On x86-64, install nasm and build again"
         );
     }
     println!("cargo:rustc-env=LIBJPEG_TURBO_VERSION={}", version.trim());

@@ -153,8 +153,7 @@ fn check(chunk: &mut Chunk, tar: &[u8]) {
         if let Some(body) = bodies.get(index).filter(|body| is_verbatim && !body.is_empty()) {
             assert!(
                 tar.windows(body.len()).any(|window| window == body),
-                "the bytes are in the \
-                shard"
+                "the bytes are in the shard"
             );
         }
     }

@@ -8,8 +8,8 @@
 
 #![expect(
     unsafe_code,
-    reason = "pointers in capsules, whose names say what they are; and data that was valid before \
-        it was cut"
+    reason = "pointers in capsules, whose names say what they are; and data \
+        that was valid before it was cut"
 )]
 
 use arrow_array::cast::AsArray;
@@ -129,8 +129,8 @@ impl<'py> FromPyObject<'_, 'py> for ArrowArrays {
         if !object.hasattr(intern!(py, "__arrow_c_stream__"))? {
             let kind = object.get_type().name()?;
             return Err(PyTypeError::new_err(format!(
-                "{kind} holds no Arrow data: it has neither __arrow_c_stream__ nor \
-                 __arrow_c_array__"
+                "{kind} holds no Arrow data: it has neither __arrow_c_stream__ \
+                 nor __arrow_c_array__"
             )));
         }
         let capsule = object.call_method0(intern!(py, "__arrow_c_stream__"))?;

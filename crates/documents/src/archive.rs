@@ -133,8 +133,8 @@ impl Archive {
         archive.damage = match inflate_error {
             Some(TarError::Compression { compression }) => {
                 let reason = format!(
-                    "the archive is compressed with {compression}, which cannot be read; compress \
-                     it with gzip or zstd, or not at all"
+                    "the archive is compressed with {compression}, which cannot be read; \
+                     compress it with gzip or zstd, or not at all"
                 );
                 Some(Damage::at(0, reason))
             }

@@ -16,8 +16,11 @@ pub enum Error {
     #[error("Unknown size: the header of the `{}` payload does not contain it", .format.mime())]
     UnknownSize { format: ImageFormat },
     /// The header is truncated before the size.
-    #[error("Unknown size: the header of the `{}` payload needs `{needed}` bytes, the payload has \
-        `{found}`", .format.mime())]
+    #[error(
+        "Unknown size: the header of the `{}` payload needs `{needed}` bytes, \
+         the payload has `{found}`",
+        .format.mime()
+    )]
     TruncatedHeader { format: ImageFormat, needed: u64, found: u64 },
     /// The header states an image without pixels.
     #[error("Image size `{width}` x `{height}` has a zero side")]
@@ -59,8 +62,8 @@ pub enum Error {
     UnusableTag { page: usize, tag: u16, kind: u16, count: u64 },
     /// The value of a tag that is needed for decoding is outside of the payload.
     #[error(
-        "Page `{page}` has tag `{tag}` with `{needed}` value bytes at `{offset}`, the payload has \
-         `{payload_len}`"
+        "Page `{page}` has tag `{tag}` with `{needed}` value bytes at `{offset}`, \
+         the payload has `{payload_len}`"
     )]
     ValueOutOfFile { page: usize, tag: u16, offset: u64, needed: u64, payload_len: u64 },
     /// The tag values together are larger than the payload, so they overlap.
@@ -81,8 +84,8 @@ pub enum Error {
     UnknownSegmentLength { page: usize },
     /// A strip or tile is outside of the payload.
     #[error(
-        "Page `{page}` has a segment of `{needed}` bytes at `{offset}`, the payload has \
-         `{payload_len}`"
+        "Page `{page}` has a segment of `{needed}` bytes at `{offset}`, \
+         the payload has `{payload_len}`"
     )]
     SegmentOutOfFile { page: usize, offset: u64, needed: u64, payload_len: u64 },
     /// Different segments of the page overlap so much that they are larger than the payload.

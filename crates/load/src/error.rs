@@ -36,8 +36,8 @@ pub enum Error {
     },
     /// Neither the name nor the bytes of a named file show its format.
     #[error(
-        "The format of `{path}` is unknown: its name has no known extension, and its first bytes \
-         look like {found}"
+        "The format of `{path}` is unknown: its name has no known extension, \
+         and its first bytes look like {found}"
     )]
     UnknownContents { path: String, found: &'static str },
     /// Hugging Face data sets are saved in this format.
@@ -69,8 +69,11 @@ pub enum Error {
     #[error("Column `{column}` of `{path}` cannot be delivered as {}", type_name(.wanted))]
     Cast { path: String, column: String, wanted: DataType, source: Arc<ArrowError> },
     /// A value that the common type of the files cannot hold; `row` counts in the file.
-    #[error("Row {row} of `{path}`: {value} in column `{column}` cannot be converted exactly to \
-        {}, the type of the data set", type_name(.wanted))]
+    #[error(
+        "Row {row} of `{path}`: {value} in column `{column}` cannot be converted exactly to {}, \
+         the type of the data set",
+        type_name(.wanted)
+    )]
     Inexact { path: String, row: u64, column: String, value: String, wanted: DataType },
     #[error(transparent)]
     Columns(Arc<crate::columns::Error>),
@@ -78,8 +81,8 @@ pub enum Error {
     Packing(Arc<crate::packing::Error>),
     /// A null that the output cannot represent, with its position.
     #[error(
-        "Column `{column}` has a null in row {row} of `{path}`, which batches of torch and NumPy \
-         cannot hold"
+        "Column `{column}` has a null in row {row} of `{path}`, which batches \
+         of torch and NumPy cannot hold"
     )]
     Null { column: String, path: String, row: u64, data_type: DataType, is_image: bool },
     #[error(
@@ -88,8 +91,8 @@ pub enum Error {
     KnownNulls { column: String, path: String, data_type: DataType, is_image: bool },
     /// A column that other files have.
     #[error(
-        "Column `{column}` is missing from `{path}`, so it is null there, which batches of torch \
-         and NumPy cannot hold"
+        "Column `{column}` is missing from `{path}`, so it is null there, which batches \
+         of torch and NumPy cannot hold"
     )]
     MissingNulls { column: String, path: String, is_image: bool },
     /// A list that is longer than the requested padding, with its position.
@@ -99,8 +102,8 @@ pub enum Error {
     LongList { column: String, path: String, row: u64, length: usize, limit: usize },
     /// A list of another length than all others, with its position.
     #[error(
-        "Column `{column}` has {length} values in row {row} of `{path}`, and {expected} in other \
-         rows"
+        "Column `{column}` has {length} values in row {row} of `{path}`, \
+         and {expected} in other rows"
     )]
     ListLength { column: String, path: String, row: u64, length: usize, expected: usize },
     #[error("A column is called `{column}`, which is the name of the marks of padded rows")]
@@ -109,12 +112,15 @@ pub enum Error {
     SourceColumn { column: String },
     #[error("A column is called `{column}`, which is to be the name of a computed column")]
     DerivedColumn { column: String, is_image: bool },
-    #[error("Column `{column}` is {}, but texts are strings or bytes, and messages are lists of \
-        structs or JSON strings", type_name(.data_type))]
+    #[error(
+        "Column `{column}` is {}, but texts are strings or bytes, and messages are lists \
+         of structs or JSON strings",
+        type_name(.data_type)
+    )]
     DerivedFrom { column: String, data_type: DataType },
     #[error(
-        "Column `{column}` is {}, but images are bytes, structs with a field `bytes`, or strings \
-         with source=\"path\" or source=\"url\"",
+        "Column `{column}` is {}, but images are bytes, structs with a field `bytes`, \
+         or strings with source=\"path\" or source=\"url\"",
         type_name(.data_type)
     )]
     ImageFrom { column: String, data_type: DataType },
@@ -127,8 +133,8 @@ pub enum Error {
     HostMemory { bytes: usize, reason: Arc<str> },
     /// Two entries of a store of token counts.
     #[error(
-        "Files of token counts in `{directory}` disagree about block {block} of one file; one of \
-         them is `{path}`"
+        "Files of token counts in `{directory}` disagree about block {block} of one file; \
+         one of them is `{path}`"
     )]
     CountsDisagree { directory: String, path: String, block: u32 },
     /// A row from which a column cannot be computed. `rows` are all such rows of the batch, by
@@ -283,13 +289,13 @@ impl Error {
             Self::Null { is_image: true, .. }
             | Self::KnownNulls { is_image: true, .. }
             | Self::MissingNulls { is_image: true, .. } => Some(
-                "Images(on_error=\"null\") fills such images, and a filter such as \"column is \
-                 not null\" leaves them out; otherwise use output=sm.Output(\"torch\", \
+                "Images(on_error=\"null\") fills such images, and a filter such as \"column \
+                 is not null\" leaves them out; otherwise use output=sm.Output(\"torch\", \
                  nulls=\"mask\"), or output=\"arrow\"",
             ),
             Self::Null { .. } | Self::KnownNulls { .. } => Some(
-                "use output=sm.Output(\"torch\", nulls=\"mask\"), which adds a boolean column, or \
-                 sm.Output(\"torch\", nulls=\"fill\", fill_values={\"column\": 0}) with a value \
+                "use output=sm.Output(\"torch\", nulls=\"mask\"), which adds a boolean column, \
+                 or sm.Output(\"torch\", nulls=\"fill\", fill_values={\"column\": 0}) with a value \
                  for each such column; output=\"arrow\" keeps nulls",
             ),
             Self::MissingNulls { .. } => Some(
@@ -301,9 +307,9 @@ impl Error {
                 if data_type.is_string() =>
             {
                 Some(
-                    "if the column holds JSON text, write its fields as columns once with \
-                     shardmill.curate.Map(parse), where parse calls json.loads; then filter by the \
-                     new column",
+                    "if the column holds JSON text, write its fields as columns once \
+                     with shardmill.curate.Map(parse), where parse calls json.loads; \
+                     then filter by the new column",
                 )
             }
             Self::LongList { .. } => Some(crate::columns::LONG_LIST),
@@ -328,12 +334,12 @@ impl Error {
                 Some("lower prefetch_bytes of sm.Runtime, or use pin_memory=False")
             }
             Self::BadImage { .. } => Some(
-                "errors=sm.ErrorPolicy(rows=\"skip\") leaves such rows out, and \
-                 Images(on_error=\"null\") fills them",
+                "errors=sm.ErrorPolicy(rows=\"skip\") leaves such rows out, \
+                 and Images(on_error=\"null\") fills them",
             ),
             Self::NoFieldIds { .. } => Some(
-                "set the table property `schema.name-mapping.default`, or write the file again \
-                 through the table",
+                "set the table property `schema.name-mapping.default`, \
+                 or write the file again through the table",
             ),
             Self::NulInName { .. } => Some(
                 "Arrow libraries do not accept such a name; write the file again with another one",
@@ -341,13 +347,13 @@ impl Error {
             Self::MixedFormats { hint, .. } => Some(hint),
             Self::ArrowFile { .. } => Some(
                 "write it as Parquet: for data from save_to_disk, \
-                 datasets.load_from_disk(\"directory\").to_parquet(\"rows.parquet\"), or \
-                 load_from_disk(\"directory\")[\"train\"] if it has several splits; otherwise use \
-                 pyarrow.parquet.write_table",
+                 datasets.load_from_disk(\"directory\").to_parquet(\"rows.parquet\"), \
+                 or load_from_disk(\"directory\")[\"train\"] if it has several splits; \
+                 otherwise use pyarrow.parquet.write_table",
             ),
             Self::UnknownFormat { .. } | Self::UnknownContents { .. } => Some(
-                "if they are parquet, orc, csv, jsonl, arrayrecord, mds or webdataset, set \
-                 format=; files of other formats are not read",
+                "if they are parquet, orc, csv, jsonl, arrayrecord, mds or webdataset, \
+                 set format=; files of other formats are not read",
             ),
             Self::OtherFormat { .. } => {
                 Some("leave out format=, or pass the path of a file itself, which is always read")
@@ -359,8 +365,8 @@ impl Error {
                 Some("set format= to the format of the file, or fetch the file again")
             }
             Self::TextShards { .. } => Some(
-                "read the csv files as a glob, such as `directory/*.csv`, or write the data as \
-                 MDS or Parquet",
+                "read the csv files as a glob, such as `directory/*.csv`, \
+                 or write the data as MDS or Parquet",
             ),
             Self::SampleCount { .. } => Some(
                 "fetch the directory again: the shard and the index are from different versions",
@@ -369,13 +375,13 @@ impl Error {
                 Some("one of parquet, orc, csv, json, jsonl, arrayrecord, mds, webdataset")
             }
             Self::TextOption { .. } => Some(
-                "delimiter and quote are for CSV, encoding for CSV and JSONL, nan for JSONL and \
-                 WebDataset; leave it out",
+                "delimiter and quote are for CSV, encoding for CSV and JSONL, nan for JSONL \
+                 and WebDataset; leave it out",
             ),
             Self::Inexact { .. } => Some(
-                "select files of one type by a glob, leave the column out by columns=, write the \
-                 files again with one type, or declare another type in schema_overrides of a \
-                 TableSource",
+                "select files of one type by a glob, leave the column out by columns=, \
+                 write the files again with one type, or declare another type in schema_overrides \
+                 of a TableSource",
             ),
             _ => None,
         }

@@ -44,8 +44,8 @@ pub use transform::{Scratch, Spec, Transform};
 #[cfg(test)]
 mod test_jpegs;
 
-/// The pixels of the tests whose expected values other libraries
-/// computed: `(37 i + 11 i²) mod 256`.
+/// The pixels of the tests whose expected values other libraries computed:
+/// `(37 i + 11 i²) mod 256`.
 #[cfg(test)]
 fn test_pixels(len: usize) -> Vec<u8> {
     (0..len).map(|i| ((i * 37 + i * i * 11) & 0xFF).to_le_bytes()[0]).collect()

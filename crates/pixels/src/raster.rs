@@ -15,8 +15,8 @@ use shardmill_images::ImageSize;
 pub enum ShapeError {
     /// The bytes are not what height, width and channels ask for.
     #[error(
-        "{found} bytes of pixels, but height {height}, width {width} and {channels} channels need \
-         {needed}"
+        "{found} bytes of pixels, but height {height}, width {width} and {channels} \
+         channels need {needed}"
     )]
     Pixels { found: usize, needed: usize, height: usize, width: usize, channels: usize },
     /// A side is zero, or too large to compute with.

@@ -46,8 +46,8 @@ pub struct SideCar {
 }
 
 /// Why an object of a store is not read.
-const UNREADABLE: &str = "its key cannot be requested: it starts or ends with `/`, or has a part \
-                          `.` or `..` or a control character";
+const UNREADABLE: &str = "its key cannot be requested: it starts or ends with `/`, \
+    or has a part `.` or `..` or a control character";
 
 /// Names of files that accompany data sets. They are data only if they are named explicitly.
 pub const SIDE_CARS: [&str; 12] = [

@@ -18,8 +18,11 @@ pub enum Error {
     #[error("No {wanted} file in `{paths}`")]
     NoInput { paths: String, wanted: String },
     /// Some of its files are not current, or have deleted rows.
-    #[error("`{directory}` is the directory of {} (`{}`): its files also hold rows that were \
-        deleted or replaced", .lake.table(), .lake.mark())]
+    #[error(
+        "`{directory}` is the directory of {} (`{}`): its files also hold rows \
+         that were deleted or replaced",
+        .lake.table(), .lake.mark()
+    )]
     LakeDirectory { directory: String, lake: Lake },
     /// A job would process its rows twice.
     #[error("`{path}` is listed twice")]
@@ -103,8 +106,8 @@ impl Error {
             Self::LakeDirectory { lake, .. } => Some(match lake {
                 Lake::Delta => {
                     "open a version of the table with shardmill.integrations.delta.dataset(path), \
-                     or pass the list DeltaTable(path).file_uris(), with partitioning=\"hive\" if \
-                     the table has partitions"
+                     or pass the list DeltaTable(path).file_uris(), with partitioning=\"hive\" \
+                     if the table has partitions"
                 }
                 Lake::Iceberg => {
                     "open a snapshot of the table with \
@@ -112,8 +115,8 @@ impl Error {
                      are read as they are"
                 }
                 Lake::Hudi => {
-                    "list the files of one version of the table with its library, and pass their \
-                     paths; files that are listed one by one are read as they are"
+                    "list the files of one version of the table with its library, \
+                     and pass their paths; files that are listed one by one are read as they are"
                 }
             }),
             Self::UnknownColumn { hint, .. } => hint.as_deref(),
@@ -125,8 +128,8 @@ impl Error {
                     Some("the column has no time zone; give the time without one")
                 }
                 (DataType::Timestamp(_, Some(_)), Literal::Timestamp { .. }) => Some(
-                    "the column has a time zone; give the time one too, or write it as a string, \
-                     which is in UTC",
+                    "the column has a time zone; give the time one too, \
+                     or write it as a string, which is in UTC",
                 ),
                 (data_type, Literal::Text(_)) if data_type.is_temporal() => Some(
                     "dates and times are written as ISO 8601, such as '2024-01-31', \
@@ -146,15 +149,14 @@ impl Error {
                     Some("the column holds strings; compare it with a string, such as '2024-01-31'")
                 }
                 (_, Literal::Boolean(_)) => Some(
-                    "only a boolean column is a condition by itself; compare others, such as `x \
-                     != 0`",
+                    "only a boolean column is a condition by itself; compare others, \
+                     such as `x != 0`",
                 ),
                 _ => None,
             },
             Self::SchemaConflict { .. } => Some(
-                "select files of one type by a glob, or write them again with one type; of CSV \
-                 and JSONL files, give the types by schema=, and of a TableSource by \
-                 schema_overrides",
+                "select files of one type by a glob, or write them again with one type; of CSV and \
+                 JSONL files, give the types by schema=, and of a TableSource by schema_overrides",
             ),
             Self::Overflow { .. } => Some("multiply a column by 1.0 to compute with floats"),
             _ => None,

@@ -47,8 +47,8 @@ pub enum Error {
     Fenced { path: String },
     /// The store cannot decide which of two runs may commit.
     #[error(
-        "The store of checkpoint `{path}` accepted two conditional puts (`If-None-Match: *`) of \
-         one object, so it cannot commit exactly once"
+        "The store of checkpoint `{path}` accepted two conditional puts (`If-None-Match: *`) \
+         of one object, so it cannot commit exactly once"
     )]
     Unconditional { path: String },
     /// An input differs from its planned version.
@@ -68,8 +68,8 @@ pub enum Error {
     OtherSchema { path: String, column: String, agreed: Option<DataType>, own: DataType },
     /// A committed file was removed or changed.
     #[error(
-        "`{path}` is missing or was changed, although its split `{unit}` is committed in the \
-         checkpoint"
+        "`{path}` is missing or was changed, although its split `{unit}` is committed \
+         in the checkpoint"
     )]
     OutputChanged { path: String, unit: String, hint: String },
     /// The roots of inputs are replaced one by one.
@@ -128,8 +128,8 @@ const JOB_DIGITS: usize = 32;
 
 fn repair_hint(state: &str) -> String {
     format!(
-        "run `shardmill checkpoint repair {state}`: it reopens the splits whose results are \
-         missing or damaged"
+        "run `shardmill checkpoint repair {state}`: it reopens the splits whose results \
+         are missing or damaged"
     )
 }
 
@@ -229,8 +229,8 @@ impl Error {
             Self::Load(inner) => inner.hint(),
             Self::Damaged { hint, .. } | Self::OutputChanged { hint, .. } => Some(hint),
             Self::Beyond { .. } => Some(
-                "restore it from a backup, or start over with another checkpoint path and an \
-                 empty output directory",
+                "restore it from a backup, or start over with another checkpoint path \
+                 and an empty output directory",
             ),
             Self::OtherFormat { .. } => Some(
                 "resume with the version of shardmill that made it, or start over with another \
@@ -238,42 +238,42 @@ impl Error {
             ),
             Self::NoJob { .. } => Some("give the path that was given to Checkpoint(…)"),
             Self::OtherJob { .. } => Some(
-                "undo the change, or use another checkpoint path and another output directory for \
-                 the new job; `shardmill checkpoint relocate` follows an input or an output that \
-                 was moved",
+                "undo the change, or use another checkpoint path and another output directory \
+                 for the new job; `shardmill checkpoint relocate` follows an input \
+                 or an output that was moved",
             ),
             Self::LeaseHeld { .. } => {
                 Some("wait for it, or stop it; the lease of a dead machine expires after a minute")
             }
             Self::Unconditional { .. } => Some(
-                "use a store with conditional puts, or Checkpoint(delivery=\"at-least-once\") and \
-                 never run the job twice at the same time",
+                "use a store with conditional puts, or Checkpoint(delivery=\"at-least-once\") \
+                 and never run the job twice at the same time",
             ),
             Self::Fenced { .. } => {
                 Some("nothing is lost: committed splits stay, and the next run does the rest")
             }
             Self::OtherSchema { .. } => Some(
-                "write the file again with the planned columns and types, or start over with \
-                 another checkpoint path and an empty output directory",
+                "write the file again with the planned columns and types, or start over \
+                 with another checkpoint path and an empty output directory",
             ),
             Self::InputChanged { is_cut: false, .. } => Some(
-                "restore the file, or pass changed_input=\"reprocess\": with an id_column the file \
-                 is read again and known ids are skipped, without one its split is run again and \
-                 the output replaced",
+                "restore the file, or pass changed_input=\"reprocess\": \
+                 with an id_column the file is read again and known ids are skipped, \
+                 without one its split is run again and the output replaced",
             ),
             Self::InputChanged { .. } => Some(
-                "restore the file, or start over with another checkpoint path and an empty output \
-                 directory: without an id_column, it is not known which blocks of the file are \
-                 done",
+                "restore the file, or start over with another checkpoint path \
+                 and an empty output directory: without an id_column, it is not known \
+                 which blocks of the file are done",
             ),
             Self::InputCount { .. } => Some("pass one new path for each of them, in this order"),
             Self::UnsupportedType { .. } => Some(
-                "an id is an integer, a string, bytes, a date or time, a decimal or a bool; cast \
-                 the column",
+                "an id is an integer, a string, bytes, a date or time, a decimal \
+                 or a bool; cast the column",
             ),
             Self::TypeMismatch { .. } => Some(
-                "an id of another type is another id; read the column with the type that the \
-                 index has, or build the index again",
+                "an id of another type is another id; read the column with the type that the index \
+                 has, or build the index again",
             ),
             Self::FileTypes { .. } => Some(
                 "an id of another type is another id; write all files with the same type of ids",

@@ -103,8 +103,8 @@ impl Refusal {
                 "check the bucket's name, and that the endpoint is the one of its service"
             }
             Self::Permission => {
-                "request permission to read, write or list there, or pass other credentials in \
-                 storage_options"
+                "request permission to read, write or list there, or pass other credentials \
+                 in storage_options"
             }
             Self::Credentials => {
                 "check the keys in storage_options or in the environment; a token may have expired"
@@ -123,8 +123,8 @@ impl Refusal {
             }
             Self::Clock => "set the clock",
             Self::CredentialSource => {
-                "call the store's credential_provider directly; the exception that it raises is \
-                 the reason"
+                "call the store's credential_provider directly; the exception \
+                 that it raises is the reason"
             }
             Self::NoSuchDataset => {
                 "check the owner and the name, hf://datasets/OWNER/NAME; for a private one set \
@@ -134,16 +134,16 @@ impl Refusal {
                 "name an existing branch, tag or commit after the @, or omit it for main"
             }
             Self::Gated => {
-                "accept its conditions on its page, and set HF_TOKEN, or \
-                 storage_options={\"token\": …}, to a token of that account"
+                "accept its conditions on its page, and set HF_TOKEN, \
+                 or storage_options={\"token\": …}, to a token of that account"
             }
             Self::Token => {
-                "make a new one on the Hub's page of tokens, and set HF_TOKEN, or \
-                 storage_options={\"token\": …}"
+                "make a new one on the Hub's page of tokens, and set HF_TOKEN, \
+                 or storage_options={\"token\": …}"
             }
             Self::WholeOnly => {
-                "fetch the file to a local directory, or put it on a server or in a bucket that \
-                 answers requests for ranges of bytes"
+                "fetch the file to a local directory, or put it on a server or in a bucket \
+                 that answers requests for ranges of bytes"
             }
         }
     }
@@ -211,8 +211,8 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             _ if self.is_outage() => Some(
-                "check the endpoint and the network; `retry_timeout` in storage_options sets how \
-                 long a request is retried",
+                "check the endpoint and the network; `retry_timeout` in storage_options sets \
+                 how long a request is retried",
             ),
             Self::NotFound { path } if path.starts_with("http") && path.contains("://") => {
                 Some("check the address; its path is case-sensitive")
@@ -234,23 +234,23 @@ impl Error {
             }
             Self::UnsupportedScheme { scheme, .. } => Some(scheme_hint(scheme)),
             Self::SingleSlash { .. } => Some(
-                "give a URL as a string: pathlib.Path joins its slashes; a local directory of \
-                 such a name is written ./name:/…",
+                "give a URL as a string: pathlib.Path joins its slashes; a local directory \
+                 of such a name is written ./name:/…",
             ),
             Self::FileUrl { .. } => Some("write file:///absolute/path, or the path itself"),
             Self::Refused { refusal, .. } => Some(refusal.hint()),
             Self::Cache { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => Some(
-                    "it belongs to another user: set a directory of your own with cache_dir, or \
-                     SHARDMILL_CACHE_DIR",
+                    "it belongs to another user: set a directory of your own with cache_dir, \
+                     or SHARDMILL_CACHE_DIR",
                 ),
                 io::ErrorKind::ReadOnlyFilesystem => Some(
-                    "it is on a read-only file system: set another one with cache_dir, or \
-                     SHARDMILL_CACHE_DIR",
+                    "it is on a read-only file system: set another one with cache_dir, \
+                     or SHARDMILL_CACHE_DIR",
                 ),
                 io::ErrorKind::StorageFull => Some(
-                    "its disk is full: `shardmill cache clear`, a smaller cache_bytes, or another \
-                     cache_dir",
+                    "its disk is full: `shardmill cache clear`, a smaller cache_bytes, \
+                     or another cache_dir",
                 ),
                 _ => Some("set another one with cache_dir, or SHARDMILL_CACHE_DIR"),
             },
@@ -261,8 +261,8 @@ impl Error {
                 Some("name each file: a list of addresses is a data set too")
             }
             Self::Stage { source, .. } if source.kind() == io::ErrorKind::Unsupported => Some(
-                "write to a local directory, or to a bucket of s3://, gs:// or az://, and copy it \
-                 from there",
+                "write to a local directory, or to a bucket of s3://, gs:// or az://, \
+                 and copy it from there",
             ),
             Self::Write { source, .. }
             | Self::Publish { source, .. }

@@ -42,10 +42,10 @@ mod tests {
     #[test]
     fn panic_becomes_an_error_with_its_message() {
         let outcome: Result<()> = caught(|| panic!("index {} is out of range", 3));
-        assert!(
-            matches!(outcome, Err(Error::Panicked { message }) if message == "index 3 is out of \
-                range")
-        );
+        assert!(matches!(
+            outcome,
+            Err(Error::Panicked { message }) if message == "index 3 is out of range"
+        ));
         assert!(!is_caught());
     }
 }

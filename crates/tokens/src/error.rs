@@ -89,24 +89,24 @@ pub enum Error {
     #[error("now must be a date such as \"2026-01-31\", not {}", quoted(.text))]
     Date { text: String },
     #[error(
-        "The row has all noncharacters from U+FDD0 to U+FDEF, but two unused ones are needed to \
-         mark what the assistant writes"
+        "The row has all noncharacters from U+FDD0 to U+FDEF, but two unused ones are needed \
+         to mark what the assistant writes"
     )]
     Noncharacters,
     /// The template works with the text inside of a generation block.
     #[error(
-        "The chat template does not tell what an assistant writes: it changes the text of a \
-         generation block"
+        "The chat template does not tell what an assistant writes: it changes the text \
+         of a generation block"
     )]
     TemplateSpans,
     #[error(
-        "The template does not render message {turn} as an addition to the text before it, so \
-         assistant_spans=\"prefix\" cannot be used"
+        "The template does not render message {turn} as an addition to the text before it, \
+         so assistant_spans=\"prefix\" cannot be used"
     )]
     TemplatePrefix { turn: usize },
     #[error(
-        "The text of the prompt, with a generation prompt, is not the beginning of the text of \
-         prompt and completion"
+        "The text of the prompt, with a generation prompt, is not the beginning \
+         of the text of prompt and completion"
     )]
     TemplateCompletion,
     #[error(
@@ -196,17 +196,14 @@ impl Error {
                 "pass pattern=\"gpt2\", \"cl100k\", \"o200k\" or the regular expression".to_owned(),
             ),
             Self::MissingOption { .. } => Some(
-                "pass special_tokens={\"<|endoftext|>\": id, …}; \
-                {} means that there are none"
+                "pass special_tokens={\"<|endoftext|>\": id, …}; {} means that there are none"
                     .to_owned(),
             ),
             Self::UnusedOption { option, .. } => Some(format!(
-                "omit {option}=, which is for \
-                .tiktoken files"
+                "omit {option}=, which is for .tiktoken files"
             )),
             Self::UnknownToken { token, .. } if token.is_empty() => Some(
-                "the name is empty: pass \
-                the text of a token"
+                "the name is empty: pass the text of a token"
                     .to_owned(),
             ),
             Self::UnknownToken { similar, .. } if !similar.is_empty() => {
@@ -214,8 +211,8 @@ impl Error {
                 Some(format!("similar tokens are {}", similar.join(", ")))
             }
             Self::Setting { .. } => Some(
-                "save the directory with AutoTokenizer.from_pretrained(…).save_pretrained(…), or \
-                 pass the path of the tokenizer's file"
+                "save the directory with AutoTokenizer.from_pretrained(…).save_pretrained(…), \
+                 or pass the path of the tokenizer's file"
                     .to_owned(),
             ),
             Self::SpecialOption { .. } => {
@@ -226,8 +223,7 @@ impl Error {
             }
             Self::TemplateDate => Some("pass now=\"2026-01-31\", or another date".to_owned()),
             Self::TemplateGeneration => Some(
-                "assistant_spans=\"prefix\" takes it from the texts \
-                of the messages up to each turn"
+                "assistant_spans=\"prefix\" takes it from the texts of the messages up to each turn"
                     .to_owned(),
             ),
             Self::InText { source, .. } => source.hint(),

@@ -44,8 +44,8 @@ pub enum Error {
     #[error("`{path}` takes rows of columns, not records")]
     OnlyRows { path: String },
     #[error(
-        "compression is none, gz or zstd, the latter two also with a level such as zstd:7, not \
-         {name:?}"
+        "compression is none, gz or zstd, the latter two also with a level \
+         such as zstd:7, not {name:?}"
     )]
     UnknownCompression { name: String },
     #[error("The columns are not valid: {source}")]
@@ -111,8 +111,8 @@ impl Error {
                 Some("select a column of strings or binaries, or convert the row to bytes first")
             }
             Self::NullRecord { .. } => Some(
-                "leave such rows out with a filter: sm.col(\"name\").is_valid(), or --filter \
-                 \"name is not null\"",
+                "leave such rows out with a filter: sm.col(\"name\").is_valid(), \
+                 or --filter \"name is not null\"",
             ),
             Self::Rows { .. } => Some("set schema=, and pass rows that match it"),
             Self::OtherType { .. } => {

@@ -69,8 +69,7 @@ pub fn file(bytes: Vec<u8>) -> Option<Chunks> {
     let lax = [open(Verify::Header), open(Verify::None)];
     assert!(
         lax.iter().all(|lax| lax.is_ok() == opened.is_ok()),
-        "the index is compared with its \
-        hashes always"
+        "the index is compared with its hashes always"
     );
     let file = opened.ok()?;
     let claims: Vec<u64> = (0..file.num_chunks())
@@ -95,8 +94,7 @@ pub fn file(bytes: Vec<u8>) -> Option<Chunks> {
         );
         assert!(
             of_headers.is_none() || of_headers == *of_none,
-            "what passes some checks passes \
-            none"
+            "what passes some checks passes none"
         );
     }
     agreement(&file, &full, &object.bytes);
@@ -224,10 +222,8 @@ fn runs(file: &ArrayRecordFile, chunks: &Chunks, scratch: &mut Scratch) {
 
 /// Blocks are the chunks, and a selection of rows is of them.
 fn table(object: &Arc<Memory>, chunks: &Chunks) {
-    let table = ArrayRecordTable::open(Arc::<Memory>::clone(object)).expect(
-        "the file was opened \
-        before",
-    );
+    let table =
+        ArrayRecordTable::open(Arc::<Memory>::clone(object)).expect("the file was opened before");
     assert_eq!(
         table.blocks().iter().map(|block| block.rows).sum::<u64>(),
         table.file().num_records()

@@ -20,8 +20,8 @@ pub(crate) enum ObjectError {
     )]
     Range { column: String, row: usize, count: i64 },
     #[error(
-        "Column `{column}`: {count} ns in row {row} is not a whole number of microseconds, the \
-         smallest unit of Python's datetime"
+        "Column `{column}`: {count} ns in row {row} is not a whole number of microseconds, \
+         the smallest unit of Python's datetime"
     )]
     Nanoseconds { column: String, row: usize, count: i64 },
     #[error("Column `{column}` has the time zone `{zone}`, which is unknown to Python")]

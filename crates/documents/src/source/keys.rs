@@ -200,8 +200,8 @@ fn unpacked(
         Err(TarError::WriteInflated { .. }) => {
             let (name, limit) = (&member.name, limit.bytes());
             Err(format!(
-                "member `{name}` is larger after decompression than max_decoded_bytes, which is \
-                 {limit}; {}",
+                "member `{name}` is larger after decompression than max_decoded_bytes, \
+                 which is {limit}; {}",
                 TooLarge::HINT
             ))
         }

@@ -240,15 +240,15 @@ pub fn warn_of_unnamed<'a>(
             }
             Role::Document { .. } => {
                 format!(
-                    "members ({ending}) next to a document with a shorter name, without `{}` and \
-                     `{}`",
+                    "members ({ending}) next to a document with a shorter name, \
+                     without `{}` and `{}`",
                     keys.texts_field, keys.images_field
                 )
             }
             Role::Other if matches!(lower.as_str(), ".jsonl" | ".ndjson") => {
                 format!(
-                    "members ({ending}) that no document names; a document is one JSON object in \
-                     a separate member, so split these members"
+                    "members ({ending}) that no document names; a document is one JSON object \
+                     in a separate member, so split these members"
                 )
             }
             Role::Other => format!("members ({ending}) that no document names"),
@@ -276,9 +276,9 @@ pub fn no_sample(members: &[Member], keys: &SampleKeys) -> String {
     let shown: Vec<String> =
         endings.iter().take(SHOWN).map(|(ending, count)| format!("{ending} ({count})")).collect();
     format!(
-        "none of the {} members is a sample: no name ends in {}; json_extensions of \
-         WebDatasetSource (--json-extension of curate) names the ending of documents, and the \
-         endings there are {}{more}",
+        "none of the {} members is a sample: no name ends in {}; json_extensions \
+         of WebDatasetSource (--json-extension of curate) names the ending of documents, \
+         and the endings there are {}{more}",
         members.len(),
         keys.json_extensions.join(" or "),
         shown.join(", ")

@@ -55,8 +55,8 @@ impl RowLists {
             let flag = option.replace('_', "-");
             Some(format!(
                 "`{key}` has one value per {row} but is stored as a whole, so it keeps the values \
-                 of dropped {row}s; set {option}s=(\"{key}\",) (--{flag} {key}) to store each \
-                 value with its {row}"
+                 of dropped {row}s; set {option}s=(\"{key}\",) (--{flag} {key}) \
+                 to store each value with its {row}"
             ))
         })
     }

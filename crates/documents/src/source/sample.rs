@@ -155,8 +155,8 @@ impl SampleReader<'_> {
             id.as_ref().filter(|field| object.get(*field).is_none_or(Value::is_null))
         {
             self.ledger.warn(format!(
-                "`{field}` (sample_id_field) has no value in a sample, whose \
-                id became the name of its JSON"
+                "`{field}` (sample_id_field) has no value in a sample, \
+                 whose id became the name of its JSON"
             ));
         }
         if let Some((field, value)) =

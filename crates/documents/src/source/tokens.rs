@@ -63,8 +63,8 @@ impl Unresolved<'_> {
             Self::Lost(fault) => lost_member(token, fault),
             Self::Ambiguous(first, second) => ambiguous_member(token, first, second),
             Self::OfOneName(first, second) => format!(
-                "ambiguous member '{token}': \
-                 its document may be '{}' at byte {} or '{}' at byte {}",
+                "ambiguous member '{token}': its document may be '{}' at byte {} \
+                 or '{}' at byte {}",
                 first.name, first.offset, second.name, second.offset
             ),
         }

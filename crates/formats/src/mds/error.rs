@@ -35,8 +35,8 @@ pub enum Error {
     Null { column: String, row: u64 },
 
     #[error(
-        "Column `{column}` of row `{row}` cannot be written with the MDS encoding `{encoding}`: \
-         {reason}"
+        "Column `{column}` of row `{row}` cannot be written with the MDS encoding \
+         `{encoding}`: {reason}"
     )]
     Value { column: String, row: u64, encoding: String, reason: String },
 
@@ -136,12 +136,12 @@ impl Error {
                 Some("give the column an encoding, or cast it to another type")
             }
             Self::UnsupportedType { .. } => Some(
-                "columns= has one encoding a column: str for text, int for whole numbers, \
-                 float64, bytes, json; are two of them swapped?",
+                "columns= has one encoding a column: str for text, int for whole numbers, float64, \
+                 bytes, json; are two of them swapped?",
             ),
             Self::Value { .. } => Some(
-                "name the column's encoding by columns=, json for lists that may be empty; or \
-                 leave such rows out",
+                "name the column's encoding by columns=, json for lists that may be empty; \
+                 or leave such rows out",
             ),
             Self::Null { .. } => Some("MDS has no nulls; fill them, or leave such rows out"),
             Self::ShardTooLarge { .. } => {

@@ -36,8 +36,8 @@ pub enum Error {
     /// orc-rust would return other times. They are corrected only if the time zone
     /// of the writer is UTC.
     #[error(
-        "Column `{column}` in stripe {stripe} of `{path}` has times with a negative fraction of a \
-         second in a time zone other than UTC, which is not supported"
+        "Column `{column}` in stripe {stripe} of `{path}` has times with a negative fraction \
+         of a second in a time zone other than UTC, which is not supported"
     )]
     NegativeFraction { path: String, stripe: usize, column: String },
     /// The decoder panicked.
@@ -66,15 +66,15 @@ impl Error {
             }
             Self::Unsupported { .. } => Some("rewrite the file, as with `pyarrow.orc.write_table`"),
             Self::NegativeFraction { .. } => Some(
-                "read the other columns with columns=[…], or rewrite the file as Parquet with \
-                 pyarrow",
+                "read the other columns with columns=[…], or rewrite the file \
+                 as Parquet with pyarrow",
             ),
             Self::Value { data_type: DataType::Decimal128(..), .. } => {
                 Some("read the other columns with columns=[…]")
             }
             Self::Value { .. } => Some(
-                "times outside of 1677 to 2262 are not supported; read the other columns with \
-                 columns=[…]",
+                "times outside of 1677 to 2262 are not supported; read the other columns \
+                 with columns=[…]",
             ),
             Self::DamagedFooter { .. } | Self::Stripe { .. } | Self::Decoder { .. } => {
                 Some("the file is damaged; fetch it again from its source")

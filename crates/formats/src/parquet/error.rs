@@ -111,21 +111,21 @@ impl Error {
                 Some("decrypt the file first, for example with pyarrow and its keys")
             }
             Self::EncryptedColumn { .. } => Some(
-                "read the other columns with columns=[…], or decrypt the file first, for example \
-                 with pyarrow and its keys",
+                "read the other columns with columns=[…], or decrypt the file first, \
+                 for example with pyarrow and its keys",
             ),
             Self::UnknownType { .. } | Self::Schema { .. } => Some(
-                "write the file again with another type for the column, such as a decimal or a \
-                 string",
+                "write the file again with another type for the column, \
+                 such as a decimal or a string",
             ),
             Self::Value { .. } => Some(
-                "read the other columns with columns=[…], or write the file again with a type \
-                 that holds the value",
+                "read the other columns with columns=[…], or write the file again \
+                 with a type that holds the value",
             ),
             Self::TooLarge(_) => Some(TooLarge::HINT),
             Self::UnsupportedType { .. } => Some(
-                "cast the column first, for example intervals to durations, other types to \
-                 strings; or leave it out",
+                "cast the column first, for example intervals to durations, \
+                 other types to strings; or leave it out",
             ),
             Self::UnsupportedValue { .. } => Some(
                 "cast the column before it is written, as dates with a time of day to timestamps",

@@ -204,8 +204,8 @@ impl ObjectReader {
 
 pub(super) fn unsupported_field() -> ParquetError {
     ParquetError::General(
-        "a structure that Parquet does not have: too deep, a collection of booleans, a field of \
-         another type, or a page of too many values"
+        "a structure that Parquet does not have: too deep, a collection of booleans, \
+         a field of another type, or a page of too many values"
             .to_owned(),
     )
 }

@@ -23,8 +23,8 @@ pub enum Error {
     Value { path: String, line: u64, column: String, value: String, data_type: DataType },
     /// An inferred float64 would round it, as with `-1` beside 2^64 - 1, or 30 digits.
     #[error(
-        "Line {line} of `{path}`: column `{column}` has the integer `{value}`, which double \
-         rounds, and no integer type holds all of its values"
+        "Line {line} of `{path}`: column `{column}` has the integer `{value}`, \
+         which double rounds, and no integer type holds all of its values"
     )]
     Rounded { path: String, line: u64, column: String, value: String },
     #[error("Line {line} of `{path}`: column `{column}` is not valid UTF-8")]
@@ -35,8 +35,8 @@ pub enum Error {
     UnsupportedType { column: String, data_type: DataType, format: &'static str },
     /// The records differ from those counted when the file was opened.
     #[error(
-        "`{path}` changed after it was opened: {found} rows after byte {offset}, expected \
-         {expected}"
+        "`{path}` changed after it was opened: {found} rows after byte {offset}, \
+         expected {expected}"
     )]
     Changed { path: String, offset: u64, found: u64, expected: u64 },
     #[error("`{path}` has no column {index}")]
@@ -82,8 +82,8 @@ pub enum Error {
     UnknownField { path: String, line: u64, field: String },
     /// Two values of one field without a common type.
     #[error(
-        "Field `{field}` is {first} in line {first_line} of `{first_path}` and {second} in line \
-         {second_line} of `{second_path}`"
+        "Field `{field}` is {first} in line {first_line} of `{first_path}` and {second} \
+         in line {second_line} of `{second_path}`"
     )]
     Conflict {
         field: String,
@@ -104,8 +104,8 @@ pub enum Error {
     Compression { path: String, compression: Compression },
 }
 
-const ENCODINGS: &str = "name the encoding of the files, such as \
-    text=sm.TextOptions(encoding=\"latin-1\"), or convert them to UTF-8";
+const ENCODINGS: &str = "name the encoding of the files, \
+    such as text=sm.TextOptions(encoding=\"latin-1\"), or convert them to UTF-8";
 
 impl Error {
     /// For a value that does not fit `data_type`. Of integers, an inferred float64 refuses only
@@ -135,12 +135,12 @@ impl Error {
             Self::Storage(error) => error.hint(),
             Self::TooLarge(_) => Some(TooLarge::HINT),
             Self::Value { .. } => Some(
-                "give the column another type in `schema`, or drop such lines by \
-                 errors=sm.ErrorPolicy(lines=\"skip\")",
+                "give the column another type in `schema`, or drop such lines \
+                 by errors=sm.ErrorPolicy(lines=\"skip\")",
             ),
             Self::Rounded { .. } => Some(
-                "set its type in `schema`: string keeps the digits, decimal128(38, 0) holds 38 of \
-                 them, and double rounds",
+                "set its type in `schema`: string keeps the digits, decimal128(38, 0) holds 38 \
+                 of them, and double rounds",
             ),
             Self::InvalidUtf8 { .. } | Self::InvalidHeader { .. } | Self::Encoding { .. } => {
                 Some(ENCODINGS)
@@ -151,8 +151,8 @@ impl Error {
                  by errors=sm.ErrorPolicy(lines=\"skip\")",
             ),
             Self::UnclosedQuote { .. } => Some(
-                "the file is truncated, or has other quotes, which text=sm.TextOptions(quote=…) \
-                 names",
+                "the file is truncated, or has other quotes, \
+                 which text=sm.TextOptions(quote=…) names",
             ),
             Self::ColumnCount { .. } => Some("without a header all files need the same columns"),
             Self::UnsupportedType { format: "CSV", .. } => {
@@ -162,28 +162,28 @@ impl Error {
                 Some("delimiter and quote are two different ASCII characters, neither a line end")
             }
             Self::Syntax { .. } | Self::NotAnObject { .. } => Some(
-                "each line holds one whole JSON object; `jq -c .` makes such lines. Or drop such \
-                 lines by errors=sm.ErrorPolicy(lines=\"skip\")",
+                "each line holds one whole JSON object; `jq -c .` makes such lines. \
+                 Or drop such lines by errors=sm.ErrorPolicy(lines=\"skip\")",
             ),
             Self::Array { .. } => Some(
-                "write or fetch the file again; it holds one array, `[{…}, {…}]`, and nothing \
-                 after it",
+                "write or fetch the file again; it holds one array, `[{…}, {…}]`, \
+                 and nothing after it",
             ),
             Self::ElementNotAnObject { .. } => Some(
-                "each element is an object. Or drop such elements by \
-                 errors=sm.ErrorPolicy(lines=\"skip\")",
+                "each element is an object. Or drop such elements \
+                 by errors=sm.ErrorPolicy(lines=\"skip\")",
             ),
             Self::UnknownField { .. } => Some(
-                "give the fields to read in `schema`, which ignores others, or drop such lines by \
-                 errors=sm.ErrorPolicy(lines=\"skip\")",
+                "give the fields to read in `schema`, which ignores others, or drop such lines \
+                 by errors=sm.ErrorPolicy(lines=\"skip\")",
             ),
             Self::Conflict { .. } => Some(
-                "give all values of the field the same type, or set its type in `schema`; as a \
-                 string, it holds the JSON text of other values",
+                "give all values of the field the same type, or set its type in `schema`; \
+                 as a string, it holds the JSON text of other values",
             ),
             Self::Unpack { .. } => Some(
-                "fetch or write the file again; errors=sm.ErrorPolicy(files=\"skip\") leaves such \
-                 files out",
+                "fetch or write the file again; errors=sm.ErrorPolicy(files=\"skip\") \
+                 leaves such files out",
             ),
             Self::Compression { .. } => Some("decompress it, or compress it by gzip or zstd"),
             _ => None,

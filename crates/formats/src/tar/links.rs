@@ -48,8 +48,8 @@ pub enum LinkFault {
 }
 
 impl LinkFault {
-    pub const HINT: &'static str = "write the archive again with the files in place of links: \
-        `tar --dereference --hard-dereference`";
+    pub const HINT: &'static str = "write the archive again with the files in place \
+        of links: `tar --dereference --hard-dereference`";
 }
 
 /// Memory for a name, in addition to the map.

@@ -58,8 +58,8 @@ impl Unwritable {
                 "keys are unique names without dots; without a column __key__ they are numbers",
             ),
             Self::Value { .. } => Some(
-                "the name of the column says what it holds (txt: text, json: JSON, cls and id: a \
-                 number); rename it, for example to \"bin\" for bytes",
+                "the name of the column says what it holds (txt: text, json: JSON, cls and id: \
+                 a number); rename it, for example to \"bin\" for bytes",
             ),
             Self::Empty { .. } => Some("leave such rows out"),
             Self::Json(error) => error.hint(),

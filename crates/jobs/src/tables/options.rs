@@ -43,8 +43,8 @@ impl TableOptions {
             return Err(Error::option("columns", format!("names `{twice}` twice")));
         }
         if spec.sink.format != SinkFormat::Parquet {
-            let problem = "is for documents of text and images; rows of a TableSource are written \
-                by ParquetSink"
+            let problem = "is for documents of text and images; rows of a TableSource \
+                are written by ParquetSink"
                 .to_owned();
             return Err(Error::option("sink", problem));
         }

@@ -118,8 +118,8 @@ impl Error {
                 Some("rename one of them, or use output=\"arrow\"")
             }
             Self::AddedName { .. } => Some(
-                "rename that column, leave it out by `columns`, or use another option than \
-                 nulls=\"mask\" or pad=",
+                "rename that column, leave it out by `columns`, or use another option \
+                 than nulls=\"mask\" or pad=",
             ),
             Self::NothingToPad => Some(
                 "leave out pad=, or select a column of lists; fixed-size lists need no padding",

@@ -106,8 +106,8 @@ mod tests {
             ("c", DataType::Utf8, true),
             ("d", DataType::Utf8, true),
         ]);
-        let expected = "the new rows do not have the column `a`, and the existing rows do not \
-            have the columns `c`, `d`";
+        let expected = "the new rows do not have the column `a`, and the existing rows \
+            do not have the columns `c`, `d`";
         assert_eq!(disagreement(Format::Parquet, &old, &new).as_deref(), Some(expected));
         assert_eq!(disagreement(Format::Jsonl, &old, &old), None);
     }

@@ -182,8 +182,8 @@ fn choose(
             None if !with_extension.contains(&candidate.path) => found.files.push(candidate.file),
             None => {
                 let reason = format!(
-                    "its name does not have the extension of {0} files, and other files of the \
-                     directory do",
+                    "its name does not have the extension of {0} files, and other files \
+                     of the directory do",
                     format.name()
                 );
                 found.leave_out(candidate.file.path, reason);
@@ -249,8 +249,7 @@ fn agree(candidates: Vec<Candidate>, found: &mut Found, paths: &[String]) -> Res
                     found.leave_out(
                         candidate.file.path,
                         format!(
-                            "its name has no known \
-                            extension, and its first bytes look like {looks}"
+                            "its name has no known extension, and its first bytes look like {looks}"
                         ),
                     );
                 }

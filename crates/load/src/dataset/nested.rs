@@ -43,8 +43,8 @@ impl Dataset {
             return error;
         }
         let hint = format!(
-            "the directories are named `{directory}…`; to read them as a column, use \
-             partitioning=\"hive\" or --hive"
+            "the directories are named `{directory}…`; to read them as a column, \
+             use partitioning=\"hive\" or --hive"
         );
         shardmill_plan::Error::UnknownColumn {
             column: column.clone(),

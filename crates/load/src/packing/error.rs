@@ -33,8 +33,8 @@ pub enum Error {
     OtherLength { column: String, path: String, row: u64, expected: u64, found: u64 },
     /// Between a row and its count, which was kept.
     #[error(
-        "Column `{column}` has {found} tokens in row {row} of `{path}`, but the counts in \
-         `{directory}` say {expected}"
+        "Column `{column}` has {found} tokens in row {row} of `{path}`, but the counts \
+         in `{directory}` say {expected}"
     )]
     OtherCount {
         column: String,
@@ -103,13 +103,13 @@ impl Error {
             Self::ReservedName { .. } => Some("rename the column"),
             Self::PadValue { .. } => Some("pad_value may be a dict with a value for each column"),
             Self::NullRow { .. } => Some(
-                "nulls=\"fill\" treats a row that is null in all packed columns as empty; or leave \
-                 such rows out with a filter",
+                "nulls=\"fill\" treats a row that is null in all packed columns as empty; \
+                 or leave such rows out with a filter",
             ),
             Self::NullToken { .. } => Some("leave such rows out with a filter"),
             Self::OtherLength { .. } => Some(
-                "columns that are packed together need rows of equal length; lengths= names the \
-                 column with the lengths",
+                "columns that are packed together need rows of equal length; \
+                 lengths= names the column with the lengths",
             ),
             Self::OtherCount { .. } => Some("delete that directory; the tokens are counted again"),
             Self::LongRow { .. } => {

@@ -86,17 +86,22 @@ pub(super) fn count_together(
         if left.len() < before {
             (pause, since) = (FIRST_LOOK, Instant::now());
         } else if since.elapsed() > PATIENCE {
-            tracing::warn!(target: "shardmill.tokens", "no new token counts for {} seconds, so \
-                blocks that another process has claimed are counted here as \
-                well", PATIENCE.as_secs());
+            tracing::warn!(
+                target: "shardmill.tokens",
+                "no new token counts for {} seconds, so blocks that another process has claimed \
+                 are counted here as well",
+                PATIENCE.as_secs()
+            );
             is_patient = false;
         }
         if !left.is_empty() && is_patient {
             cancel.check()?;
             if pause == FIRST_LOOK {
                 let blocks: usize = left.iter().map(|group| group.blocks.len()).sum();
-                tracing::info!(target: "shardmill.tokens", "{blocks} blocks are being counted by \
-                    other processes");
+                tracing::info!(
+                    target: "shardmill.tokens",
+                    "{blocks} blocks are being counted by other processes"
+                );
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(LONGEST_LOOK);

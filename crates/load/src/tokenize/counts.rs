@@ -378,8 +378,8 @@ impl TokenCounts {
                 is_whole = false;
                 let block = blocks.value(row);
                 self.warn(format!(
-                    "the token counts of block {block} in {path} are ignored: one of them is \
-                     null, negative or too large, or their sum is not {total}"
+                    "the token counts of block {block} in {path} are ignored: one of them is null, \
+                     negative or too large, or their sum is not {total}"
                 ));
                 continue;
             };

@@ -307,8 +307,11 @@ impl Tokens {
                 );
             }
             if !self.has_warned.swap(true, Ordering::Relaxed) {
-                tracing::warn!(target: "shardmill.tokens", "a row has no token with a label, so a \
-                    loss ignores it; on_unlabelled=\"raise\" names such rows");
+                tracing::warn!(
+                    target: "shardmill.tokens",
+                    "a row has no token with a label, so a loss ignores it; \
+                     on_unlabelled=\"raise\" names such rows"
+                );
             }
         }
         Ok(())

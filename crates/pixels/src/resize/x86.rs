@@ -143,8 +143,8 @@ fn halves(weights: &[i32], group: usize, words: &mut Vec<i32>) {
 /// Each of `rows` has `3 * packed.reach + 4` bytes, each of `out` three for each tap of `packed`.
 #[target_feature(enable = "avx2")]
 unsafe fn rgb_block(rows: [&[u8]; BLOCK], packed: &Packed, out: [&mut [u8]; BLOCK]) {
-    // Taps 0 and 1, and taps 2 and 3, of three channels, as 16-bit numbers: r r g g
-    // b b and nothing.
+    // Taps 0 and 1, and taps 2 and 3, of three channels, as 16-bit numbers:
+    // r r g g b b and nothing.
     let first = _mm256_broadcastsi128_si256(_mm_setr_epi8(
         0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1,
     ));

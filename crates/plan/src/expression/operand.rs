@@ -1,7 +1,7 @@
 //! What a condition tests: a column, or a value that is computed from columns.
 //!
-//! In JSON a column is its name, and a computed value is an object with one
-//! key: `{"lower": "language"}`, `{"arithmetic": ["+", "width", {"literal": 1}]}`.
+//! In JSON a column is its name, and a computed value is an object with one key:
+//! `{"lower": "language"}`, `{"arithmetic": ["+", "width", {"literal": 1}]}`.
 
 use crate::Literal;
 use serde::{Deserialize, Serialize};

@@ -184,8 +184,8 @@ fn trees_of_two_boxed_sides_are_read_as_before() {
     assert_eq!(serde_json::to_string(&tree).unwrap(), text);
 }
 
-/// Prints timings on this machine: `cargo test --release -p shardmill-plan --
-/// --ignored --nocapture milliseconds`
+/// Prints timings on this machine:
+/// `cargo test --release -p shardmill-plan -- --ignored --nocapture milliseconds`
 #[test]
 #[ignore = "a measurement"]
 fn milliseconds_over_a_million_rows() {

@@ -2,8 +2,9 @@
 //!
 //! Booleans, numbers and strings are plain JSON; an integer beyond 64 bits is a decimal.
 //! Other literals are objects with one key: `{"float": "nan"}`, `{"binary": "6869"}` (hexadecimal),
-//! `{"decimal": {"unscaled": "110", "scale": 2}}`, `{"timestamp": {"value": 0, "unit":
-//! "us", "zone": "UTC"}}`, `{"date": 0}` (days), `{"time": {…}}`, `{"duration": {…}}`.
+//! `{"decimal": {"unscaled": "110", "scale": 2}}`,
+//! `{"timestamp": {"value": 0, "unit": "us", "zone": "UTC"}}`, `{"date": 0}` (days),
+//! `{"time": {…}}`, `{"duration": {…}}`.
 
 use super::{Literal, unit_name};
 use arrow_buffer::i256;
@@ -25,8 +26,8 @@ impl TryFrom<Value> for Literal {
         };
         read.ok_or_else(|| {
             format!(
-                "a filter compares with a boolean, number, string, binary, \
-            decimal, date or time, not {value}"
+                "a filter compares with a boolean, number, string, binary, decimal, \
+                 date or time, not {value}"
             )
         })
     }

@@ -137,8 +137,8 @@ impl Lanes {
         let first = (sequence.start % self.lanes + self.first) % self.lanes;
         let mut lanes: Vec<u64> = (first..first + meets).map(|lane| lane % self.lanes).collect();
         lanes.sort_unstable();
-        // The turns of a lane inside of the range: those with start <= turn * lanes + turn_of(lane)
-        // < end.
+        // The turns of a lane inside of the range: those with
+        // start <= turn * lanes + turn_of(lane) < end.
         let turns =
             |bound: u64, lane: u64| bound.saturating_sub(self.turn_of(lane)).div_ceil(self.lanes);
         let run = |lane: u64| {

@@ -2,9 +2,9 @@
 //!
 //! Used when a data set is planned and before a block is read. Three questions are answered
 //! for each block and each part of the tree: can it be true for a row, can it be false,
-//! can it be unknown. The invariant: an answer is "no" only if that is certain, so
-//! that a pruned block contains no row that the predicate keeps. Missing, damaged or unexpected
-//! statistics exclude nothing.
+//! can it be unknown. The invariant: an answer is "no" only if that is certain, so that a pruned
+//! block contains no row that the predicate keeps. Missing, damaged or unexpected statistics
+//! exclude nothing.
 
 mod bounds;
 mod intervals;

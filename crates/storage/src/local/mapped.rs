@@ -37,8 +37,8 @@ impl MappedFile {
 
 #[expect(
     unsafe_code,
-    reason = "mapping a file is unsafe by nature; this is the one place of the workspace that \
-        does it"
+    reason = "mapping a file is unsafe by nature; this is the one place \
+        of the workspace that does it"
 )]
 fn map(file: &LocalFile) -> std::io::Result<Mmap> {
     // SAFETY: the slice stays valid as long as the file is neither written nor truncated while it

@@ -246,8 +246,8 @@ impl Parts<'_> {
             .is_some_and(|is_used| is_true(&is_used));
         let is_named = self.location.root.contains('@') || has_emulator;
         if !is_named && builder.get_config_value(&AzureConfigKey::AccountName).is_none() {
-            let source = "no account is named: give account_name in storage_options, or set \
-                AZURE_STORAGE_ACCOUNT_NAME"
+            let source = "no account is named: give account_name in storage_options, \
+                or set AZURE_STORAGE_ACCOUNT_NAME"
                 .into();
             return Err(object_store::Error::NotSupported { source });
         }

@@ -264,8 +264,8 @@ async fn whole(client: &Client, key: &Path) -> Result<(ObjectMeta, Bytes), Failu
     let meta = answer.meta.clone();
     if meta.size > WHOLE {
         let text = format!(
-            "the server sends only whole files, and this one has {} bytes; files up to {WHOLE} \
-             bytes are supported",
+            "the server sends only whole files, and this one has {} bytes; \
+             files up to {WHOLE} bytes are supported",
             meta.size
         );
         let source = Box::new(RequestError::new(Cause::WholeFilesOnly, text));

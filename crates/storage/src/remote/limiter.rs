@@ -91,8 +91,10 @@ impl ConcurrencyLimiter {
         let fewer = (state.allowed / 2).max(self.least);
         state.surplus += state.allowed - fewer;
         state.allowed = fewer;
-        tracing::info!(target: "shardmill.storage", "the store asks for fewer requests: {fewer} \
-            at the same time from now on");
+        tracing::info!(
+            target: "shardmill.storage",
+            "the store asks for fewer requests: {fewer} at the same time from now on"
+        );
     }
 }
 

@@ -58,8 +58,8 @@ fn refuse_keys(path: &str) -> Result<()> {
         return Ok(());
     }
     hide_in_url(path);
-    let what = "a path must not contain keys, tokens or signatures; pass credentials in \
-        storage_options or the environment, or download the file";
+    let what = "a path must not contain keys, tokens or signatures; pass credentials \
+        in storage_options or the environment, or download the file";
     Err(Error::refused(path, what.to_owned()))
 }
 
@@ -104,8 +104,8 @@ impl Location {
         }
         if service == Service::Http && path.contains('?') {
             // A signed address is as sensitive as a key, so it is not shown.
-            let what = "addresses with a query, such as signed ones, are not read; name the \
-                bucket and its credentials, or fetch the file";
+            let what = "addresses with a query, such as signed ones, are not read; \
+                name the bucket and its credentials, or fetch the file";
             return Err(Error::refused(path, what.to_owned()));
         }
         if service == Service::Http && bucket.contains('@') {

@@ -187,8 +187,8 @@ mod tests {
             ("loop", "Loop"),
         ] {
             let template = format!(
-                "{SET}{{% macro f() %}}{{% endmacro %}}{{% for x in [1] %}}{{{{ \
-                 class_of({expression}) }}}}{{% endfor %}}"
+                "{SET}{{% macro f() %}}{{% endmacro %}}{{% for x in [1] %}}\
+                 {{{{ class_of({expression}) }}}}{{% endfor %}}"
             );
             assert_eq!(environment.render_str(&template, ()).unwrap(), expected, "{expression}");
         }

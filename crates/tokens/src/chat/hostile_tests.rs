@@ -39,8 +39,8 @@ fn value_that_is_nested_ever_deeper_is_refused() {
     const DEEP: &str = "nested more than 200 levels deep";
     let repeated = |assignment: &str| {
         format!(
-            "{{% set ns = namespace(x=[1]) %}}\n{{% for i in range(50000) %}}{assignment}{{% \
-             endfor %}}"
+            "{{% set ns = namespace(x=[1]) %}}\n\
+             {{% for i in range(50000) %}}{assignment}{{% endfor %}}"
         )
     };
     for end in [
@@ -79,8 +79,8 @@ fn value_that_is_nested_ever_deeper_is_refused() {
 fn computed_lists_do_not_collect() {
     for assignment in ["ns.x[0:]", "ns.x * 1", "ns.x | reverse", "ns.x + []"] {
         let text = format!(
-            "{{% set ns = namespace(x=[1, 2]) %}}{{% for i in range(20000) %}}{{% set ns.x = \
-             {assignment} %}}{{% endfor %}}{{{{ ns.x | length }}}}"
+            "{{% set ns = namespace(x=[1, 2]) %}}{{% for i in range(20000) %}}\
+             {{% set ns.x = {assignment} %}}{{% endfor %}}{{{{ ns.x | length }}}}"
         );
         assert_eq!(outcome(text).unwrap(), "2", "{assignment}");
     }
@@ -91,8 +91,8 @@ fn namespace_that_would_contain_itself_is_refused() {
     for text in [
         "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}",
         "{% set a = namespace() %}{% set b = namespace(x=a) %}{% set a.x = [b] %}{{ a }}",
-        "{% set ns = namespace(x=1) %}{% for i in range(9999) %}{% for y in [ns.x] %}{% set ns.x \
-         = loop %}{% endfor %}{% endfor %}",
+        "{% set ns = namespace(x=1) %}{% for i in range(9999) %}{% for y in [ns.x] %}\
+         {% set ns.x = loop %}{% endfor %}{% endfor %}",
     ] {
         assert_refused(text.to_owned(), "a namespace cannot hold a namespace or a loop");
     }
@@ -105,8 +105,8 @@ fn namespace_that_would_contain_itself_is_refused() {
 fn value_that_doubles_is_refused() {
     let doubled = |times: usize, value: &str, end: &str| {
         format!(
-            "{{% set ns = namespace(x={value}, y={value}) %}}{{% for i in range({times}) \
-             %}}{end}{{% endfor %}}{{{{ ns.x | length }}}}"
+            "{{% set ns = namespace(x={value}, y={value}) %}}\
+             {{% for i in range({times}) %}}{end}{{% endfor %}}{{{{ ns.x | length }}}}"
         )
     };
     assert_refused(doubled(60, "[1]", "{% set ns.x = [ns.x, ns.x] %}"), "more than 1000000 values");
@@ -193,8 +193,8 @@ fn long_chain_in_one_expression_is_refused_when_the_template_is_compiled() {
 fn recursion_without_end_is_refused() {
     assert_refused("{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}".to_owned(), "");
     assert_refused(
-        "{% macro f(x) %}{% call f(x) %}{{ f(x) }}{% endcall %}{{ caller() }}{% \
-        endmacro %}{{ f(1) }}"
+        "{% macro f(x) %}{% call f(x) %}{{ f(x) }}{% endcall %}{{ caller() }}\
+         {% endmacro %}{{ f(1) }}"
             .to_owned(),
         "",
     );
@@ -257,8 +257,8 @@ fn checks_of_variables_do_not_change_the_text() {
     let cases = [
         ("{%- set a = [1]\n -%}  {{ a }}", "[1]"),
         (
-            "{% macro f(a, b=[2], c=3) -%}  {{ a }}{{ b }}{{ c is defined }}{% endmacro %}{{ f(1) \
-             }}{{ f() }}",
+            "{% macro f(a, b=[2], c=3) -%}  {{ a }}{{ b }}{{ c is defined }}{% endmacro %}\
+             {{ f(1) }}{{ f() }}",
             "1[2]True[2]True",
         ),
         (
@@ -273,38 +273,38 @@ fn checks_of_variables_do_not_change_the_text() {
         ("{% set a, (b, c) = 1, (2, [3]) %}{{ a }}{{ b }}{{ c }}", "12[3]"),
         ("{% set a %}b{% endset %}{{ a }}{% set a | upper %}c{% endset %}{{ a }}", "bC"),
         (
-            "{% set a = nothing | default(none) %}{{ a is none }}{% set b = {}.x + '' if false \
-             %}{{ b is defined }}",
+            "{% set a = nothing | default(none) %}{{ a is none }}{% set b = {}.x + '' if false %}\
+             {{ b is defined }}",
             "TrueFalse",
         ),
         (
-            "{% for i in [1, 2] %}{% set outer = loop %}{% for j in [1] %}{{ outer.index }}{% \
-             endfor %}{% endfor %}",
+            "{% for i in [1, 2] %}{% set outer = loop %}{% for j in [1] %}\
+             {{ outer.index }}{% endfor %}{% endfor %}",
             "12",
         ),
         (
-            "{% macro f(a, b=[2], c=3) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ f(*[[1], 2]) }}{{ \
-             f(**{'a': [4]}) }}{{ f([5], c=[6] + [7]) }}",
+            "{% macro f(a, b=[2], c=3) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ f(*[[1], 2]) }}\
+             {{ f(**{'a': [4]}) }}{{ f([5], c=[6] + [7]) }}",
             "[1]23[4][2]3[5][2][6, 7]",
         ),
         (
-            "{% for x in[1, 2]if x>1 %}{{ x }}{% endfor %}{% for x in [1, 2] if x in [2] %}{{ x \
-             }}{% endfor %}",
+            "{% for x in[1, 2]if x>1 %}{{ x }}{% endfor %}{% for x in [1, 2] if x in [2] %}\
+             {{ x }}{% endfor %}",
             "22",
         ),
         (
-            "{% for x in [[1], [2]] recursive %}{% if x is iterable %}({{ loop(x) }}){% else %}{{ \
-             x }}{% endif %}{% endfor %}",
+            "{% for x in [[1], [2]] recursive %}{% if x is iterable %}({{ loop(x) }}){% else %}\
+             {{ x }}{% endif %}{% endfor %}",
             "(1)(2)",
         ),
         (
-            "{% set ns = namespace(x=[1]) %}{% set ns.x, a = ns.x + [2], 3 %}{{ ns.x }}{{ a }}{% \
-             set ns.x %}b{% endset %}{{ ns.x }}",
+            "{% set ns = namespace(x=[1]) %}{% set ns.x, a = ns.x + [2], 3 %}{{ ns.x }}{{ a }}\
+             {% set ns.x %}b{% endset %}{{ ns.x }}",
             "[1, 2]3b",
         ),
         (
-            "{% for g in [{'a': 1}] | groupby('a') %}\
-             {{ g.grouper }}{{ g.list }}{{ g }}{% endfor %}",
+            "{% for g in [{'a': 1}] | groupby('a') %}{{ g.grouper }}{{ g.list }}\
+             {{ g }}{% endfor %}",
             "1[{'a': 1}](1, [{'a': 1}])",
         ),
     ];
@@ -328,8 +328,8 @@ fn computed_lists_of_namespaces_do_not_collect() {
 fn dict_of_dicts_does_not_collect() {
     let assigned = "{% set ns.x = ns.x | chain({'a': i}) %}";
     let text = format!(
-        "{{% set ns = namespace(x={{'b': 1}}) %}}{{% for i in range(50000) %}}{assigned}{{% \
-         endfor %}}{{{{ ns.x }}}}"
+        "{{% set ns = namespace(x={{'b': 1}}) %}}{{% for i in range(50000) %}}{assigned}\
+         {{% endfor %}}{{{{ ns.x }}}}"
     );
     assert_eq!(outcome(text).unwrap(), "{'a': 49999, 'b': 1}");
 }

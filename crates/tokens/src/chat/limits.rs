@@ -135,8 +135,8 @@ impl Tag<'_> {
                 self.levels.push(std::mem::replace(&mut self.level, level));
                 if self.levels.len() > BRACKETS {
                     let reason = format!(
-                        "an expression has more than {BRACKETS} brackets within each other; split \
-                         it with set"
+                        "an expression has more than {BRACKETS} brackets within each other; \
+                         split it with set"
                     );
                     return refused(span, reason);
                 }

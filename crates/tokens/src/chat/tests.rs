@@ -48,8 +48,8 @@ fn span_that_the_template_changes_is_refused() {
         format!("{{% macro turn() %}}{TURN}{{% endmacro %}}{{{{ turn() | length }}}}"),
         format!("{{% filter length %}}{TURN}{{% endfilter %}}"),
         format!(
-            "{{% for turn in [[1]] recursive %}}{{% if turn is iterable %}}{{{{ loop(turn) | \
-             length }}}}{{% else %}}{TURN}{{% endif %}}{{% endfor %}}"
+            "{{% for turn in [[1]] recursive %}}{{% if turn is iterable %}}\
+             {{{{ loop(turn) | length }}}}{{% else %}}{TURN}{{% endif %}}{{% endfor %}}"
         ),
         format!("{{{{ '\\ufdd0' }}}}{TURN}{{{{ '\\ufdd1' }}}}"),
     ] {
@@ -138,8 +138,8 @@ fn invalid_message_is_named() {
 #[test]
 fn values_are_written_as_by_json_dumps() {
     let messages = json!([{"role": "user", "content": {"b": [1, 2.0, 1e20, true], "a": "é\"\n<"}}]);
-    let text = "{{ messages[0].content | tojson }}|{{ messages[0].content | tojson(indent=1, \
-        sort_keys=true) }}|{{ [] | tojson(indent=4) }}";
+    let text = "{{ messages[0].content | tojson }}|\
+        {{ messages[0].content | tojson(indent=1, sort_keys=true) }}|{{ [] | tojson(indent=4) }}";
     let expected = "{\"b\": [1, 2.0, 1e+20, true], \"a\": \"é\\\"\\n<\"}|{\n \"a\": \
         \"é\\\"\\n<\",\n \"b\": [\n  1,\n  2.0,\n  1e+20,\n  true\n ]\n}|[]";
     assert_eq!(rendered(text, messages).unwrap().0, expected);
@@ -147,8 +147,8 @@ fn values_are_written_as_by_json_dumps() {
 
 #[test]
 fn turns_follow_from_prefixes() {
-    let text = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}{% if \
-        add_generation_prompt %}<assistant>{% endif %}";
+    let text = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}\
+        {% if add_generation_prompt %}<assistant>{% endif %}";
     let messages = json!([
         {"role": "user", "content": "a"},
         {"role": "assistant", "content": "b"},
@@ -176,8 +176,8 @@ fn turns_follow_from_prefixes() {
 
 #[test]
 fn completion_begins_after_the_generation_prompt() {
-    let text = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}{% if \
-        add_generation_prompt %}<assistant>{% endif %}";
+    let text = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}\
+        {% if add_generation_prompt %}<assistant>{% endif %}";
     let prompt = Conversation {
         messages: json!([{"role": "user", "content": "a"}]),
         ..Conversation::default()
@@ -200,23 +200,23 @@ fn generation_block_sees_all_variables_and_keeps_its_own() {
     let cases = [
         ("{% set s='hello' %}A{% generation %}{{ s[1:] }}{% endgeneration %}", "Aello"),
         (
-            "{% set s='hello' %}A{% generation %}{% set s = s ~ 'y' %}{{ s }}{% endgeneration \
-             %}{{ s }}",
+            "{% set s='hello' %}A{% generation %}{% set s = s ~ 'y' %}\
+             {{ s }}{% endgeneration %}{{ s }}",
             "Ahelloyhello",
         ),
         (
-            "{% for m in messages %}{%- generation -%}  {{ m.content[loop.index0:] }}{% \
-             endgeneration %}\n|{% endfor %}",
+            "{% for m in messages %}{%- generation -%}  {{ m.content[loop.index0:] }}\
+             {% endgeneration %}\n|{% endfor %}",
             "ab|d|",
         ),
         (
-            "{% set ns = namespace(n=1) %}{% generation %}{% set ns.n = 2 %}x{% endgeneration \
-             %}{{ ns.n }}",
+            "{% set ns = namespace(n=1) %}{% generation %}\
+             {% set ns.n = 2 %}x{% endgeneration %}{{ ns.n }}",
             "x2",
         ),
         (
-            "{% for m in messages %}{% generation %}{% for f in [loop.index] %}{{ f }}{% endfor \
-             %}{% endgeneration %}{% endfor %}",
+            "{% for m in messages %}{% generation %}{% for f in [loop.index] %}\
+             {{ f }}{% endfor %}{% endgeneration %}{% endfor %}",
             "12",
         ),
     ];
@@ -239,8 +239,8 @@ fn strings_and_floats_are_those_of_python() {
             "1e+16|1e+16|1e+20|1e-05|2.0",
         ),
         (
-            "{{ 'a\u{b}b\r\nc\u{2028}'.splitlines() | join('+') }}|{{ 'a\nb'.splitlines(true) | \
-             length }}",
+            "{{ 'a\u{b}b\r\nc\u{2028}'.splitlines() | join('+') }}|\
+             {{ 'a\nb'.splitlines(true) | length }}",
             "a+b+c|2",
         ),
         ("{{ 'a\u{1e}b  c'.split() | join('+') }}|{{ \"it's ß2x\".title() }}", "a+b+c|It'S Ss2X"),
@@ -308,12 +308,12 @@ fn loop_over_none_is_an_error() {
 
 #[test]
 fn loop_is_not_left_from_inside_of_a_generation_block() {
-    let left = "{% for m in messages %}\n{% generation %}{% if true %}{% continue %}{% endif %}{% \
-        endgeneration %}{% endfor %}";
+    let left = "{% for m in messages %}\n{% generation %}{% if true %}\
+        {% continue %}{% endif %}{% endgeneration %}{% endfor %}";
     let error = template(left).unwrap_err().to_string();
     assert!(error.contains("line 2") && error.contains("continue"), "{error}");
-    let own = "{% generation %}{% for m in messages %}{% if loop.first %}{% continue %}{% endif \
-        %}{{ m.content }}{% endfor %}{% endgeneration %}";
+    let own = "{% generation %}{% for m in messages %}{% if loop.first %}{% continue %}{% endif %}\
+        {{ m.content }}{% endfor %}{% endgeneration %}";
     let messages = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]);
     assert_eq!(rendered(own, messages).unwrap(), ("b".to_owned(), vec!["b".to_owned()]));
 }

@@ -190,8 +190,8 @@ fn check_start(path: &str, step: &Map<String, Value>) -> Result<()> {
         return Ok(());
     }
     let what = format!(
-        "its normalizer {name} can remove the beginning of a text, and its Metaspace \
-         pre-tokenizer has prepend_scheme \"first\": set prepend_scheme to \"always\" or \"never\""
+        "its normalizer {name} can remove the beginning of a text, and its Metaspace pre-tokenizer \
+         has prepend_scheme \"first\": set prepend_scheme to \"always\" or \"never\""
     );
     Err(Error::Unsupported { path: path.to_owned(), what })
 }

@@ -284,8 +284,8 @@ mod tests {
         );
         assert_eq!(message("snappy,zstd"), "Option `zstd` of ArrayRecord: conflicts with `snappy`");
         assert!(message("gzip:1").starts_with(
-            "Option `gzip` of ArrayRecord: there is no such \
-            option; the options are default, group_size,"
+            "Option `gzip` of ArrayRecord: there is no such option; \
+             the options are default, group_size,"
         ));
     }
 }

@@ -74,8 +74,8 @@ fn an_error_names_file_line_and_field() {
     );
     assert_eq!(
         error("{\"b\": \"tab\there\"}"),
-        "Line 1 of `a.jsonl` is not valid JSON at byte 11: expected no control character in a \
-         string"
+        "Line 1 of `a.jsonl` is not valid JSON at byte 11: expected no control \
+         character in a string"
     );
     let nested = schema(&[("p", DataType::new_list(DataType::Int64, true))]);
     let error = read_all(&open("{\"p\": [1, \"x\"]}", &nested, BadLines::Error, 9))

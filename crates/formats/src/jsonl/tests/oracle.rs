@@ -102,8 +102,9 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_json_exactly_where_serde_says_so(line in "([\\[\\]{}:, \
-        \"\\\\a0-9.eE+-ntrufls]|NaN|-?Infinity){0,24}") {
+    fn any_text_is_json_exactly_where_serde_says_so(
+        line in "([\\[\\]{}:, \"\\\\a0-9.eE+-ntrufls]|NaN|-?Infinity){0,24}",
+    ) {
         let fault = crate::json::json_fault(&line, true);
         let mut cursor = cursor::Cursor::new(line.as_bytes());
         let is_ours = cursor.skip().is_ok() && cursor.end().is_ok();

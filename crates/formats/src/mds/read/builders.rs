@@ -119,8 +119,8 @@ impl Builder {
                     let (wanted, own) = (number.name(), found.name());
                     let (wanted_dimensions, own_dimensions) = (levels.len(), dimensions.len());
                     return Err(format!(
-                        "it has {own_dimensions} dimensions of {own}, the first array has \
-                         {wanted_dimensions} of {wanted}"
+                        "it has {own_dimensions} dimensions of {own}, the first array \
+                         has {wanted_dimensions} of {wanted}"
                     ));
                 }
                 let mut lists = 1;

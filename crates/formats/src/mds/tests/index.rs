@@ -71,20 +71,20 @@ fn type_that_a_field_cannot_have_is_shown_with_the_expected_one() {
         (
             "\"samples\": 0",
             "\"samples\": -1",
-            "Field `samples` of shard `a/shard.00000.mds.zstd` in `index.json`: it must be an \
-             integer of at least 0, not -1",
+            "Field `samples` of shard `a/shard.00000.mds.zstd` in `index.json`: \
+             it must be an integer of at least 0, not -1",
         ),
         (
             "\"bytes\": 17,",
             "\"bytes\": null,",
-            "Field `zip_data` of shard `a/shard.00000.mds.zstd` in `index.json`: `bytes`: it must \
-             be an integer of at least 0, not null",
+            "Field `zip_data` of shard `a/shard.00000.mds.zstd` in `index.json`: \
+             `bytes`: it must be an integer of at least 0, not null",
         ),
         (
             "\"hashes\": [\"sm3\"], ",
             "",
-            "Field `hashes` of shard `a/shard.00000.mds.zstd` in `index.json`: it is missing; it \
-             must be a list of strings",
+            "Field `hashes` of shard `a/shard.00000.mds.zstd` in `index.json`: it is missing; \
+             it must be a list of strings",
         ),
     ];
     for (from, to, message) in cases {

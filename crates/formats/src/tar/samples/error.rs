@@ -19,8 +19,11 @@ pub enum Error {
     #[error("`{path}` is compressed with {compression}, which cannot be read")]
     Compression { path: String, compression: Compression },
     /// Two members of a sample belong to the same column.
-    #[error("Member `{member}` of `{path}`, at byte {offset}, repeats the extension `{extension}` \
-        of its sample{}", earlier(.first))]
+    #[error(
+        "Member `{member}` of `{path}`, at byte {offset}, repeats the extension \
+         `{extension}` of its sample{}",
+        earlier(.first)
+    )]
     RepeatedExtension {
         path: String,
         member: String,
@@ -68,8 +71,8 @@ impl Error {
         match self {
             Self::Storage(error) => error.hint(),
             Self::Archive { .. } => Some(
-                "fetch or write the file again; `shardmill verify` lists all faults, and \
-                 errors=sm.ErrorPolicy(files=\"skip\") leaves such files out",
+                "fetch or write the file again; `shardmill verify` lists all faults, \
+                 and errors=sm.ErrorPolicy(files=\"skip\") leaves such files out",
             ),
             Self::NoEnd { end: ArchiveEnd::Followed { .. }, .. } => Some(
                 "ignore_zeros=True of sm.Dataset (--ignore-zeros) reads archives that were joined \
@@ -79,26 +82,26 @@ impl Error {
             Self::TooLarge(_) => Some(TooLarge::HINT),
             Self::Link { .. } => Some(LinkFault::HINT),
             Self::NoEnd { .. } => Some(
-                "fetch or write the file again, or leave it out by \
-                 errors=sm.ErrorPolicy(files=\"skip\"); if you know that nothing is missing, \
+                "fetch or write the file again, or leave it out \
+                 by errors=sm.ErrorPolicy(files=\"skip\"); if you know that nothing is missing, \
                  `truncate -s +1024 FILE` adds the end",
             ),
             Self::Compression { .. } => Some("decompress it, or compress it by gzip or zstd"),
             Self::RepeatedExtension { .. } => Some(
-                "names of members may differ in case only before the first dot; rename one of the \
-                 two",
+                "names of members may differ in case only before the first dot; \
+                 rename one of the two",
             ),
             Self::TornSample { .. } => Some(
-                "write the archive again so that the members of a sample are adjacent, for \
-                 instance by `tar --sort=name`",
+                "write the archive again so that the members of a sample are adjacent, \
+                 for instance by `tar --sort=name`",
             ),
             Self::TooLong { .. } => Some(
-                "values of 2 GiB and more do not fit an Arrow array; leave the column out by \
-                 `columns`",
+                "values of 2 GiB and more do not fit an Arrow array; \
+                 leave the column out by `columns`",
             ),
             Self::NotText { .. } | Self::NotInteger { .. } | Self::NotJson { .. } => Some(
-                "the extension says what a member holds (txt: text, json: JSON, cls and id: a \
-                 number); rename such members, leave the column out by `columns`, or the sample \
+                "the extension says what a member holds (txt: text, json: JSON, cls and id: \
+                 a number); rename such members, leave the column out by `columns`, or the sample \
                  by errors=sm.ErrorPolicy(rows=\"skip\") of a Loader",
             ),
             Self::Changed { .. } => Some("do not change files while they are read"),

@@ -301,8 +301,8 @@ fn invalid_json_names_member_offset_and_fault() {
     let error = file.read(0, &[1], None).unwrap_err().to_string();
     assert_eq!(
         error,
-        "Member `b.json` of `a.tar`, at byte 1536, is not valid JSON: expected value at line 1 \
-         column 7"
+        "Member `b.json` of `a.tar`, at byte 1536, is not valid JSON: \
+         expected value at line 1 column 7"
     );
     let first = BooleanBuffer::from_iter([true, false]);
     assert_eq!(

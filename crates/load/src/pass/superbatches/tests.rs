@@ -148,8 +148,7 @@ proptest! {
                     for scheduled in superbatch.scheduled_blocks {
                         prop_assert!(
                             !retired.contains(&scheduled),
-                            "a block that was given \
-                            up is needed again"
+                            "a block that was given up is needed again"
                         );
                         known.insert(scheduled);
                     }

@@ -217,8 +217,8 @@ impl Meaning {
             Error::unsupported(
                 TIFF,
                 format!(
-                    "{what}: photometric {photometric}, {samples} samples of {bits:?} bits, extra \
-                     {extra:?}"
+                    "{what}: photometric {photometric}, {samples} samples \
+                     of {bits:?} bits, extra {extra:?}"
                 ),
             )
         };

@@ -136,8 +136,11 @@ impl Cache {
             self.left_out.store(LEFT_OUT, Ordering::Relaxed);
         }
         if !self.is_reported.swap(true, Ordering::Relaxed) {
-            tracing::warn!(target: "shardmill.storage", "the cache in {} does not keep all that \
-                is read: {error}", self.directory.display());
+            tracing::warn!(
+                target: "shardmill.storage",
+                "the cache in {} does not keep all that is read: {error}",
+                self.directory.display()
+            );
         }
     }
 

@@ -288,8 +288,8 @@ fn unsupported(path: &str, reason: &str) -> Error {
         Some(rest) => match rest.split(". Convert the config offline").next().unwrap_or(rest) {
             // Alone it became a normalizer.
             "a `Metaspace` pre-tokenizer" => {
-                "shardmill does not support a `Metaspace` pre-tokenizer in a `Sequence`, except \
-                 after one `WhitespaceSplit`"
+                "shardmill does not support a `Metaspace` pre-tokenizer in a `Sequence`, \
+                 except after one `WhitespaceSplit`"
                     .to_owned()
             }
             what => format!("shardmill does not support {what}"),
@@ -451,8 +451,8 @@ impl Engine for HuggingFace {
             {
                 Ok(Rewriting::Markers)
             }
-            Some(_) => Err("its pre-tokenizer Metaspace changes the text after a normalizer, or \
-                drops white space"
+            Some(_) => Err("its pre-tokenizer Metaspace changes the text after a normalizer, \
+                or drops white space"
                 .to_owned()),
         }
     }
