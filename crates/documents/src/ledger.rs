@@ -1,6 +1,7 @@
 //! What happened to the rows of one split: counts, and everything that was skipped, with reasons.
 //!
-//! The invariant: each input row is delivered or counted with a reason; nothing is dropped silently.
+//! The invariant: each input row is delivered or counted with a reason; nothing is dropped
+//! silently.
 
 use crate::source_ref::SourceRef;
 use crate::{Chunk, Modality};

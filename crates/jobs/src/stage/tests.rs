@@ -81,11 +81,10 @@ fn failure_of_the_store_or_the_disk_stops_the_split_and_blames_no_row() {
         ErrorKind::StorageFull,
     ] {
         for (result, row) in outcomes(kind) {
-            assert!(
-                matches!(result, Err(Error::Documents(DocumentError::Storage(error))) if error.io_kind() == Some(kind))
-                    && row.is_none(),
-                "{kind}"
-            );
+            let Err(Error::Documents(DocumentError::Storage(error))) = result else {
+                panic!("{kind}: {result:?}");
+            };
+            assert_eq!((error.io_kind(), row), (Some(kind), None));
         }
     }
 }
