@@ -157,7 +157,8 @@ impl Archive {
         let mut kept = 0_u64;
         let (mut names, mut links) = (Links::default(), Vec::new());
         let object = Arc::clone(&self.object);
-        let end = walk_members(&*object, ignores_zeros, |offset, step| {
+        // Most members are images: bytes after a header would be read twice.
+        let end = walk_members(&*object, ignores_zeros, 0, |offset, step| {
             match step {
                 Ok(Some(entry)) => {
                     let Some(target) = names.note(&entry) else {

@@ -43,7 +43,7 @@ pub(super) fn read_heads<S: Clone>(
     let before = state.clone();
     if matches!(sniff_compression(&window), Compression::None) {
         let (mut is_decided, mut is_enough) = (true, false);
-        let end = walk_members(&*object, options.ignore_zeros, |_, step| {
+        let end = walk_members(&*object, options.ignore_zeros, 0, |_, step| {
             cancel.check()?;
             let seen = match step {
                 Ok(Some(Entry::File(member))) => {

@@ -4,21 +4,22 @@ use super::{ArchiveEnd, Entry, TarError, Walk};
 use shardmill_storage::{Error, RangeRead};
 use std::ops::{ControlFlow, Range};
 
-/// Maximal number of bytes that a walk reads together when headers are close to each other.
-const MAX_WINDOW_BYTES: u64 = 256 << 10;
-
 /// Shows each step of the walk with the offset of its header to `see`, until that breaks. Returns
 /// how the archive ends, if the walk came there. With `ignores_zeros`, it continues after an end.
+/// Headers that are close to each other are read together, up to `max_window` bytes.
 ///
 /// # Errors
 /// When the archive cannot be read, and those of `see`.
 pub fn walk_members<E: From<Error>>(
     object: &dyn RangeRead,
     ignores_zeros: bool,
+    max_window: u64,
     mut see: impl FnMut(u64, Result<Option<Entry>, TarError>) -> Result<ControlFlow<()>, E>,
 ) -> Result<Option<ArchiveEnd>, E> {
     let mut walk = Walk::new(object.size()).reading_on(ignores_zeros);
-    let mut window = Window { object, start: 0, bytes: Vec::new(), ahead: object.gap_bytes() };
+    let least = object.gap_bytes().min(max_window);
+    let mut window =
+        Window { object, start: 0, bytes: Vec::new(), ahead: least, least, most: max_window };
     while let Some(range) = walk.needs() {
         let step = walk.push(window.get(&range)?);
         if see(range.start, step)?.is_break() {
@@ -34,6 +35,8 @@ struct Window<'a> {
     start: u64,
     bytes: Vec<u8>,
     ahead: u64,
+    least: u64,
+    most: u64,
 }
 
 impl Window<'_> {
@@ -41,12 +44,8 @@ impl Window<'_> {
         let end = self.start + self.bytes.len() as u64;
         if range.start < self.start || range.end > end {
             let is_near = range.start.saturating_sub(end) <= self.ahead;
-            let least = self.object.gap_bytes();
-            self.ahead = if is_near {
-                self.ahead.saturating_mul(2).min(MAX_WINDOW_BYTES.max(least))
-            } else {
-                least
-            };
+            self.ahead =
+                if is_near { self.ahead.saturating_mul(2).min(self.most) } else { self.least };
             let stop =
                 range.end.max(range.start.saturating_add(self.ahead).min(self.object.size()));
             let whole = range.start..stop;

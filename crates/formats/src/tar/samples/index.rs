@@ -14,6 +14,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::{ControlFlow, Range};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
+/// Maximal number of bytes that a walk reads together when headers are close to each other.
+const MAX_WINDOW_BYTES: u64 = 256 << 10;
+
 /// One member of a sample. A link has the place of the file that it points to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part {
@@ -371,7 +374,7 @@ pub(super) fn index(
     limit: DecodeLimit,
 ) -> Result<Index, Error> {
     let mut grouping = Grouping::new(object.path(), limit);
-    let end = walk_members(object, ignores_zeros, |_, step| {
+    let end = walk_members(object, ignores_zeros, MAX_WINDOW_BYTES, |_, step| {
         grouping.take(step).map(ControlFlow::Continue)
     })?;
     grouping.end(end.unwrap_or(ArchiveEnd::Missing { offset: object.size() }))?;
