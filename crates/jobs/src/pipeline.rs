@@ -4,7 +4,10 @@
 //! the same bytes. The invariant: a split has either published all of its files, or the run reports
 //! why not.
 
+mod choices;
 mod documents;
+
+pub use choices::Choices;
 
 use crate::checkpoint::{Checkpointing, commit, version_of};
 use crate::report::SplitReport;
@@ -16,7 +19,7 @@ use crate::tables::{
     self, Agreed, IdPolicy, TableInput, TableJob, TableOptions, TablePlan, check_stages,
 };
 use crate::{Error, Result};
-use arrow_schema::{FieldRef, Schema, SchemaRef};
+use arrow_schema::{Schema, SchemaRef};
 use shardmill_documents::locate::Shared;
 use shardmill_documents::schema::{RESCUED, SchemaChoice, is_reserved};
 use shardmill_documents::source::ErrorBudget;
@@ -61,46 +64,6 @@ pub struct Pipeline {
     /// Decided by an earlier run, or on another machine.
     results: Vec<SchemaRef>,
     running: OnceLock<Arc<ResultSchemas>>,
-}
-
-/// The columns fixed by the user, at both ends.
-#[derive(Debug, Clone, Default)]
-pub struct Choices {
-    pub source: SchemaChoice,
-    pub sink: SchemaChoice,
-}
-
-impl Choices {
-    /// The columns that the source converts: types that the user states at the sink are stated
-    /// there as well, unless a stage sees the columns before.
-    fn of_source(&self, stages: &[Stage]) -> SchemaChoice {
-        let is_mapped = stages.iter().any(|stage| matches!(stage, Stage::Table(_)));
-        if is_mapped || self.source.schema.is_some() {
-            return self.source.clone();
-        }
-        let filtered: BTreeSet<&str> =
-            first_filters(stages).flat_map(|filter| filter.columns()).collect();
-        let is_new = |name: &str| {
-            !is_reserved(name)
-                && name != RESCUED
-                && !filtered.contains(name)
-                && !self.source.declares(name)
-        };
-        let at_sink = self
-            .sink
-            .schema
-            .iter()
-            .chain(&self.sink.overrides)
-            .take(1)
-            .flat_map(|schema| schema.fields());
-        let at_source = self.source.overrides.iter().flat_map(|schema| schema.fields());
-        let fields: Vec<FieldRef> =
-            at_source.chain(at_sink.filter(|field| is_new(field.name()))).cloned().collect();
-        SchemaChoice {
-            schema: None,
-            overrides: (!fields.is_empty()).then(|| Arc::new(Schema::new(fields))),
-        }
-    }
 }
 
 impl Pipeline {

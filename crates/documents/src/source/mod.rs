@@ -1,5 +1,6 @@
 //! Sources of rows: WebDataset shards or interleaved Parquet.
 
+mod batches;
 pub mod columns;
 mod conform;
 mod heads;
@@ -61,7 +62,7 @@ impl ErrorBudget {
 
 impl SplitContext<'_> {
     /// The locator for rows of the files of this split.
-    pub fn locator(&self, limit: DecodeLimit) -> Locator {
+    pub(crate) fn locator(&self, limit: DecodeLimit) -> Locator {
         Locator::new(self.shared, self.files, limit)
     }
 

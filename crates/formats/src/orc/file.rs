@@ -1,22 +1,20 @@
 //! An ORC file as blocks of rows; a block is a stripe.
 
+use super::Error;
+use super::cursor::{Cursor, Fault, Place, SELECTED_ROWS};
 use super::present;
 use super::statistics::statistics;
 use super::stripe::{Failure, StripeReader, read_stripe};
 use super::tail::{Stripe, Tail, read_tail};
-use super::{DecodeError, Error};
 use crate::caught::{Panicked, caught};
 use crate::limit::{DecodeLimit, TooLarge};
-use crate::table::exact::{self, Misfit, NANOSECONDS, children, exactly, with_children};
+use crate::table::exact::{Misfit, NANOSECONDS, children, with_children};
 use crate::table::{
-    Block, MAX_BLOCK_BYTES, NestedColumn, Statistics, Step, TableError, TableFile, column_field,
-    values,
+    Block, MAX_BLOCK_BYTES, NestedColumn, Statistics, TableError, TableFile, column_field, values,
 };
-use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow_buffer::{BooleanBuffer, NullBuffer};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_buffer::BooleanBuffer;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
-use arrow_select::concat::concat;
-use arrow_select::filter::filter;
 use orc_rust::array_decoder::array_decoder_factory;
 use orc_rust::projection::ProjectionMask;
 use orc_rust::reader::metadata::{FileMetadata, read_metadata};
@@ -26,9 +24,6 @@ use shardmill_storage::RangeRead;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
-
-/// With a selection, rows are decoded or skipped in units of this size.
-const SELECTED_ROWS: usize = 4096;
 
 /// Assumed size in memory of a text, a list and the like.
 const VARIABLE_BYTES: u64 = 32;
@@ -353,100 +348,6 @@ impl OrcFile {
             node = children.get(step.index)?.data_type();
         }
         Some(Place { column, root, structs, steps, node })
-    }
-}
-
-/// Where a column is in the type tree.
-struct Place<'a> {
-    column: usize,
-    /// The type of the top-level column.
-    root: usize,
-    /// The types of the structs around the field, the outermost first.
-    structs: Vec<usize>,
-    /// From the top-level column down to the field.
-    steps: &'a [Step],
-    /// What is decoded as a whole: the field, or the outermost list around it.
-    node: &'a OrcType,
-}
-
-/// Why a column of a stripe cannot be read.
-enum Fault {
-    Decode(DecodeError),
-    /// In a row of the stripe.
-    Value(Misfit),
-}
-
-impl<E: Into<DecodeError>> From<E> for Fault {
-    fn from(error: E) -> Self {
-        Self::Decode(error.into())
-    }
-}
-
-/// One column of a stripe.
-struct Cursor<'a> {
-    /// Decodes times as decimals: in 64 bits, it would return null for times that a time zone moves
-    /// out of range.
-    decoder: Box<dyn orc_rust::array_decoder::ArrayBatchDecoder>,
-    data_type: &'a DataType,
-    rows: usize,
-    /// Nulls of the structs around it.
-    nulls: Option<NullBuffer>,
-}
-
-impl Cursor<'_> {
-    fn read(
-        &mut self,
-        selection: Option<&BooleanBuffer>,
-        batch_rows: usize,
-    ) -> Result<ArrayRef, Fault> {
-        let step = if selection.is_some() { SELECTED_ROWS } else { batch_rows };
-        // Rows after the last selected one are not decoded.
-        let end = selection.map_or(self.rows, |selection| {
-            selection.set_indices().last().map_or(0, |last| last + 1).min(self.rows)
-        });
-        let mut parts: Vec<ArrayRef> = Vec::new();
-        for start in (0..end).step_by(step) {
-            let len = step.min(end - start);
-            parts.extend(match selection {
-                None => Some(self.next(start, len)?),
-                Some(selection) => self.selected(start, &selection.slice(start, len))?,
-            });
-        }
-        match parts.as_slice() {
-            [] => Ok(arrow_array::new_empty_array(self.data_type)),
-            [one] => Ok(Arc::clone(one)),
-            parts => Ok(concat(&parts.iter().map(AsRef::as_ref).collect::<Vec<&dyn Array>>())?),
-        }
-    }
-
-    fn nulls_at(&self, start: usize, len: usize) -> Option<NullBuffer> {
-        self.nulls.as_ref().map(|nulls| nulls.slice(start, len))
-    }
-
-    /// The rows from `start` on, which are the next ones.
-    fn next(&mut self, start: usize, len: usize) -> Result<ArrayRef, Fault> {
-        let decoded = self.decoder.next_batch(len, self.nulls_at(start, len).as_ref())?;
-        exactly(&decoded, self.data_type).map_err(|failure| match failure {
-            exact::Failure::Value(misfit) => {
-                Fault::Value(Misfit { row: start as u64 + misfit.row, ..misfit })
-            }
-            exact::Failure::Arrow(error) => error.into(),
-        })
-    }
-
-    fn selected(
-        &mut self,
-        start: usize,
-        selection: &BooleanBuffer,
-    ) -> Result<Option<ArrayRef>, Fault> {
-        if selection.count_set_bits() == 0 && !self.data_type.is_nested() {
-            self.decoder
-                .skip_values(selection.len(), self.nulls_at(start, selection.len()).as_ref())?;
-            return Ok(None);
-        }
-        let array = self.next(start, selection.len())?;
-        let kept = filter(&array, &BooleanArray::new(selection.clone(), None))?;
-        Ok((!kept.is_empty()).then_some(kept))
     }
 }
 

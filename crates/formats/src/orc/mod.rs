@@ -8,6 +8,7 @@
 //! checked first, and streams are decompressed here. Remaining panics are caught.
 
 mod compression;
+mod cursor;
 mod decimals;
 mod error;
 mod fetch;

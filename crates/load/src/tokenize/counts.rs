@@ -11,26 +11,17 @@
 //! the claim of a group counts those of its blocks that are not published, and gives the claim up
 //! once they are.
 
+mod files;
+#[cfg(test)]
+mod tests;
+
 use crate::dataset::{BlockOf, OpenFile};
-use crate::{Dataset, DatasetOptions, Error, Format, Result};
-use arrow_array::builder::{
-    FixedSizeBinaryBuilder, Int32Builder, Int64Builder, ListBuilder, StringBuilder,
-};
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, Int64Type};
-use arrow_array::{Array as _, ArrayRef, RecordBatch};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use crate::{Dataset, DatasetOptions, Format, Result};
 use shardmill_engine::Cancel;
-use shardmill_storage::{
-    AnyDisk, Claim, Claimed, Claims, Disk as _, Remembered, Replace, Unpublished, create_directory,
-    local_path, store_of,
-};
-use shardmill_write::{ParquetFile, ParquetFileOptions};
+use shardmill_storage::{AnyDisk, Claim, Claimed, Claims, Disk as _, Remembered};
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use uuid::Uuid;
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 /// New counts are published after this time, or when there are this many.
@@ -323,97 +314,6 @@ impl TokenCounts {
         std::mem::take(&mut *self.warnings.lock())
     }
 
-    /// Returns whether the counts of every row are known now. A block without tokens is not read
-    /// again for its packs, so nothing would tell that its counts are wrong: they are not used.
-    fn read(
-        &self,
-        rows: &RecordBatch,
-        path: &str,
-        entries: &mut Vec<(BlockKey, String)>,
-    ) -> Result<bool> {
-        let [sizes, digests, blocks, totals, lists, names] = rows.columns() else {
-            return Ok(false);
-        };
-        let (Some(sizes), Some(digests), Some(blocks), Some(totals), Some(lists)) = (
-            sizes.as_primitive_opt::<Int64Type>(),
-            digests.as_fixed_size_binary_opt(),
-            blocks.as_primitive_opt::<Int32Type>(),
-            totals.as_primitive_opt::<Int64Type>(),
-            lists.as_list_opt::<i32>(),
-        ) else {
-            self.warn(format!(
-                "the token counts in {path} are ignored: their columns have other types"
-            ));
-            return Ok(false);
-        };
-        // Columns that a file does not have are null.
-        if [
-            sizes.null_count(),
-            digests.null_count(),
-            blocks.null_count(),
-            totals.null_count(),
-            lists.null_count(),
-        ]
-        .iter()
-        .any(|nulls| *nulls > 0)
-        {
-            self.warn(format!("the token counts in {path} are ignored: they have nulls"));
-            return Ok(false);
-        }
-        let names = names.as_string_view_opt();
-        let mut known = self.known.lock();
-        let mut is_whole = true;
-        for row in 0..rows.num_rows() {
-            let values = lists.value(row);
-            let counts = values
-                .as_primitive_opt::<Int32Type>()
-                .map(|counts| counts.iter().map(|count| u32::try_from(count?).ok()).collect());
-            let (Some(counts), Ok(digest)) = (counts, digests.value(row).try_into()) else {
-                is_whole = false;
-                continue;
-            };
-            let counts: Option<Arc<[u32]>> = counts;
-            let total = totals.value(row);
-            let Some(counts) = counts.filter(|counts| is_sum(total, counts)) else {
-                is_whole = false;
-                let block = blocks.value(row);
-                self.warn(format!(
-                    "the token counts of block {block} in {path} are ignored: one of them is null, \
-                     negative or too large, or their sum is not {total}"
-                ));
-                continue;
-            };
-            let size = sizes.value(row).cast_unsigned();
-            let Ok(block) = u32::try_from(blocks.value(row)) else {
-                is_whole = false;
-                self.warn(format!(
-                    "the token counts of block {} in {path} are ignored: its number is negative",
-                    blocks.value(row)
-                ));
-                continue;
-            };
-            let key = BlockKey { size, digest, block, rows: counts.len() as u64 };
-            let name = || names.map(|names| names.value(row).to_owned()).unwrap_or_default();
-            if is_empty(&counts) {
-                if self.empty.lock().insert(key) {
-                    entries.push((key, name()));
-                }
-                continue;
-            }
-            if known.get(&key).is_some_and(|other| *other != counts) {
-                return Err(Error::CountsDisagree {
-                    directory: self.directory.clone(),
-                    path: path.to_owned(),
-                    block: key.block,
-                });
-            }
-            if known.insert(key, counts).is_none() {
-                entries.push((key, name()));
-            }
-        }
-        Ok(is_whole)
-    }
-
     fn publish_pending(&self, pending: &mut Pending) {
         let entries = std::mem::take(&mut pending.entries);
         // They are dropped at the end.
@@ -432,157 +332,15 @@ impl TokenCounts {
         }
     }
 
-    fn write(&self, entries: &[(BlockKey, String)]) -> std::result::Result<(), String> {
-        let name = format!("counts-{}.parquet", Uuid::new_v4().simple());
-        let path = format!("{}/{name}", self.directory);
-        if let Some(directory) = local_path(&self.directory).map_err(|error| error.to_string())? {
-            create_directory(Path::new(&*directory)).map_err(|error| error.to_string())?;
-        }
-        let staged = store_of(&path)
-            .and_then(|store| store.stage(&path, &Unpublished::default()))
-            .map_err(|error| error.to_string())?;
-        let mut file = ParquetFile::new(
-            &path,
-            staged,
-            schema(),
-            ParquetFileOptions::default(),
-            |file, _, _| Ok(file),
-        );
-        for part in parts(entries) {
-            let rows = self.rows(part).map_err(|error| error.to_string())?;
-            file.write(&rows)
-                .and_then(|()| file.end_row_group())
-                .map_err(|error| error.to_string())?;
-        }
-        file.finish()
-            .map_err(|error| error.to_string())?
-            .publish(Replace::Atomically)
-            .map_err(|error| error.to_string())?;
-        self.files.lock().insert(name);
-        Ok(())
-    }
-
-    fn rows(
-        &self,
-        entries: &[(BlockKey, String)],
-    ) -> std::result::Result<RecordBatch, arrow_schema::ArrowError> {
-        let (known, empty) = (self.known.lock(), self.empty.lock());
-        let (mut files, mut sizes, mut digests) =
-            (StringBuilder::new(), Int64Builder::new(), FixedSizeBinaryBuilder::new(16));
-        let (mut blocks, mut totals) = (Int32Builder::new(), Int64Builder::new());
-        let mut lists = ListBuilder::new(Int32Builder::new()).with_field(Field::new(
-            "item",
-            DataType::Int32,
-            false,
-        ));
-        for (key, path) in entries {
-            let counts = match known.get(key) {
-                Some(counts) => Arc::clone(counts),
-                None if empty.contains(key) => {
-                    std::iter::repeat_n(0, usize::try_from(key.rows).unwrap_or_default()).collect()
-                }
-                None => continue,
-            };
-            files.append_value(path);
-            sizes.append_value(key.size.cast_signed());
-            digests.append_value(key.digest)?;
-            blocks.append_value(key.block.cast_signed());
-            totals.append_value(counts.iter().map(|count| i64::from(*count)).sum());
-            lists.values().extend(counts.iter().map(|count| Some(count.cast_signed())));
-            lists.append(true);
-        }
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(files.finish()),
-            Arc::new(sizes.finish()),
-            Arc::new(digests.finish()),
-            Arc::new(blocks.finish()),
-            Arc::new(totals.finish()),
-            Arc::new(lists.finish()),
-        ];
-        RecordBatch::try_new(schema(), columns)
-    }
-
     fn warn(&self, warning: String) {
         self.warnings.lock().push(warning);
     }
-}
-
-/// Entries that are written together. The lists of a batch have 32-bit offsets, which the counts of
-/// all blocks may exceed.
-fn parts(entries: &[(BlockKey, String)]) -> impl Iterator<Item = &[(BlockKey, String)]> {
-    let mut counts = 0;
-    entries.chunk_by(move |(key, _), _| {
-        counts += key.rows;
-        if counts < PUBLISHED_COUNTS as u64 {
-            return true;
-        }
-        counts = 0;
-        false
-    })
-}
-
-/// One row is one block.
-fn schema() -> SchemaRef {
-    let field = |name, data_type| Field::new(name, data_type, false);
-    let item = Arc::new(field("item", DataType::Int32));
-    Arc::new(Schema::new(vec![
-        field("file", DataType::Utf8),
-        field("size", DataType::Int64),
-        field("digest", DataType::FixedSizeBinary(16)),
-        field("block", DataType::Int32),
-        field("tokens", DataType::Int64),
-        field("counts", DataType::List(item)),
-    ]))
 }
 
 fn is_gone(path: &str) -> bool {
     matches!(AnyDisk::default().size(path), Ok(None))
 }
 
-/// Whether these are the counts of a block of `total` tokens. The lists of a block have 32-bit
-/// offsets, so no block has more tokens than these address.
-fn is_sum(total: i64, counts: &[u32]) -> bool {
-    i32::try_from(total).is_ok()
-        && counts.iter().map(|count| i64::from(*count)).sum::<i64>() == total
-}
-
 fn is_empty(counts: &[u32]) -> bool {
     !counts.is_empty() && counts.iter().all(|count| *count == 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key(block: u32, rows: u64) -> BlockKey {
-        BlockKey { size: 1, digest: [0; 16], block, rows }
-    }
-
-    #[test]
-    fn counts_that_an_interrupted_look_did_not_read_are_read_by_the_next_one() {
-        let directory =
-            std::env::temp_dir().join(format!("shardmill-counts-{}", Uuid::new_v4().simple()));
-        let [reader, writer] = [(); 2]
-            .map(|()| TokenCounts::open(directory.to_str().unwrap(), &Cancel::default()).unwrap());
-        writer.add(key(0, 2), "a.parquet", Arc::from([3_u32, 4]));
-        writer.publish();
-        let interrupted = Cancel::default();
-        interrupted.cancel();
-        assert!(matches!(reader.refresh(&interrupted), Err(Error::Engine(_))));
-        assert!(reader.take_warnings().is_empty());
-        reader.refresh(&Cancel::default()).unwrap();
-        assert_eq!(reader.of(&key(0, 2)).as_deref(), Some(&[3_u32, 4][..]));
-        std::fs::remove_dir_all(&directory).unwrap();
-    }
-
-    #[test]
-    fn counts_of_many_blocks_are_written_in_parts() {
-        let most = PUBLISHED_COUNTS as u64;
-        let entries: Vec<_> = (0..)
-            .zip([most - 1, 1, 2, most, 0])
-            .map(|(block, rows)| (key(block, rows), String::new()))
-            .collect();
-        assert_eq!(parts(&entries).map(<[_]>::len).collect::<Vec<_>>(), [2, 2, 1]);
-        assert_eq!(parts(&[]).count(), 0);
-    }
 }

@@ -28,6 +28,7 @@ mod plan;
 mod record;
 mod recover;
 mod repair;
+mod segment_files;
 mod snapshot;
 mod twice;
 
@@ -110,7 +111,7 @@ impl Journal {
         job::save(&store, &options.path, &job)?;
         recover::collect_garbage(&store, &places, &job.job)?;
         lease.remove_earlier()?;
-        let segments = plan::load(&store, &places.root, true)?;
+        let segments = segment_files::load(&store, &places.root, true)?;
         let damaged = recover::damaged_units(&store, &places.root, &recovered.records)?;
         plan::check_records(&places.root, &segments, &recovered.records, &damaged)?;
         recover::check_ids(&store, &places, &recovered.records, &damaged)?;
@@ -122,7 +123,7 @@ impl Journal {
                 store.remove(&path)?;
             }
         }
-        plan::merge(&store, &places.root, &segments)?;
+        segment_files::merge(&store, &places.root, &segments)?;
         let changed = match (options.reprocesses_changed, options.knows_ids) {
             (false, _) => Changed::Refused,
             (true, true) => Changed::ReadAgain,
@@ -244,7 +245,7 @@ impl Journal {
         // its records.
         lease::check(&self.store, &layout::lease_directory(&self.places.root), self.lease.epoch())?;
         for segment in segments {
-            plan::save(&self.store, &self.places.root, self.segments.len(), &segment)?;
+            segment_files::save(&self.store, &self.places.root, self.segments.len(), &segment)?;
             self.segments.push(segment);
         }
         Ok(())

@@ -13,7 +13,7 @@ use super::plan::Segment;
 use super::record::{OutputRecord, UnitRecord, from_line};
 use super::recover::{self, save_pack};
 use super::snapshot::{NO_RECORD, Problem, problems_of};
-use super::{LEASE_AGE, agreed_results, job, plan};
+use super::{LEASE_AGE, agreed_results, job, plan, segment_files};
 use crate::{Error, Result};
 use serde::Serialize;
 use shardmill_plan::InputFile;
@@ -92,7 +92,7 @@ pub fn repair(repair: &Repair<'_>, disk: Arc<dyn Disk>) -> Result<Repaired> {
     let records = recover::recover(&store, &places, &lease, true)?.records;
     job::save(&store, repair.path, &job)?;
     recover::collect_garbage(&store, &places, &job.job)?;
-    let segments = plan::load(&store, root, true).map_err(beyond)?;
+    let segments = segment_files::load(&store, root, true).map_err(beyond)?;
     let planned: HashMap<&str, &[InputFile]> = segments
         .iter()
         .flat_map(|segment| &segment.splits)

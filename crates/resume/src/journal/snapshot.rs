@@ -4,7 +4,10 @@ use super::journal_store::JournalStore;
 use super::plan::{self, Segment};
 use super::record::{OutputRecord, UnitRecord};
 use super::recover::Recovered;
-use super::{Fingerprint, Holder, JournalOptions, LEASE_AGE, Places, job, layout, lease, recover};
+use super::{
+    Fingerprint, Holder, JournalOptions, LEASE_AGE, Places, job, layout, lease, recover,
+    segment_files,
+};
 use crate::Result;
 use serde::Serialize;
 use shardmill_storage::Disk;
@@ -71,11 +74,11 @@ impl Snapshot {
         // A running job creates parts of the plan before records, which it packs before it plans
         // again, and gives ids their name after the record.
         let ids = recover::recorded_ids(&store, &places.root)?;
-        let mut segments = plan::load(&store, &places.root, false)?;
+        let mut segments = segment_files::load(&store, &places.root, false)?;
         let recovered = recover::read_all(&store, &places.root)?;
         let mut lost = lost_records(&places, &recovered, &segments, ids);
         if plan::has_unplanned(&segments, &recovered.records) {
-            segments = plan::load(&store, &places.root, false)?;
+            segments = segment_files::load(&store, &places.root, false)?;
         }
         if plan::has_unplanned(&segments, &recovered.records) {
             let path = layout::plan_directory(&places.root);
