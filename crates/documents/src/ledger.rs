@@ -70,7 +70,7 @@ pub struct Quarantined {
 
 impl Quarantined {
     /// A file that cannot be read to its end.
-    pub fn shard(path: &str, reason: impl Into<String>) -> Self {
+    pub(crate) fn shard(path: &str, reason: impl Into<String>) -> Self {
         Self { is_shard: true, ..Self::part(path, reason) }
     }
 

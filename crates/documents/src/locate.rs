@@ -91,7 +91,7 @@ impl LocateError {
     }
 
     /// For an opened object that cannot be read; `text` is for the row.
-    pub fn of_read(error: StorageError, text: impl FnOnce() -> String) -> Self {
+    pub(crate) fn of_read(error: StorageError, text: impl FnOnce() -> String) -> Self {
         if is_of_run(&error) { Self::Storage(Arc::new(error)) } else { Self::Row(text()) }
     }
 }
@@ -382,14 +382,14 @@ fn may_open_later(error: &StorageError) -> bool {
 }
 
 /// The same for an input of a split, which may need a temporary file to be opened.
-pub fn may_input_open_later(error: &StorageError) -> bool {
+pub(crate) fn may_input_open_later(error: &StorageError) -> bool {
     matches!(error, StorageError::Stage { .. }) || may_open_later(error)
 }
 
 /// Whether a failed read says nothing about the object, and a later run may succeed: the store does
 /// not respond or denies access, or the disk for temporary files is full. A row that was dropped
 /// for this would never be read again. A path outside of the roots is refused each time.
-pub fn is_of_run(error: &StorageError) -> bool {
+pub(crate) fn is_of_run(error: &StorageError) -> bool {
     if matches!(error, StorageError::OutsideRoots { .. }) {
         return false;
     }

@@ -64,7 +64,7 @@ pub fn rescued_field() -> Field {
 
 /// Whether a job wrote the column.
 #[must_use]
-pub fn is_rescued_field(field: &Field) -> bool {
+pub(crate) fn is_rescued_field(field: &Field) -> bool {
     field.name() == RESCUED
         && field.metadata().get(RESCUED_KEY).is_some_and(|value| value == RESCUED)
 }
@@ -109,7 +109,7 @@ pub fn reconciled(incoming: &Schema) -> SchemaRef {
 /// The same without [`RESCUED`], and an all-null column keeps the null type, so that another file
 /// can still determine it.
 #[must_use]
-pub fn reconciled_but_nulls(incoming: &Schema) -> SchemaRef {
+pub(crate) fn reconciled_but_nulls(incoming: &Schema) -> SchemaRef {
     let mut fields: Vec<FieldRef> = incoming
         .fields()
         .iter()

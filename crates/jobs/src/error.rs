@@ -13,8 +13,6 @@ pub type StageFailure = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
-    Storage(#[from] shardmill_storage::Error),
-    #[error(transparent)]
     Engine(#[from] shardmill_engine::Error),
     #[error(transparent)]
     Documents(DocumentError),
@@ -68,6 +66,12 @@ impl From<DocumentError> for Error {
             },
             other => Self::Documents(other),
         }
+    }
+}
+
+impl From<shardmill_storage::Error> for Error {
+    fn from(error: shardmill_storage::Error) -> Self {
+        Self::Documents(error.into())
     }
 }
 
@@ -132,7 +136,6 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Storage(error) => error.kind(),
             Self::Engine(error) => error.kind(),
             Self::Documents(error) => error.kind(),
             Self::Load(error) => error.kind(),
@@ -153,7 +156,6 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
-            Self::Storage(error) => error.hint(),
             Self::Documents(error) => error.hint(),
             Self::Load(error) => error.hint(),
             Self::Resume(error) => error.hint(),

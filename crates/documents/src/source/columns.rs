@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// The narrowest type that holds all values of a column so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Null,
     Boolean,
     /// All integers; the flag states whether each is exact in a double.
@@ -36,7 +36,7 @@ fn is_exact_in_double(magnitude: u64) -> bool {
 }
 
 impl Kind {
-    pub fn of(value: &Value) -> Self {
+    pub(crate) fn of(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
             Value::Bool(_) => Self::Boolean,
@@ -75,7 +75,7 @@ impl Kind {
     }
 
     /// The kind that a column of a planned schema has.
-    pub fn of_field(field: &Field) -> Self {
+    pub(crate) fn of_field(field: &Field) -> Self {
         match field.data_type() {
             _ if is_json_field(field) => Self::Json,
             DataType::Boolean => Self::Boolean,
@@ -86,7 +86,7 @@ impl Kind {
     }
 
     /// Whether a column of this kind takes the value without a change.
-    pub fn holds(self, value: &Value) -> bool {
+    pub(crate) fn holds(self, value: &Value) -> bool {
         match (self, Self::of(value)) {
             (Self::Integer { .. }, Self::Integer { .. }) => true,
             (_, own) => self.join(own) == self,
@@ -136,7 +136,7 @@ impl Columns {
     }
 
     /// Adds the columns of other documents.
-    pub fn absorb(&mut self, other: &Self) {
+    pub(crate) fn absorb(&mut self, other: &Self) {
         for (name, kind) in other.names.iter().zip(&other.kinds) {
             let column = self.number(name);
             self.widen(column, *kind);
@@ -144,7 +144,7 @@ impl Columns {
     }
 
     /// Whether a value decided the type of the column.
-    pub fn is_typed(&self, name: &str) -> bool {
+    pub(crate) fn is_typed(&self, name: &str) -> bool {
         let kind = self.by_name.get(name).and_then(|column| self.kinds.get(*column));
         kind.is_some_and(|kind| *kind != Kind::Null)
     }
@@ -156,7 +156,7 @@ impl Columns {
 }
 
 /// The cells of a column; those that its kind does not hold are null.
-pub fn array(cells: &[Option<&Value>], kind: Kind) -> ArrayRef {
+pub(crate) fn array(cells: &[Option<&Value>], kind: Kind) -> ArrayRef {
     match kind {
         Kind::Boolean => Arc::new(
             cells.iter().map(|cell| cell.and_then(Value::as_bool)).collect::<BooleanArray>(),

@@ -146,7 +146,7 @@ pub fn object_of(
 
 /// # Errors
 /// For a member above the memory limit, and when the archive cannot be read.
-pub fn member_bytes(
+pub(crate) fn member_bytes(
     archive: &dyn RangeRead,
     member: &Member,
     limit: DecodeLimit,
@@ -216,7 +216,7 @@ fn without_mark(json: &[u8]) -> &[u8] {
 
 /// # Errors
 /// Why the JSON is not an object.
-pub fn parse_object(json: &[u8]) -> Result<Map<String, Value>, String> {
+pub(crate) fn parse_object(json: &[u8]) -> Result<Map<String, Value>, String> {
     let text = without_mark(json);
     match json_loads(text) {
         // Keys become columns, and column names end at a NUL where Arrow data is exchanged.

@@ -225,7 +225,7 @@ fn ending(name: &str) -> String {
 
 /// Counts the members that are not documents and that no document names as warnings, by their
 /// endings.
-pub fn warn_of_unnamed<'a>(
+pub(crate) fn warn_of_unnamed<'a>(
     members: impl Iterator<Item = &'a Member>,
     keys: &SampleKeys,
     ledger: &mut Ledger,

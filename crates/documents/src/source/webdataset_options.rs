@@ -67,12 +67,12 @@ impl WebDatasetOptions {
     }
 
     /// Whether a key with this name becomes a column of the sample.
-    pub fn is_passed(&self, key: &str) -> bool {
+    pub(crate) fn is_passed(&self, key: &str) -> bool {
         self.fields.as_ref().is_none_or(|fields| fields.iter().any(|field| field == key))
             && !self.is_consumed(key)
     }
 
-    pub fn is_consumed(&self, key: &str) -> bool {
+    pub(crate) fn is_consumed(&self, key: &str) -> bool {
         self.consumed().any(|consumed| consumed == key)
     }
 }
