@@ -1,4 +1,4 @@
-"""File URLs mean the local path everywhere, and what looks like another URL is no local name."""
+"""File URLs mean the local path everywhere, and what looks like another URL is not a local name."""
 
 from __future__ import annotations
 
