@@ -9,6 +9,7 @@ mod endian;
 mod error;
 mod facts;
 mod format;
+mod image_size;
 mod size;
 mod tiff;
 mod window;
@@ -16,7 +17,8 @@ mod window;
 pub use error::{Error, Result};
 pub use facts::{Facts, FactsProbe, image_facts, page_facts};
 pub use format::{ImageFormat, sniff, unsupported_name};
-pub use size::{ImageSize, SizeProbe, image_size};
+pub use image_size::ImageSize;
+pub use size::{SizeProbe, image_size};
 pub use tiff::{
     PageCopy, PageExtraction, PageTags, TiffIndex, TiffPage, TiffWalk, extract_page, page_tags,
     tiff_index,

@@ -2,9 +2,9 @@
 //! the process that runs a split.
 
 use crate::report::SplitReport;
-use crate::tables::{IdPolicy, NullIds};
+use crate::tables::{DONE, IdPolicy, IdTypes, NullIds};
 use crate::{Error, Result};
-use arrow_schema::{Field, Schema, SchemaRef};
+use arrow_schema::{Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 use shardmill_plan::schema::{schema_of_text, schema_text};
 use shardmill_plan::{Split, Unit};
@@ -12,11 +12,10 @@ use shardmill_resume::index::{IdIndex, Levels};
 use shardmill_resume::journal::{
     Attempt, CommitTarget, Committer, Outcome, UnitCounts, result_name,
 };
-use shardmill_resume::keys::IdSchema;
 use shardmill_resume::{DoneIds, Error as ResumeError};
 use shardmill_storage::AnyDisk;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// As sent by the binding.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -27,33 +26,6 @@ pub struct CheckpointOptions {
     pub null_ids: NullIds,
     /// For each segment of the plan, the index files of the ids that were already done.
     pub indexes: BTreeMap<usize, Vec<String>>,
-}
-
-/// The id types of a job. All of its files must have the same, or a later run
-/// could not build one index.
-#[derive(Debug)]
-pub struct IdTypes {
-    committer: Committer,
-    agreed: OnceLock<IdSchema>,
-}
-
-impl IdTypes {
-    /// Fixes the types of the first file read by any worker, and compares those of later files.
-    ///
-    /// # Errors
-    /// [`Error::Resume`] for different types.
-    pub(crate) fn check(&self, schema: &Schema, columns: &[String]) -> Result<()> {
-        let own = IdSchema::of(schema, columns)?;
-        let agreed = match self.agreed.get() {
-            Some(agreed) => agreed,
-            None => {
-                let text = self.committer.agree("id_types", &serde_json::to_string(&own)?)?;
-                self.agreed.get_or_init(|| serde_json::from_str(&text).unwrap_or(own))
-            }
-        };
-        let places = columns.iter().filter_map(|column| schema.field_with_name(column).ok());
-        Ok(agreed.check(places.map(Field::data_type).collect::<Vec<_>>().into_iter())?)
-    }
 }
 
 /// The checkpoint of a job in a worker.
@@ -72,8 +44,8 @@ impl Checkpointing {
     /// [`Error::Resume`] for an index that is missing or damaged.
     pub fn open(options: CheckpointOptions) -> Result<Self> {
         let committer = Committer::new(options.target, Arc::new(AnyDisk::default()));
-        let types = (!options.id_columns.is_empty())
-            .then(|| Arc::new(IdTypes { committer: committer.clone(), agreed: OnceLock::new() }));
+        let types =
+            (!options.id_columns.is_empty()).then(|| Arc::new(IdTypes::new(committer.clone())));
         let no_index =
             IdPolicy { columns: options.id_columns, nulls: options.null_ids, done: None, types };
         let mut opened: BTreeMap<String, Arc<IdIndex>> = BTreeMap::new();
@@ -152,6 +124,3 @@ pub(crate) fn commit(attempt: Mutex<Attempt>, report: &mut SplitReport) -> Resul
     }
     Ok(())
 }
-
-/// Why rows are skipped that an earlier run has processed.
-pub(crate) const DONE: &str = "done";

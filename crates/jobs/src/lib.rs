@@ -14,9 +14,10 @@ mod spec;
 pub mod stage;
 mod tables;
 
-pub use checkpoint::{CheckpointOptions, Checkpointing, IdTypes};
+pub use checkpoint::{CheckpointOptions, Checkpointing};
 pub use error::{Error, Result, StageFailure};
 pub use pipeline::{Choices, Pipeline};
 pub use report::SplitReport;
-pub use spec::{SourceOptions, Spec, StageOptions};
+pub use spec::{SourceOptions, Spec};
+pub use stage::StageOptions;
 pub use tables::Agreed;

@@ -3,12 +3,7 @@
 use crate::Result;
 use crate::input_files::{InputFiles, input_files};
 use crate::sink::SinkOptions;
-use crate::stage::Stage;
-use crate::stage::filter::Filter;
-use crate::stage::headers::{AspectRatioFilter, SizeFilter};
-use crate::stage::image_to_text::ImageToTextRatioFilter;
-use crate::stage::pixels::{BlurFilter, DamageFilter};
-use crate::stage::reencode::ReencodeImages;
+use crate::stage::{Stage, StageOptions};
 use crate::tables::{self, TableOptions};
 use serde::{Deserialize, Serialize};
 use shardmill_documents::source::parquet::ParquetOptions;
@@ -58,22 +53,6 @@ impl SourceOptions {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum StageOptions {
-    AspectRatio(AspectRatioFilter),
-    Size(SizeFilter),
-    Blur(BlurFilter),
-    Damage(DamageFilter),
-    ImageToTextRatio(ImageToTextRatioFilter),
-    Filter(Filter),
-    Reencode(ReencodeImages),
-    /// A stage outside of this crate, by its index in the list that is passed with the spec.
-    User {
-        index: usize,
-    },
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
     pub paths: Vec<String>,
@@ -105,7 +84,7 @@ impl Spec {
         match &self.source {
             SourceOptions::WebDataset(options) => options.check()?,
             SourceOptions::Parquet(options) => options.check()?,
-            SourceOptions::Table(options) => options.check(self)?,
+            SourceOptions::Table(options) => options.check(&self.sink, &self.stages)?,
         }
         self.sink.check()
     }

@@ -3,7 +3,7 @@
 //! A first frame that exceeds the logical screen enlarges it in Pillow. Invariant: blocks are
 //! skipped forwards.
 
-use crate::size::ImageSize;
+use crate::image_size::ImageSize;
 
 /// The screen, enlarged to the first frame.
 pub(super) fn canvas(payload: &[u8], screen: ImageSize) -> ImageSize {

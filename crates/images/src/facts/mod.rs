@@ -17,7 +17,8 @@ use std::borrow::Cow;
 
 use crate::error::{Error, Result};
 use crate::format::{ImageFormat, sniff};
-use crate::size::{ImageSize, image_size};
+use crate::image_size::ImageSize;
+use crate::size::image_size;
 use crate::tiff::PageDirectory;
 
 pub use probe::FactsProbe;

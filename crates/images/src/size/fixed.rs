@@ -5,7 +5,7 @@
 use crate::endian::Endian;
 use crate::error::{Error, Result};
 use crate::format::ImageFormat;
-use crate::size::ImageSize;
+use crate::image_size::ImageSize;
 
 /// The size in the header `prefix` of a payload of `format`.
 pub(crate) fn size(format: ImageFormat, prefix: &[u8]) -> Result<ImageSize> {

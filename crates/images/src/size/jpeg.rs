@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::ImageFormat;
-use crate::size::ImageSize;
+use crate::image_size::ImageSize;
 use crate::window::{Progress, Window, clipped};
 
 /// After a skipped segment only the next few headers are needed.

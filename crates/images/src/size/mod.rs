@@ -10,42 +10,19 @@ mod jpeg2000;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
-
 use crate::error::{Error, Result};
 use crate::format::{ImageFormat, is_jpeg2000, sniff};
+use crate::image_size::ImageSize;
 use crate::tiff::FirstPage;
 use crate::window::{Progress, Window, clipped, slice};
 use jpeg::JpegWalk;
+use std::ops::Range;
 
 /// Covers every fixed header, and the SOF of a JPEG without large metadata.
 const FIRST_REQUEST: u64 = 4096;
 /// AVIF and HEIC store their size in the `meta` box, which precedes the pixels
 /// and is rarely larger.
 const LONG_PREFIX: u64 = 64 * 1024;
-
-/// Width and height in pixels, as shown by a viewer that ignores EXIF.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ImageSize {
-    pub width: u32,
-    pub height: u32,
-}
-
-impl ImageSize {
-    /// Width divided by height; `None` if a side is zero.
-    #[must_use]
-    pub fn aspect_ratio(&self) -> Option<f64> {
-        (self.width > 0 && self.height > 0).then(|| f64::from(self.width) / f64::from(self.height))
-    }
-
-    /// Rejects sizes without pixels.
-    pub(crate) fn new(width: u32, height: u32) -> Result<Self> {
-        if width == 0 || height == 0 {
-            return Err(Error::ZeroSize { width, height });
-        }
-        Ok(Self { width, height })
-    }
-}
 
 /// Requests header ranges of one payload until the size is known.
 #[derive(Debug)]

@@ -3,7 +3,8 @@
 
 use crate::error::{Error, Result};
 use crate::format::ImageFormat;
-use crate::size::{ImageSize, SizeProbe, image_size};
+use crate::image_size::ImageSize;
+use crate::size::{SizeProbe, image_size};
 
 fn size(width: u32, height: u32) -> Result<ImageSize> {
     Ok(ImageSize { width, height })

@@ -8,7 +8,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::error::{Error, Result};
-use crate::size::ImageSize;
+use crate::image_size::ImageSize;
 use crate::tiff::directory::read_directory;
 use crate::tiff::entry::Entry;
 use crate::tiff::layout::Layout;

@@ -4,11 +4,14 @@ pub mod filter;
 pub mod headers;
 pub mod image_to_text;
 mod images;
+mod options;
 pub mod pixels;
 pub mod reencode;
 #[cfg(test)]
 mod tests;
 pub mod user;
+
+pub use options::StageOptions;
 
 use crate::Result;
 use crate::report::SplitReport;

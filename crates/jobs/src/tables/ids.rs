@@ -3,16 +3,21 @@
 //! The invariant: a null id is never done and never recorded.
 
 use super::output::{Output, OutputOptions};
-use crate::checkpoint::IdTypes;
 use crate::report::SplitReport;
 use crate::sink::Finished;
 use crate::{Error, Result};
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
+use arrow_schema::{Field, Schema};
 use arrow_select::filter::filter_record_batch;
 use serde::{Deserialize, Serialize};
 use shardmill_resume::DoneIds;
-use std::sync::Arc;
+use shardmill_resume::journal::Committer;
+use shardmill_resume::keys::IdSchema;
+use std::sync::{Arc, OnceLock};
+
+/// Why rows are skipped that an earlier run has processed.
+pub(crate) const DONE: &str = "done";
 
 /// How rows with null ids are handled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +39,37 @@ pub(crate) struct IdPolicy {
     pub nulls: NullIds,
     /// The id types of the whole job.
     pub types: Option<Arc<IdTypes>>,
+}
+
+/// The id types of a job. All of its files must have the same, or a later run
+/// could not build one index.
+#[derive(Debug)]
+pub(crate) struct IdTypes {
+    committer: Committer,
+    agreed: OnceLock<IdSchema>,
+}
+
+impl IdTypes {
+    pub(crate) fn new(committer: Committer) -> Self {
+        Self { committer, agreed: OnceLock::new() }
+    }
+
+    /// Fixes the types of the first file read by any worker, and compares those of later files.
+    ///
+    /// # Errors
+    /// [`Error::Resume`] for different types.
+    pub(crate) fn check(&self, schema: &Schema, columns: &[String]) -> Result<()> {
+        let own = IdSchema::of(schema, columns)?;
+        let agreed = match self.agreed.get() {
+            Some(agreed) => agreed,
+            None => {
+                let text = self.committer.agree("id_types", &serde_json::to_string(&own)?)?;
+                self.agreed.get_or_init(|| serde_json::from_str(&text).unwrap_or(own))
+            }
+        };
+        let places = columns.iter().filter_map(|column| schema.field_with_name(column).ok());
+        Ok(agreed.check(places.map(Field::data_type).collect::<Vec<_>>().into_iter())?)
+    }
 }
 
 /// Where ids were read.

@@ -9,6 +9,7 @@
 
 mod columns;
 mod ids;
+mod job;
 mod options;
 mod output;
 mod plan;
@@ -17,44 +18,22 @@ mod stages;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use ids::{IdPolicy, NullIds};
+pub(crate) use ids::{DONE, IdPolicy, IdTypes, NullIds};
+pub(crate) use job::TableJob;
 pub(crate) use options::TableOptions;
 pub(crate) use options::check_stages;
+pub(crate) use output::SINK_STAGE;
 pub use plan::Agreed;
 pub(crate) use plan::{TableInput, TablePlan, files, source_name};
 
 use crate::Result;
-use crate::pipeline::Choices;
 use crate::report::SplitReport;
-use crate::results::Turn;
-use crate::sink::{Finished, Publishing, SinkOptions};
-use crate::stage::Stage;
+use crate::sink::Finished;
 use output::{Output, OutputOptions};
-use read::Reader;
-use shardmill_engine::Cancel;
-use shardmill_load::TableReader;
+use read::{Reader, SOURCE_STAGE};
 use shardmill_plan::Split;
 use stages::Chain;
 use std::time::{Duration, Instant};
-
-/// The name of the sink of a table job in reports.
-pub(crate) const SINK_STAGE: &str = "table_parquet_writer";
-
-/// State shared by all splits of a job.
-#[derive(Clone, Copy)]
-pub(crate) struct TableJob<'a> {
-    pub options: &'a TableOptions,
-    pub reader: &'a TableReader,
-    pub stages: &'a [Stage],
-    pub sink: &'a SinkOptions,
-    pub choices: &'a Choices,
-    pub turn: &'a Turn<'a>,
-    pub ids: &'a IdPolicy,
-    pub publishing: Publishing<'a>,
-    pub cancel: &'a Cancel,
-    /// Approximate number of bytes of rows in memory.
-    pub chunk_bytes: u64,
-}
 
 /// The files of a split: complete, without a name yet.
 #[derive(Default)]
@@ -123,5 +102,3 @@ pub(crate) fn run(
     source.input_bytes = bytes;
     Ok(outcome)
 }
-
-const SOURCE_STAGE: &str = "table_reader";

@@ -1,9 +1,8 @@
 //! Options of a table job, and features that it does not support.
 
-use crate::sink::SinkFormat;
-use crate::spec::{Spec, StageOptions};
-use crate::stage::Stage;
+use crate::sink::{SinkFormat, SinkOptions};
 use crate::stage::filter::{Filter, Per};
+use crate::stage::{Stage, StageOptions};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use shardmill_formats::limit::DecodeLimit;
@@ -32,7 +31,7 @@ impl TableOptions {
     /// # Errors
     /// [`Error::Option`] for features that only apply to documents of text and images, and for an
     /// unknown format.
-    pub fn check(&self, spec: &Spec) -> Result<()> {
+    pub(crate) fn check(&self, sink: &SinkOptions, stages: &[StageOptions]) -> Result<()> {
         self.format()?;
         if self.columns.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::option("columns", "names no column"));
@@ -42,13 +41,13 @@ impl TableOptions {
         {
             return Err(Error::option("columns", format!("names `{twice}` twice")));
         }
-        if spec.sink.format != SinkFormat::Parquet {
+        if sink.format != SinkFormat::Parquet {
             let problem = "is for documents of text and images; rows of a TableSource \
                 are written by ParquetSink"
                 .to_owned();
             return Err(Error::option("sink", problem));
         }
-        spec.stages.iter().try_for_each(|stage| match stage {
+        stages.iter().try_for_each(|stage| match stage {
             StageOptions::Filter(Filter { per: Some(Per::Sample), .. }) => Err(Error::option(
                 "per",
                 "is \"sample\", and a row of a TableSource belongs to no sample",

@@ -5,12 +5,14 @@
 use crate::Result;
 use crate::report::{OutputFile, SplitReport};
 use crate::sink::{CountingFile, Digits, Finished, Publishing, SinkOptions};
-use crate::tables::SINK_STAGE;
 use arrow_array::RecordBatch;
 use shardmill_documents::Lineage;
 use shardmill_formats::parquet::ParquetCompression;
 use shardmill_write::{ParquetFile, ParquetFileOptions};
 use std::time::Instant;
+
+/// The name of the sink of a table job in reports.
+pub(crate) const SINK_STAGE: &str = "table_parquet_writer";
 
 /// Options shared by all files of a split.
 #[derive(Clone)]

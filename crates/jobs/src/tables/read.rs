@@ -4,9 +4,8 @@
 //! processed, and then for such rows only.
 
 use super::columns::{Layout, check_fits, selected};
-use super::ids::{IdPolicy, Place};
-use super::{SOURCE_STAGE, TableJob};
-use crate::checkpoint::DONE;
+use super::ids::{DONE, IdPolicy, Place};
+use super::job::TableJob;
 use crate::report::SplitReport;
 use crate::{Error, Result};
 use arrow_array::{Array, BooleanArray, RecordBatch};
@@ -22,6 +21,8 @@ use shardmill_storage::{Error as StorageError, RangeRead, store_of, whole_if_sma
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
+
+pub(super) const SOURCE_STAGE: &str = "table_reader";
 
 /// Maximal number of rows of several blocks that are decoded together.
 const MAX_RUN_ROWS: u64 = 1 << 18;

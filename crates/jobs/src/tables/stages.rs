@@ -3,7 +3,7 @@
 //! The invariant: each call of a function receives exactly the requested number of rows, except the
 //! last call of a split and if memory does not suffice.
 
-use super::TableJob;
+use super::job::TableJob;
 use crate::report::SplitReport;
 use crate::results::Results;
 use crate::stage::user::TableMap;

@@ -6,8 +6,8 @@ use super::filters;
 use super::limits;
 use super::python_json::dumps;
 use super::python_text;
+use super::syntax::syntax;
 use crate::error::{Error as TokensError, Result};
-use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Value};
 use serde_json::Value as Json;
@@ -71,10 +71,6 @@ pub(super) fn with_brackets<T>(brackets: Option<Brackets>, render: impl FnOnce()
     let rendered = render();
     BRACKETS.set(before);
     rendered
-}
-
-pub(super) fn syntax() -> SyntaxConfig {
-    SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().unwrap_or_default()
 }
 
 pub(super) fn environment(now: Option<Date>) -> Environment<'static> {

@@ -5,10 +5,11 @@
 
 use super::Rendered;
 use super::edits::{Edit, edited};
-use super::environment::{BRACKET, Brackets, FIRST_BYTES, syntax};
+use super::environment::{BRACKET, Brackets, FIRST_BYTES};
 use super::escapes::of_python;
+use super::syntax::tokens;
 use crate::error::{Error, Result};
-use minijinja::machinery::{Token, tokenize};
+use minijinja::machinery::Token;
 
 pub(super) struct Rewritten {
     pub(super) template: String,
@@ -41,8 +42,8 @@ pub(super) fn rewrite(template: &str) -> Result<Rewritten> {
     let mut follows_start = false;
     // Loops since the innermost generation block that is open began.
     let mut loops: Vec<usize> = Vec::new();
-    for token in tokenize(template, false, syntax()) {
-        let (token, span) = token.map_err(|error| super::template_error(&error))?;
+    for token in tokens(template) {
+        let (token, span) = token?;
         let range = span.start_offset as usize..span.end_offset as usize;
         if let (Token::Ident(name @ ("generation" | "endgeneration")), true) =
             (&token, follows_start)

@@ -6,9 +6,9 @@
 //! its value. A template cannot replace filters.
 
 use super::edits::{Edit, edited};
-use super::environment::syntax;
+use super::syntax::tokens;
 use crate::error::{Error, Result};
-use minijinja::machinery::{Span, Token, tokenize};
+use minijinja::machinery::{Span, Token};
 
 /// The filter that checks a value.
 pub(super) const VALUE: &str = "shardmill_value";
@@ -32,8 +32,8 @@ pub(super) fn guarded(template: &str) -> Result<String> {
     let mut edits = Vec::new();
     let mut branches = vec![0];
     let mut tag = Tag::default();
-    for token in tokenize(template, false, syntax()) {
-        let (token, span) = token.map_err(|error| super::template_error(&error))?;
+    for token in tokens(template) {
+        let (token, span) = token?;
         match token {
             Token::TemplateData(_) => {}
             Token::VariableStart => tag = Tag { keyword: Some(""), ..Tag::default() },

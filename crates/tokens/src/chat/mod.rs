@@ -17,6 +17,7 @@ mod python_json;
 mod python_repr;
 mod python_text;
 mod string_methods;
+mod syntax;
 
 #[cfg(test)]
 mod hostile_tests;
@@ -31,6 +32,7 @@ use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::ops::Range;
+use syntax::template_error;
 
 const NAME: &str = "chat template";
 const OUTPUT_BYTES: usize = 64 << 20;
@@ -277,15 +279,4 @@ impl Write for Limited {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// With the reasons below it.
-fn template_error(error: &minijinja::Error) -> Error {
-    let mut reason = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        reason = format!("{reason}: {cause}");
-        source = cause.source();
-    }
-    Error::Template { line: error.line(), reason }
 }

@@ -3,6 +3,7 @@
 use super::Error;
 use super::content::{Content, integer};
 use super::index::{Index, Part};
+use super::key::KEY;
 use super::payload::{Payload, Place};
 use crate::json::json_fault;
 use arrow_array::builder::make_view;
@@ -11,9 +12,6 @@ use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Name of the first column.
-pub const KEY: &str = "__key__";
 
 /// Field metadata that names the decoding of a text for Python objects.
 pub const DECODING: &str = "shardmill.decoding";

@@ -3,7 +3,7 @@
 //! Members are added in the order of the archive. Offsets refer to the decompressed archive.
 
 use super::Error;
-use super::key::{is_meta, split};
+use super::key::{KEY, is_meta, split};
 use crate::limit::DecodeLimit;
 use crate::tar::{
     ArchiveEnd, Entry, LinkFault, Links, Member, Role, TarError, Target, role, walk_members,
@@ -211,7 +211,7 @@ impl Grouping {
         let path = || self.path.clone();
         let first =
             self.open_parts().iter().find(|part| part.extension == number).map(|part| part.offset);
-        if extension == super::KEY || first.is_some() {
+        if extension == KEY || first.is_some() {
             return Err(Error::RepeatedExtension {
                 path: path(),
                 member: member.name.clone(),

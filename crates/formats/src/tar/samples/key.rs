@@ -3,6 +3,9 @@
 //! The rule of WebDataset is the pattern `^((?:.*/|)[^.]+)[.]([^/]*)$`, where `.*` stops at a
 //! newline: the key, a dot, the extension.
 
+/// Name of the first column.
+pub const KEY: &str = "__key__";
+
 /// Key and extension; `None` for a name that does not belong to a sample.
 pub(super) fn split(name: &str) -> Option<(&str, &str)> {
     let last_component = name.rfind('/').map_or(0, |slash| slash + 1);

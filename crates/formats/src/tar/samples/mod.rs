@@ -22,8 +22,9 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use columns::{DECODING, KEY};
+pub use columns::DECODING;
 pub(super) use content::Content;
 pub use error::Error;
 pub use file::WebDatasetFile;
+pub use key::KEY;
 pub(super) use key::is_meta;

@@ -3,7 +3,8 @@
 use super::LAYOUTS;
 use super::builder::*;
 use crate::error::{Error, Result};
-use crate::size::{ImageSize, image_size};
+use crate::image_size::ImageSize;
+use crate::size::image_size;
 use crate::tiff::{PageCopy, extract_page, tags, tiff_index};
 
 #[test]
