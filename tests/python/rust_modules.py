@@ -108,7 +108,7 @@ def _name(file: Path) -> Module:
 
 
 def _code(file: Path) -> str:
-    return re.sub(r"//.*", "", file.read_text().split("#[cfg(test)]\nmod tests")[0])
+    return re.sub(r"//.*", "", file.read_text().split("#[cfg(test)]\nmod tests {")[0])
 
 
 def _exports(name: Module, text: str, modules: set[Module]) -> dict[str, list[str]]:

@@ -64,6 +64,14 @@ def test_crate_has_no_more_circles_and_arrows_back_up_than_it_had(crate: Path) -
     assert arrows_back_up(graph) <= BACK_UP.get(crate.name, 0)
 
 
+def test_uses_after_the_declaration_of_tests_are_seen(tmp_path: Path) -> None:
+    declared = "#[cfg(test)]\nmod tests;\n\nuse crate::b::B;"
+    inline = "use crate::a::A;\n#[cfg(test)]\nmod tests {\n    use crate::c::C;\n}"
+    for name, text in {"a": declared, "b": inline, "c": ""}.items():
+        (tmp_path / f"{name}.rs").write_text(text)
+    assert module_graph(tmp_path) == {("a",): {("b",)}, ("b",): {("a",)}, ("c",): set()}
+
+
 def test_circle_is_found(tmp_path: Path) -> None:
     files = {
         "a": "use crate::b::{self, B};",
