@@ -1,12 +1,11 @@
 //! Collects the image bytes of a chunk, and applies the policy for images that cannot be read.
 
-use crate::Chunk;
 use crate::ledger::Ledger;
 use crate::locate::note_read_error;
 use crate::payload::Payload;
 use crate::settle::{ORPHAN, settle};
 use crate::source_ref::SourceRef;
-use crate::{Error, Result};
+use crate::{Chunk, Error, Result};
 use arrow_array::{ArrayRef, LargeBinaryArray};
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use serde::{Deserialize, Serialize};

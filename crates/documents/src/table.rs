@@ -3,8 +3,7 @@
 use crate::ledger::Counts;
 use crate::payload::Payload;
 use crate::schema::{is_reserved, reconciled};
-use crate::{Chunk, Lineage, Modality, Row};
-use crate::{Error, Result};
+use crate::{Chunk, Error, Lineage, Modality, Result, Row};
 use arrow_array::cast::AsArray;
 use arrow_array::{
     Array, ArrayRef, BinaryViewArray, Int32Array, LargeStringArray, RecordBatch,

@@ -17,10 +17,9 @@ mod values;
 pub mod webdataset;
 pub mod webdataset_options;
 
-use crate::Chunk;
 use crate::ledger::{Ledger, Quarantined};
 use crate::locate::{Locator, Shared};
-use crate::{Error, Result};
+use crate::{Chunk, Error, Result};
 use shardmill_engine::Cancel;
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_plan::Split;
@@ -74,7 +73,7 @@ impl SplitContext<'_> {
         self.charge(known)
     }
 
-    /// Counts the items of the report after the first `known` against the budget.
+    /// Counts the items of the ledger after the first `known` against the budget.
     ///
     /// # Errors
     /// [`Error::ErrorBudget`] when the limit is exceeded.

@@ -3,7 +3,6 @@
 //! Image bytes stay views into the decoded pages. The invariant: a document that spans two record
 //! batches is assembled before it is passed on.
 
-use crate::counted;
 use crate::ledger::Quarantined;
 use crate::locate::{LocateError, Locator, is_of_run, may_input_open_later};
 use crate::payload::Payload;
@@ -13,8 +12,7 @@ use crate::source::conform::JobReader;
 use crate::source::{Emit, SplitContext};
 use crate::source_ref::SourceRef;
 use crate::table::{batch_of, cast_checked, from_table};
-use crate::{Error, Result};
-use crate::{Lineage, Row};
+use crate::{Error, Lineage, Result, Row, counted};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};

@@ -3,12 +3,11 @@
 //! They receive whole documents, one chunk per call; how documents are grouped
 //! into calls is not guaranteed.
 
-use crate::StageFailure;
 use crate::report::SplitReport;
 use crate::results::Results;
 use crate::stage::StageContext;
 use crate::stage::images::{fetch, is_decodable, own_page};
-use crate::{Error, Result};
+use crate::{Error, Result, StageFailure};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{FieldRef, Schema};
 use bytes::Bytes;
