@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from shardmill.expressions import Expression, col
     from shardmill.load._audit import Audit
     from shardmill.load._bad_rows import BadRow
+    from shardmill.load._cost import Cost
     from shardmill.load._diagnosis import Diagnosis
     from shardmill.load._loader import Loader
     from shardmill.load._metrics import LoaderMetrics, QueueMetrics
@@ -45,6 +46,7 @@ __all__ = [
     "BadRow",
     "BinaryArray",
     "ChatTemplate",
+    "Cost",
     "Dataset",
     "Diagnosis",
     "ErrorPolicy",
@@ -109,6 +111,7 @@ _MODULES = {
     "col": "expressions",
     "Audit": "load._audit",
     "BadRow": "load._bad_rows",
+    "Cost": "load._cost",
     "Diagnosis": "load._diagnosis",
     "Loader": "load._loader",
     "LoaderMetrics": "load._metrics",

@@ -87,6 +87,13 @@ def state(**changed: Any) -> Any:
     return sm.Loader("a.parquet", output="numpy", rank=0, world_size=1).state_dict() | changed
 
 
+def model(**changed: Any) -> dict[str, Any]:
+    """The configuration of a model, with some entries changed."""
+    sizes = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4}
+    text = {"model_type": "llama", "intermediate_size": 160, "vocab_size": 100}
+    return {**sizes, **text, **changed}
+
+
 def failing(_batch: Any) -> Any:
     """A function of a user that fails."""
     raise ValueError("it failed")
@@ -375,6 +382,31 @@ CASES: dict[str, Callable[[], Any]] = {
         errors=sm.ErrorPolicy(rows="skip"),
         output="numpy",
     ),
+    "coefficient below 0": lambda: sm.Cost(pair=-1),
+    "coefficients that are all 0": lambda: sm.Cost(token=0),
+    "coefficients that are too far apart": lambda: sm.Cost(pair=1e-12),
+    "window without the cost of its pairs": lambda: sm.Cost(window=4096),
+    "pairs of a window without the window": lambda: sm.Cost(window_pair=1e-5),
+    "model of an unknown type": lambda: sm.Cost.from_config({"model_type": "mamba"}),
+    "model without a number": lambda: sm.Cost.from_config({"model_type": "llama"}),
+    "model that is an object": lambda: sm.Cost.from_config(object()),  # pyright: ignore[reportArgumentType]
+    "model that is a repository": lambda: sm.Cost.from_config("Qwen/Qwen3-0.6B"),
+    "model that is not JSON": lambda: sm.Cost.from_config("lines.csv"),
+    "vision part of an unknown type": lambda: sm.Cost.from_config(
+        model(vision_config={"model_type": "clip_vision_model"})
+    ),
+    "layers of an unknown type": lambda: sm.Cost.from_config(model(layer_types=["linear"])),
+    "number of a model that is text": lambda: sm.Cost.from_config(model(hidden_size="64")),
+    "term that is unknown": lambda: sm.Cost.fit({"tokens": [1, 2]}, [1, 2]),
+    "steps with other terms": lambda: sm.Cost.fit([{"token": 1}, {"pair": 1}], [1, 2]),
+    "steps without a time": lambda: sm.Cost.fit({"token": [1, 2]}, [1]),
+    "steps that are too few": lambda: sm.Cost.fit({"token": [1, 2], "pair": [3, 7]}, [1, 2]),
+    "steps that are all alike": lambda: sm.Cost.fit({"token": [8, 8]}, [1, 2]),
+    "terms that are proportional": lambda: sm.Cost.fit(
+        {"token": [1, 2, 4], "pair": [2, 4, 8]}, [1, 2, 3]
+    ),
+    "time that is not a number": lambda: sm.Cost.fit({"token": [1, 2]}, [1, float("nan")]),
+    "time that does not grow": lambda: sm.Cost.fit({"token": [1, 2, 3]}, [3, 2, 1]),
     "packing length 0": lambda: Packing("t", length=0),
     "plan ahead without the length of an epoch": lambda: Packing("t", length=4, plan="ahead"),
     "plan ahead with two lengths of an epoch": lambda: Packing(
