@@ -79,6 +79,7 @@ _ALIASES = {
     "hidden_size": "n_embd",
     "intermediate_size": "n_inner",
     "num_attention_heads": "n_head",
+    "num_experts": "num_local_experts",
     "num_hidden_layers": "n_layer",
 }
 
@@ -163,7 +164,7 @@ def _read(config: Any) -> _Section:
     path = Path(config)
     path = path / "config.json" if path.is_dir() else path
     try:
-        return _Section(json.loads(path.read_bytes()), f"`{path}`")
+        values = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         raise NotFoundError(
             f"No file at `{path}`\n"
@@ -172,6 +173,7 @@ def _read(config: Any) -> _Section:
         ) from None
     except ValueError as error:
         raise FormatError(f"`{path}` is not valid JSON: {error}") from error
+    return _Section(values, f"`{path}`")
 
 
 def _kind(part: _Section, whole: _Section) -> str:

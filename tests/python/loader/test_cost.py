@@ -13,12 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from breadth import in_one
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference_cost import pack_cost
 from shardmill.load._cost import TERMS, unit_of, units_of
 
 LENGTH = 2**17
+#: A busy machine does not fail a test.
+SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 COEFFICIENTS = st.one_of(st.just(0.0), st.floats(2.0**-14, 2.0**14))
 
 
@@ -37,6 +39,7 @@ def packs(draw: st.DrawFn) -> dict[str, list[int]]:
     return {"documents": documents, "patches": draw(st.lists(st.integers(1, 10**4), max_size=5))}
 
 
+@SETTINGS
 @given(costs(), packs())
 def test_integers_of_a_cost_differ_from_it_by_less_than_their_last_bit(
     cost: sm.Cost, pack: dict[str, list[int]]
@@ -51,6 +54,7 @@ def test_integers_of_a_cost_differ_from_it_by_less_than_their_last_bit(
     assert abs(found * Fraction(unit_of(cost)) - expected) <= expected / 2**17
 
 
+@SETTINGS
 @given(costs(), st.integers(-900, 900))
 def test_unit_of_a_cost_is_free(cost: sm.Cost, power: int) -> None:
     scaled = replace(cost, **{name: math.ldexp(getattr(cost, name), power) for name in TERMS})

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import shardmill as sm
 from breadth import in_one
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shardmill.load._cost import TERMS
 from shardmill.load._cost_fit import fitted
 
 STEPS = 40
+#: A busy machine does not fail a test.
+SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def measured(seed: int, names: tuple[str, ...] = ("token", "pair", "patch")) -> dict[str, Any]:
@@ -21,6 +23,7 @@ def measured(seed: int, names: tuple[str, ...] = ("token", "pair", "patch")) -> 
     return {name: random.uniform(0.1, 1, STEPS) * scale.get(name, 8) for name in names}
 
 
+@SETTINGS
 @given(st.integers(0, 2**32), st.sets(st.sampled_from(TERMS), min_size=1), st.booleans())
 def test_coefficients_are_those_of_another_solver(
     seed: int, names: set[str], is_related: bool

@@ -52,7 +52,7 @@ def counted(kind: str, length: int) -> float:
     total = flops.get_total_flops()
     by_module = flops.get_flop_counts()
     for name, module in model.named_modules():
-        if not name.endswith("attn"):
+        if not name.endswith("self_attn"):
             continue
         window = getattr(module, "sliding_window", getattr(module.config, "sliding_window", None))
         if window and window < length:
