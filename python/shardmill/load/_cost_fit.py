@@ -57,7 +57,7 @@ def fitted(
     if len(times) < len(parts):
         raise OptionError(
             f"{len(times)} steps do not determine {len(parts)} numbers: {', '.join(parts)}\n"
-            "hint: measure more steps; some hundreds even out what else the machine does"
+            "hint: measure more steps; a few hundred average out noise"
         )
     _check_independent(parts)
     shares = _non_negative(numpy.column_stack(list(parts.values())), times)
@@ -113,7 +113,7 @@ def _values(name: str, values: Any) -> numpy.ndarray:
     if wrong.any():
         step = int(wrong.argmax())
         raise OptionError(
-            f"{name} must be finite and at least 0, and is {array[step]} at step {step}"
+            f"{name} must be finite numbers of at least 0, not {array[step]} at step {step}"
         )
     return array
 

@@ -172,7 +172,9 @@ def _read(config: Any) -> _Section:
             "--local-dir DIR, and pass DIR"
         ) from None
     except ValueError as error:
-        raise FormatError(f"`{path}` is not valid JSON: {error}") from error
+        raise FormatError(
+            f"`{path}` is not valid JSON: {error}\nhint: pass a config.json or its directory"
+        ) from error
     return _Section(values, f"`{path}`")
 
 

@@ -95,7 +95,7 @@ def test_flops_of_images_are_those_that_torch_counts(kind: str) -> None:
         patches = [height * width for height, width in grids]
         pixels = torch.zeros(sum(patches), 3 * 2 * 4 * 4)
         with torch.no_grad(), flop_counter.FlopCounterMode(display=False) as count:
-            tower(pixels, grid_thw=torch.tensor([(1, *grid) for grid in grids]))
+            tower(pixels, torch.tensor([(1, *grid) for grid in grids]))
         found = flops["patch"] * sum(patches)
         found += flops["patch_pair"] * sum(number**2 for number in patches)
         assert found == pytest.approx(count.get_total_flops(), rel=0.03), grids
