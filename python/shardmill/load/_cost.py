@@ -151,7 +151,8 @@ class Cost:
         """
         flops = dict(forward_flops(config, causal=flag("causal", causal)))
         window = flops.pop("window", None)
-        return cls(**_relative(flops), window=None if window is None else int(window))
+        window = None if window is None else int(window)
+        return cls(**_relative(flops), window=window, count_padding=True)
 
     @classmethod
     def fit(
