@@ -147,7 +147,7 @@ class Cost:
             ... }
             >>> cost = sm.Cost.from_config(llama_7b)
             >>> cost.token, round(1 / cost.pair)
-            (1.0, 50402)
+            (1.0, 50408)
         """
         flops = dict(forward_flops(config, causal=flag("causal", causal)))
         window = flops.pop("window", None)
