@@ -57,7 +57,10 @@ impl PyLengths {
 
 /// The plan of one epoch that deals out packs of `rows`.
 #[pyfunction]
-#[pyo3(signature = (rows, columns, lengths, *, epoch, length, strategy, open_packs, long, threads))]
+#[pyo3(signature = (
+    rows, columns, lengths, *, epoch, length, strategy, open_packs, long, multiple_of, overlaps,
+    looks_ahead, threads
+))]
 #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
 fn packed(
@@ -70,9 +73,13 @@ fn packed(
     strategy: &str,
     open_packs: usize,
     long: &str,
+    multiple_of: u32,
+    overlaps: bool,
+    looks_ahead: bool,
     threads: usize,
 ) -> PyResult<PyRowPlan> {
-    let packing = Packing { length, strategy: strategy_of(strategy, open_packs, long)? };
+    let strategy = strategy_of(strategy, open_packs, long)?;
+    let packing = Packing { length, strategy, multiple_of, overlaps, looks_ahead };
     let (unpacked, lengths, columns) =
         (Arc::clone(&rows.0), Arc::clone(&lengths.0), Arc::clone(&columns.0));
     let packed = move |cancel: &_| -> PyShardmillResult<RowPlan> {
@@ -91,8 +98,8 @@ struct PyAheadPacks(Arc<AheadPacks>, Arc<PackColumns>);
 impl PyAheadPacks {
     #[new]
     #[pyo3(signature = (
-        rows, columns, *,
-        column, is_stated, nulls_are_empty, length, strategy, open_packs, long, threads,
+        rows, columns, *, column, is_stated, nulls_are_empty, length, strategy, open_packs, long,
+        multiple_of, overlaps, looks_ahead, threads
     ))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
@@ -107,9 +114,13 @@ impl PyAheadPacks {
         strategy: &str,
         open_packs: usize,
         long: &str,
+        multiple_of: u32,
+        overlaps: bool,
+        looks_ahead: bool,
         threads: usize,
     ) -> PyResult<Self> {
-        let packing = Packing { length, strategy: strategy_of(strategy, open_packs, long)? };
+        let strategy = strategy_of(strategy, open_packs, long)?;
+        let packing = Packing { length, strategy, multiple_of, overlaps, looks_ahead };
         let counted = counted(column, is_stated, nulls_are_empty);
         let (plan, columns, packed) =
             (Arc::clone(&rows.0), Arc::clone(&columns.0), Arc::clone(&columns.0));

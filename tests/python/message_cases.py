@@ -87,11 +87,11 @@ def state(**changed: Any) -> Any:
     return sm.Loader("a.parquet", output="numpy", rank=0, world_size=1).state_dict() | changed
 
 
-def model(**changed: Any) -> dict[str, Any]:
-    """The configuration of a model, with some entries changed."""
-    sizes = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4}
-    text = {"model_type": "llama", "intermediate_size": 160, "vocab_size": 100}
-    return {**sizes, **text, **changed}
+def packed_tokens(method: str = "", *arguments: Any, **options: Any) -> Any:
+    """A batch of packs, or what a method of their packing returns for it."""
+    packing = sm.Packing("t", length=8)
+    (batch,) = read("long.parquet", packing=packing)
+    return getattr(packing, method)(batch, *arguments, **options) if method else batch
 
 
 def failing(_batch: Any) -> Any:
@@ -408,6 +408,15 @@ CASES: dict[str, Callable[[], Any]] = {
     "time that is not a number": lambda: sm.Cost.fit({"token": [1, 2]}, [1, float("nan")]),
     "time that does not grow": lambda: sm.Cost.fit({"token": [1, 2, 3]}, [3, 2, 1]),
     "packing length 0": lambda: Packing("t", length=0),
+    "packs that cannot be divided": lambda: Packing("t", length=100, multiple_of=16),
+    "packs that repeat a token of whole rows": lambda: Packing(
+        "t", length=4, strategy="best_fit", overlap=1
+    ),
+    "labels across documents without labels": lambda: Packing("t", length=4, across=True),
+    "documents that cannot be cut into chunks": lambda: packed_tokens("context_parallel", 0, 2),
+    "labels of another name": lambda: packed_tokens("context_parallel", 0, 1, labels="x"),
+    "more documents than expected": lambda: packed_tokens("varlen", style="flash", max_documents=1),
+    "packs of another length": lambda: Packing("t", length=4).cu_seqlens(packed_tokens()),
     "plan ahead without the length of an epoch": lambda: Packing("t", length=4, plan="ahead"),
     "plan ahead with two lengths of an epoch": lambda: Packing(
         "t", length=4, plan="ahead", epoch_packs=2, epoch_tokens=8

@@ -14,6 +14,9 @@ class PackColumns:
         *,
         columns: list[int],
         length: int,
+        multiple_of: int,
+        next_token: list[str],
+        across: bool,
         pad_values: dict[str, Any],
         nulls_are_empty: bool,
     ) -> PackColumns: ...
@@ -40,6 +43,9 @@ def packed(
     strategy: str,
     open_packs: int,
     long: str,
+    multiple_of: int,
+    overlaps: bool,
+    looks_ahead: bool,
     threads: int,
 ) -> RowPlan: ...
 
@@ -57,6 +63,9 @@ class AheadPacks:
         strategy: str,
         open_packs: int,
         long: str,
+        multiple_of: int,
+        overlaps: bool,
+        looks_ahead: bool,
         threads: int,
     ) -> AheadPacks: ...
     @property

@@ -469,16 +469,16 @@ class Loader(ArrowRows):
             ``sources_of_epoch``.
 
             With ``packing``, ``places`` and ``repeats`` count packs, ``lanes`` has packs of each
-            lane, and ``packs`` lists the pieces of each pack of the batch as
-            ``(file, row, first token, tokens)``. For the epoch there are also ``packs_of_epoch``,
-            ``tokens_of_epoch``, ``fill_rate`` (tokens over the capacity of the packs),
-            ``truncated_tokens``, ``dropped_tokens`` and ``dropped_rows``. ``ranks`` has upper
-            bounds.
+            lane, and ``packs`` lists the pieces of each pack of the batch as ``(file, row, first
+            token, tokens)``. For the epoch there are also ``packs_of_epoch``, ``tokens_of_epoch``,
+            ``fill_rate`` (tokens over the capacity of the packs), ``padded_tokens`` (added to
+            documents by ``multiple_of``), ``truncated_tokens``, ``dropped_tokens`` and
+            ``dropped_rows``. ``ranks`` has upper bounds.
 
             With ``plan="ahead"``, packs of a lane are numbered over all epochs, and the tokens up
             to the step are counted unless their counts are known. ``rows_of_epoch``, ``ranks`` and
             the figures of the shuffle are those of one pass; totals of tokens are ``None`` unless
-            all packs are full.
+            all packs are full of tokens.
 
         Examples:
             >>> import pyarrow as pa, pyarrow.parquet as pq

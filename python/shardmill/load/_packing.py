@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,12 +12,20 @@ from shardmill._option_values import listed, whole
 from shardmill._warnings import warn_caller
 from shardmill.data._dataset import Dataset, opened_files
 from shardmill.errors import MissingColumnError, OptionError
+from shardmill.load import _varlen
 from shardmill.load._columns import plain_fill_values
-from shardmill.load._mixture import Mixture, blend_of
+from shardmill.load._mixture import Mixture
+from shardmill.load._packing_checks import (
+    INSIDE,
+    check_sources,
+    checked_inside,
+    epoch_packs_of,
+    warn_of_joined,
+)
+from shardmill.load._varlen import IGNORED, LABELS, Per, VarlenStyle
 
 if TYPE_CHECKING:
     from shardmill._native import load
-    from shardmill.data._tokenize import Tokenize
     from shardmill.load._options import Output
 
 #: Version of the algorithms: any change to which tokens are packed together needs a new number, so
@@ -33,9 +41,6 @@ _LONGEST = 2**30
 
 #: The search for the fullest pack scans all open packs.
 _MOST_OPEN = 65536
-
-#: Positions of packs, counted over all epochs, must fit in 63 bits.
-_MOST_PACKS = 2**62
 
 #: A loader needs the packs of the current epoch and of the previous one.
 _EPOCHS_KEPT = 2
@@ -85,7 +90,23 @@ class Packing:
             packs.
         pad_value: value after the last document of a pack, for the first column; or a dict with
             values for several columns. Labels that are computed by ``tokenize`` are padded with its
-            ``ignore_index``, unless the dict has a value for them.
+            ``ignore_index``, and other labels of ``next_token`` with -100, unless the dict has a
+            value for them.
+        multiple_of: pads each piece of a document inside its pack to a multiple of this number of
+            tokens, as context parallelism (twice the number of ranks) and FP8 require. ``length``
+            must be a multiple of it. The padding has the ``segment_ids`` of the document, and
+            ``positions`` continue in it; a mask from ``segment_ids`` is therefore exact for causal
+            attention only. ``document_lengths`` count tokens; ``padded_lengths``, a further list
+            column, count the padding too.
+        overlap: with 1, each pack of a lane begins with the last token of the pack before it, so
+            that a model that shifts labels itself loses no target. Only for ``"concat"``.
+        next_token: labels are those of the next token, for models that do not shift them: the
+            label of a token is that of the next token of its row, even if that token is in another
+            pack or cut off, and the pad value at the last token of a row. This changes the packed
+            column ``"labels"`` and labels that are computed by ``tokenize``. Without any, a column
+            ``"labels"``, int64, is made from the first column. Other columns are not shifted.
+        across: the label of the last token of a document is the first one of the next document in
+            the pack, and in the lane for ``"concat"``, which also labels the last token of a pack.
 
     Raises:
         ValueError: If an option is not valid.
@@ -111,6 +132,10 @@ class Packing:
     plan: Plan = "epoch"
     epoch_packs: int | None = None
     pad_value: Any = field(default=0)
+    multiple_of: int = 1
+    overlap: int = 0
+    next_token: bool = False
+    across: bool = False
 
     def __init__(
         self,
@@ -125,13 +150,18 @@ class Packing:
         epoch_packs: int | None = None,
         epoch_tokens: int | None = None,
         pad_value: int | float | bool | Mapping[str, int | float | bool] = 0,
+        multiple_of: int = 1,
+        overlap: int = 0,
+        next_token: bool = False,
+        across: bool = False,
     ) -> None:
+        given = {name: value for name, value in locals().items() if name != "self"}
         names = (columns,) if isinstance(columns, str) else tuple(columns)
         if not names or not all(isinstance(name, str) for name in names):
             raise OptionError(
                 f"columns of a Packing must be a name or a list of names, not {columns!r}"
             )
-        check_fields(Packing, locals())
+        check_fields(Packing, given)
         if strategy == "concat":
             for name, value in (("open_packs", open_packs), ("long", long)):
                 if value is not None:
@@ -149,6 +179,7 @@ class Packing:
             raise OptionError(f"lengths is the name of a column, not {lengths!r}")
         length = whole("length", length, 1, _LONGEST)
         values = {
+            **checked_inside(length, strategy, given),
             "columns": names,
             "length": length,
             "strategy": strategy,
@@ -156,7 +187,7 @@ class Packing:
             "long": long,
             "lengths": lengths,
             "plan": plan,
-            "epoch_packs": _epoch_packs(plan, length, epoch_packs, epoch_tokens),
+            "epoch_packs": epoch_packs_of(plan, length, epoch_packs, epoch_tokens),
             "pad_value": dict(pad_value) if isinstance(pad_value, Mapping) else pad_value,
         }
         for name, value in values.items():
@@ -181,54 +212,97 @@ class Packing:
             >>> packing.cu_seqlens(next(iter(loader))).tolist()
             [0, 3, 5, 9, 10]
         """
-        import numpy
+        return _varlen.cu_seqlens(self, batch)
 
-        from shardmill.load._nested import on_host
+    def varlen(
+        self, batch: Mapping[str, Any], *, style: VarlenStyle, max_documents: int | None = None
+    ) -> Any:
+        """Return the arguments of a variable-length attention kernel for the flattened batch.
 
-        segments, documents = batch["segment_ids"], batch["document_lengths"]
-        lengths, offsets = on_host(documents.values), on_host(documents.offsets)
-        packs, length = segments.shape
-        starts = numpy.arange(packs, dtype=numpy.int64) * length
-        ends = numpy.cumsum(lengths)
-        before = numpy.concatenate(([0], ends))[offsets]
-        # Padding in earlier packs shifts the documents of later ones.
-        shift = numpy.repeat(starts - before[:-1], offsets[1:] - offsets[:-1])
-        bounds = numpy.unique(numpy.concatenate((starts, ends + shift, [packs * length]))).astype(
-            numpy.int32
-        )
-        if isinstance(segments, numpy.ndarray):
-            return bounds
-        import torch  # pyright: ignore[reportMissingImports] - an extra
+        Bounds are those of ``cu_seqlens``, int32, beside the batch; with ``multiple_of``, they
+        include the padding of documents. Lengths are Python integers, computed on the host.
 
-        return torch.from_numpy(bounds).to(segments.device)
+        Args:
+            batch: a whole batch of ``output="torch"`` or ``"numpy"``.
+            style: ``"flash"`` returns a dict for ``flash_attn_varlen_func``: ``cu_seqlens_q``,
+                ``cu_seqlens_k``, ``max_seqlen_q``, ``max_seqlen_k``. ``"torch"``, for
+                ``torch.nn.attention.varlen``: ``cu_seq_q``, ``cu_seq_k``, ``max_q``, ``max_k``.
+                ``"transformers"``, for models of transformers: ``cu_seq_lens_q``,
+                ``cu_seq_lens_k``, ``max_length_q``, ``max_length_k`` and ``seq_idx``, int32
+                ``[1, packs * length]``, which numbers documents from 0. ``"megatron"`` returns the
+                ``PackedSeqParams`` of Megatron Core with ``qkv_format="thd"``; its ``cu_seqlens_q``
+                and ``cu_seqlens_kv`` count tokens, and ``cu_seqlens_q_padded`` and
+                ``cu_seqlens_kv_padded``, which only ``multiple_of`` sets, the padding too.
+            max_documents: repeats the last bound up to a fixed number of documents, and states
+                ``length`` as the longest one, for CUDA graphs and ``torch.compile``. The padding of
+                a pack counts as a document.
 
+        Raises:
+            ValueError: If an option is not valid, or the batch has more documents.
+            ImportError: If Megatron Core is not installed and ``style`` requires it.
 
-def _epoch_packs(plan: Any, length: int, packs: int | None, tokens: int | None) -> int | None:
-    given = [
-        name
-        for name, value in (("epoch_packs", packs), ("epoch_tokens", tokens))
-        if value is not None
-    ]
-    if plan == "epoch":
-        if given:
-            raise OptionError(
-                f"{given[0]} requires plan='ahead'; "
-                "with plan='epoch', an epoch contains each row once\n"
-                f"hint: use plan='ahead', or omit {given[0]}"
-            )
-        return None
-    if len(given) > 1:
-        raise OptionError(
-            "epoch_packs and epoch_tokens are mutually exclusive\nhint: omit one of them"
-        )
-    if packs is not None:
-        return whole("epoch_packs", packs, 1, _MOST_PACKS)
-    if tokens is not None:
-        return -(-whole("epoch_tokens", tokens, 1, _MOST_PACKS) // length)
-    raise OptionError(
-        "plan='ahead' requires epoch_packs or epoch_tokens, since its lanes never end"
-        "\nhint: set epoch_packs to the number of packs after which an epoch ends"
-    )
+        Examples:
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> import shardmill as sm
+            >>> rows = pa.table({"tokens": [[1, 2, 3], [4, 5], [6, 7, 8, 9]]})
+            >>> pq.write_table(rows, "documents.parquet")
+            >>> packing = sm.Packing("tokens", length=5)
+            >>> loader = sm.Loader("documents.parquet", packing=packing, output="numpy")
+            >>> arguments = packing.varlen(next(iter(loader)), style="flash")
+            >>> arguments["cu_seqlens_q"].tolist(), arguments["max_seqlen_q"]
+            ([0, 3, 5, 9, 10], 4)
+        """
+        return _varlen.varlen(self, batch, style, max_documents)
+
+    def context_parallel(
+        self,
+        batch: Mapping[str, Any],
+        rank: int,
+        size: int,
+        *,
+        per: Per = "document",
+        labels: str | None = None,
+    ) -> dict[str, Any]:
+        """Return the part of a batch for one rank of context parallelism.
+
+        Each document is cut into ``2 * size`` chunks, of which the rank takes number ``rank`` and
+        number ``2 * size - 1 - rank``, so that all ranks have equal work under a causal mask. All
+        arrays of the batch become ``[packs, length // size]``. Labels become those of the next
+        token before they are cut, because the next token may be on another rank; the loss of the
+        whole batch is therefore the sum over the ranks.
+
+        Args:
+            batch: a whole batch of ``output="torch"`` or ``"numpy"``.
+            rank: the rank among those that share the batch.
+            size: their number.
+            per: what is cut: ``"document"``, including the padding of a pack, for kernels that take
+                documents of different lengths (THD), or ``"row"``, the whole pack.
+            labels: the column of labels, ``"labels"`` by default. If the batch has no labels, they
+                are made from the first column.
+
+        Returns:
+            The batch with parts of its arrays. In place of the labels, it has ``shift_labels``,
+            int64: the label of the next token in the document, and -100, or the ``pad_value`` of
+            the labels, at its last token; with ``next_token=True``, the labels of the batch.
+            ``cu_seqlens`` are the bounds of the documents in the whole batch, and
+            ``local_cu_seqlens`` those of their parts.
+
+        Raises:
+            ValueError: If documents or rows cannot be cut into equal chunks.
+            KeyError: If the batch has no such labels.
+
+        Examples:
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> import shardmill as sm
+            >>> rows = pa.table({"tokens": [[1, 2, 3, 4], [5, 6, 7]]})
+            >>> pq.write_table(rows, "documents.parquet")
+            >>> packing = sm.Packing("tokens", length=8, multiple_of=4)
+            >>> loader = sm.Loader("documents.parquet", packing=packing, output="numpy")
+            >>> part = packing.context_parallel(next(iter(loader)), 0, 2)
+            >>> part["tokens"].tolist(), part["shift_labels"].tolist()
+            ([[1, 4, 5, 0]], [[2, -100, 6, -100]])
+        """
+        return _varlen.context_parallel(self, batch, rank, size, per, labels)
 
 
 def packed_columns(
@@ -292,7 +366,7 @@ class PackedRows:
         self, packing: Packing, dataset: Dataset | Mixture, *, nulls_are_empty: bool, threads: int
     ) -> None:
         files = opened_files(dataset)
-        _warn_of_joined(files.tokenize)
+        warn_of_joined(files.tokenize)
         self.packing, self._dataset = packing, dataset
         self._nulls_are_empty, self._threads = nulls_are_empty, max(threads, 1)
         self._plans: dict[int, load.RowPlan] = {}
@@ -300,7 +374,7 @@ class PackedRows:
         #: For endless lanes, the packs of all epochs.
         self._ahead: _native.AheadPacks | None = None
         if not isinstance(dataset, Dataset):
-            _check_sources(dataset, packing.columns)
+            check_sources(dataset, packing.columns)
         self.column_numbers = files.numbers_of(packing.columns)
         self._lengths_number = (
             None if packing.lengths is None else files.numbers_of([packing.lengths])
@@ -325,6 +399,9 @@ class PackedRows:
                 "strategy": packing.strategy,
                 "open_packs": packing.open_packs or 1,
                 "long": packing.long or "split",
+                "multiple_of": packing.multiple_of,
+                "overlaps": packing.overlap > 0,
+                "looks_ahead": packing.across,
                 "threads": self._threads,
             }
             if packing.epoch_packs is None:
@@ -348,6 +425,12 @@ class PackedRows:
             "strategy": packing.strategy,
             "open_packs": packing.open_packs,
             "long": packing.long,
+            # Absent unless set: states of earlier versions have none of them.
+            **{
+                name: value
+                for name, unset in INSIDE.items()
+                if (value := getattr(packing, name)) != unset
+            },
         }
         if packing.plan == "epoch":
             return {**shared, "lengths_digest": self._lengths().digest}
@@ -384,22 +467,30 @@ class PackedRows:
 
     def _pack_columns(self) -> _native.PackColumns:
         packing = self.packing
+        files = opened_files(self._dataset)
+        labels = {name: pad for name, pad in files.label_pads.items() if name in packing.columns}
+        shifted: list[str] = []
+        if packing.next_token:
+            stored = [LABELS] if LABELS in packing.columns else []
+            labels = dict.fromkeys(stored or labels or [LABELS], IGNORED) | labels
+            shifted = list(labels)
         pads = packing.pad_value
         if not isinstance(pads, dict):
             # Every type has a zero, including booleans.
             pads = {packing.columns[0]: pads} if pads else {}
         for name in pads:
-            if name not in packing.columns:
+            if name not in (*packing.columns, *labels):
                 raise MissingColumnError(
                     f"pad_value names column {name!r}, "
                     f"the packed columns are {', '.join(packing.columns)}"
                 )
-        files = opened_files(self._dataset)
-        labels = {name: pad for name, pad in files.label_pads.items() if name in packing.columns}
         return _native.PackColumns(
             files.native,
             columns=self.column_numbers,
             length=packing.length,
+            multiple_of=packing.multiple_of,
+            next_token=shifted,
+            across=packing.across,
             pad_values=plain_fill_values({**labels, **pads}),
             nulls_are_empty=self._nulls_are_empty,
         )
@@ -411,39 +502,3 @@ class PackedRows:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.columns = self._pack_columns()
-
-
-def _warn_of_joined(sources: Iterable[Tokenize | None]) -> None:
-    """Warn if packs join documents without a token that separates them, which is rarely meant."""
-    for tokenize in sources:
-        if tokenize is None or not tokenize.text or tokenize.function is not None:
-            continue
-        if tokenize.bos is None and tokenize.eos is None and not tokenize.add_special_tokens:
-            warn_caller(
-                "packs join documents without a token between them, "
-                "because Tokenize has neither bos nor eos"
-            )
-            return
-
-
-def _check_sources(mixture: Mixture, columns: Sequence[str]) -> None:
-    """Check that every source has the packed columns.
-
-    Nulls in their place are not as long as the tokens of a row.
-
-    Raises:
-        KeyError: If a source lacks one that another source has.
-    """
-    for number, (name, source) in enumerate(mixture.sources.items()):
-        if not blend_of(mixture).is_drawn(number) or not source.files:
-            continue
-        for column in columns:
-            # A column may be a path into a struct.
-            top = column if column in mixture.columns else column.partition(".")[0]
-            if top in mixture.columns and top not in source.columns:
-                raise MissingColumnError(
-                    f"source {name!r} has no column {column!r}, which is packed, "
-                    "and other sources have it\n"
-                    "hint: pack columns that every source has; "
-                    'labels="all" of Tokenize computes labels'
-                )

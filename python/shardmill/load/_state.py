@@ -153,11 +153,13 @@ class OrderSettings:
                     f"the state was saved with packing plan={plans[0]!r}, "
                     f"but this loader has plan={plans[1]!r}; their packs differ"
                 )
-        for name, current in (self.packing or {}).items():
+        # Options that are not set are in neither.
+        own, saved = self.packing or {}, saved or {}
+        for name in own | saved:
             # Lengths are compared only after the data is known to be the same.
-            if name != "lengths_digest" and saved.get(name) != current:
+            if name != "lengths_digest" and saved.get(name) != own.get(name):
                 raise CheckpointMismatchError(
-                    difference(name, saved.get(name), current, of="packing ")
+                    difference(name, saved.get(name), own.get(name), of="packing ")
                 )
 
     def _changed_file(self, state: dict[str, Any], names: list[str]) -> str:

@@ -59,6 +59,7 @@ fn set_fill(
 ) -> PyResult<()> {
     answer.set_item("packs_of_epoch", packs)?;
     answer.set_item("tokens_of_epoch", totals.map(|totals| totals.tokens))?;
+    answer.set_item("padded_tokens", totals.map(|totals| totals.padded_tokens))?;
     answer.set_item("truncated_tokens", totals.map(|totals| totals.truncated_tokens))?;
     answer.set_item("dropped_tokens", totals.map(|totals| totals.dropped_tokens))?;
     answer.set_item("dropped_rows", totals.map(|totals| totals.dropped_rows))?;

@@ -14,7 +14,9 @@ use super::{DrawnPacks, Error};
 use crate::{Dataset, Result, RowSet};
 use shardmill_engine::Cancel;
 use shardmill_plan::order::{Lanes, RowOrder};
-use shardmill_plan::packing::{LaneCursor, LanePiece, LaneRows, Mark, NoPack, Packing, Strategy};
+use shardmill_plan::packing::{
+    LaneCursor, LanePiece, LaneRows, Mark, NoPack, Packing, Piece, Strategy,
+};
 use shardmill_storage::Remembered;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -80,7 +82,7 @@ impl AheadPacks {
             passes,
             row_lanes,
             packing,
-            counts,
+            counts: counts.padded(packing),
             marks: Remembered::default(),
         }
     }
@@ -101,10 +103,10 @@ impl AheadPacks {
         &self.row_lanes
     }
 
-    /// Whether all packs are full.
+    /// Whether all packs are full of tokens.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.packing.strategy == Strategy::Concat
+        self.packing.strategy == Strategy::Concat && self.packing.multiple_of <= 1
     }
 
     /// Tokens of a pack.
@@ -366,7 +368,7 @@ impl LaneRows for LaneOf<'_> {
         Ok(counts)
     }
 
-    fn total(&self, pass: u64, rows: Range<u64>) -> Result<u64> {
+    fn total(&self, packing: &Packing, pass: u64, rows: Range<u64>) -> Result<u64> {
         let positions = self.positions(pass, &rows)?;
         let order = &self.packs.order;
         let is_inside = |scheduled: usize| {
@@ -379,15 +381,16 @@ impl LaneRows for LaneOf<'_> {
             let blocks: Vec<usize> = self.blocks(positions).into_iter().collect();
             return self.packs.counts.total(&blocks, self.cancel);
         }
-        Ok(self.counts(pass, rows)?.into_iter().map(u64::from).sum())
+        let padded = |tokens| u64::from(packing.padded(tokens));
+        Ok(self.counts(pass, rows)?.into_iter().map(padded).sum())
     }
 }
 
 impl DrawnPacks {
     fn add(&mut self, pieces: impl Iterator<Item = (u64, LanePiece)>) {
         self.start_pack();
-        for (position, LanePiece { first, count, tokens, .. }) in pieces {
-            self.add_piece(shardmill_plan::packing::Piece { position, first, count }, tokens);
+        for (position, LanePiece { first, count, padded, tokens, .. }) in pieces {
+            self.add_piece(Piece { position, first, count, padded }, tokens);
         }
     }
 }

@@ -3,18 +3,19 @@
 //! Rows are looked up once; then each packed column is copied piece by piece from the decoded block
 //! to its position in the batch.
 
-use super::columns::{PackedColumn, item};
+use super::columns::{PackedColumn, Shown, item};
 use super::lists::TokenLists;
 use super::packs::row_at;
 use super::{DrawnPacks, Error, PackSource, Packs};
 use crate::{Dataset, Result, RowSet};
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
+use arrow_array::types::Int64Type;
 use arrow_array::{
     ArrayRef, BooleanArray, FixedSizeListArray, Int32Array, ListArray, PrimitiveArray, RecordBatch,
     downcast_primitive,
 };
-use arrow_buffer::{BooleanBufferBuilder, OffsetBuffer};
+use arrow_buffer::{ArrowNativeType, BooleanBufferBuilder, OffsetBuffer};
 use arrow_schema::{ArrowError, DataType, Schema};
 use shardmill_plan::order::RowOrder;
 use shardmill_plan::packing::Piece;
@@ -48,6 +49,7 @@ struct Placement {
     source: usize,
     first: usize,
     count: usize,
+    padded: usize,
     at: usize,
     segment: i32,
 }
@@ -63,13 +65,15 @@ impl Packs {
             let lists = superbatch
                 .blocks
                 .iter()
-                .map(|block| TokenLists::of(block.column(number)))
+                .map(|block| TokenLists::of(block.column(column.source)))
                 .collect::<Option<Vec<_>>>();
             let lists = lists.ok_or_else(|| Error::NotTokens {
                 column: column.name.clone(),
                 data_type: column.element.clone(),
             })?;
-            self.check(superbatch, &sources, column, &lists)?;
+            if number == column.source {
+                self.check(superbatch, &sources, column, &lists)?;
+            }
             let values = filled(column, &lists, &sources, &placements, tokens)
                 .map_err(crate::Error::assemble)?;
             arrays.push(self.fixed(&column.element, values).map_err(crate::Error::assemble)?);
@@ -77,7 +81,7 @@ impl Packs {
         let mut segments = vec![0i32; tokens];
         let mut positions = vec![0i32; tokens];
         for placement in &placements {
-            let range = placement.at..placement.at + placement.count;
+            let range = placement.at..placement.at + placement.padded;
             segments.get_mut(range.clone()).unwrap_or_default().fill(placement.segment);
             positions
                 .get_mut(range)
@@ -92,8 +96,11 @@ impl Packs {
                     .map_err(crate::Error::assemble)?,
             );
         }
-        arrays
-            .push(Arc::new(document_lengths(&placements, packs).map_err(crate::Error::assemble)?));
+        let counts: [fn(&Placement) -> usize; 2] = [|piece| piece.count, |piece| piece.padded];
+        for count in counts.into_iter().take(1 + usize::from(self.columns.has_padding)) {
+            let lengths = document_lengths(&placements, packs, count);
+            arrays.push(Arc::new(lengths.map_err(crate::Error::assemble)?));
+        }
         RecordBatch::try_new(Arc::new(Schema::new(self.columns.fields().clone())), arrays)
             .map_err(crate::Error::assemble)
     }
@@ -160,10 +167,11 @@ impl Packs {
                 source,
                 first: small(piece.first),
                 count: small(piece.count),
+                padded: small(piece.padded),
                 at: *at,
                 segment: *segment,
             });
-            *at += small(piece.count);
+            *at += small(piece.padded);
         };
         let mut start_pack = |at: &mut usize, segment: &mut i32| {
             (*at, *segment) = (packs * small(self.columns.length), 0);
@@ -305,79 +313,116 @@ fn filled(
     placements: &[Placement],
     tokens: usize,
 ) -> std::result::Result<ArrayRef, ArrowError> {
+    let runs = runs(column.shown, lists, sources, placements);
+    let read = lists.first().map_or(&column.element, |list| list.tokens.data_type());
     macro_rules! primitive {
         ($native:ty) => {
-            return Ok(Arc::new(numbers::<$native>(column, lists, sources, placements, tokens)))
+            return Ok(if *read == column.element {
+                Arc::new(numbers::<$native>(column, runs, tokens))
+            } else {
+                Arc::new(labels::<$native>(column, runs, tokens))
+            })
         };
     }
     downcast_primitive! {
-        &column.element => (primitive),
-        DataType::Boolean => Ok(Arc::new(booleans(column, lists, sources, placements, tokens))),
+        read => (primitive),
+        DataType::Boolean => Ok(Arc::new(booleans(column, runs, tokens))),
         other => Err(ArrowError::NotYetImplemented(format!("packs of {other}")))
     }
 }
 
-/// The tokens of a piece: the index of the list, and its items.
-fn taken<'a>(
+/// Tokens for consecutive positions: the first position, the list, and the items of the list.
+/// Positions ascend.
+fn runs<'a>(
+    shown: Shown,
     lists: &'a [TokenLists],
-    sources: &[Source],
-    placement: &Placement,
-) -> Option<(&'a TokenLists, Range<usize>)> {
-    let source = sources.get(placement.source)?;
-    let list = lists.get(source.block)?;
-    let start = list.range(source.row).start + placement.first;
-    Some((list, start..start + placement.count))
+    sources: &'a [Source],
+    placements: &'a [Placement],
+) -> impl Iterator<Item = (usize, &'a TokenLists, Range<usize>)> {
+    let row_of = move |placement: &Placement| {
+        let source = sources.get(placement.source)?;
+        let list = lists.get(source.block)?;
+        Some((list, list.range(source.row)))
+    };
+    placements.iter().enumerate().flat_map(move |(number, placement)| {
+        let Placement { first, count, at, segment, .. } = *placement;
+        let shift = usize::from(shown != Shown::Itself);
+        let own = row_of(placement).map(|(list, row)| {
+            let start = row.start + first + shift;
+            (at, list, start..(start + count).min(row.end))
+        });
+        let is_short = own.as_ref().is_some_and(|(.., items)| items.len() < count);
+        let next = placements
+            .get(number + 1)
+            .filter(|next| shown == Shown::Next && is_short && next.segment > segment)
+            .and_then(|next| {
+                let (list, row) = row_of(next)?;
+                let start = row.start + next.first;
+                Some((at + count - 1, list, start..start + 1))
+            });
+        own.into_iter().chain(next)
+    })
 }
 
-fn numbers<T: ArrowPrimitiveType>(
+fn numbers<'a, T: ArrowPrimitiveType>(
     column: &PackedColumn,
-    lists: &[TokenLists],
-    sources: &[Source],
-    placements: &[Placement],
+    runs: impl Iterator<Item = (usize, &'a TokenLists, Range<usize>)>,
     tokens: usize,
 ) -> PrimitiveArray<T> {
     let pad = column.pad.as_primitive::<T>().values().first().copied().unwrap_or_default();
     let mut values = vec![pad; tokens];
-    for placement in placements {
-        let Some((list, range)) = taken(lists, sources, placement) else { continue };
-        let from = list.tokens.as_primitive::<T>().values().get(range);
-        if let (Some(to), Some(from)) =
-            (values.get_mut(placement.at..placement.at + placement.count), from)
-        {
+    for (at, list, items) in runs {
+        let to = values.get_mut(at..at + items.len());
+        let from = list.tokens.as_primitive::<T>().values().get(items);
+        if let (Some(to), Some(from)) = (to, from) {
             to.copy_from_slice(from);
         }
     }
     PrimitiveArray::new(values.into(), None)
 }
 
-fn booleans(
+/// Labels that are made of tokens.
+fn labels<'a, T: ArrowPrimitiveType>(
     column: &PackedColumn,
-    lists: &[TokenLists],
-    sources: &[Source],
-    placements: &[Placement],
+    runs: impl Iterator<Item = (usize, &'a TokenLists, Range<usize>)>,
+    tokens: usize,
+) -> PrimitiveArray<Int64Type> {
+    let pad = column.pad.as_primitive::<Int64Type>().values().first().copied().unwrap_or_default();
+    let mut values = vec![pad; tokens];
+    for (at, list, items) in runs {
+        let to = values.get_mut(at..).into_iter().flatten();
+        let from = list.tokens.as_primitive::<T>().values().get(items).unwrap_or_default();
+        // A larger token is no label that a loss could use.
+        to.zip(from).for_each(|(to, from)| *to = from.to_i64().unwrap_or(pad));
+    }
+    PrimitiveArray::new(values.into(), None)
+}
+
+fn booleans<'a>(
+    column: &PackedColumn,
+    runs: impl Iterator<Item = (usize, &'a TokenLists, Range<usize>)>,
     tokens: usize,
 ) -> BooleanArray {
     let pad = column.pad.as_boolean().values().iter().next().unwrap_or_default();
     let mut values = BooleanBufferBuilder::new(tokens);
-    for placement in placements {
-        let Some((list, range)) = taken(lists, sources, placement) else { continue };
-        values.append_n(placement.at - values.len(), pad);
-        values.append_buffer(&list.tokens.as_boolean().values().slice(range.start, range.len()));
+    for (at, list, items) in runs.filter(|(.., items)| !items.is_empty()) {
+        values.append_n(at - values.len(), pad);
+        values.append_buffer(&list.tokens.as_boolean().values().slice(items.start, items.len()));
     }
     values.append_n(tokens - values.len(), pad);
     BooleanArray::new(values.finish(), None)
 }
 
+/// A count of each piece, as one list per pack.
 fn document_lengths(
     placements: &[Placement],
     packs: usize,
+    count: fn(&Placement) -> usize,
 ) -> std::result::Result<ListArray, ArrowError> {
-    let lengths = placements
-        .iter()
-        .map(|placement| i32::try_from(placement.count).unwrap_or(i32::MAX))
-        .collect::<Vec<_>>();
+    let mut lengths = Vec::with_capacity(placements.len());
     let mut counts: Vec<usize> = Vec::with_capacity(packs);
-    for placement in placements {
+    for placement in placements.iter().filter(|placement| placement.count > 0) {
+        lengths.push(i32::try_from(count(placement)).unwrap_or(i32::MAX));
         match counts.last_mut().filter(|_| placement.segment > 1) {
             Some(count) => *count += 1,
             None => counts.push(1),

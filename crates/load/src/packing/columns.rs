@@ -14,6 +14,11 @@ pub const SEGMENT_IDS: &str = "segment_ids";
 pub const POSITIONS: &str = "positions";
 /// Numbers of tokens of each piece, as one list per pack.
 pub const DOCUMENT_LENGTHS: &str = "document_lengths";
+/// The same with the padding of pieces.
+pub const PADDED_LENGTHS: &str = "padded_lengths";
+
+/// What losses ignore.
+const IGNORED_LABEL: i128 = -100;
 
 /// The packed columns.
 #[derive(Debug)]
@@ -21,8 +26,32 @@ pub struct PackColumns {
     columns: Vec<usize>,
     pub(super) packed: Vec<PackedColumn>,
     pub(super) length: u32,
+    pub(super) has_padding: bool,
     pub(super) nulls_are_empty: bool,
     fields: Fields,
+}
+
+/// The form of packs.
+#[derive(Debug, Clone, Default)]
+pub struct PackForm {
+    /// Tokens of a pack.
+    pub length: u32,
+    /// Whether pieces are padded inside of packs.
+    pub has_padding: bool,
+    /// Columns with labels, which become those of the next token. One that is not packed is made
+    /// from the first column.
+    pub next_token: Vec<String>,
+    /// Whether the token after the last one of a piece is the first one of the next piece.
+    pub across: bool,
+}
+
+/// Which token is in the place of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    Itself,
+    NextOfRow,
+    /// Also of the next piece.
+    Next,
 }
 
 #[derive(Debug)]
@@ -31,24 +60,31 @@ pub(super) struct PackedColumn {
     pub(super) element: DataType,
     /// One value of the token type.
     pub(super) pad: ArrayRef,
+    /// Number of the read column; its tokens have another type only if labels are made.
+    pub(super) source: usize,
+    pub(super) shown: Shown,
 }
 
 impl PackColumns {
     /// `columns` are indices, `pads` is keyed by name and defaults to zero.
     ///
     /// # Errors
-    /// For a column that is not a list of numbers, and a pad value that does not fit its type.
+    /// For a column that is not a list of numbers, a pad value that does not fit its type, and
+    /// labels that are made of other tokens than integers.
     pub fn new(
         dataset: &Dataset,
         columns: Vec<usize>,
-        length: u32,
+        form: PackForm,
         pads: &BTreeMap<String, FillValue>,
         nulls_are_empty: bool,
     ) -> Result<Self> {
+        let PackForm { length, has_padding, next_token, across } = form;
+        let reserved = [SEGMENT_IDS, POSITIONS, DOCUMENT_LENGTHS];
+        let next = if across { Shown::Next } else { Shown::NextOfRow };
         let mut packed: Vec<PackedColumn> = Vec::with_capacity(columns.len());
         for field in columns.iter().filter_map(|column| dataset.schema().fields().get(*column)) {
             let (column, data_type) = (field.name().clone(), field.data_type().clone());
-            if [SEGMENT_IDS, POSITIONS, DOCUMENT_LENGTHS].contains(&column.as_str()) {
+            if reserved.contains(&column.as_str()) || (has_padding && column == PADDED_LENGTHS) {
                 return Err(Error::ReservedName { column });
             }
             if packed.iter().any(|other| other.name == column) {
@@ -57,26 +93,31 @@ impl PackColumns {
             let Some(element) = element_of(&data_type) else {
                 return Err(Error::NotTokens { column, data_type });
             };
-            let value = pads.get(&column).cloned().unwrap_or_else(|| FillValue::zero(&element));
-            let Some(pad) = value.to_array(&element) else {
-                return Err(Error::PadValue {
-                    column,
-                    data_type: element,
-                    value: value.to_string(),
-                });
-            };
-            packed.push(PackedColumn { name: column, element, pad });
+            let pad = pad_of(&column, &element, pads, FillValue::zero(&element))?;
+            let shown = if next_token.contains(&column) { next } else { Shown::Itself };
+            packed.push(PackedColumn { name: column, element, pad, source: packed.len(), shown });
+        }
+        let is_missing = |name: &String| packed.iter().all(|column| column.name != *name);
+        let made: Vec<String> = next_token.into_iter().filter(is_missing).collect();
+        for name in made {
+            let Some(first) = packed.first() else { break };
+            if !first.element.is_integer() {
+                let (column, data_type) = (first.name.clone(), first.element.clone());
+                return Err(Error::NotLabels { column, data_type });
+            }
+            let element = DataType::Int64;
+            let pad = pad_of(&name, &element, pads, FillValue::Integer(IGNORED_LABEL))?;
+            packed.push(PackedColumn { name, element, pad, source: 0, shown: next });
         }
         let mut fields: Vec<FieldRef> =
             packed.iter().map(|column| fixed(&column.name, &column.element, length)).collect();
         fields.push(fixed(SEGMENT_IDS, &DataType::Int32, length));
         fields.push(fixed(POSITIONS, &DataType::Int32, length));
-        fields.push(Arc::new(Field::new(
-            DOCUMENT_LENGTHS,
-            DataType::List(item(&DataType::Int32)),
-            false,
-        )));
-        Ok(Self { columns, packed, length, nulls_are_empty, fields: fields.into() })
+        for name in [Some(DOCUMENT_LENGTHS), has_padding.then_some(PADDED_LENGTHS)] {
+            let list = DataType::List(item(&DataType::Int32));
+            fields.extend(name.map(|name| Arc::new(Field::new(name, list, false))));
+        }
+        Ok(Self { columns, packed, length, has_padding, nulls_are_empty, fields: fields.into() })
     }
 
     /// Indices of the columns that are read.
@@ -97,6 +138,21 @@ impl PackColumns {
             self.packed.iter().map(|column| column.element.primitive_width().unwrap_or(1)).sum();
         (tokens as u64 + 2 * size_of::<i32>() as u64).saturating_mul(u64::from(self.length))
     }
+}
+
+/// One value of the type of a column.
+fn pad_of(
+    column: &str,
+    element: &DataType,
+    pads: &BTreeMap<String, FillValue>,
+    default: FillValue,
+) -> Result<ArrayRef> {
+    let value = pads.get(column).cloned().unwrap_or(default);
+    value.to_array(element).ok_or_else(|| Error::PadValue {
+        column: column.to_owned(),
+        data_type: element.clone(),
+        value: value.to_string(),
+    })
 }
 
 pub(super) fn item(element: &DataType) -> FieldRef {

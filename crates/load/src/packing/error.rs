@@ -13,6 +13,11 @@ pub enum Error {
     NotTokens { column: String, data_type: DataType },
     #[error("Column `{column}` is {}; lengths are whole numbers", type_name(.data_type))]
     NotLengths { column: String, data_type: DataType },
+    #[error(
+        "Column `{column}` is {}; labels of the next token are made of integers",
+        type_name(.data_type)
+    )]
+    NotLabels { column: String, data_type: DataType },
     #[error("Column `{column}` is packed twice")]
     Twice { column: String },
     #[error("Column `{column}` cannot be packed, a batch has `{column}` of its own")]
@@ -69,6 +74,7 @@ impl Error {
         match self {
             Self::NotTokens { .. }
             | Self::NotLengths { .. }
+            | Self::NotLabels { .. }
             | Self::Twice { .. }
             | Self::ReservedName { .. }
             | Self::PadValue { .. }
@@ -100,6 +106,7 @@ impl Error {
                 "a pack holds the tokens of several rows, so it has no place for one value per \
                  row; leave the column out with columns=",
             ),
+            Self::NotLabels { .. } => Some("pack a column `labels` too, or omit next_token"),
             Self::ReservedName { .. } => Some("rename the column"),
             Self::PadValue { .. } => Some("pad_value may be a dict with a value for each column"),
             Self::NullRow { .. } => Some(

@@ -152,6 +152,10 @@ fn file_piece(
     order: &RowOrder,
     piece: Piece,
 ) -> Option<FilePiece> {
+    // The next token of the lane is not in the pack.
+    if piece.count == 0 {
+        return None;
+    }
     let (file, row) =
         order.at(piece.position).and_then(|(block, row)| rows.row_of_file(dataset, block, row))?;
     let file = dataset.files().get(file)?.relative.clone();

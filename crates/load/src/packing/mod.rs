@@ -26,7 +26,9 @@ mod shared;
 
 pub use ahead::{AheadEpoch, AheadPacks, PACK_WINDOW_ROWS, Passes};
 pub(crate) use assemble::SuperbatchParts;
-pub use columns::{DOCUMENT_LENGTHS, POSITIONS, PackColumns, SEGMENT_IDS};
+pub use columns::{
+    DOCUMENT_LENGTHS, PADDED_LENGTHS, POSITIONS, PackColumns, PackForm, SEGMENT_IDS,
+};
 pub(crate) use drawn::DrawnPacks;
 pub use error::{Error, Result};
 pub use lengths::{Lengths, LengthsSource};

@@ -9,6 +9,7 @@ use super::lengths::{check_type, of_block_kept};
 use crate::tokenize::{TokenCounts, totals_of};
 use crate::{Dataset, Result, RowSet};
 use shardmill_engine::{Cancel, run_in_order};
+use shardmill_plan::packing::{Packing, Strategy};
 use shardmill_storage::Remembered;
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
@@ -26,6 +27,7 @@ pub struct RowCounts {
     /// Those that a pass delivers, the counted one first.
     columns: Vec<usize>,
     threads: usize,
+    packing: Packing,
     decoded: Arc<DecodedBlocks>,
     /// By file.
     stores: Arc<Vec<Option<Arc<TokenCounts>>>>,
@@ -35,6 +37,7 @@ pub struct RowCounts {
 
 #[derive(Debug, Default)]
 struct Known {
+    /// With the padding of each row.
     totals: HashMap<usize, u64>,
     counts: HashMap<usize, Arc<[u32]>>,
     /// Blocks with counts, the oldest first, and the number of their rows.
@@ -67,7 +70,25 @@ impl RowCounts {
         let warnings = stores.iter().flatten().flat_map(|counts| counts.take_warnings()).collect();
         let (dataset, rows, columns) = (Arc::clone(dataset), Arc::clone(rows), columns.to_vec());
         let (decoded, stores, known) = (Arc::default(), Arc::new(stores), Remembered::default());
-        Ok(Self { dataset, rows, source, columns, threads, decoded, stores, warnings, known })
+        let packing = Packing::new(1, Strategy::Concat);
+        Ok(Self {
+            dataset,
+            rows,
+            source,
+            columns,
+            threads,
+            packing,
+            decoded,
+            stores,
+            warnings,
+            known,
+        })
+    }
+
+    /// The same with the totals of a packing.
+    pub(super) fn padded(mut self, packing: Packing) -> Self {
+        self.packing = packing;
+        self
     }
 
     /// What went wrong when counts that are kept in files were read.
@@ -126,13 +147,13 @@ impl RowCounts {
         missing.sort_unstable();
         missing.dedup();
         for (block, counts) in missing.iter().zip(self.counted(&missing, is_next, cancel)?) {
-            self.known.lock().add(*block, &counts);
+            self.known.lock().add(*block, &counts, self.sum(&counts));
             found.insert(*block, counts);
         }
         Ok(found)
     }
 
-    /// The sum of the token counts of all rows of these blocks.
+    /// The sum of the token counts of all rows of these blocks, with the padding of each row.
     pub(super) fn total(&self, blocks: &[usize], cancel: &Cancel) -> Result<u64> {
         let known = |blocks: &[usize]| -> Option<u64> {
             let known = self.known.lock();
@@ -142,7 +163,11 @@ impl RowCounts {
             return Ok(total);
         }
         let counts = self.of(blocks, false, cancel)?;
-        Ok(blocks.iter().filter_map(|block| counts.get(block)).map(|counts| sum(counts)).sum())
+        Ok(blocks.iter().filter_map(|block| counts.get(block)).map(|counts| self.sum(counts)).sum())
+    }
+
+    fn sum(&self, counts: &[u32]) -> u64 {
+        counts.iter().map(|tokens| u64::from(self.packing.padded(*tokens))).sum()
     }
 
     fn counted(&self, blocks: &[usize], is_next: bool, cancel: &Cancel) -> Result<Vec<Arc<[u32]>>> {
@@ -198,8 +223,8 @@ impl Drop for RowCounts {
 }
 
 impl Known {
-    fn add(&mut self, block: usize, counts: &Arc<[u32]>) {
-        self.totals.insert(block, sum(counts));
+    fn add(&mut self, block: usize, counts: &Arc<[u32]>, total: u64) {
+        self.totals.insert(block, total);
         if self.counts.insert(block, Arc::clone(counts)).is_none() {
             self.oldest.push_back(block);
             self.rows += counts.len();
@@ -210,8 +235,4 @@ impl Known {
             self.rows -= self.counts.remove(&oldest).map_or(0, |counts| counts.len());
         }
     }
-}
-
-fn sum(counts: &[u32]) -> u64 {
-    counts.iter().map(|tokens| u64::from(*tokens)).sum()
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::packing::PackColumns;
+use crate::packing::{PackColumns, PackForm};
 use crate::{DatasetOptions, Format};
 use shardmill_plan::packing::Strategy;
 use std::path::PathBuf;
@@ -95,9 +95,10 @@ fn packs_are_those_of_one_epoch_and_have_no_bad_rows() {
     let lengths = Arc::new(
         Lengths::find(plan.dataset(), plan.rows(), counted, 1, &Cancel::default()).unwrap(),
     );
-    let packing = Packing { length: 2, strategy: Strategy::Concat };
+    let packing = Packing::new(2, Strategy::Concat);
     let packs = Arc::new(plan.pack(3, packing, &lengths, 1, &Cancel::default()).unwrap());
-    let columns = PackColumns::new(plan.dataset(), Vec::new(), 2, &[].into(), false).unwrap();
+    let form = PackForm { length: 2, ..PackForm::default() };
+    let columns = PackColumns::new(plan.dataset(), Vec::new(), form, &[].into(), false).unwrap();
     let packed = plan.with_packs(
         3,
         Packs { source: PackSource::Epoch { plan: packs, lengths }, columns: Arc::new(columns) },
@@ -128,7 +129,7 @@ fn blocks_are_read_together_only_in_file_order_without_bad_rows() {
 fn epoch_whose_places_are_no_numbers_is_refused() {
     let files = Scratch::of(&[4]);
     let plan = files.plan();
-    let packing = Packing { length: 2, strategy: Strategy::Concat };
+    let packing = Packing::new(2, Strategy::Concat);
     let packs = plan
         .pack_ahead(packing, LengthsSource::Stated { column: 0 }, &[0], 1, &Cancel::default())
         .unwrap();

@@ -34,12 +34,14 @@ pub trait LaneRows {
     /// When tokens cannot be counted.
     fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Vec<u32>, Self::Error>;
 
-    /// The sum of [`LaneRows::counts`], perhaps without looking at each row.
+    /// The sum of [`LaneRows::counts`] with the padding of each row, perhaps without looking at
+    /// each row.
     ///
     /// # Errors
     /// As [`LaneRows::counts`].
-    fn total(&self, pass: u64, rows: Range<u64>) -> Result<u64, Self::Error> {
-        Ok(self.counts(pass, rows)?.into_iter().map(u64::from).sum())
+    fn total(&self, packing: &Packing, pass: u64, rows: Range<u64>) -> Result<u64, Self::Error> {
+        let padded = |tokens| u64::from(packing.padded(tokens));
+        Ok(self.counts(pass, rows)?.into_iter().map(padded).sum())
     }
 }
 
@@ -51,8 +53,9 @@ pub struct LanePiece {
     pub row: u64,
     /// Index of the first token in the row.
     pub first: u32,
-    /// At least one.
+    /// As in [`super::Piece`].
     pub count: u32,
+    pub padded: u32,
     /// Of the whole row.
     pub tokens: u32,
 }
@@ -112,9 +115,8 @@ impl LaneCursor {
     /// than [`Strategy::Concat`].
     #[must_use]
     pub fn at(packing: Packing, window_rows: u64, mark: Mark) -> Self {
-        let packing = Packing { length: packing.length.max(1), ..packing };
         Self {
-            packing,
+            packing: packing.possible(),
             window_rows: window_rows.max(1),
             mark,
             has_packed: mark.row > 0 || mark.first > 0,
@@ -150,13 +152,17 @@ impl LaneCursor {
         if let Some((fitted, passed)) = self.window() {
             return packs <= fitted.len().saturating_sub(*passed) as u64;
         }
-        let mut left = packs.saturating_mul(u64::from(self.packing.length));
+        let packing = &self.packing;
+        let more = packing.length - packing.stride() + u32::from(packing.looks_ahead);
+        let mut left = packs
+            .saturating_mul(u64::from(packing.stride()))
+            .saturating_add(if packs > 0 { u64::from(more) } else { 0 });
         let mut counts = self.counted_rest().iter().enumerate();
         while left > 0
             && let Some((place, tokens)) = counts.next()
         {
             let packed = if place == 0 { self.mark.first } else { 0 };
-            left = left.saturating_sub(u64::from(tokens.saturating_sub(packed)));
+            left = left.saturating_sub(u64::from(packing.padded(*tokens).saturating_sub(packed)));
         }
         left == 0
     }
@@ -213,7 +219,7 @@ impl LaneCursor {
 
     fn skip_tokens<R: LaneRows>(&mut self, rows: &R, pack: u64) -> Result<(), NoPack<R::Error>> {
         let mut left =
-            u128::from(pack.saturating_sub(self.mark.pack)) * u128::from(self.packing.length);
+            u128::from(pack.saturating_sub(self.mark.pack)) * u128::from(self.packing.stride());
         self.mark.pack = self.mark.pack.max(pack);
         // Tokens of the pass, where it is skipped from its start.
         let mut of_pass = ((self.mark.row, self.mark.first) == (0, 0)).then_some(0u128);
@@ -234,7 +240,8 @@ impl LaneCursor {
                 continue;
             }
             let end = rows.counted_with(pass, row).clamp(row + 1, rows.num_rows());
-            let total = u128::from(rows.total(pass, row..end).map_err(NoPack::Rows)?);
+            let total =
+                u128::from(rows.total(&self.packing, pass, row..end).map_err(NoPack::Rows)?);
             let tokens = total.saturating_sub(u128::from(first));
             if tokens <= left {
                 left -= tokens;
@@ -247,7 +254,8 @@ impl LaneCursor {
             // Rows that were loaded from an earlier row on may end before those
             // that were summed up.
             while left > 0 && self.is_loaded() {
-                let tokens = self.loaded_count().saturating_sub(self.mark.first);
+                let tokens = self.packing.padded(self.loaded_count());
+                let tokens = tokens.saturating_sub(self.mark.first);
                 self.has_packed |= tokens > 0;
                 if u128::from(tokens) <= left {
                     left -= u128::from(tokens);
@@ -267,7 +275,8 @@ impl LaneCursor {
         pieces: &mut Vec<LanePiece>,
     ) -> Result<(), NoPack<R::Error>> {
         let mut room = self.packing.length;
-        while room > 0 {
+        let mut looks_ahead = self.packing.looks_ahead;
+        while room > 0 || looks_ahead {
             if self.mark.row >= rows.num_rows() {
                 self.end_pass()?;
                 continue;
@@ -275,14 +284,23 @@ impl LaneCursor {
             self.load(rows)?;
             let Mark { pass, row, first, .. } = self.mark;
             let tokens = self.loaded_count();
-            let count = tokens.saturating_sub(first).min(room);
-            if count > 0 {
-                pieces.push(LanePiece { pass, row, first, count, tokens });
-                self.has_packed = true;
-                room -= count;
+            let (count, padded) = self.packing.piece(tokens, first, room);
+            if count > 0 || (room == 0 && first < tokens) {
+                pieces.push(LanePiece { pass, row, first, count, padded, tokens });
+                self.has_packed |= count > 0;
+                looks_ahead &= room > 0;
+                room -= padded;
             }
+            (self.mark.row, self.mark.first) = if first + padded >= self.packing.padded(tokens) {
+                (row + 1, 0)
+            } else {
+                (row, first + padded)
+            };
+        }
+        if let Some(last) = pieces.last().filter(|_| self.packing.overlaps) {
+            // Its row is the last one that was loaded.
             (self.mark.row, self.mark.first) =
-                if first + count >= tokens { (row + 1, 0) } else { (row, first + count) };
+                (last.row, last.first + last.count.saturating_sub(1));
         }
         self.mark.pack += 1;
         Ok(())
@@ -323,7 +341,7 @@ impl LaneCursor {
         pieces: &mut Vec<LanePiece>,
     ) -> Result<(), NoPack<R::Error>> {
         self.skip_packs(rows, self.pack())?;
-        let (pass, length) = (self.mark.pass, self.packing.length);
+        let (pass, packing) = (self.mark.pass, self.packing);
         let Some(Loaded { rows, counts, packs: Some((packs, passed)), .. }) = &mut self.loaded
         else {
             return Ok(());
@@ -334,8 +352,9 @@ impl LaneCursor {
                 .and_then(|row| counts.get(row))
                 .copied()
                 .unwrap_or_default();
-            let count = tokens.saturating_sub(first).min(length);
-            pieces.push(LanePiece { pass, row: rows.start + u64::from(row), first, count, tokens });
+            let (count, padded) = packing.piece(tokens, first, packing.length);
+            let row = rows.start + u64::from(row);
+            pieces.push(LanePiece { pass, row, first, count, padded, tokens });
         });
         *passed += 1;
         Ok(())
@@ -374,7 +393,7 @@ impl LaneCursor {
         };
         let window = row..row.saturating_add(self.window_rows).min(rows.num_rows());
         let counts = rows.counts(pass, window.clone()).map_err(NoPack::Rows)?;
-        let mut fitting = Fitting::new(self.packing.length, choice, open_packs, long);
+        let mut fitting = Fitting::new(self.packing, choice, open_packs, long);
         for tokens in &counts {
             fitting.push(*tokens).map_err(|refused| match refused {
                 Refused::LongRow { position, tokens } => {

@@ -5,7 +5,7 @@
 //! between the rows of a pack, and with it the blocks that have to stay in memory for an open one.
 //! At the end of a lane, open packs are closed in the order in which they were opened.
 
-use super::{Choice, Long, Refused};
+use super::{Choice, Long, Packing, Refused};
 use std::ops::Range;
 
 /// A pack is closed after this many times the number of open packs were opened after it.
@@ -87,6 +87,7 @@ impl Fitted {
 
 /// The open packs of a lane.
 pub(super) struct Fitting {
+    packing: Packing,
     length: u32,
     choice: Choice,
     open_packs: usize,
@@ -112,11 +113,12 @@ struct OpenPack {
 }
 
 impl Fitting {
-    pub(super) fn new(length: u32, choice: Choice, open_packs: usize, long: Long) -> Self {
+    pub(super) fn new(packing: Packing, choice: Choice, open_packs: usize, long: Long) -> Self {
         let open_packs = open_packs.max(1);
         let (open, pieces, free) = (Vec::new(), Vec::new(), Vec::new());
         Self {
-            length,
+            packing,
+            length: packing.length,
             choice,
             open_packs,
             long,
@@ -133,8 +135,9 @@ impl Fitting {
     pub(super) fn push(&mut self, tokens: u32) -> Result<u32, Refused> {
         let row = self.row;
         self.row += 1;
-        if tokens <= self.length {
-            self.place(row, 0, tokens);
+        let padded = self.packing.padded(tokens);
+        if padded <= self.length {
+            self.place(row, 0, padded);
             return Ok(tokens);
         }
         match self.long {
@@ -146,11 +149,11 @@ impl Fitting {
             }
             Long::Split => {
                 let mut first = 0;
-                while tokens - first >= self.length {
+                while padded - first >= self.length {
                     self.closed.push(&[(row, first)]);
                     first += self.length;
                 }
-                self.place(row, first, tokens - first);
+                self.place(row, first, padded - first);
                 Ok(tokens)
             }
         }

@@ -1,7 +1,7 @@
 //! The packs of one lane, in a compact form.
 
-use super::Piece;
 use super::fit::Fitted;
+use super::{Packing, Piece};
 use std::ops::Range;
 
 /// Rows are counted from the start of the lane.
@@ -9,7 +9,7 @@ use std::ops::Range;
 pub(super) struct LanePacks {
     pub(super) start: u64,
     rows: u32,
-    length: u32,
+    packing: Packing,
     packs: Packs,
 }
 
@@ -21,8 +21,8 @@ pub(super) enum Packs {
 }
 
 impl LanePacks {
-    pub(super) fn new(start: u64, rows: u32, length: u32, packs: Packs) -> Self {
-        Self { start, rows, length, packs }
+    pub(super) fn new(start: u64, rows: u32, packing: Packing, packs: Packs) -> Self {
+        Self { start, rows, packing, packs }
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -38,9 +38,10 @@ impl LanePacks {
             Packs::Consecutive(starts) => {
                 let first = starts.get(packs.start).map(|(row, _)| *row);
                 // A row that continues in the next pack belongs to both.
+                let is_shared = self.packing.overlaps || self.packing.looks_ahead;
                 let end = starts
                     .get(packs.end)
-                    .map_or(self.rows, |(row, token)| row + u32::from(*token > 0));
+                    .map_or(self.rows, |(row, token)| row + u32::from(*token > 0 || is_shared));
                 first
                     .filter(|_| !packs.is_empty())
                     .map(|first| self.at(first)..self.at(end))
@@ -74,24 +75,27 @@ impl LanePacks {
         match &self.packs {
             Packs::Consecutive(starts) => {
                 let Some((mut row, mut first)) = starts.get(pack).copied() else { return };
-                let mut room = self.length;
+                let mut room = self.packing.length;
                 while room > 0 && row < self.rows {
                     let position = self.at(row);
-                    let count = tokens_of(position).saturating_sub(first).min(room);
+                    let (count, padded) = self.packing.piece(tokens_of(position), first, room);
                     if count > 0 {
-                        piece(Piece { position, first, count });
+                        piece(Piece { position, first, count, padded });
                     }
-                    room -= count;
+                    room -= padded;
                     (row, first) = (row + 1, 0);
+                }
+                if let Some((row, first)) =
+                    starts.get(pack + 1).filter(|_| self.packing.looks_ahead)
+                {
+                    piece(Piece { position: self.at(*row), first: *first, count: 0, padded: 0 });
                 }
             }
             Packs::Fitted(fitted) => fitted.for_each(pack, |row, first| {
                 let position = self.at(row);
-                piece(Piece {
-                    position,
-                    first,
-                    count: tokens_of(position).saturating_sub(first).min(self.length),
-                });
+                let (count, padded) =
+                    self.packing.piece(tokens_of(position), first, self.packing.length);
+                piece(Piece { position, first, count, padded });
             }),
         }
     }
@@ -112,32 +116,38 @@ impl LanePacks {
 
 /// The packs of consecutive tokens.
 pub(super) struct Consecutive {
-    length: u32,
+    packing: Packing,
     row: u32,
     filled: u32,
     starts: Vec<(u32, u32)>,
+    /// Row and index of the last token.
+    last: Option<(u32, u32)>,
 }
 
 impl Consecutive {
-    pub(super) fn new(length: u32) -> Self {
-        Self { length, row: 0, filled: 0, starts: Vec::new() }
+    pub(super) fn new(packing: Packing) -> Self {
+        Self { packing, row: 0, filled: 0, starts: Vec::new(), last: None }
     }
 
     pub(super) fn push(&mut self, tokens: u32) {
+        let (tokens, length) = (self.packing.padded(tokens), self.packing.length);
         let mut first = 0;
         while first < tokens {
             if self.filled == 0 {
-                self.starts.push((self.row, first));
+                let repeated = self.last.filter(|_| self.packing.overlaps);
+                self.starts.push(repeated.unwrap_or((self.row, first)));
+                self.filled = u32::from(repeated.is_some());
             }
-            let count = (tokens - first).min(self.length - self.filled);
+            let count = (tokens - first).min(length - self.filled);
             first += count;
-            self.filled = if self.filled + count == self.length { 0 } else { self.filled + count };
+            self.last = Some((self.row, first - 1));
+            self.filled = if self.filled + count == length { 0 } else { self.filled + count };
         }
         self.row += 1;
     }
 
     pub(super) fn finish(mut self, start: u64, rows: u32) -> LanePacks {
         self.starts.shrink_to_fit();
-        LanePacks::new(start, rows, self.length, Packs::Consecutive(self.starts))
+        LanePacks::new(start, rows, self.packing, Packs::Consecutive(self.starts))
     }
 }

@@ -19,6 +19,8 @@
 
 mod ahead;
 mod fit;
+#[cfg(test)]
+mod inside_tests;
 mod lane;
 mod plan;
 #[cfg(test)]
@@ -33,6 +35,53 @@ pub struct Packing {
     /// Tokens of a pack; at least one.
     pub length: u32,
     pub strategy: Strategy,
+    /// Each piece of a row is padded to a multiple of this in its pack; at least one, and a divisor
+    /// of the length. A row counts as its tokens rounded up.
+    pub multiple_of: u32,
+    /// Whether a pack begins with the last token of the one before; only for [`Strategy::Concat`],
+    /// without multiples.
+    pub overlaps: bool,
+    /// Whether a pack ends with the place of the token that follows it in the lane; only for
+    /// [`Strategy::Concat`].
+    pub looks_ahead: bool,
+}
+
+impl Packing {
+    #[must_use]
+    pub fn new(length: u32, strategy: Strategy) -> Self {
+        let (overlaps, looks_ahead) = (false, false);
+        Self { length: length.max(1), strategy, multiple_of: 1, overlaps, looks_ahead }
+    }
+
+    /// Tokens with their padding.
+    #[must_use]
+    pub fn padded(&self, tokens: u32) -> u32 {
+        let most = u32::MAX - u32::MAX % self.multiple_of.max(1);
+        tokens.checked_next_multiple_of(self.multiple_of).unwrap_or(most)
+    }
+
+    /// Tokens from the start of a pack to that of the next one.
+    fn stride(&self) -> u32 {
+        self.length - u32::from(self.overlaps)
+    }
+
+    /// The piece of a row of `tokens` from `first` on in a pack with `room`: tokens, and tokens
+    /// with their padding.
+    fn piece(&self, tokens: u32, first: u32, room: u32) -> (u32, u32) {
+        let padded = self.padded(tokens).saturating_sub(first).min(room);
+        (tokens.saturating_sub(first).min(padded), padded)
+    }
+
+    /// Options that packs can be made of.
+    fn possible(self) -> Self {
+        let length = self.length.max(1);
+        Self {
+            length,
+            multiple_of: self.multiple_of.max(1),
+            overlaps: self.overlaps && length > 1 && self.multiple_of <= 1,
+            ..self
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,8 +119,10 @@ pub struct Piece {
     pub position: u64,
     /// Index of the first token in the row.
     pub first: u32,
-    /// At least one.
+    /// Zero at the end of a pack that looks ahead: the next token of the lane is in this place.
     pub count: u32,
+    /// The same with the padding inside of the pack.
+    pub padded: u32,
 }
 
 /// Why rows cannot be packed.

@@ -22,6 +22,8 @@ pub struct PackPlan {
 pub struct Totals {
     /// In packs.
     pub tokens: u64,
+    /// Padding of rows to multiples.
+    pub padded_tokens: u64,
     /// Cut off of long rows.
     pub truncated_tokens: u64,
     /// Tokens of rows that are in no pack.
@@ -40,7 +42,7 @@ impl PackPlan {
         rows: &Lanes,
         mut tokens_of: impl FnMut(Range<u64>, &mut dyn FnMut(u32)),
     ) -> Result<Self, Refused> {
-        let packing = Packing { length: packing.length.max(1), ..packing };
+        let packing = packing.possible();
         let mut totals = Totals::default();
         let mut packs = Vec::new();
         for lane in 0..rows.num_lanes() {
@@ -158,20 +160,27 @@ fn pack_lane(
         .ok_or(Refused::LongLane { rows })?;
     match packing.strategy {
         Strategy::Concat => {
-            let mut packs = Consecutive::new(packing.length);
+            let mut packs = Consecutive::new(packing);
             tokens_of(positions, &mut |tokens| {
                 packs.push(tokens);
                 totals.tokens += u64::from(tokens);
+                totals.padded_tokens += u64::from(packing.padded(tokens).saturating_sub(tokens));
             });
-            Ok(packs.finish(start, rows))
+            let packs = packs.finish(start, rows);
+            if packing.overlaps {
+                totals.tokens += packs.len().saturating_sub(1);
+            }
+            Ok(packs)
         }
         Strategy::Fit { choice, open_packs, long } => {
-            let mut packs = Fitting::new(packing.length, choice, open_packs, long);
+            let mut packs = Fitting::new(packing, choice, open_packs, long);
             let mut refused = None;
             tokens_of(positions, &mut |tokens| match packs.push(tokens) {
                 _ if refused.is_some() => {}
                 Ok(packed) => {
                     totals.tokens += u64::from(packed);
+                    totals.padded_tokens +=
+                        u64::from(packing.padded(packed).saturating_sub(packed));
                     let lost = u64::from(tokens - packed);
                     let is_dropped = packed == 0 && tokens > 0;
                     totals.dropped_rows += u64::from(is_dropped);
@@ -188,9 +197,7 @@ fn pack_lane(
                     Err(Refused::LongRow { position: start + position, tokens })
                 }
                 Some(other) => Err(other),
-                None => {
-                    Ok(LanePacks::new(start, rows, packing.length, Packs::Fitted(packs.finish())))
-                }
+                None => Ok(LanePacks::new(start, rows, packing, Packs::Fitted(packs.finish()))),
             }
         }
     }

@@ -26,7 +26,11 @@ fn built(rows: &[u32], lanes: u64, length: u32, strategy: Strategy) -> Result<Pa
     let tokens_of = |positions: Range<u64>, each: &mut dyn FnMut(u32)| {
         positions.for_each(|position| each(rows[usize::try_from(position).unwrap()]));
     };
-    PackPlan::build(Packing { length, strategy }, &Lanes::new(rows.len() as u64, lanes), tokens_of)
+    PackPlan::build(
+        Packing::new(length, strategy),
+        &Lanes::new(rows.len() as u64, lanes),
+        tokens_of,
+    )
 }
 
 /// Row, first token and count of each piece of each pack.

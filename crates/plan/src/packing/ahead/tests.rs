@@ -75,7 +75,7 @@ fn drawn(cursor: &mut LaneCursor, rows: &Model) -> Result<Pieces, NoPack<()>> {
 }
 
 fn cursor(strategy: Strategy, length: u32, window_rows: u64) -> LaneCursor {
-    LaneCursor::at(Packing { length, strategy }, window_rows, Mark::default())
+    LaneCursor::at(Packing::new(length, strategy), window_rows, Mark::default())
 }
 
 fn first_packs(
@@ -119,7 +119,7 @@ fn expected(
                 positions.for_each(|position| each(tokens_of(position)));
             };
             let plan = PackPlan::build(
-                Packing { length, strategy },
+                Packing::new(length, strategy),
                 &Lanes::new(window.len() as u64, 1),
                 each,
             )
@@ -224,7 +224,7 @@ proptest! {
             first.seek(&rows, pack).unwrap();
             let Some(mark) = first.mark() else { continue };
             prop_assert!(mark.pack <= pack);
-            let mut second = LaneCursor::at(Packing { length, strategy }, window_rows, mark);
+            let mut second = LaneCursor::at(Packing::new(length, strategy), window_rows, mark);
             second.seek(&rows, pack).unwrap();
             prop_assert_eq!(drawn(&mut second, &rows), drawn(&mut first, &rows));
             pack += 1;
@@ -291,14 +291,9 @@ proptest! {
     ) {
         let of_rows = Lanes::new(rows.len() as u64, lanes);
         let tokens_of = |position: u64| rows[usize::try_from(position).unwrap()];
-        let each = |positions: Range<u64>, each: &mut dyn FnMut(u32)| {
-            positions.for_each(|position| each(tokens_of(position)));
-        };
-        let plan = PackPlan::build(Packing { length, strategy: Strategy::Concat }, &of_rows, each)
-            .unwrap();
-        let tokens = |lane| {
-            of_rows.positions(lane).map(|position| u64::from(tokens_of(position))).sum::<u64>()
-        };
+        let each = |positions: Range<u64>, each: &mut dyn FnMut(u32)| positions.for_each(|position| each(tokens_of(position)));
+        let plan = PackPlan::build(Packing::new(length, Strategy::Concat), &of_rows, each).unwrap();
+        let tokens = |lane| of_rows.positions(lane).map(|position| u64::from(tokens_of(position))).sum::<u64>();
         let common = (0..lanes).map(|lane| tokens(lane) / u64::from(length)).min().unwrap();
         for lane in 0..lanes {
             let positions = of_rows.positions(lane);

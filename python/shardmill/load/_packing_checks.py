@@ -1,0 +1,129 @@
+"""Checks of the options of a packing, and of what is packed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from shardmill._option_values import whole
+from shardmill._warnings import warn_caller
+from shardmill.errors import MissingColumnError, OptionError
+from shardmill.load._mixture import Mixture, blend_of
+
+if TYPE_CHECKING:
+    from shardmill.data._tokenize import Tokenize
+
+#: Positions of packs, counted over all epochs, must fit in 63 bits.
+_MOST_PACKS = 2**62
+
+
+#: The options of what is inside a pack, with the values that change nothing.
+INSIDE: Mapping[str, int | bool] = {
+    "multiple_of": 1,
+    "overlap": 0,
+    "next_token": False,
+    "across": False,
+}
+
+
+def checked_inside(length: int, strategy: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that decide what is inside a pack of ``length`` tokens.
+
+    Raises:
+        ValueError: If one contradicts another, the length or the strategy.
+    """
+    multiple_of = whole("multiple_of", given["multiple_of"], 1)
+    overlap = whole("overlap", given["overlap"], 0, 1)
+    if length % multiple_of:
+        below = length // multiple_of * multiple_of
+        raise OptionError(
+            f"length={length} is not a multiple of multiple_of={multiple_of}\n"
+            f"hint: set length to {f'{below} or ' if below else ''}{below + multiple_of}"
+        )
+    if given["across"] and not given["next_token"]:
+        raise OptionError(
+            "across requires next_token=True, without which a label is that of its own token\n"
+            "hint: set next_token=True, or omit across"
+        )
+    others = {
+        f"strategy={strategy!r}": strategy != "concat",
+        "length=1": length == 1,
+        f"multiple_of={multiple_of}": multiple_of > 1,
+        "next_token=True": given["next_token"],
+    }
+    for other, is_given in others.items():
+        if overlap and is_given:
+            raise OptionError(
+                f"overlap=1 cannot be combined with {other}\n"
+                "hint: omit overlap; next_token=True gives the last token of a pack a label too"
+            )
+    inside = {"multiple_of": multiple_of, "overlap": overlap}
+    return {name: given[name] for name in INSIDE} | inside
+
+
+def epoch_packs_of(plan: Any, length: int, packs: int | None, tokens: int | None) -> int | None:
+    """Return the packs of an epoch; ``None`` with ``plan="epoch"``.
+
+    Raises:
+        ValueError: If an option is missing, or has no meaning for the plan.
+    """
+    given = [
+        name
+        for name, value in (("epoch_packs", packs), ("epoch_tokens", tokens))
+        if value is not None
+    ]
+    if plan == "epoch":
+        if given:
+            raise OptionError(
+                f"{given[0]} requires plan='ahead'; with plan='epoch', an epoch contains each row "
+                "once"
+                f"\nhint: use plan='ahead', or omit {given[0]}"
+            )
+        return None
+    if len(given) > 1:
+        raise OptionError(
+            "epoch_packs and epoch_tokens are mutually exclusive\nhint: omit one of them"
+        )
+    if packs is not None:
+        return whole("epoch_packs", packs, 1, _MOST_PACKS)
+    if tokens is not None:
+        return -(-whole("epoch_tokens", tokens, 1, _MOST_PACKS) // length)
+    raise OptionError(
+        "plan='ahead' requires epoch_packs or epoch_tokens, since its lanes never end"
+        "\nhint: set epoch_packs to the number of packs after which an epoch ends"
+    )
+
+
+def warn_of_joined(sources: Iterable[Tokenize | None]) -> None:
+    """Warn if packs join documents without a token that separates them, which is rarely meant."""
+    for tokenize in sources:
+        if tokenize is None or not tokenize.text or tokenize.function is not None:
+            continue
+        if tokenize.bos is None and tokenize.eos is None and not tokenize.add_special_tokens:
+            warn_caller(
+                "packs join documents without a token between them, because Tokenize has neither "
+                "bos nor eos"
+            )
+            return
+
+
+def check_sources(mixture: Mixture, columns: Sequence[str]) -> None:
+    """Check that every source has the packed columns: nulls in their place are not as long as the
+    tokens of a row.
+
+    Raises:
+        KeyError: If a source lacks one that another source has.
+    """
+    for number, (name, source) in enumerate(mixture.sources.items()):
+        if not blend_of(mixture).is_drawn(number) or not source.files:
+            continue
+        for column in columns:
+            # A column may be a path into a struct.
+            top = column if column in mixture.columns else column.partition(".")[0]
+            if top in mixture.columns and top not in source.columns:
+                raise MissingColumnError(
+                    f"source {name!r} has no column {column!r}, which is packed, and other sources "
+                    "have it"
+                    '\nhint: pack columns that every source has; labels="all" of Tokenize computes '
+                    "labels"
+                )
