@@ -94,6 +94,13 @@ def packed_tokens(method: str = "", *arguments: Any, **options: Any) -> Any:
     return getattr(packing, method)(batch, *arguments, **options) if method else batch
 
 
+def model(**changed: Any) -> dict[str, Any]:
+    """The configuration of a model, with some entries changed."""
+    sizes = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4}
+    text = {"model_type": "llama", "intermediate_size": 160, "vocab_size": 100}
+    return {**sizes, **text, **changed}
+
+
 def failing(_batch: Any) -> Any:
     """A function of a user that fails."""
     raise ValueError("it failed")
