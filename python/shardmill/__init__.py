@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from shardmill.expressions import Expression, col
     from shardmill.load._audit import Audit
     from shardmill.load._bad_rows import BadRow
+    from shardmill.load._balance import Balance
     from shardmill.load._cost import Cost
     from shardmill.load._diagnosis import Diagnosis
     from shardmill.load._loader import Loader
-    from shardmill.load._metrics import LoaderMetrics, QueueMetrics
+    from shardmill.load._metrics import CostTerms, LoaderMetrics, QueueMetrics
     from shardmill.load._mixture import Mixture
     from shardmill.load._nested import Ragged, Struct
     from shardmill.load._objects import BinaryArray, ObjectArray, StringArray
@@ -44,9 +45,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Audit",
     "BadRow",
+    "Balance",
     "BinaryArray",
     "ChatTemplate",
     "Cost",
+    "CostTerms",
     "Dataset",
     "Diagnosis",
     "ErrorPolicy",
@@ -111,10 +114,12 @@ _MODULES = {
     "col": "expressions",
     "Audit": "load._audit",
     "BadRow": "load._bad_rows",
+    "Balance": "load._balance",
     "Cost": "load._cost",
     "Diagnosis": "load._diagnosis",
     "Loader": "load._loader",
     "LoaderMetrics": "load._metrics",
+    "CostTerms": "load._metrics",
     "QueueMetrics": "load._metrics",
     "Mixture": "load._mixture",
     "Ragged": "load._nested",

@@ -9,7 +9,9 @@ use shardmill_load::packing::{
     AheadEpoch, AheadPacks, Lengths, LengthsSource, PACK_WINDOW_ROWS, PackColumns, PackSource,
     Packs,
 };
-use shardmill_plan::packing::{Choice, Long, Packing, Strategy};
+use shardmill_plan::packing::{
+    Balance, Choice, Cost, Long, MOST_WINDOW_PACKS, Packing, Strategy, Within,
+};
 use std::sync::Arc;
 
 /// The token counts of all rows.
@@ -55,11 +57,49 @@ impl PyLengths {
     }
 }
 
+/// In what order packs come.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct PyBalance {
+    cost: PyCost,
+    per_step: u32,
+    window_packs: u32,
+    within: String,
+}
+
+/// The work of a pack of tokens.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct PyCost {
+    token: u64,
+    pair: u64,
+    window_pair: u64,
+    window: Option<u64>,
+    count_padding: bool,
+}
+
+impl PyBalance {
+    fn of(self, seed: i64, epoch: u64) -> Balance {
+        let PyCost { token, pair, window_pair, window, count_padding } = self.cost;
+        // Documents are shorter than the largest window.
+        let window = window.map(|window| u32::try_from(window).unwrap_or(u32::MAX));
+        let within = if self.within == "alike" { Within::Alike } else { Within::Mixed };
+        Balance {
+            cost: Cost { token, pair, window_pair, window, counts_padding: count_padding },
+            per_step: self.per_step,
+            window_packs: self.window_packs,
+            within,
+            seed,
+            epoch,
+        }
+    }
+}
+
 /// The plan of one epoch that deals out packs of `rows`.
 #[pyfunction]
 #[pyo3(signature = (
     rows, columns, lengths, *, epoch, length, strategy, open_packs, long, multiple_of, overlaps,
-    looks_ahead, threads
+    looks_ahead, threads, balance=None
 ))]
 #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
@@ -77,15 +117,17 @@ fn packed(
     overlaps: bool,
     looks_ahead: bool,
     threads: usize,
+    balance: Option<PyBalance>,
 ) -> PyResult<PyRowPlan> {
     let strategy = strategy_of(strategy, open_packs, long)?;
-    let packing = Packing { length, strategy, multiple_of, overlaps, looks_ahead };
+    let balance = balance.map(|balance| balance.of(rows.0.seed(), epoch));
+    let packing = Packing { length, strategy, multiple_of, overlaps, looks_ahead, balance };
     let (unpacked, lengths, columns) =
         (Arc::clone(&rows.0), Arc::clone(&lengths.0), Arc::clone(&columns.0));
     let packed = move |cancel: &_| -> PyShardmillResult<RowPlan> {
         let plan = Arc::new(unpacked.pack(epoch, packing, &lengths, threads, cancel)?);
-        Ok(unpacked
-            .with_packs(epoch, Packs { source: PackSource::Epoch { plan, lengths }, columns }))
+        let source = PackSource::Epoch { plan, lengths, work: Arc::default() };
+        Ok(unpacked.with_packs(epoch, Packs { source, columns }))
     };
     Ok(PyRowPlan(Arc::new(interruptible(py, packed)?)))
 }
@@ -99,7 +141,7 @@ impl PyAheadPacks {
     #[new]
     #[pyo3(signature = (
         rows, columns, *, column, is_stated, nulls_are_empty, length, strategy, open_packs, long,
-        multiple_of, overlaps, looks_ahead, threads
+        multiple_of, overlaps, looks_ahead, threads, balance=None
     ))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
@@ -118,9 +160,11 @@ impl PyAheadPacks {
         overlaps: bool,
         looks_ahead: bool,
         threads: usize,
+        balance: Option<PyBalance>,
     ) -> PyResult<Self> {
         let strategy = strategy_of(strategy, open_packs, long)?;
-        let packing = Packing { length, strategy, multiple_of, overlaps, looks_ahead };
+        let balance = balance.map(|balance| balance.of(rows.0.seed(), 0));
+        let packing = Packing { length, strategy, multiple_of, overlaps, looks_ahead, balance };
         let counted = counted(column, is_stated, nulls_are_empty);
         let (plan, columns, packed) =
             (Arc::clone(&rows.0), Arc::clone(&columns.0), Arc::clone(&columns.0));
@@ -193,5 +237,6 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyLengths>()?;
     module.add_class::<PyAheadPacks>()?;
     module.add("PACK_WINDOW_ROWS", PACK_WINDOW_ROWS)?;
+    module.add("MOST_WINDOW_PACKS", MOST_WINDOW_PACKS)?;
     module.add_function(wrap_pyfunction!(packed, &module)?)
 }

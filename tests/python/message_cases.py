@@ -424,6 +424,10 @@ CASES: dict[str, Callable[[], Any]] = {
     "labels of another name": lambda: packed_tokens("context_parallel", 0, 1, labels="x"),
     "more documents than expected": lambda: packed_tokens("varlen", style="flash", max_documents=1),
     "packs of another length": lambda: Packing("t", length=4).cu_seqlens(packed_tokens()),
+    "balance of another type": lambda: Packing("t", length=4, balance=4),  # pyright: ignore[reportArgumentType]
+    "balance with another cost": lambda: sm.Balance(1, 4),  # pyright: ignore[reportArgumentType]
+    "balance of steps above the window": lambda: sm.Balance(sm.Cost(), 9, window_packs=8),
+    "balance of windows of one pack": lambda: sm.Balance(sm.Cost(), 4, window_packs=1),
     "plan ahead without the length of an epoch": lambda: Packing("t", length=4, plan="ahead"),
     "plan ahead with two lengths of an epoch": lambda: Packing(
         "t", length=4, plan="ahead", epoch_packs=2, epoch_tokens=8

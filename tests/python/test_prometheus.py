@@ -189,6 +189,7 @@ def test_each_field_of_the_snapshot_is_exported(loader: sm.Loader) -> None:
         "wait": "wait_seconds",
         "queue": "queue_bytes",
         "storage": "storage_requests",
+        "cost_terms": "cost_terms_token",
     }
     # The ranks are labels, and the workers an option.
     for field in fields(sm.LoaderMetrics):

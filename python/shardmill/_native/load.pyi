@@ -179,7 +179,12 @@ class Pass:
         self, stall_seconds: float, on_stall: Any
     ) -> (
         tuple[
-            Any, list[int], list[int], list[tuple[int, str, int, str]], list[tuple[int, int, int]]
+            Any,
+            list[int],
+            list[int],
+            list[tuple[int, str, int, str]],
+            list[tuple[int, int, int]],
+            list[tuple[int, int, int]],
         ]
         | None
     ): ...

@@ -2,8 +2,16 @@ from typing import Any, final
 
 from shardmill._native.load import Dataset, RowPlan
 
-__all__ = ["PACK_WINDOW_ROWS", "AheadPacks", "Lengths", "PackColumns", "packed"]
+__all__ = [
+    "MOST_WINDOW_PACKS",
+    "PACK_WINDOW_ROWS",
+    "AheadPacks",
+    "Lengths",
+    "PackColumns",
+    "packed",
+]
 
+MOST_WINDOW_PACKS: int
 PACK_WINDOW_ROWS: int
 
 @final
@@ -20,6 +28,8 @@ class PackColumns:
         pad_values: dict[str, Any],
         nulls_are_empty: bool,
     ) -> PackColumns: ...
+    @property
+    def row_bytes(self) -> int: ...
 
 @final
 class Lengths:
@@ -47,6 +57,7 @@ def packed(
     overlaps: bool,
     looks_ahead: bool,
     threads: int,
+    balance: dict[str, Any] | None = None,
 ) -> RowPlan: ...
 
 @final
@@ -67,6 +78,7 @@ class AheadPacks:
         overlaps: bool,
         looks_ahead: bool,
         threads: int,
+        balance: dict[str, Any] | None = None,
     ) -> AheadPacks: ...
     @property
     def warnings(self) -> list[str]: ...

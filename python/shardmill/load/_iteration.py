@@ -15,15 +15,15 @@ from shardmill.load._audit import Audit
 from shardmill.load._bad_rows import BadRow
 from shardmill.load._batches import Delivery, close
 from shardmill.load._conversion import Conversion
-from shardmill.load._metrics import Counters, Mark
+from shardmill.load._metrics import CostTerms, Counters, Mark
 from shardmill.load._pass import Pass, Steps
 from shardmill.load._position import Cursor, Peek, Position
 from shardmill.load._progress import Progress
 from shardmill.load._transforming import Transforming
 from shardmill.load._trees import register
 
-#: Bad rows and audit of a batch, by the position after that batch.
-_Notes = dict[int, list[BadRow | Audit]]
+#: Bad rows, audit and terms of the cost of a batch, by the position after that batch.
+_Notes = dict[int, list[BadRow | Audit | CostTerms]]
 
 
 @dataclass(eq=False)
@@ -135,9 +135,9 @@ class Iteration:
         counters.time.ask()
         try:
             for batch, rows, place in self.conversion.cutter.staged(batches):
-                ledger.add(notes.pop(place, []), epoch, rows_of_epoch)
-                counters.rows += rows
-                counters.batches += 1
+                received = notes.pop(place, [])
+                ledger.add(received, epoch, rows_of_epoch)
+                counters.received(rows, received)
                 counters.time.got()
                 yield batch
                 counters.time.ask()
@@ -188,11 +188,14 @@ class Iteration:
             while (
                 superbatch := native.next_superbatch(self._stall_seconds, warn_of_stall)
             ) is not None:
-                content, rows, consumed, bad_rows, audits = superbatch
+                content, rows, consumed, bad_rows, audits, terms = superbatch
                 for batch, path, row, cause in bad_rows:
                     notes.setdefault(consumed[batch], []).append(BadRow(path, row, cause))
                 for place, sums in zip(consumed, audits, strict=False):
                     notes.setdefault(place, []).append(Audit(*sums))
+                for place, (token, pair, window_pair) in zip(consumed, terms, strict=False):
+                    note = CostTerms(token=token, pair=pair, window_pair=window_pair)
+                    notes.setdefault(place, []).append(note)
                 yield from zip(cutter.cut(content, rows), rows, consumed, strict=True)
         finally:
             # A forked child does not have the threads.
@@ -225,13 +228,12 @@ class Iteration:
                     batch = collate(batch)
                 # Another thread or the function of the user may have moved the loader meanwhile.
                 cursor.check(position)
-                if consumed in notes:
+                if received := notes.pop(consumed, []):
                     # The limit of bad rows may end the pass before this batch.
-                    cursor.ledger.add(notes.pop(consumed), epoch, plan.num_places)
+                    cursor.ledger.add(received, epoch, plan.num_places)
                 cursor.advance(position, consumed, peek, end=end, is_counted=stop is not None)
                 peek = None
-                counters.rows += rows
-                counters.batches += 1
+                counters.received(rows, received)
                 if is_first:
                     is_first, counters.judged_from = False, self.progress.mark()
                 yield batch

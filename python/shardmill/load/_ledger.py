@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from shardmill.errors import BadRowLimitError, OptionError
@@ -50,7 +51,7 @@ class Ledger:
         """
         return Ledger(self.policy, self._limit, is_audited=False)
 
-    def add(self, notes: list[BadRow | Audit], epoch: int, rows_of_epoch: int) -> None:
+    def add(self, notes: Sequence[object], epoch: int, rows_of_epoch: int) -> None:
         """Record the bad rows and the audit of a batch.
 
         Raises:

@@ -37,7 +37,8 @@ from shardmill.load._options import (
     transform_of,
     window_bytes_of,
 )
-from shardmill.load._packing import PackedRows, Packing, packed_columns
+from shardmill.load._packed_rows import PackedRows
+from shardmill.load._packing import Packing, packed_columns
 from shardmill.load._plan import LoaderPlan
 from shardmill.load._position import Cursor
 from shardmill.load._progress import Progress
@@ -182,6 +183,8 @@ class Loader(ArrowRows):
             world_size=world_size,
             asked_tail=tail,
         )
+        if plan.packed is not None:
+            plan.packed.warn_of_balance(plan.lanes, plan.share(), int(runtime.prefetch_bytes))
         #: What the batches are: columns, kind, memory.
         self._conversion = Conversion(plan, columns, output, runtime)
         if dataset is not data:
@@ -480,6 +483,16 @@ class Loader(ArrowRows):
             the figures of the shuffle are those of one pass; totals of tokens are ``None`` unless
             all packs are full of tokens.
 
+            With ``balance``: ``rank_costs``, the cost of each rank in the step;
+            ``cost_imbalance``, which has for the orders ``balanced`` and ``as_packed`` the sum of
+            the largest costs of each step over that of the mean costs, and the worst step, of
+            ``all_steps`` and of those ``before_first_end`` of a lane; ``steps_after_first_end``;
+            ``step_mix``, the minimum and maximum over steps of the optimizer of ``documents`` per
+            pack and of each source's share of tokens; ``balance_bytes``, the size of the rows that
+            a rank keeps for its windows; ``is_equal_work``, whether all ranks take packs of equal
+            rank from the position of the loader on, and ``unequal_because``, which names the number
+            to change. With ``plan="ahead"``, figures are those of the windows of the step.
+
         Examples:
             >>> import pyarrow as pa, pyarrow.parquet as pq
             >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
@@ -492,7 +505,10 @@ class Loader(ArrowRows):
         """
         share = self._cursor.plan.share(rank, world_size, batch_size)
         epoch = self.epoch if epoch is None else at_least("epoch", epoch, 0)
-        return self._cursor.plan.explain(epoch, step, share, self._conversion.columns)
+        consumed = self._cursor.position.consumed
+        return self._cursor.plan.explain(
+            epoch, step, share, self._conversion.columns, consumed=consumed
+        )
 
     def explain_table(
         self,

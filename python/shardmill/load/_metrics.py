@@ -35,6 +35,28 @@ class QueueMetrics(Snapshot):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CostTerms(Snapshot):
+    """The sums that a ``Cost`` multiplies, over the packs of delivered batches.
+
+    Without a ``Balance``, they are 0.
+
+    Attributes:
+        token: tokens; if padding counts, the length of the packs.
+        pair: the sum of the squares of the tokens of documents, with the padding of
+            ``multiple_of``.
+        window_pair: the same with one factor at most ``window``.
+    """
+
+    token: int = 0
+    pair: int = 0
+    window_pair: int = 0
+
+    def __add__(self, other: CostTerms) -> CostTerms:
+        values = {item.name: getattr(other, item.name) for item in fields(self)}
+        return CostTerms(**{name: getattr(self, name) + more for name, more in values.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
 class LoaderMetrics(Snapshot):
     """Counters of a ``Loader``, over all its passes or between two calls.
 
@@ -78,6 +100,8 @@ class LoaderMetrics(Snapshot):
         rows_without_labels: rows with tokens but no label.
         special_in_text: special tokens that are spelled out in texts, whatever becomes of them; for
             messages those of the template are included.
+        cost_terms: what the cost of delivered packs consists of, if they are balanced; see
+            ``Cost.fit``.
     """
 
     rank: int = state(0)
@@ -105,6 +129,7 @@ class LoaderMetrics(Snapshot):
     text_bytes: int = 0
     rows_without_labels: int = 0
     special_in_text: int = 0
+    cost_terms: CostTerms = field(default_factory=CostTerms)
 
 
 #: Counters at one point in time, and the nanoseconds between passes up to then.
@@ -129,6 +154,7 @@ class Counters:
         self.time = TrainerTime(clock)
         self.rows = 0
         self.batches = 0
+        self.cost_terms = CostTerms()
         #: Time of the transform, summed over its workers, and the part that the trainer waited for.
         self.transform = 0
         self.transform_wait = 0
@@ -151,6 +177,14 @@ class Counters:
             yield
         finally:
             self.plan += self.time.planned()
+
+    def received(self, rows: int, notes: list[Any]) -> None:
+        """Count a batch that is delivered."""
+        self.rows += rows
+        self.batches += 1
+        for note in notes:
+            if isinstance(note, CostTerms):
+                self.cost_terms += note
 
     def begin(self, native: Any) -> None:
         """Start a pass."""
@@ -181,6 +215,7 @@ class Counters:
         return LoaderMetrics(
             rows=self.rows,
             batches=self.batches,
+            cost_terms=self.cost_terms,
             elapsed_seconds=(startup + wait + trainer) / 1e9,
             startup_seconds=startup / 1e9,
             trainer_seconds=trainer / 1e9,

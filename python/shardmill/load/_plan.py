@@ -12,9 +12,10 @@ from shardmill.data._dataset import Dataset, opened_files
 from shardmill.errors import CheckpointMismatchError, OptionError
 from shardmill.load import _mixture_state as mixture_state
 from shardmill.load import _ranks as ranks
+from shardmill.load._balance import explained
 from shardmill.load._checks import at_least
 from shardmill.load._mixture import Mixture
-from shardmill.load._packing import PackedRows
+from shardmill.load._packed_rows import PackedRows
 from shardmill.load._state import OrderSettings
 
 _FILES_SHOWN = 4
@@ -57,7 +58,8 @@ class LoaderPlan:
 
     def of_epoch(self, epoch: int) -> _native.RowPlan:
         """Return the plan of an epoch: rows, or packs of rows."""
-        return self.rows if self.packed is None else self.packed.of_epoch(self.rows, epoch)
+        packed = self.packed
+        return self.rows if packed is None else packed.of_epoch(self.rows, epoch, self.lanes)
 
     def share(
         self, rank: int | None = None, world_size: int | None = None, batch_size: int | None = None
@@ -111,11 +113,30 @@ class LoaderPlan:
             )
 
     def explain(
-        self, epoch: int, step: int, share: dict[str, Any], columns: list[int]
+        self,
+        epoch: int,
+        step: int,
+        share: dict[str, Any],
+        columns: list[int],
+        *,
+        consumed: int = 0,
     ) -> dict[str, Any]:
-        """Return which rows a batch contains and why; see ``Loader.explain``."""
+        """Return which rows a batch contains and why; see ``Loader.explain``.
+
+        Args:
+            epoch: the epoch.
+            step: the step from its start.
+            share: what ranks get of each step.
+            columns: the columns whose bytes are counted.
+            consumed: the position of the loader in its epoch.
+        """
         answer = self.of_epoch(epoch).explain(epoch, at_least("step", step, 0), share, columns)
-        return mixture_state.by_name(answer, self.dataset) | {"tail": share["tail"]}
+        answer = mixture_state.by_name(answer, self.dataset) | {"tail": share["tail"]}
+        if self.packed is None or (balance := self.packed.packing.balance) is None:
+            return answer
+        names = list(self.dataset.sources) if isinstance(self.dataset, Mixture) else []
+        answer["balance_bytes"] = self.packed.window_bytes(self.lanes, share)
+        return explained(answer, balance, names, lanes=self.lanes, consumed=consumed, share=share)
 
     def described(self, epoch: int, start: int, consumed: int) -> str:
         """Return the place and the files of a batch, for a note.
@@ -189,7 +210,7 @@ class LoaderPlan:
             shuffle=self.window_bytes is not None,
             shuffle_window_bytes=self.window_bytes,
             lanes=self.lanes,
-            packing=None if self.packed is None else self.packed.identity(),
+            packing=None if self.packed is None else self.packed.identity(self.lanes),
             **self._identity,
         )
 

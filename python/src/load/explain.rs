@@ -5,6 +5,8 @@ use pyo3::types::{IntoPyDict, PyDict};
 use shardmill_load::Explanation;
 use shardmill_load::explain::RankCost;
 use shardmill_load::packing::explain::{FilePiece, PackFill};
+use shardmill_load::packing::figures::{Figures, OrderReport};
+use shardmill_load::packing::work::BalanceReport;
 
 pub(super) fn to_python(py: Python<'_>, explained: Explanation) -> PyResult<Bound<'_, PyDict>> {
     let answer = PyDict::new(py);
@@ -50,7 +52,35 @@ pub(super) fn to_python(py: Python<'_>, explained: Explanation) -> PyResult<Boun
             .map(|cost| rank_cost(py, cost))
             .collect::<PyResult<Vec<_>>>()?,
     )?;
+    if let Some(balance) = explained.balance {
+        set_balance(&answer, balance)?;
+    }
     Ok(answer)
+}
+
+fn set_balance(answer: &Bound<'_, PyDict>, balance: BalanceReport) -> PyResult<()> {
+    let BalanceReport { rank_costs, figures } = balance;
+    let Figures { balanced, as_packed, steps_after_first_end } = figures;
+    let (imbalance, mix) = (PyDict::new(answer.py()), PyDict::new(answer.py()));
+    for (name, OrderReport { all_steps, before_first_end, mix: of_steps }) in
+        [("balanced", balanced), ("as_packed", as_packed)]
+    {
+        let figures = [
+            ("all_steps", all_steps.mean),
+            ("worst_step", all_steps.worst),
+            ("before_first_end", before_first_end.mean),
+            ("worst_before_first_end", before_first_end.worst),
+        ];
+        imbalance.set_item(name, figures.into_py_dict(answer.py())?)?;
+        let of_order = PyDict::new(answer.py());
+        of_order.set_item("documents", of_steps.documents)?;
+        of_order.set_item("sources", of_steps.shares)?;
+        mix.set_item(name, of_order)?;
+    }
+    answer.set_item("cost_imbalance", imbalance)?;
+    answer.set_item("step_mix", mix)?;
+    answer.set_item("rank_costs", rank_costs)?;
+    answer.set_item("steps_after_first_end", steps_after_first_end)
 }
 
 fn set_fill(

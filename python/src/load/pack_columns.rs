@@ -36,4 +36,10 @@ impl PyPackColumns {
             PackColumns::new(&dataset.0, columns, form, &fill_values(pad_values)?, nulls_are_empty);
         Ok(Self(Arc::new(columns.map_err(Error::from).map_err(PyShardmillError::from)?)))
     }
+
+    /// Size of the rows in a full pack.
+    #[getter]
+    fn row_bytes(&self) -> u64 {
+        self.0.row_bytes()
+    }
 }

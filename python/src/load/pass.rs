@@ -25,8 +25,16 @@ pub(crate) struct PyPass {
 }
 
 /// Content, and for each batch: rows, rows of the epoch that are delivered with it. Then the bad
-/// rows: number of the batch, path, row, cause. Then the audit of each batch.
-type PySlab = (Py<PyAny>, Vec<usize>, Vec<u64>, Vec<(usize, String, u64, String)>, Vec<PyAudit>);
+/// rows: number of the batch, path, row, cause. Then the audit of each batch, and the terms of its
+/// cost.
+type PySlab = (
+    Py<PyAny>,
+    Vec<usize>,
+    Vec<u64>,
+    Vec<(usize, String, u64, String)>,
+    Vec<PyAudit>,
+    Vec<(u64, u64, u64)>,
+);
 
 /// Rows, set, sequence.
 pub(crate) type PyAudit = (u64, u128, u128);
@@ -154,6 +162,11 @@ impl PyPass {
             superbatch.batches.iter().map(|batch| batch.consumed).collect(),
             bad_rows,
             audits,
+            superbatch
+                .terms
+                .iter()
+                .map(|terms| (terms.token, terms.pair, terms.window_pair))
+                .collect(),
         ))
     }
 

@@ -85,12 +85,14 @@ def model(passes: list[list[list[int]]], **packing: Any) -> list[Any]:
     return [_arrays(*pack, following_of_row, length, across) for pack in found]
 
 
-def endless(path: Path, packing: dict[str, Any], *, lanes: int, **order: Any) -> list[list[Any]]:
-    """The packs of each lane for ``PLACES`` places and the one after, from as many passes."""
+def endless(
+    path: Path, packing: dict[str, Any], *, lanes: int, places: int = PLACES, **order: Any
+) -> list[list[Any]]:
+    """The packs of each lane for these places and the one after, from as many passes."""
     passes: list[list[list[list[int]]]] = [[] for _ in range(lanes)]
     most = packing["length"] if packing.get("long") == "drop" else 10**6
     # The last pack of concatenated rows is cut off, and lacks what follows it.
-    wanted = (PLACES // lanes + 3) * packing["length"]
+    wanted = (places // lanes + 3) * packing["length"]
     rows: list[list[int]] = []
     for number in itertools.count():
         if order["shuffle"] or not rows:

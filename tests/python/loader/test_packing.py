@@ -80,7 +80,7 @@ def loader_of(path: Any, packing: dict[str, Any] | sm.Packing, **options: Any) -
 
 
 def lanes_of_packs(
-    path: Path,
+    path: Any,
     packing: dict[str, Any],
     *,
     lanes: int,

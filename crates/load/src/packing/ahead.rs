@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! place of the global sequence --AheadEpoch--> pack of a lane
-//!     --LaneCursor, RowCounts--> pieces of rows
+//!     --BalancedCursor, RowCounts--> pieces of rows
 //! ```
 //!
 //! A row has the position `pass * rows + position in the order of the pass`;
@@ -15,7 +15,7 @@ use crate::{Dataset, Result, RowSet};
 use shardmill_engine::Cancel;
 use shardmill_plan::order::{Lanes, RowOrder};
 use shardmill_plan::packing::{
-    LaneCursor, LanePiece, LaneRows, Mark, NoPack, Packing, Piece, Strategy,
+    Balance, BalancedCursor, LanePiece, LaneRows, Mark, NoPack, Packing, Piece, Strategy,
 };
 use shardmill_storage::Remembered;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -115,6 +115,12 @@ impl AheadPacks {
         self.packing.length
     }
 
+    /// The order of packs, if they do not come as they are packed.
+    #[must_use]
+    pub fn balance(&self) -> Option<Balance> {
+        self.packing.balance
+    }
+
     #[must_use]
     pub fn counts(&self) -> &RowCounts {
         &self.counts
@@ -124,7 +130,7 @@ impl AheadPacks {
     /// past the pack.
     pub(crate) fn draw(
         &self,
-        cursor: &mut Option<LaneCursor>,
+        cursor: &mut Option<BalancedCursor>,
         lane: u64,
         pack: u64,
         drawn: &mut DrawnPacks,
@@ -132,7 +138,12 @@ impl AheadPacks {
     ) -> Result<()> {
         let mut current = match cursor.take() {
             Some(cursor) if cursor.pack() <= pack => cursor,
-            _ => LaneCursor::at(self.packing, PACK_WINDOW_ROWS, self.mark_before(lane, pack)),
+            _ => {
+                let start =
+                    self.balance().map_or(pack, |balance| balance.window_ahead(pack).1.start);
+                let mark = self.mark_before(lane, start);
+                BalancedCursor::at(self.packing, PACK_WINDOW_ROWS, mark)
+            }
         };
         let no_pack = |reason| self.no_pack(lane, reason);
         if current.pack() < pack {
@@ -153,15 +164,28 @@ impl AheadPacks {
     }
 
     /// The position of the first row that a cursor of a lane needs.
-    pub(crate) fn needed_from(&self, lane: u64, cursor: &LaneCursor) -> u64 {
+    pub(crate) fn needed_from(&self, lane: u64, cursor: &BalancedCursor) -> u64 {
         let (pass, row) = cursor.needed_from();
         self.position(lane, pass, row)
     }
 
-    /// The positions of the rows that a cursor of a lane needs and has counted.
-    pub(crate) fn counted(&self, lane: u64, cursor: &LaneCursor) -> Range<u64> {
+    /// The positions of the rows that a cursor of a lane has counted and needs for packs that are
+    /// not drawn.
+    pub(crate) fn counted(&self, lane: u64, cursor: &BalancedCursor) -> Range<u64> {
         let (pass, rows) = cursor.counted();
         self.position(lane, pass, rows.start)..self.position(lane, pass, rows.end)
+    }
+
+    /// The positions of the rows in the packs that a cursor of a lane has drawn ahead.
+    pub(crate) fn held(
+        &self,
+        lane: u64,
+        cursor: &BalancedCursor,
+    ) -> impl Iterator<Item = Range<u64>> {
+        cursor.held().map(move |(pass, row)| {
+            let position = self.position(lane, pass, row);
+            position..position + 1
+        })
     }
 
     /// For the lanes that have rows at these positions, which are of one pass: the lane, and the
@@ -186,7 +210,7 @@ impl AheadPacks {
     }
 
     /// One mark for each run of rows that is counted together is enough.
-    fn remember(&self, lane: u64, cursor: &LaneCursor) {
+    fn remember(&self, lane: u64, cursor: &BalancedCursor) {
         let Some(mark) = cursor.mark() else { return };
         let mut marks = self.marks.lock();
         let marks = marks.entry(lane).or_default();
@@ -252,10 +276,32 @@ impl AheadEpoch {
         self.start.saturating_sub(lane).div_ceil(self.lanes.num_lanes())
     }
 
+    /// The places of the epoch that are in windows of these places.
+    pub(super) fn windows_of(&self, balance: Balance, places: Range<u64>) -> Range<u64> {
+        let lanes = self.lanes.num_lanes();
+        let window = |place: u64| balance.window_ahead((self.start + place) / lanes).1;
+        let start = window(places.start).start.saturating_mul(lanes).saturating_sub(self.start);
+        let end = window(places.end.saturating_sub(1)).end.saturating_mul(lanes);
+        start..end.saturating_sub(self.start).min(self.lanes.num_rows())
+    }
+
+    /// Cursors that give out these packs in the order in which they are packed.
+    pub(super) fn unbalanced(&self, numbers: &[u64]) -> HashMap<u64, BalancedCursor> {
+        let packing = Packing { balance: None, ..self.packs.packing };
+        let mut cursors = HashMap::new();
+        for (lane, pack) in numbers.iter().map(|number| self.pack(*number)) {
+            cursors.entry(lane).or_insert_with(|| {
+                let mark = self.packs.mark_before(lane, pack);
+                BalancedCursor::at(packing, PACK_WINDOW_ROWS, mark)
+            });
+        }
+        cursors
+    }
+
     /// Draws the packs `numbers` of this epoch, with a cursor for each lane.
     pub(crate) fn draw(
         &self,
-        cursors: &mut HashMap<u64, LaneCursor>,
+        cursors: &mut HashMap<u64, BalancedCursor>,
         numbers: impl IntoIterator<Item = u64>,
         drawn: &mut DrawnPacks,
         cancel: &Cancel,

@@ -134,9 +134,21 @@ impl PackColumns {
 
     /// Size of one pack.
     pub(crate) fn pack_bytes(&self) -> u64 {
-        let tokens: usize =
-            self.packed.iter().map(|column| column.element.primitive_width().unwrap_or(1)).sum();
-        (tokens as u64 + 2 * size_of::<i32>() as u64).saturating_mul(u64::from(self.length))
+        let ids = 2 * size_of::<i32>() as u64 * u64::from(self.length);
+        self.bytes_of(&self.packed).saturating_add(ids)
+    }
+
+    /// Size of the rows in a full pack.
+    #[must_use]
+    pub fn row_bytes(&self) -> u64 {
+        // Labels that are made come after the columns that are read.
+        self.bytes_of(self.packed.get(..self.columns.len()).unwrap_or(&self.packed))
+    }
+
+    fn bytes_of(&self, packed: &[PackedColumn]) -> u64 {
+        let width = |column: &PackedColumn| column.element.primitive_width().unwrap_or(1);
+        let tokens: usize = packed.iter().map(width).sum();
+        (tokens as u64).saturating_mul(u64::from(self.length))
     }
 }
 

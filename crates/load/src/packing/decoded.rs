@@ -13,8 +13,8 @@ use shardmill_storage::Remembered;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// With more, the oldest blocks are given up, and decoded again when they are delivered. A block
-/// without tokens is never delivered.
+/// With more, in addition to those of the windows of a balance, the oldest blocks are given up, and
+/// decoded again when they are delivered. A block without tokens is never delivered.
 const MOST_BYTES: usize = 256 << 20;
 
 #[derive(Debug, Default)]
@@ -26,6 +26,8 @@ struct State {
     /// Blocks by their age.
     oldest: BTreeMap<u64, usize>,
     bytes: usize,
+    /// Of windows of a balance.
+    more_bytes: usize,
     next: u64,
 }
 
@@ -46,7 +48,7 @@ impl DecodedBlocks {
         state.bytes = state.bytes.saturating_add(rows.get_array_memory_size());
         state.blocks.insert(block, Decoded { number, rows, totals });
         state.oldest.insert(number, block);
-        while state.bytes > MOST_BYTES
+        while state.bytes > MOST_BYTES.saturating_add(state.more_bytes)
             && let Some(oldest) = state.oldest.values().next().copied()
         {
             state.remove(oldest);
@@ -60,7 +62,13 @@ impl DecodedBlocks {
     }
 
     pub(crate) fn clear(&self) {
-        *self.0.lock() = State::default();
+        let mut state = self.0.lock();
+        *state = State { more_bytes: state.more_bytes, ..State::default() };
+    }
+
+    /// Keeps more blocks from now on: those of packs that are drawn window by window.
+    pub(crate) fn keep(&self, more_bytes: u64) {
+        self.0.lock().more_bytes = usize::try_from(more_bytes).unwrap_or(usize::MAX);
     }
 }
 

@@ -18,11 +18,13 @@ mod decoded;
 mod drawn;
 mod error;
 pub mod explain;
+pub mod figures;
 mod lengths;
 mod lists;
 mod packs;
 mod row_counts;
 mod shared;
+pub mod work;
 
 pub use ahead::{AheadEpoch, AheadPacks, PACK_WINDOW_ROWS, Passes};
 pub(crate) use assemble::SuperbatchParts;

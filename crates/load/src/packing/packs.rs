@@ -1,10 +1,11 @@
 //! The packs of one epoch, with the rows they consist of.
 
+use super::figures::KnownWork;
 use super::{AheadEpoch, Error, Lengths, PackColumns};
 use crate::{Dataset, Result, RowSet};
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_plan::order::{Lanes, RowOrder};
-use shardmill_plan::packing::{PackPlan, Packing, Refused};
+use shardmill_plan::packing::{Balance, PackPlan, Packing, Refused};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ pub struct Packs {
 #[derive(Debug, Clone)]
 pub enum PackSource {
     /// The plan of a whole epoch, made from the token counts of all rows.
-    Epoch { plan: Arc<PackPlan>, lengths: Arc<Lengths> },
+    Epoch { plan: Arc<PackPlan>, lengths: Arc<Lengths>, work: Arc<KnownWork> },
     /// Endless lanes.
     Ahead(AheadEpoch),
 }
@@ -36,9 +37,29 @@ impl PackSource {
             Self::Ahead(epoch) => epoch.lanes(),
         }
     }
+
+    /// In what order packs come, if it is not that in which they are packed.
+    #[must_use]
+    pub fn balance(&self) -> Option<Balance> {
+        match self {
+            Self::Epoch { plan, .. } => plan.balance(),
+            Self::Ahead(epoch) => epoch.packs.balance(),
+        }
+    }
 }
 
 impl Packs {
+    /// A pass over these lanes draws packs window by window: the rows of one, and of another while
+    /// windows change.
+    pub(crate) fn keep_windows(&self, lanes: Range<u64>) {
+        if let PackSource::Ahead(epoch) = &self.source
+            && let Some(balance) = epoch.packs.balance()
+        {
+            let packs = 2 * u64::from(balance.window_packs) * (lanes.end - lanes.start);
+            epoch.packs.counts().decoded().keep(packs.saturating_mul(self.columns.row_bytes()));
+        }
+    }
+
     /// The packs of the rows in `order`.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::packing::{AheadEpoch, DrawnPacks, PackSource};
 use shardmill_engine::Cancel;
-use shardmill_plan::packing::{LaneCursor, PackPlan};
+use shardmill_plan::packing::{BalancedCursor, PackPlan};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(super) enum Dealt {
 pub(super) struct Ahead {
     epoch: AheadEpoch,
     /// Of the lanes that this rank has drawn from.
-    cursors: HashMap<u64, LaneCursor>,
+    cursors: HashMap<u64, BalancedCursor>,
     cancel: Cancel,
 }
 
@@ -74,9 +74,10 @@ impl Ahead {
         own: &Range<u64>,
     ) -> Vec<usize> {
         let packs = &self.epoch.packs;
-        let needed = packs
-            .order()
-            .blocks_of_rows(self.cursors.iter().map(|(lane, cursor)| packs.counted(*lane, cursor)));
+        let needed =
+            packs.order().blocks_of_rows(self.cursors.iter().flat_map(|(lane, cursor)| {
+                packs.held(*lane, cursor).chain([packs.counted(*lane, cursor)])
+            }));
         let is_counted = |span: Range<u64>| {
             let mut lanes = packs.lanes_at(span).filter(|(lane, _)| own.contains(lane));
             lanes.all(|(lane, end)| {

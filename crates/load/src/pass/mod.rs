@@ -41,6 +41,7 @@ use dealt::Dealt;
 use progress::Places;
 use shardmill_engine::{Cancel, Poll, Stream, stream_in_order};
 use shardmill_plan::order::{RowOrder, Steps};
+use shardmill_plan::packing::CostTerms;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,6 +123,8 @@ pub struct Superbatch<T> {
     pub bad_rows: Vec<(usize, BadRow)>,
     /// For each batch, if requested.
     pub audits: Vec<Audit>,
+    /// For each batch, if packs are balanced.
+    pub terms: Vec<CostTerms>,
 }
 
 impl<T: Send + 'static> Pass<T> {
@@ -157,6 +160,9 @@ impl<T: Send + 'static> Pass<T> {
             .max(LEAST_SUPERBATCH_BYTES)
             .min(most_bytes);
         let superbatch_rows = (superbatch_bytes / row_bytes.max(1)).clamp(1, MAX_SUPERBATCH_ROWS);
+        if let Some(packs) = &packs {
+            packs.keep_windows(options.steps.lanes_of(options.rank));
+        }
         let mut planner = Planner::new(
             Arc::clone(&options.order),
             options.steps,

@@ -119,12 +119,20 @@ impl Work {
         finish: &impl Fn(RecordBatch, &[BatchRows]) -> Result<T>,
     ) -> Result<Superbatch<T>> {
         let delivered = self.drop_bad_rows(rows, plan)?;
+        let packs_of = plan.batches.iter().map(|batch| batch.rows);
+        let terms = self.packs.as_ref().map(|packs| packs.terms(&delivered.rows, packs_of));
         let delivered = self.metrics.timed(Stage::Render, || self.render(delivered, plan))?;
         let audits = self.audits(plan, delivered.kept.as_ref(), &delivered.replaced);
         let finished = self.metrics.converting(|| finish(delivered.rows, &delivered.batches));
         let content =
             finished.map_err(|error| self.in_place(error, plan, delivered.kept.as_ref()))?;
-        Ok(Superbatch { batches: delivered.batches, content, bad_rows: delivered.bad_rows, audits })
+        Ok(Superbatch {
+            batches: delivered.batches,
+            content,
+            bad_rows: delivered.bad_rows,
+            audits,
+            terms: terms.unwrap_or_default(),
+        })
     }
 
     /// An error belongs to its batch, and those before it are good: they are assembled again, one

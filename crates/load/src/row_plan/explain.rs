@@ -1,11 +1,13 @@
 //! Explains a batch and its epoch. Nothing is read, except to count the tokens of endless lanes.
 
 use super::{RowPlan, Share};
-use crate::Result;
 use crate::explain::{BatchExplanation, Mixing, RankCost, batch, cost, mixing, ratio};
 use crate::packing::PackSource;
 use crate::packing::explain::{FilePiece, PackFill, PackedEpoch, batch_ahead};
+use crate::packing::work::{BalanceReport, WorkOf};
+use crate::{Result, RowSet};
 use shardmill_engine::Cancel;
+use shardmill_plan::order::{RowOrder, Steps};
 use std::ops::Range;
 
 /// A batch of one rank, and its epoch.
@@ -28,6 +30,8 @@ pub struct Explanation {
     /// Bytes that all ranks decode, relative to those of the data.
     pub decode_amplification: f64,
     pub ranks: Vec<RankCost>,
+    /// Of packs, if they are balanced.
+    pub balance: Option<BalanceReport>,
 }
 
 impl RowPlan {
@@ -57,7 +61,7 @@ impl RowPlan {
                 None,
                 all_ranks.map(cost_of_rows).collect(),
             ),
-            Some(PackSource::Epoch { plan, lengths }) => {
+            Some(PackSource::Epoch { plan, lengths, .. }) => {
                 let epoch =
                     PackedEpoch { dataset, rows, order: &order, plan, lengths, steps: &steps };
                 let (batch, packs) =
@@ -72,6 +76,7 @@ impl RowPlan {
                 (batch, packs, all_ranks.map(cost).collect())
             }
         };
+        let balance = self.balance(&order, &steps, step, cancel)?;
         let all: u64 =
             rows.blocks().iter().map(|block| block.delivered_bytes(dataset, columns)).sum();
         Ok(Explanation {
@@ -90,6 +95,39 @@ impl RowPlan {
             mixing: mixing(dataset, rows, &order, columns),
             decode_amplification: ratio(ranks.iter().map(|cost| cost.decoded_bytes).sum(), all),
             ranks,
+            balance,
         })
+    }
+
+    fn balance(
+        &self,
+        order: &RowOrder,
+        steps: &Steps,
+        step: u64,
+        cancel: &Cancel,
+    ) -> Result<Option<BalanceReport>> {
+        let Some(packs) = self.packs() else { return Ok(None) };
+        let Some(balance) = packs.source.balance() else { return Ok(None) };
+        Ok(Some(match &packs.source {
+            PackSource::Epoch { plan, lengths, work: known } => {
+                let (rows, length) = (&*self.rows, plan.length());
+                let sources = &self.sources_of_blocks(rows);
+                let work = WorkOf { rows, order, balance, length, sources };
+                work.report((plan, lengths, known), steps, step)
+            }
+            PackSource::Ahead(epoch) => {
+                let (rows, order) = (&**epoch.packs.rows(), &**epoch.packs.order());
+                let (length, sources) = (epoch.packs.length(), &self.sources_of_blocks(rows));
+                let work = WorkOf { rows, order, balance, length, sources };
+                work.report_ahead(epoch, steps, step, cancel)?
+            }
+        }))
+    }
+
+    /// The source of each block of a mixture.
+    fn sources_of_blocks(&self, rows: &RowSet) -> Vec<usize> {
+        let Some(mixture) = &self.orders.mixture else { return Vec::new() };
+        let source = |file: usize| mixture.first_files.partition_point(|first| *first <= file);
+        rows.blocks().iter().map(|block| source(block.place.file).saturating_sub(1)).collect()
     }
 }

@@ -101,7 +101,10 @@ fn packs_are_those_of_one_epoch_and_have_no_bad_rows() {
     let columns = PackColumns::new(plan.dataset(), Vec::new(), form, &[].into(), false).unwrap();
     let packed = plan.with_packs(
         3,
-        Packs { source: PackSource::Epoch { plan: packs, lengths }, columns: Arc::new(columns) },
+        Packs {
+            source: PackSource::Epoch { plan: packs, lengths, work: Arc::default() },
+            columns: Arc::new(columns),
+        },
     );
     assert_eq!((packed.num_rows(), packed.lanes().num_rows()), (5, 3));
     let refused = |epoch, on_bad_rows| {

@@ -24,6 +24,8 @@ pub enum Purpose {
     Replacement,
     /// The sources of the positions in window `window` of a mixture.
     Pattern { window: u64 },
+    /// The order of the packs of window `window` of a lane.
+    Balance { window: u64 },
 }
 
 #[derive(Debug, Clone)]
@@ -43,6 +45,7 @@ impl Permutation {
             Purpose::Window { number } => (2, number),
             Purpose::Replacement => (3, 0),
             Purpose::Pattern { window } => (4, window),
+            Purpose::Balance { window } => (5, window),
         };
         // The words are mixed one after another, so that (seed 1, epoch 0) and (seed 0, epoch 1)
         // are unrelated.

@@ -403,7 +403,7 @@ impl LaneCursor {
                 Refused::LongLane { .. } => NoPack::Empty { pass },
             })?;
         }
-        let packs = fitting.finish();
+        let (packs, _) = fitting.finish();
         let found = packs.len() as u64;
         self.loaded = Some(Loaded { pass, rows: window, counts, packs: Some((packs, 0)) });
         Ok(found)

@@ -5,6 +5,7 @@
 //! between the rows of a pack, and with it the blocks that have to stay in memory for an open one.
 //! At the end of a lane, open packs are closed in the order in which they were opened.
 
+use super::balance::{Ordering, PackOrder};
 use super::{Choice, Long, Packing, Refused};
 use std::ops::Range;
 
@@ -101,6 +102,7 @@ pub(super) struct Fitting {
     free: Vec<u32>,
     opened: u32,
     closed: Fitted,
+    order: Option<Ordering>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -110,6 +112,8 @@ struct OpenPack {
     /// Number of packs opened before it.
     number: u32,
     slot: u32,
+    /// Of its documents, if costs are needed.
+    cost: u64,
 }
 
 impl Fitting {
@@ -128,7 +132,12 @@ impl Fitting {
             free,
             opened: 0,
             closed: Fitted::default(),
+            order: None,
         }
+    }
+
+    pub(super) fn ordered(self, order: Option<Ordering>) -> Self {
+        Self { order, ..self }
     }
 
     /// Packs the next row. Returns how many of its tokens are packed.
@@ -144,13 +153,13 @@ impl Fitting {
             Long::Error => Err(Refused::LongRow { position: u64::from(row), tokens }),
             Long::Drop => Ok(0),
             Long::Truncate => {
-                self.closed.push(&[(row, 0)]);
+                self.push_full(row, 0);
                 Ok(self.length)
             }
             Long::Split => {
                 let mut first = 0;
                 while padded - first >= self.length {
-                    self.closed.push(&[(row, first)]);
+                    self.push_full(row, first);
                     first += self.length;
                 }
                 self.place(row, first, padded - first);
@@ -159,23 +168,31 @@ impl Fitting {
         }
     }
 
-    pub(super) fn finish(mut self) -> Fitted {
+    pub(super) fn finish(mut self) -> (Fitted, PackOrder) {
         self.open.sort_unstable_by_key(|pack| pack.number);
         while !self.open.is_empty() {
             self.close(0);
         }
-        self.closed.finish()
+        (self.closed.finish(), self.order.map(Ordering::finish).unwrap_or_default())
+    }
+
+    fn push_full(&mut self, row: u32, first: u32) {
+        self.closed.push(&[(row, first)]);
+        self.order.iter_mut().for_each(Ordering::push_full);
     }
 
     fn place(&mut self, row: u32, first: u32, tokens: u32) {
         match tokens {
             0 => return,
-            all if all == self.length => return self.closed.push(&[(row, first)]),
+            all if all == self.length => return self.push_full(row, first),
             _ => {}
         }
         let place = self.with_room(tokens).unwrap_or_else(|| self.open());
         let Some(pack) = self.open.get_mut(place) else { return };
         pack.room -= tokens;
+        if let Some(order) = &self.order {
+            pack.cost = pack.cost.saturating_add(order.of_document(tokens));
+        }
         let (is_full, slot) = (pack.room == 0, pack.slot);
         if let Some(pieces) = self.slot(slot) {
             pieces.push((row, first));
@@ -244,19 +261,20 @@ impl Fitting {
             u32::try_from(self.pieces.len() - 1).unwrap_or(u32::MAX)
         });
         // The emptiest and youngest one is last in either order.
-        self.open.push(OpenPack { room: self.length, number: self.opened, slot });
+        self.open.push(OpenPack { room: self.length, number: self.opened, slot, cost: 0 });
         self.opened += 1;
         self.open.len() - 1
     }
 
     fn close(&mut self, place: usize) {
-        let slot = self.open.remove(place).slot;
+        let OpenPack { slot, cost, room, .. } = self.open.remove(place);
         let Some(pieces) = usize::try_from(slot).ok().and_then(|slot| self.pieces.get_mut(slot))
         else {
             return;
         };
         self.closed.push(pieces);
         pieces.clear();
+        self.order.iter_mut().for_each(|order| order.push(cost, room));
         self.free.push(slot);
     }
 

@@ -1,8 +1,9 @@
 //! Multiples, overlaps and the token after a pack, against rows that are rounded up and against
 //! tokens that are dealt out one by one.
 
+use super::tests::balances;
 use super::{
-    Choice, LaneCursor, LanePiece, LaneRows, Long, Mark, NoPack, PackPlan, Packing, Piece,
+    Balance, Choice, LaneCursor, LanePiece, LaneRows, Long, Mark, NoPack, PackPlan, Packing, Piece,
     Strategy, Totals,
 };
 use crate::order::Lanes;
@@ -170,6 +171,18 @@ proptest! {
     }
 
     #[test]
+    fn balance_orders_packs_by_all_that_is_in_them(
+        rows in rows(), lanes in 1u64..4, (multiples, _) in multiples(), length in 2u32..16,
+        balance in balances(),
+    ) {
+        let overlaps = Packing { overlaps: true, ..Packing::new(length, Strategy::Concat) };
+        let looks_ahead = Packing { looks_ahead: true, strategy: Strategy::Concat, ..multiples };
+        for packing in [multiples, overlaps, looks_ahead] {
+            check_order(&rows, lanes, packing, balance);
+        }
+    }
+
+    #[test]
     fn token_after_a_pack_is_the_first_of_the_next_one(
         rows in rows(), lanes in 1u64..4, (multiples, _) in multiples(), counted_with in 1u64..9,
         start in 0usize..30,
@@ -186,6 +199,33 @@ proptest! {
             prop_assert_eq!(*ahead, LanePiece { count: 0, padded: 0, ..next });
         }
         check_restart(packing, &rows, &packs, start);
+    }
+}
+
+fn check_order(rows: &[u32], lanes: u64, packing: Packing, balance: Balance) {
+    let (plain, ordered) = (
+        build(packing, rows, lanes),
+        build(Packing { balance: Some(balance), ..packing }, rows, lanes),
+    );
+    assert_eq!((plain.lanes(), plain.totals()), (ordered.lanes(), ordered.totals()));
+    let (packed, found) = (pieces(&plain, rows), pieces(&ordered, rows));
+    for (number, pack) in (0..).zip(&found) {
+        assert_eq!(pack, &packed[usize::try_from(ordered.packed_as(number)).unwrap()]);
+    }
+    for lane in 0..lanes {
+        let own = plain.lanes().positions(lane);
+        let own = usize::try_from(own.start).unwrap()..usize::try_from(own.end).unwrap();
+        let windows = packed[own.clone()].chunks(balance.window_packs as usize);
+        let in_order = |(window, packs): (u64, &[Vec<Piece>])| {
+            let cost = |pack: &Vec<Piece>| {
+                balance.cost.of_pack(packing.length, pack.iter().map(|piece| piece.padded))
+            };
+            let costs: Vec<u64> = packs.iter().map(cost).collect();
+            let order = balance.aligned(window, &costs);
+            order.into_iter().map(|pack| packs[pack as usize].clone()).collect::<Vec<_>>()
+        };
+        let expected: Vec<Vec<Piece>> = (0..).zip(windows).flat_map(in_order).collect();
+        assert_eq!(&found[own], &expected[..]);
     }
 }
 
@@ -256,8 +296,8 @@ fn check_next_of_epoch(rows: &[u32], lanes: u64, packing: Packing, without: Pack
         let next = Some(place + 1).filter(|_| !is_last).map(|next| packs[next][0]);
         let at = |piece: &Piece| (piece.position, piece.first);
         assert_eq!(ahead.first().map(at), next.as_ref().map(at));
-        let found: BTreeSet<u64> =
-            plan.positions(&[number..number + 1]).into_iter().flatten().collect();
+        let runs = plan.positions(std::slice::from_ref(&(number..number + 1)));
+        let found: BTreeSet<u64> = runs.into_iter().flatten().collect();
         assert!(packs[place].iter().all(|piece| found.contains(&piece.position)));
     }
     assert_eq!(packs.len(), expected.len());

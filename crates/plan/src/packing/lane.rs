@@ -1,5 +1,6 @@
 //! The packs of one lane, in a compact form.
 
+use super::balance::{Ordering, PackOrder};
 use super::fit::Fitted;
 use super::{Packing, Piece};
 use std::ops::Range;
@@ -109,6 +110,17 @@ impl LanePacks {
         self.at(row.unwrap_or(self.rows))
     }
 
+    /// The first plan position that `pack` needs.
+    pub(super) fn first_position(&self, pack: usize) -> u64 {
+        match &self.packs {
+            Packs::Consecutive(_) => self.needed_from(pack),
+            Packs::Fitted(fitted) => {
+                let lowest = fitted.rows(pack..pack + 1).iter().min();
+                self.at(lowest.copied().unwrap_or(self.rows))
+            }
+        }
+    }
+
     fn at(&self, row: u32) -> u64 {
         self.start + u64::from(row)
     }
@@ -122,32 +134,61 @@ pub(super) struct Consecutive {
     starts: Vec<(u32, u32)>,
     /// Row and index of the last token.
     last: Option<(u32, u32)>,
+    /// Of the documents of the open pack, if costs are needed.
+    cost: u64,
+    order: Option<Ordering>,
 }
 
 impl Consecutive {
-    pub(super) fn new(packing: Packing) -> Self {
-        Self { packing, row: 0, filled: 0, starts: Vec::new(), last: None }
+    pub(super) fn new(packing: Packing, order: Option<Ordering>) -> Self {
+        Self { packing, row: 0, filled: 0, starts: Vec::new(), last: None, cost: 0, order }
     }
 
     pub(super) fn push(&mut self, tokens: u32) {
         let (tokens, length) = (self.packing.padded(tokens), self.packing.length);
         let mut first = 0;
         while first < tokens {
+            let mut document = 0;
             if self.filled == 0 {
                 let repeated = self.last.filter(|_| self.packing.overlaps);
                 self.starts.push(repeated.unwrap_or((self.row, first)));
                 self.filled = u32::from(repeated.is_some());
+                match repeated {
+                    Some((row, _)) if row < self.row => self.add_document(1),
+                    repeated => document = u32::from(repeated.is_some()),
+                }
             }
             let count = (tokens - first).min(length - self.filled);
             first += count;
             self.last = Some((self.row, first - 1));
-            self.filled = if self.filled + count == length { 0 } else { self.filled + count };
+            self.filled += count;
+            self.add_document(document + count);
+            if self.filled == length {
+                self.close();
+            }
         }
         self.row += 1;
     }
 
-    pub(super) fn finish(mut self, start: u64, rows: u32) -> LanePacks {
+    pub(super) fn finish(mut self, start: u64, rows: u32) -> (LanePacks, PackOrder) {
+        if self.filled > 0 {
+            self.close();
+        }
         self.starts.shrink_to_fit();
-        LanePacks::new(start, rows, self.packing, Packs::Consecutive(self.starts))
+        let packs = LanePacks::new(start, rows, self.packing, Packs::Consecutive(self.starts));
+        (packs, self.order.map(Ordering::finish).unwrap_or_default())
+    }
+
+    fn add_document(&mut self, tokens: u32) {
+        if let Some(order) = &self.order {
+            self.cost = self.cost.saturating_add(order.of_document(tokens));
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some(order) = &mut self.order {
+            order.push(self.cost, self.packing.length - self.filled);
+        }
+        (self.filled, self.cost) = (0, 0);
     }
 }

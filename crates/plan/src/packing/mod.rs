@@ -15,9 +15,11 @@
 //! [`Strategy::Concat`] needs no memory per row, other strategies need four bytes.
 //!
 //! A [`LaneCursor`] needs no count of a whole epoch: its lane never ends, and it computes one pack
-//! after another.
+//! after another. A [`Balance`] changes the order of packs, and no pack.
 
 mod ahead;
+mod balance;
+mod balanced;
 mod fit;
 #[cfg(test)]
 mod inside_tests;
@@ -27,6 +29,8 @@ mod plan;
 mod tests;
 
 pub use ahead::{LaneCursor, LanePiece, LaneRows, Mark, NoPack};
+pub use balance::{Balance, Cost, CostTerms, MOST_WINDOW_PACKS, Within};
+pub use balanced::BalancedCursor;
 pub use plan::{PackPlan, Totals};
 
 /// How rows are packed.
@@ -44,13 +48,21 @@ pub struct Packing {
     /// Whether a pack ends with the place of the token that follows it in the lane; only for
     /// [`Strategy::Concat`].
     pub looks_ahead: bool,
+    /// In what order packs come; as they are packed by default.
+    pub balance: Option<Balance>,
 }
 
 impl Packing {
     #[must_use]
     pub fn new(length: u32, strategy: Strategy) -> Self {
-        let (overlaps, looks_ahead) = (false, false);
-        Self { length: length.max(1), strategy, multiple_of: 1, overlaps, looks_ahead }
+        Self {
+            length: length.max(1),
+            strategy,
+            multiple_of: 1,
+            overlaps: false,
+            looks_ahead: false,
+            balance: None,
+        }
     }
 
     /// Tokens with their padding.

@@ -1,5 +1,6 @@
 //! All packs of one epoch, and their distribution.
 
+use super::balance::{Balance, Ordering, PackOrder};
 use super::fit::Fitting;
 use super::lane::{Consecutive, LanePacks, Packs};
 use super::{Packing, Piece, Refused, Strategy};
@@ -10,10 +11,12 @@ use std::ops::Range;
 #[derive(Debug)]
 pub struct PackPlan {
     length: u32,
+    balance: Option<Balance>,
     /// Lanes of the packed rows.
     row_lanes: Lanes,
     lanes: Lanes,
-    packs: Vec<LanePacks>,
+    /// Of each lane, with the order in which they come.
+    packs: Vec<(LanePacks, PackOrder)>,
     totals: Totals,
 }
 
@@ -48,9 +51,10 @@ impl PackPlan {
         for lane in 0..rows.num_lanes() {
             packs.push(pack_lane(packing, rows.positions(lane), &mut tokens_of, &mut totals)?);
         }
-        let lengths: Vec<u64> = packs.iter().map(LanePacks::len).collect();
+        let lengths: Vec<u64> = packs.iter().map(|(packs, _)| packs.len()).collect();
         Ok(Self {
             length: packing.length,
+            balance: packing.balance,
             row_lanes: rows.clone(),
             lanes: Lanes::of_lengths(&lengths),
             packs,
@@ -62,6 +66,12 @@ impl PackPlan {
     #[must_use]
     pub fn length(&self) -> u32 {
         self.length
+    }
+
+    /// In what order packs come, if it is not that in which they are packed.
+    #[must_use]
+    pub fn balance(&self) -> Option<Balance> {
+        self.balance
     }
 
     /// Lanes of the rows that were packed.
@@ -110,9 +120,16 @@ impl PackPlan {
         tokens_of: impl Fn(u64) -> u32,
         piece: impl FnMut(Piece),
     ) {
-        if let Some((lane, pack)) = self.found(pack) {
-            lane.for_each_piece(pack, &tokens_of, piece);
+        if let Some(((lane, order), place)) = self.found(pack) {
+            lane.for_each_piece(order.pack(place), &tokens_of, piece);
         }
+    }
+
+    /// The number that a pack would have without a balance.
+    #[must_use]
+    pub fn packed_as(&self, pack: u64) -> u64 {
+        let packed = self.found(pack).map(|((_, order), place)| (order.pack(place), place));
+        packed.map_or(pack, |(packed, place)| pack - place as u64 + packed as u64)
     }
 
     /// The first plan position that a lane needs when it continues with the pack `cursor`; the end
@@ -122,24 +139,30 @@ impl PackPlan {
         let packs = usize::try_from(lane).ok().and_then(|lane| self.packs.get(lane));
         let pack = usize::try_from(cursor.saturating_sub(self.lanes.positions(lane).start))
             .unwrap_or(usize::MAX);
-        packs.map_or(u64::MAX, |packs| packs.needed_from(pack))
+        packs.map_or(u64::MAX, |(packs, order)| match order.rest_of_window(pack) {
+            None => packs.needed_from(pack),
+            Some((rest, end)) => {
+                rest.map(|pack| packs.first_position(pack)).fold(packs.needed_from(end), u64::min)
+            }
+        })
     }
 
     fn positions_of(&self, mut run: Range<u64>) -> Vec<Range<u64>> {
         let mut positions = Vec::new();
         while run.start < run.end {
-            let Some((lane, first)) = self.found(run.start) else { break };
+            let Some(((lane, order), first)) = self.found(run.start) else { break };
             let count =
                 self.lanes.positions(self.lanes.lane_of(run.start)).end.min(run.end) - run.start;
-            positions.extend(lane.positions(
-                first..first.saturating_add(usize::try_from(count).unwrap_or(usize::MAX)),
-            ));
+            let end = first.saturating_add(usize::try_from(count).unwrap_or(usize::MAX));
+            positions
+                .extend(order.runs(first..end).into_iter().flat_map(|packs| lane.positions(packs)));
             run.start += count.max(1);
         }
         positions
     }
 
-    fn found(&self, pack: u64) -> Option<(&LanePacks, usize)> {
+    /// The lane that has a pack, and the place of the pack in it.
+    fn found(&self, pack: u64) -> Option<(&(LanePacks, PackOrder), usize)> {
         let lane = self.lanes.lane_of(pack);
         let packs = self.packs.get(usize::try_from(lane).ok()?)?;
         Some((packs, usize::try_from(pack.checked_sub(self.lanes.positions(lane).start)?).ok()?))
@@ -151,29 +174,30 @@ fn pack_lane(
     positions: Range<u64>,
     tokens_of: &mut impl FnMut(Range<u64>, &mut dyn FnMut(u32)),
     totals: &mut Totals,
-) -> Result<LanePacks, Refused> {
+) -> Result<(LanePacks, PackOrder), Refused> {
     let (start, rows) = (positions.start, positions.end - positions.start);
     // The end of a lane is a number too, so the maximum is excluded.
     let rows = u32::try_from(rows)
         .ok()
         .filter(|rows| *rows < u32::MAX)
         .ok_or(Refused::LongLane { rows })?;
+    let order = packing.balance.map(|balance| Ordering::new(balance, packing.length));
     match packing.strategy {
         Strategy::Concat => {
-            let mut packs = Consecutive::new(packing);
+            let mut packs = Consecutive::new(packing, order);
             tokens_of(positions, &mut |tokens| {
                 packs.push(tokens);
                 totals.tokens += u64::from(tokens);
                 totals.padded_tokens += u64::from(packing.padded(tokens).saturating_sub(tokens));
             });
-            let packs = packs.finish(start, rows);
+            let (packs, order) = packs.finish(start, rows);
             if packing.overlaps {
                 totals.tokens += packs.len().saturating_sub(1);
             }
-            Ok(packs)
+            Ok((packs, order))
         }
         Strategy::Fit { choice, open_packs, long } => {
-            let mut packs = Fitting::new(packing, choice, open_packs, long);
+            let mut packs = Fitting::new(packing, choice, open_packs, long).ordered(order);
             let mut refused = None;
             tokens_of(positions, &mut |tokens| match packs.push(tokens) {
                 _ if refused.is_some() => {}
@@ -197,7 +221,10 @@ fn pack_lane(
                     Err(Refused::LongRow { position: start + position, tokens })
                 }
                 Some(other) => Err(other),
-                None => Ok(LanePacks::new(start, rows, packing, Packs::Fitted(packs.finish()))),
+                None => {
+                    let (packs, order) = packs.finish();
+                    Ok((LanePacks::new(start, rows, packing, Packs::Fitted(packs)), order))
+                }
             }
         }
     }

@@ -26,11 +26,34 @@ fn built(rows: &[u32], lanes: u64, length: u32, strategy: Strategy) -> Result<Pa
     let tokens_of = |positions: Range<u64>, each: &mut dyn FnMut(u32)| {
         positions.for_each(|position| each(rows[usize::try_from(position).unwrap()]));
     };
-    PackPlan::build(
-        Packing::new(length, strategy),
-        &Lanes::new(rows.len() as u64, lanes),
-        tokens_of,
-    )
+    let packing = Packing::new(length, strategy);
+    PackPlan::build(packing, &Lanes::new(rows.len() as u64, lanes), tokens_of)
+}
+
+fn balanced(
+    rows: &[u32],
+    lanes: u64,
+    length: u32,
+    strategy: Strategy,
+    balance: Balance,
+) -> PackPlan {
+    let tokens_of = |positions: Range<u64>, each: &mut dyn FnMut(u32)| {
+        positions.for_each(|position| each(rows[usize::try_from(position).unwrap()]));
+    };
+    let packing = Packing { balance: Some(balance), ..Packing::new(length, strategy) };
+    PackPlan::build(packing, &Lanes::new(rows.len() as u64, lanes), tokens_of).unwrap()
+}
+
+pub(super) fn balances() -> impl proptest::strategy::Strategy<Value = Balance> {
+    let cost = Cost { token: 1, pair: 1, window_pair: 0, window: None, counts_padding: true };
+    (1u32..4, 0u32..9, proptest::bool::ANY).prop_map(move |(per_step, more, is_alike)| Balance {
+        cost,
+        per_step,
+        window_packs: per_step + more,
+        within: if is_alike { Within::Alike } else { Within::Mixed },
+        seed: 1,
+        epoch: 2,
+    })
 }
 
 /// Row, first token and count of each piece of each pack.
@@ -174,6 +197,44 @@ proptest! {
                         packs[usize::try_from(pack).unwrap()].iter().map(|(row, ..)| *row)
                     })
                     .min();
+                prop_assert_eq!(Some(plan.needed_from(lane, cursor)), lowest);
+            }
+            prop_assert_eq!(
+                plan.needed_from(lane, own.end),
+                Lanes::new(rows.len() as u64, lanes).positions(lane).end
+            );
+        }
+    }
+
+    #[test]
+    fn rows_of_packs_in_balanced_order_are_found_without_looking_at_them(
+        rows in prop::collection::vec(0u32..30, 0..120),
+        lanes in 1u64..4,
+        length in 1u32..20,
+        strategy in strategies(),
+        balance in balances(),
+        start in 0u64..40,
+        len in 0u64..20,
+    ) {
+        let plan = balanced(&rows, lanes, length, strategy, balance);
+        let packs = packs(&plan, &rows);
+        let run = start.min(plan.num_packs())..(start + len).min(plan.num_packs());
+        let rows_of = |run: Range<u64>| -> BTreeSet<u64> {
+            run.flat_map(|pack| packs[usize::try_from(pack).unwrap()].iter().map(|(row, ..)| *row))
+                .collect()
+        };
+        let needed = rows_of(run.clone());
+        let runs = plan.positions(&[run]);
+        let found: BTreeSet<u64> = runs.iter().cloned().flatten().collect();
+        prop_assert!(found.is_superset(&needed));
+        prop_assert!(
+            found.difference(&needed).all(|row| rows[usize::try_from(*row).unwrap()] == 0)
+        );
+        prop_assert!(runs.windows(2).all(|pair| pair[0].end < pair[1].start));
+        for lane in 0..lanes {
+            let own = plan.lanes().positions(lane);
+            for cursor in own.clone() {
+                let lowest = rows_of(cursor..own.end).first().copied();
                 prop_assert_eq!(Some(plan.needed_from(lane, cursor)), lowest);
             }
             prop_assert_eq!(

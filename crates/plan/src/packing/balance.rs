@@ -1,0 +1,292 @@
+//! Orders the packs of each lane so that all lanes have equally dear packs at the same place.
+//!
+//! The packs of a lane are cut into windows by their number, and those of a window are ranked by
+//! their [`Cost`]. Which rank comes at which place depends on the options and the number of the
+//! window, and not on the lane. The invariant: a window has the same packs in any order.
+
+use super::LanePiece;
+use crate::order::{Permutation, Purpose};
+use std::ops::Range;
+
+/// Largest window. The ranks of a window are known at once.
+pub const MOST_WINDOW_PACKS: u32 = 1 << 20;
+
+/// A power of four, so that the keys need no walk along a cycle.
+const KEYS: u64 = 1 << 62;
+
+/// The keys of places inside of groups are those from here on.
+const PLACES: u64 = 1 << 32;
+
+/// The first windows of endless lanes are these parts of the others.
+const FIRST_WINDOWS: [u64; 3] = [16, 4, 2];
+
+/// The work of a pack, from the lengths of its documents with their padding. Sums and products
+/// saturate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cost {
+    /// Of a token.
+    pub token: u64,
+    /// Of a pair of tokens of a document.
+    pub pair: u64,
+    /// Of a pair of tokens of a document that are not further apart than `window`.
+    pub window_pair: u64,
+    /// `None` is longer than any document.
+    pub window: Option<u32>,
+    /// Whether the room after the last document is one more.
+    pub counts_padding: bool,
+}
+
+impl Cost {
+    /// Of a document with this number of tokens in a pack.
+    #[must_use]
+    pub fn of_document(&self, tokens: u32) -> u64 {
+        let CostTerms { token, pair, window_pair } = self.terms(tokens);
+        self.token
+            .saturating_mul(token)
+            .saturating_add(self.pair.saturating_mul(pair))
+            .saturating_add(self.window_pair.saturating_mul(window_pair))
+    }
+
+    fn terms(&self, tokens: u32) -> CostTerms {
+        let all = u64::from(tokens);
+        let near = u64::from(self.window.unwrap_or(u32::MAX).min(tokens));
+        CostTerms { token: all, pair: all * all, window_pair: all * near }
+    }
+
+    /// Adds the terms of a pack with these documents, which has room for `length` tokens.
+    pub fn add_terms(
+        &self,
+        sums: &mut CostTerms,
+        length: u32,
+        documents: impl Iterator<Item = u32>,
+    ) {
+        let mut room = length;
+        let mut add = |tokens: u32| {
+            let CostTerms { token, pair, window_pair } = self.terms(tokens);
+            sums.token += token;
+            sums.pair = sums.pair.saturating_add(pair);
+            sums.window_pair = sums.window_pair.saturating_add(window_pair);
+        };
+        for tokens in documents {
+            add(tokens);
+            room = room.saturating_sub(tokens);
+        }
+        if self.counts_padding {
+            add(room);
+        }
+    }
+
+    /// Of the room after the last document.
+    #[must_use]
+    pub fn of_padding(&self, room: u32) -> u64 {
+        if self.counts_padding { self.of_document(room) } else { 0 }
+    }
+
+    /// Of a pack with these documents, which has room for `length` tokens.
+    #[must_use]
+    pub fn of_pack(&self, length: u32, documents: impl Iterator<Item = u32>) -> u64 {
+        let (mut cost, mut room) = (0u64, length);
+        for tokens in documents {
+            cost = cost.saturating_add(self.of_document(tokens));
+            room = room.saturating_sub(tokens);
+        }
+        cost.saturating_add(self.of_padding(room))
+    }
+}
+
+/// The sums over packs that a [`Cost`] multiplies.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CostTerms {
+    pub token: u64,
+    pub pair: u64,
+    pub window_pair: u64,
+}
+
+/// Which packs come together in a step of a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Within {
+    /// Of all costs.
+    Mixed,
+    /// Of neighbouring ranks.
+    Alike,
+}
+
+/// In what order packs come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Balance {
+    pub cost: Cost,
+    /// Packs of a lane in a step of the optimizer.
+    pub per_step: u32,
+    /// At most [`MOST_WINDOW_PACKS`].
+    pub window_packs: u32,
+    pub within: Within,
+    pub seed: i64,
+    /// 0 for endless lanes.
+    pub epoch: u64,
+}
+
+impl Balance {
+    /// The number of the window of an endless lane that has a pack, and its packs.
+    #[must_use]
+    pub fn window_ahead(&self, pack: u64) -> (u64, Range<u64>) {
+        let (all, step) = (u64::from(self.window_packs.max(1)), u64::from(self.per_step.max(1)));
+        let mut start = 0;
+        for (number, part) in (0..).zip(FIRST_WINDOWS) {
+            let end = start + (all / part).div_ceil(step).max(1) * step;
+            if pack < end {
+                return (number, start..end);
+            }
+            start = end;
+        }
+        let full = (pack - start) / all;
+        let start = start + full * all;
+        (FIRST_WINDOWS.len() as u64 + full, start..start.saturating_add(all))
+    }
+
+    /// The order of the packs of a window, whose costs are given in the order of their numbers.
+    #[must_use]
+    pub fn aligned(&self, window: u64, costs: &[u64]) -> Vec<u32> {
+        let mut dearest: Vec<(u64, u32)> = costs.iter().map(|cost| !cost).zip(0..).collect();
+        dearest.sort_unstable();
+        let at = |rank: u32| dearest.get(index(rank)).map_or(rank, |(_, pack)| *pack);
+        self.ranks(window, costs.len()).into_iter().map(at).collect()
+    }
+
+    /// The rank of the pack at each place of a window; 0 is the dearest.
+    fn ranks(&self, window: u64, packs: usize) -> Vec<u32> {
+        let per_step = index(self.per_step.max(1));
+        let groups = packs / per_step;
+        let keys = Permutation::new(KEYS, self.seed, self.epoch, Purpose::Balance { window });
+        let mut of_groups = vec![0; groups];
+        keys.fill(0, &mut of_groups);
+        let mut sorted: Vec<(u64, usize)> = of_groups.into_iter().zip(0..).collect();
+        sorted.sort_unstable();
+        let mut order = vec![0; groups];
+        for (place, (_, group)) in sorted.into_iter().enumerate() {
+            order.get_mut(group).into_iter().for_each(|slot| *slot = place);
+        }
+        let mut ranks = Vec::with_capacity(packs);
+        for place in order {
+            ranks.extend((0..per_step).map(|band| match self.within {
+                Within::Alike => place * per_step + band,
+                Within::Mixed if band % 2 == 0 => band * groups + place,
+                Within::Mixed => (band + 1) * groups - 1 - place,
+            }));
+        }
+        // The cheapest of an incomplete group.
+        ranks.extend(groups * per_step..packs);
+        if per_step > 1 {
+            let mut of_places = vec![0; packs];
+            keys.fill(PLACES, &mut of_places);
+            let mut keyed: Vec<(u64, usize)> = of_places.into_iter().zip(ranks).collect();
+            keyed.chunks_mut(per_step).for_each(<[_]>::sort_unstable);
+            ranks = keyed.into_iter().map(|(_, rank)| rank).collect();
+        }
+        ranks.into_iter().map(|rank| u32::try_from(rank).unwrap_or(u32::MAX)).collect()
+    }
+
+    /// The cost of a pack of `length` tokens.
+    pub(super) fn cost_of(&self, length: u32, pieces: &[LanePiece]) -> u64 {
+        self.cost.of_pack(length, pieces.iter().map(|piece| piece.padded))
+    }
+}
+
+/// Which pack of a lane comes at which place; the packs in their order by default.
+#[derive(Debug, Default)]
+pub(super) struct PackOrder {
+    window: usize,
+    /// Counted from the start of the window.
+    packs: Vec<u32>,
+}
+
+impl PackOrder {
+    pub(super) fn pack(&self, place: usize) -> usize {
+        self.packs.get(place).map_or(place, |pack| place - place % self.window + index(*pack))
+    }
+
+    /// The packs from a place on up to the end of its window, in any order, and that end; `None`
+    /// if packs come in their order.
+    pub(super) fn rest_of_window(
+        &self,
+        place: usize,
+    ) -> Option<(impl Iterator<Item = usize>, usize)> {
+        self.packs.get(place)?;
+        let start = place - place % self.window;
+        let end = (start + self.window).min(self.packs.len());
+        let rest = self.packs.get(place..end).unwrap_or_default();
+        Some((rest.iter().map(move |pack| start + index(*pack)), end))
+    }
+
+    /// The packs at these places as ascending runs.
+    pub(super) fn runs(&self, places: Range<usize>) -> Vec<Range<usize>> {
+        if self.packs.is_empty() {
+            return vec![places];
+        }
+        let mut packs: Vec<usize> = places.map(|place| self.pack(place)).collect();
+        packs.sort_unstable();
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for pack in packs {
+            match runs.last_mut() {
+                Some(last) if last.end == pack => last.end += 1,
+                _ => runs.push(pack..pack + 1),
+            }
+        }
+        runs
+    }
+}
+
+/// Finds the order of the packs of a lane from their costs, window by window.
+#[derive(Debug)]
+pub(super) struct Ordering {
+    balance: Balance,
+    length: u32,
+    windows: u64,
+    costs: Vec<u64>,
+    packs: Vec<u32>,
+}
+
+impl Ordering {
+    pub(super) fn new(balance: Balance, length: u32) -> Self {
+        Self { balance, length, windows: 0, costs: Vec::new(), packs: Vec::new() }
+    }
+
+    pub(super) fn of_document(&self, tokens: u32) -> u64 {
+        self.balance.cost.of_document(tokens)
+    }
+
+    /// Adds the next pack, given the costs of its documents and its room.
+    pub(super) fn push(&mut self, cost: u64, room: u32) {
+        self.costs.push(cost.saturating_add(self.balance.cost.of_padding(room)));
+        if self.costs.len() >= self.window() {
+            self.end_window();
+        }
+    }
+
+    /// Adds the next pack, which one document fills.
+    pub(super) fn push_full(&mut self) {
+        self.push(self.of_document(self.length), 0);
+    }
+
+    pub(super) fn finish(mut self) -> PackOrder {
+        self.end_window();
+        self.packs.shrink_to_fit();
+        PackOrder { window: self.window(), packs: self.packs }
+    }
+
+    fn end_window(&mut self) {
+        self.packs.extend(self.balance.aligned(self.windows, &self.costs));
+        self.costs.clear();
+        self.windows += 1;
+    }
+
+    fn window(&self) -> usize {
+        index(self.balance.window_packs.max(1))
+    }
+}
+
+fn index(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests;

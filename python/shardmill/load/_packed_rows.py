@@ -1,0 +1,214 @@
+"""The packs of a loader, epoch by epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from shardmill._native import packing as _native
+from shardmill._warnings import warn_caller
+from shardmill.data._dataset import Dataset, opened_files
+from shardmill.errors import MissingColumnError
+from shardmill.load import _balance as balancing
+from shardmill.load._columns import plain_fill_values
+from shardmill.load._mixture import Mixture
+from shardmill.load._packing_checks import INSIDE, check_sources, warn_of_joined
+from shardmill.load._varlen import IGNORED, LABELS
+
+if TYPE_CHECKING:
+    from shardmill._native import load
+    from shardmill.load._packing import Packing
+
+#: Version of the algorithms: any change to which tokens are packed together needs a new number, so
+#: that old states are rejected.
+PACKING_VERSION = 1
+
+#: A loader needs the packs of the current epoch and of the previous one.
+_EPOCHS_KEPT = 2
+
+
+class PackedRows:
+    """The packs of a loader, epoch by epoch.
+
+    Results that need a pass over the tokens are computed on demand, and once.
+
+    Args:
+        packing: the packing options.
+        dataset: the data set whose rows are packed.
+        nulls_are_empty: whether a null list is an empty row.
+        threads: number of threads that plan the packs of a shuffled epoch.
+    """
+
+    def __init__(
+        self, packing: Packing, dataset: Dataset | Mixture, *, nulls_are_empty: bool, threads: int
+    ) -> None:
+        files = opened_files(dataset)
+        warn_of_joined(files.tokenize)
+        self.packing, self._dataset = packing, dataset
+        self._nulls_are_empty, self._threads = nulls_are_empty, max(threads, 1)
+        self._plans: dict[int, load.RowPlan] = {}
+        self._rows: load.RowPlan | None = None
+        #: For endless lanes, the packs of all epochs.
+        self._ahead: _native.AheadPacks | None = None
+        if not isinstance(dataset, Dataset):
+            check_sources(dataset, packing.columns)
+        self.column_numbers = files.numbers_of(packing.columns)
+        self._lengths_number = (
+            None if packing.lengths is None else files.numbers_of([packing.lengths])
+        )
+        self.columns = self._pack_columns()
+
+    def converter(self, *, kind: str, is_padded: bool) -> load.OutputConverter:
+        """Return a converter for batches of packs."""
+        from shardmill._native import load
+
+        return load.OutputConverter.of_packs(self.columns, kind=kind, is_padded=is_padded)
+
+    def of_epoch(self, rows: load.RowPlan, epoch: int, lanes: int) -> load.RowPlan:
+        """Return the plan of the packs of an epoch, in the order of ``rows``, in ``lanes``."""
+        if rows is not self._rows:
+            self._rows, self._plans, self._ahead = rows, {}, None
+        plan = self._plans.get(epoch)
+        if plan is None:
+            packing = self.packing
+            options: dict[str, Any] = {
+                "length": packing.length,
+                "strategy": packing.strategy,
+                "open_packs": packing.open_packs or 1,
+                "long": packing.long or "split",
+                "multiple_of": packing.multiple_of,
+                "overlaps": packing.overlap > 0,
+                "looks_ahead": packing.across,
+                "threads": self._threads,
+                "balance": packing.balance and balancing.identity_of(packing.balance),
+            }
+            epoch_packs = self.epoch_packs(lanes)
+            if epoch_packs is None:
+                plan = _native.packed(rows, self.columns, self._lengths(), epoch=epoch, **options)
+            else:
+                plan = self._packs_ahead(rows, options).of_epoch(
+                    rows, epoch=epoch, epoch_packs=epoch_packs
+                )
+            while len(self._plans) >= _EPOCHS_KEPT:
+                del self._plans[next(iter(self._plans))]
+            self._plans[epoch] = plan
+        return plan
+
+    def epoch_packs(self, lanes: int) -> int | None:
+        """Return the number of packs of an epoch of endless lanes."""
+        packs = self.packing.epoch_packs
+        return (
+            packs
+            if packs is None or self.packing.balance is None
+            else balancing.rounded(packs, lanes)
+        )
+
+    def warn_of_balance(self, lanes: int, share: Mapping[str, Any], prefetch_bytes: int) -> None:
+        """Warn of what a balance changes: the length of an epoch, and the memory."""
+        balance, packs = self.packing.balance, self.packing.epoch_packs
+        if balance is None:
+            return
+        if packs != self.epoch_packs(lanes):
+            warn_caller(
+                f"epoch_packs={packs} is rounded up to {self.epoch_packs(lanes)}, because packs "
+                f"are balanced, and lanes={lanes} then have equally many in an epoch\n"
+                "hint: use a multiple of the lanes"
+            )
+        balancing.warn_of_memory(balance, self.window_bytes(lanes, share), prefetch_bytes)
+
+    def window_bytes(self, lanes: int, share: Mapping[str, Any]) -> int:
+        """Return the size of the rows that a rank keeps for the windows of a balance."""
+        balance = self.packing.balance
+        if balance is None:
+            return 0
+        return balancing.window_bytes(balance, self.columns.row_bytes, lanes, share)
+
+    def identity(self, lanes: int) -> dict[str, Any]:
+        """Return what a state must match: what is packed together, and in what order packs come."""
+        packing = self.packing
+        shared = {
+            "version": PACKING_VERSION,
+            "column": packing.columns[0],
+            "length": packing.length,
+            "strategy": packing.strategy,
+            "open_packs": packing.open_packs,
+            "long": packing.long,
+            # Absent unless set: states of earlier versions have none of them.
+            **{
+                name: value
+                for name, unset in INSIDE.items()
+                if (value := getattr(packing, name)) != unset
+            },
+        }
+        if packing.balance is not None:
+            shared["balance"] = balancing.identity_of(packing.balance)
+        if packing.plan == "epoch":
+            return {**shared, "lengths_digest": self._lengths().digest}
+        return {
+            "plan": packing.plan,
+            **shared,
+            "epoch_packs": self.epoch_packs(lanes),
+            "pack_window_rows": _native.PACK_WINDOW_ROWS,
+            "tokenize": opened_files(self._dataset).tokenization,
+        }
+
+    def _lengths(self) -> _native.Lengths:
+        return opened_files(self._dataset).lengths_of(**self._source)
+
+    def _packs_ahead(self, rows: load.RowPlan, options: dict[str, Any]) -> _native.AheadPacks:
+        if self._ahead is None:
+            self._ahead = _native.AheadPacks(rows, self.columns, **self._source, **options)
+            for warning in self._ahead.warnings:
+                warn_caller(warning)
+        return self._ahead
+
+    @property
+    def _source(self) -> dict[str, Any]:
+        """The column with the lengths of rows, or with lists whose lengths are counted."""
+        is_stated = self._lengths_number is not None
+        numbers = self.column_numbers if self._lengths_number is None else self._lengths_number
+        return {
+            # A directory without files has no columns, and no rows to inspect.
+            "column": numbers[0] if numbers else 0,
+            "is_stated": is_stated,
+            # A column of lengths has no nulls.
+            "nulls_are_empty": self._nulls_are_empty and not is_stated,
+        }
+
+    def _pack_columns(self) -> _native.PackColumns:
+        packing = self.packing
+        files = opened_files(self._dataset)
+        labels = {name: pad for name, pad in files.label_pads.items() if name in packing.columns}
+        shifted: list[str] = []
+        if packing.next_token:
+            stored = [LABELS] if LABELS in packing.columns else []
+            labels = dict.fromkeys(stored or labels or [LABELS], IGNORED) | labels
+            shifted = list(labels)
+        pads = packing.pad_value
+        if not isinstance(pads, dict):
+            # Every type has a zero, including booleans.
+            pads = {packing.columns[0]: pads} if pads else {}
+        for name in pads:
+            if name not in (*packing.columns, *labels):
+                raise MissingColumnError(
+                    f"pad_value names column {name!r}, "
+                    f"the packed columns are {', '.join(packing.columns)}"
+                )
+        return _native.PackColumns(
+            files.native,
+            columns=self.column_numbers,
+            length=packing.length,
+            multiple_of=packing.multiple_of,
+            next_token=shifted,
+            across=packing.across,
+            pad_values=plain_fill_values({**labels, **pads}),
+            nulls_are_empty=self._nulls_are_empty,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Files are reopened when this is unpickled.
+        return {**self.__dict__, "columns": None, "_plans": {}, "_rows": None, "_ahead": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.columns = self._pack_columns()
