@@ -27,11 +27,14 @@ import pyarrow as pa
 import shardmill as sm
 from message_files import write_files
 from message_situations import (
+    begun_mesh_loader,
     checkpoint_of_a_changed_input,
     checkpoint_that_is_damaged,
+    closed_mesh_loader,
     closed_reader,
     iterated_after_a_newer_one,
     job,
+    mesh_loader,
     returning,
     second_job_of_a_checkpoint,
     subclass,
@@ -613,6 +616,27 @@ CASES: dict[str, Callable[[], Any]] = {
     "PyTorch is missing": lambda: without(
         "torch", lambda: list(sm.Loader(P, rank=0, world_size=1))
     ),
+    # Meshes of ranks.
+    "mesh that is a number": lambda: mesh_loader(mesh=2),
+    "no mesh": mesh_loader,
+    "mesh and data rank": lambda: mesh_loader("dp", data_parallel=(0, 1)),
+    "mesh without a dimension of data": lambda: mesh_loader("tp", "pp"),
+    "mesh with two dimensions of data": lambda: mesh_loader("dp", "batch"),
+    "dimension of data that is unknown": lambda: mesh_loader("dp", data="pp"),
+    "dimension of data without a mesh": lambda: mesh_loader(data="dp"),
+    "data rank that is too large": lambda: mesh_loader(data_parallel=(2, 2)),
+    "replica that is not a group": lambda: mesh_loader(data_parallel=(0, 1), replica=[0]),
+    "columns of two dimensions": lambda: mesh_loader("dp", columns={"pp": [], "tp": []}),
+    "columns of a dimension of data": lambda: mesh_loader("dp", columns={"dp": ["x"]}),
+    "columns of ranks that read": lambda: mesh_loader("dp", columns={"dp": []}, share="read"),
+    "timeout of a mesh that is 0": lambda: mesh_loader("dp", timeout=0),
+    "loader of a mesh that is a path": lambda: mesh_loader("dp", loader="a.parquet"),
+    "loader of a mesh that returns a path": lambda: mesh_loader("dp", loader=lambda: P),
+    "loader of a mesh with another rank": lambda: mesh_loader(
+        "dp", load={"rank": 1, "world_size": 2}
+    ),
+    "loader of a mesh that has begun": begun_mesh_loader,
+    "mesh loader that is closed": closed_mesh_loader,
     # Names of other libraries.
     "epochs of a loader": lambda: sm.Loader(P, epochs=3),  # pyright: ignore[reportCallIssue]
     "images of a loader": lambda: sm.Loader(

@@ -30,6 +30,39 @@ def returning(*values: Any) -> Any:
     return Map(result, batch_size=1)
 
 
+def mesh_loader(
+    *names: str, loader: Any = None, load: dict[str, Any] | None = None, **options: Any
+) -> Any:
+    """A ``MeshLoader`` in a job with a single rank, whose mesh has these dimensions."""
+    from shardmill.integrations.torch import MeshLoader
+    from torch import distributed
+    from torch.distributed.device_mesh import init_device_mesh
+
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        if names:
+            mesh = init_device_mesh("cpu", (1,) * len(names), mesh_dim_names=names)
+            options = {"mesh": mesh, **options}
+        made = sm.Loader("a.parquet", **load or {}) if loader is None else loader
+        return MeshLoader(made, **options)
+    finally:
+        distributed.destroy_process_group()
+
+
+def begun_mesh_loader() -> None:
+    """A ``MeshLoader`` of a loader that has returned a batch."""
+    loader = sm.Loader("a.parquet", rank=0, world_size=1)
+    next(iter(loader))
+    mesh_loader("dp", loader=loader)
+
+
+def closed_mesh_loader() -> None:
+    """A ``MeshLoader`` that is iterated after it was closed."""
+    loader = mesh_loader("dp")
+    loader.close()
+    iter(loader)
+
+
 def subclass() -> Any:
     """A data set with rows of its own."""
 

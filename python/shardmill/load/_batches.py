@@ -104,7 +104,7 @@ class DictCutter(Cutter):
         """Check now what would otherwise fail at the first batch."""
         super().check(converter)
         # The columns that mark padded rows come after the data columns.
-        self.decodings += [None] * (len(self.names) - len(self.decodings))
+        self.decodings = [*self.decodings, *[None] * len(self.names)][: len(self.names)]
 
     def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
         """Yield the batches of a superbatch."""

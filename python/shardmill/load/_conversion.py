@@ -7,11 +7,12 @@ from copy import copy
 from functools import cached_property
 from typing import Any, Self
 
+from shardmill._native import columns as columns_of
 from shardmill._native import load as _native
 from shardmill._option_values import listed
 from shardmill.data._dataset import opened_files
 from shardmill.load._batches import SuperbatchCutter, cutter_of
-from shardmill.load._columns import check_fill, equal_lists, output_form
+from shardmill.load._columns import check_fill, equal_lists, output_form, split
 from shardmill.load._options import Output, Runtime
 from shardmill.load._plan import LoaderPlan
 
@@ -70,6 +71,26 @@ class Conversion:
         other = copy(self)
         other.converter, other.cutter = self._of_kind("stream"), SuperbatchCutter()
         return other
+
+    def of_plan(self, plan: LoaderPlan) -> Self:
+        """Return the conversion of another rank, whose batches may mark padded rows."""
+        other = copy(self)
+        vars(other).pop("converter", None)
+        other._is_padded, other.cutter = plan.share()["tail"] == "pad", copy(self.cutter)
+        other.cutter.check(other.converter)
+        return other
+
+    def empty(self) -> Any:
+        """Return a batch without rows, whose columns are those of every batch.
+
+        It lacks the marks of padded rows. Packs have only numbers, and no such batch.
+        """
+        if self._packed is not None:
+            return {}
+        files = opened_files(self._dataset)
+        converter = columns_of.Converter(files.native.schema(self.columns), self._form)
+        rows = files.row_plan().take([], self.columns)
+        return next(split(converter.names, converter.convert(rows, [0]), [0], self.cutter.kind))
 
     def _of_kind(self, kind: str) -> _native.OutputConverter:
         if self._packed is not None:

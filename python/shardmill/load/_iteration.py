@@ -14,6 +14,7 @@ from shardmill.load import _ranks as ranks
 from shardmill.load._audit import Audit
 from shardmill.load._bad_rows import BadRow
 from shardmill.load._batches import Delivery, close
+from shardmill.load._checks import MOST_LANES
 from shardmill.load._conversion import Conversion
 from shardmill.load._metrics import CostTerms, Counters, Mark
 from shardmill.load._pass import Pass, Steps
@@ -36,6 +37,7 @@ class Iteration:
         progress: what the passes count, with threads and memory.
         has_share: whether rank and world size were given; see ``_ranks.refuse_copies``.
         made_in: the process that made the loader.
+        stage: what batches pass through before they count.
     """
 
     cursor: Cursor
@@ -43,6 +45,7 @@ class Iteration:
     progress: Progress
     has_share: bool
     made_in: int = field(default_factory=os.getpid)
+    stage: Callable[[Iterator[Delivery]], Iterator[Delivery]] = iter
 
     def for_stream(self) -> Iteration:
         """Return what begins passes over the pieces of an Arrow stream.
@@ -61,7 +64,47 @@ class Iteration:
         cursor = Cursor(here.plan, here.ledger.emptied(), here.begun.following())
         progress = replace(self.progress, cursor=cursor, counters=Counters())
         return replace(
-            self, cursor=cursor, conversion=self.conversion.for_stream(), progress=progress
+            self,
+            cursor=cursor,
+            conversion=self.conversion.for_stream(),
+            progress=progress,
+            stage=iter,
+        )
+
+    def of_rank(
+        self, rank: int, world_size: int, stage: Callable[[Iterator[Delivery]], Iterator[Delivery]]
+    ) -> Iteration:
+        """Return what begins the passes of another rank, at the start of its first epoch.
+
+        Args:
+            rank: the rank.
+            world_size: number of ranks that share the rows.
+            stage: what batches pass through before they count.
+
+        Raises:
+            ValueError: If the loader has begun, or was made for another rank.
+        """
+        here, plan = self.cursor, self.cursor.plan
+        if self.has_share and (plan.rank, plan.world_size) != (rank, world_size):
+            raise OptionError(
+                f"the loader has rank={plan.rank} and world_size={plan.world_size}, but this "
+                f"process is data rank {rank} of {world_size}\n"
+                "hint: create the Loader without rank and world_size"
+            )
+        if not here.is_new:
+            raise OptionError(
+                "the loader has begun, and its position would be lost\n"
+                "hint: pass a new Loader, and load the state afterwards"
+            )
+        lanes = plan.asked_lanes or min(world_size, MOST_LANES)
+        plan = replace(plan, rank=rank, world_size=world_size, lanes=lanes)
+        cursor = Cursor(plan, here.ledger.emptied(is_audited=here.ledger.is_audited))
+        return replace(
+            self,
+            cursor=cursor,
+            conversion=self.conversion.of_plan(plan),
+            progress=replace(self.progress, cursor=cursor, counters=Counters()),
+            stage=stage,
         )
 
     def begin(self, collate: Callable[[Any], Any] | None = None, steps: int | None = None) -> Pass:
@@ -223,7 +266,7 @@ class Iteration:
             plan = cursor.plan.of_epoch(epoch)
             end = plan.end(position.consumed, cursor.plan.share())
             peek = None if stop is not None else Peek(replace(position), cursor.ledger.mark(epoch))
-            for batch, rows, consumed in self.conversion.cutter.staged(batches):
+            for batch, rows, consumed in self.stage(self.conversion.cutter.staged(batches)):
                 if collate is not None:
                     batch = collate(batch)
                 # Another thread or the function of the user may have moved the loader meanwhile.

@@ -44,12 +44,12 @@ class Ledger:
         self.restart()
         self.audits.pop(epoch, None)
 
-    def emptied(self) -> Ledger:
-        """Return a ledger with the same policy and limit, for a pass of its own.
+    def emptied(self, *, is_audited: bool = False) -> Ledger:
+        """Return an empty ledger with the same policy and limit, for a pass of its own.
 
-        It has no audit.
+        It has no audit, unless ``is_audited``.
         """
-        return Ledger(self.policy, self._limit, is_audited=False)
+        return Ledger(self.policy, self._limit, is_audited=is_audited)
 
     def add(self, notes: Sequence[object], epoch: int, rows_of_epoch: int) -> None:
         """Record the bad rows and the audit of a batch.

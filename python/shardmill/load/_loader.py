@@ -581,3 +581,11 @@ class Loader(ArrowRows):
 def iteration_of(loader: Loader) -> Iteration:
     """Return what begins the passes of a loader, for callers that do not use ``iter``."""
     return loader._iteration  # pyright: ignore[reportPrivateUsage]
+
+
+def loader_with(loader: Loader, iteration: Iteration) -> Loader:
+    """Return a loader of the same class and data with other passes."""
+    other = copy(loader)
+    other._iteration, other._cursor = iteration, iteration.cursor
+    other._conversion, other._progress = iteration.conversion, iteration.progress
+    return other

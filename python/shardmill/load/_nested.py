@@ -253,19 +253,26 @@ class Struct(dict[str, Any]):
 
 def map_tensors(value: Any, change: Callable[[Any], Any]) -> Any:
     """Apply ``change`` to the tensors in ``value``, also in nested dicts, lists and tuples."""
+    return map_leaves(value, lambda leaf: change(leaf) if _is_of_torch(leaf) else leaf)
+
+
+def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Apply ``change`` to all in ``value`` but nested dicts, lists, tuples and ``Ragged``."""
     if isinstance(value, dict):
         kind = next((kind for kind in (Struct, Batch) if isinstance(value, kind)), dict)
-        return kind({name: map_tensors(part, change) for name, part in value.items()})
+        return kind({name: map_leaves(part, change) for name, part in value.items()})
     if isinstance(value, Ragged):
-        return _mapped(value, lambda part: map_tensors(part, change))
-    # A torch.nn.utils.rnn.PackedSequence is a tuple too, and moves itself.
-    if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "to"):
-        return change(value)
-    if isinstance(value, list | tuple):
-        parts = [map_tensors(part, change) for part in value]
+        return _mapped(value, lambda part: map_leaves(part, change))
+    if isinstance(value, list | tuple) and not _is_of_torch(value):
+        parts = [map_leaves(part, change) for part in value]
         # A named tuple takes its fields one by one.
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return value
+    return change(value)
+
+
+def _is_of_torch(value: Any) -> bool:
+    # A torch.nn.utils.rnn.PackedSequence is a tuple too, and moves itself.
+    return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "to")
 
 
 def _mapped(column: Ragged, change: Callable[[Any], Any]) -> Ragged:

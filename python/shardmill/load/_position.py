@@ -155,6 +155,11 @@ class Cursor:
         self.position, self._asked = Position(self.position.epoch), None
 
     @property
+    def is_new(self) -> bool:
+        """Whether nothing has moved it."""
+        return self._newest is None and self.position == Position()
+
+    @property
     def begun(self) -> Position:
         """The position from which the next pass follows."""
         return self._asked or self.position

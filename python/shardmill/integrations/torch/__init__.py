@@ -16,6 +16,7 @@ from shardmill.integrations.torch._dataloader import (
 from shardmill.integrations.torch._files import DataFileInfo, IcebergDataFileInfo
 from shardmill.integrations.torch._iceberg import IcebergDataset
 from shardmill.integrations.torch._iterable import BatchDataset, unchanged
+from shardmill.integrations.torch._mesh import MeshLoader
 from shardmill.integrations.torch._metrics import WorkerMetrics
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "DataFileInfo",
     "IcebergDataFileInfo",
     "IcebergDataset",
+    "MeshLoader",
     "StructuredDataset",
     "WorkerMetrics",
     "create_dataloader",

@@ -1,0 +1,127 @@
+"""Ranks of a job, forked from one process that has imported torch, and joined by gloo.
+
+``python mesh_ranks.py`` forks the ranks of each line of its input, a directory and a number. They
+connect to a socket in that directory, and run the functions of ``mesh_scenes`` that they are asked
+for.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from functools import cache
+from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from promptness import HANGS_S
+
+
+class Ranks:
+    """Ranks that run, seen from a test."""
+
+    def __init__(self, size: int) -> None:
+        self._directory = tempfile.TemporaryDirectory()
+        path = Path(self._directory.name)
+        with Listener(str(path / "socket")) as listener:
+            server = _server(os.getpid())
+            assert server.stdin is not None
+            server.stdin.write(json.dumps([str(path), size]) + "\n")
+            server.stdin.flush()
+            connections = [listener.accept() for _ in range(size)]
+        self._ranks: dict[int, tuple[int, Connection]] = {}
+        for connection in connections:
+            rank, process = connection.recv()
+            self._ranks[rank] = process, connection
+
+    def run(self, scene: str, *arguments: Any, **options: Any) -> list[Any]:
+        """What a function of ``mesh_scenes`` returns on each rank."""
+        self.start(scene, *arguments, **options)
+        answers = [self._answer(rank) for rank in range(len(self._ranks))]
+        for rank, (is_done, answer) in enumerate(answers):
+            assert is_done, f"rank {rank}: {answer}"
+        return [answer for _, answer in answers]
+
+    def start(self, scene: str, *arguments: Any, **options: Any) -> None:
+        """Begin a function that does not end."""
+        for _, connection in self._ranks.values():
+            connection.send((scene, arguments, options))
+
+    def _answer(self, rank: int) -> tuple[bool, Any]:
+        connection = self._ranks[rank][1]
+        return connection.recv() if connection.poll(HANGS_S) else (False, "hangs")
+
+    def __enter__(self) -> Ranks:
+        return self
+
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        self._directory.cleanup()
+
+    def kill(self) -> None:
+        """Kill all ranks at once."""
+        for process, connection in self._ranks.values():
+            os.kill(process, 9)
+            connection.close()
+        self._ranks.clear()
+
+
+@cache
+def _server(_process: int) -> subprocess.Popen[str]:
+    """One for each process of tests. It ends when its input is closed."""
+    paths = os.pathsep.join(filter(None, sys.path))
+    return subprocess.Popen(
+        [sys.executable, __file__],
+        stdin=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": paths},
+    )
+
+
+def _serve() -> None:
+    import mesh_scenes
+    import torch
+
+    torch.set_num_threads(1)
+    # Ranks that were killed leave nothing.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    # A collection in a rank would copy the memory that all share.
+    gc.freeze()
+    for line in sys.stdin:
+        directory, size = json.loads(line)
+        for rank in range(size):
+            if os.fork() == 0:
+                os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), LOCAL_WORLD_SIZE=str(size))
+                _become(directory, rank, size, mesh_scenes)
+
+
+def _become(directory: str, rank: int, size: int, scenes: Any) -> None:
+    from torch import distributed
+
+    with Client(f"{directory}/socket") as connection:
+        connection.send((rank, os.getpid()))
+        method = f"file://{directory}/rendezvous"
+        distributed.init_process_group("gloo", init_method=method, rank=rank, world_size=size)
+        while True:
+            try:
+                scene, arguments, options = connection.recv()
+            except EOFError:
+                os._exit(0)
+            try:
+                answer = True, getattr(scenes, scene)(*arguments, **options)
+            except BaseException:
+                answer = False, traceback.format_exc()
+            connection.send(answer)
+
+
+if __name__ == "__main__":
+    _serve()
