@@ -249,6 +249,17 @@ def absent(mesh: Mesh, path: str, options: dict[str, Any], timeout: int) -> str:
     return error
 
 
+def closed_by_one(mesh: Mesh, path: str, options: dict[str, Any]) -> str:
+    """The error of the others if the last rank closes its loader."""
+    loader = loaded(mesh, path, options)
+    batches = iter(loader)
+    next(batches)
+    is_last = distributed.get_rank() == distributed.get_world_size() - 1
+    error = "" if is_last else failure(lambda: list(batches))
+    loader.close()
+    return error
+
+
 def by_group(
     members: list[list[int]], data: list[tuple[int, int]], path: str, options: dict[str, Any]
 ) -> list[Any]:

@@ -339,6 +339,13 @@ def test_rank_that_does_not_call_is_an_error_on_the_others(four: Ranks, rows: st
         assert "a timeout of more than 5 seconds" in error
 
 
+def test_rank_that_closes_its_loader_is_an_error_on_the_others(four: Ranks, rows: str) -> None:
+    *others, closed = four.run("closed_by_one", MESHES["1x4"][0], rows, options_of("numbers"))
+    assert closed == ""
+    for error in others:
+        assert error.startswith("EngineError: the ranks 0, 1, 2, 3 of a replica did not meet at")
+
+
 @pytest.mark.parametrize("kind", ["lists", "concatenated packs"])
 def test_ranks_in_the_middle_of_a_pipeline_get_the_columns_that_are_named(
     four: Ranks, rows: str, kind: str

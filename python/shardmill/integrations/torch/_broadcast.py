@@ -154,10 +154,14 @@ class Channel:
         self._replica, self._timeout_s = replica, timeout_s
         own = distributed.get_rank()
         self.is_reader = replica.members[0] == own
+        self._groups: list[Any] = []
         self._group = self._ends = self._joined(replica.members)
         if replica.columns is not None:
-            # The ranks that receive all columns.
-            self._ends = self._joined(replica.ends) if own in replica.ends else None
+            # The ranks that receive all columns. Torch names groups by their number, so all ranks
+            # must create the same number, also those in the middle.
+            is_end = own in replica.ends
+            ends = self._joined(replica.ends if is_end else (own,))
+            self._ends = ends if is_end else None
         self._failure: str | None = None
         self._last_form = b""
         self._passes = self._step = self._history = 0
@@ -166,12 +170,14 @@ class Channel:
         # The host reads headers.
         devices = distributed.get_backend_config().split(",")
         backends = dict(device.split(":") for device in devices) | {"cpu": "gloo"}
-        return distributed.new_group(
+        group: Any = distributed.new_group(
             list(ranks),
             timeout=timedelta(seconds=self._timeout_s),
             backend=",".join(f"{device}:{backend}" for device, backend in backends.items()),
             use_local_synchronization=True,
         )
+        self._groups.append(group)
+        return group
 
     def record(self, operation: str, argument: Any) -> None:
         """Record a call, whose argument must be equal on all ranks."""
@@ -296,9 +302,12 @@ class Channel:
             raise EngineError(self._failure) from error
 
     def close(self) -> None:
-        """Leave the process groups."""
-        for group in {self._group, self._ends} - {None}:
+        """Leave the process groups, which is an error on ranks that wait for this one."""
+        for group in self._groups:
             distributed.destroy_process_group(group)
+        # Connections are open as long as a group is held.
+        self._groups.clear()
+        self._group = self._ends = None
 
 
 def _bytes_of(content: bytes) -> torch.Tensor:
