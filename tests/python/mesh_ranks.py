@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from functools import cache
 from multiprocessing.connection import Client, Connection, Listener
@@ -44,9 +45,12 @@ class Ranks:
     def run(self, scene: str, *arguments: Any, **options: Any) -> list[Any]:
         """What a function of ``mesh_scenes`` returns on each rank."""
         self.start(scene, *arguments, **options)
-        answers = [self._answer(rank) for rank in range(len(self._ranks))]
-        for rank, (is_done, answer) in enumerate(answers):
-            assert is_done, f"rank {rank}: {answer}"
+        end = time.monotonic() + HANGS_S
+        answers = [self._answer(rank, end) for rank in range(len(self._ranks))]
+        failures = [
+            f"rank {rank}: {answer}" for rank, (done, answer) in enumerate(answers) if not done
+        ]
+        assert not failures, "\n".join(failures)
         return [answer for _, answer in answers]
 
     def start(self, scene: str, *arguments: Any, **options: Any) -> None:
@@ -54,9 +58,10 @@ class Ranks:
         for _, connection in self._ranks.values():
             connection.send((scene, arguments, options))
 
-    def _answer(self, rank: int) -> tuple[bool, Any]:
+    def _answer(self, rank: int, end: float) -> tuple[bool, Any]:
         connection = self._ranks[rank][1]
-        return connection.recv() if connection.poll(HANGS_S) else (False, "hangs")
+        is_there = connection.poll(max(0, end - time.monotonic()))
+        return connection.recv() if is_there else (False, "hangs")
 
     def __enter__(self) -> Ranks:
         return self
