@@ -71,8 +71,9 @@ def epoch(mesh: Mesh, path: str, options: dict[str, Any], **of_mesh: Any) -> dic
     for batch in loader:
         found["batches"].append(digest(batch))
         found["states"].append(loader.state_dict())
-        if isinstance(batch, dict) and "id" in batch and not batch["id"].is_meta:
-            found["ids"] += map(int, batch["id"])
+        ids = batch.get("id") if isinstance(batch, dict) else None
+        if isinstance(ids, torch.Tensor) and not ids.is_meta:
+            found["ids"] += ids.tolist()
     found["after"], metrics = loader.state_dict(), loader.metrics()
     found["metrics"] = metrics.bytes_read, metrics.batches, metrics.rows, metrics.epoch
     found["reads"] = loader.loader is not None
