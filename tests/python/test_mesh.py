@@ -281,7 +281,7 @@ def test_error_of_the_reader_is_raised_on_its_replica(
             first = start.dictionary_page_offset or start.data_page_offset
             content[first : first + 40] = bytes(40)
         (tmp_path / f"{number}.parquet").write_bytes(content)
-    options = options_of("numbers") | {"batch_size": 10}
+    options: dict[str, Any] = options_of("numbers") | {"batch_size": 10}
     found = four.run("failing_pass", SQUARE, str(tmp_path), options)
     assert found[0] == found[1]
     assert [batches for batches, *_ in found[0]] == [5, 5]
