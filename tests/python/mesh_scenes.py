@@ -32,7 +32,7 @@ def digest(value: Any) -> Any:
     kind = type(value).__name__
     if isinstance(value, torch.Tensor):
         is_meta = value.device.type == "meta"
-        content = b"" if is_meta else value.contiguous().reshape(-1).view(torch.uint8).numpy()
+        content: Any = b"" if is_meta else value.contiguous().reshape(-1).view(torch.uint8).numpy()
         return (
             str(value.dtype),
             tuple(value.shape),
@@ -130,14 +130,14 @@ def recorded(mesh: Mesh, path: str, options: dict[str, Any], below: str, most: i
 
 
 def operations(
-    mesh: Mesh | tuple[int, int], path: str, options: dict[str, Any], calls: list[tuple[str, Any]]
+    mesh: Any, path: str, options: dict[str, Any], calls: list[tuple[str, Any]]
 ) -> list[Any]:
-    """What calls return, of a ``MeshLoader`` or of the ``Loader`` of a data rank."""
+    """What calls return, of a ``MeshLoader`` or of the ``Loader`` of a data rank, ``mesh``."""
     warnings.simplefilter("ignore")
     if isinstance(mesh[0], int):
         loader: Any = sm.Loader(path, rank=mesh[0], world_size=mesh[1], **options)
     else:
-        loader = loaded(mesh, path, options)  # pyright: ignore[reportArgumentType]
+        loader = loaded(mesh, path, options)
     found, states = [], [loader.state_dict()]
     for name, argument in calls:
         if name == "take":

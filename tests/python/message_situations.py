@@ -38,7 +38,8 @@ def mesh_loader(
     from torch import distributed
     from torch.distributed.device_mesh import init_device_mesh
 
-    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    store = distributed.HashStore()  # pyright: ignore[reportPrivateImportUsage]
+    distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:
         if names:
             mesh = init_device_mesh("cpu", (1,) * len(names), mesh_dim_names=names)

@@ -30,7 +30,7 @@ from shardmill.load._nested import map_tensors
 ROWS = 100
 
 #: Shape and names of a mesh of 4 ranks, with the data rank of each.
-MESHES = {
+MESHES: dict[str, tuple[Any, list[int]]] = {
     "4x1": (((4, 1), ("dp", "tp")), [0, 1, 2, 3]),
     "2x2": (((2, 2), ("dp", "tp")), [0, 0, 1, 1]),
     "1x4": (((1, 4), ("dp", "tp")), [0, 0, 0, 0]),
@@ -145,10 +145,11 @@ def test_ranks_of_a_replica_get_the_batches_of_their_data_rank(
 
 @pytest.mark.slow
 def test_eight_ranks_get_the_batches_of_their_data_rank(rows: str, images: sm.Dataset) -> None:
+    mesh, data = WIDE
     with Ranks(8) as eight:
         for kind in KINDS:
             source = images if "image" in KINDS[kind].get("columns", ()) else rows
-            check_epoch(eight, *WIDE, kind, source)
+            check_epoch(eight, mesh, data, kind, source)
 
 
 def test_replica_of_four_reads_what_one_rank_reads(four: Ranks, rows: str) -> None:

@@ -586,6 +586,8 @@ def iteration_of(loader: Loader) -> Iteration:
 def loader_with(loader: Loader, iteration: Iteration) -> Loader:
     """Return a loader of the same class and data with other passes."""
     other = copy(loader)
-    other._iteration, other._cursor = iteration, iteration.cursor
-    other._conversion, other._progress = iteration.conversion, iteration.progress
+    other._iteration = iteration  # pyright: ignore[reportPrivateUsage]
+    other._cursor = iteration.cursor  # pyright: ignore[reportPrivateUsage]
+    other._conversion = iteration.conversion  # pyright: ignore[reportPrivateUsage]
+    other._progress = iteration.progress  # pyright: ignore[reportPrivateUsage]
     return other
