@@ -235,7 +235,10 @@ class MeshLoader:
         return self._rounds.metrics(since_last=since_last)
 
     def close(self) -> None:
-        """Leave the process groups of the loader. Call it on all ranks of a replica."""
+        """Leave the process groups of the loader. Call it on all ranks of a replica.
+
+        A rank that waits for one that closes its loader raises an ``EngineError``.
+        """
         if self._rounds is not None and not self._is_closed:
             self._rounds.close()
         self._is_closed = True
