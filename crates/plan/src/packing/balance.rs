@@ -4,7 +4,6 @@
 //! their [`Cost`]. Which rank comes at which place depends on the options and the number of the
 //! window, and not on the lane. The invariant: a window has the same packs in any order.
 
-use super::LanePiece;
 use crate::order::{Permutation, Purpose};
 use std::ops::Range;
 
@@ -183,11 +182,6 @@ impl Balance {
             ranks = keyed.into_iter().map(|(_, rank)| rank).collect();
         }
         ranks.into_iter().map(|rank| u32::try_from(rank).unwrap_or(u32::MAX)).collect()
-    }
-
-    /// The cost of a pack of `length` tokens.
-    pub(super) fn cost_of(&self, length: u32, pieces: &[LanePiece]) -> u64 {
-        self.cost.of_pack(length, pieces.iter().map(|piece| piece.padded))
     }
 }
 

@@ -127,8 +127,10 @@ impl BalancedCursor {
             self.cursor.draw(rows, &mut pieces)?;
             drawn.push(pieces);
         }
-        let costs: Vec<u64> =
-            drawn.iter().map(|pieces| balance.cost_of(self.length, pieces)).collect();
+        let cost_of = |pieces: &Vec<LanePiece>| {
+            balance.cost.of_pack(self.length, pieces.iter().map(|piece| piece.padded))
+        };
+        let costs: Vec<u64> = drawn.iter().map(cost_of).collect();
         let mut needed_from = (u64::MAX, u64::MAX);
         for pack in balance.aligned(window, &costs).into_iter().rev() {
             let slot = usize::try_from(pack).ok().and_then(|pack| drawn.get_mut(pack));
