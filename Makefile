@@ -275,6 +275,9 @@ bench: build-release $(VENV)/.ready ## All suites on this commit, their pages, t
 ifdef QUICK
 bench-safety: export SHARDMILL_BENCH_ROWS = 20000
 bench-safety: export SHARDMILL_BENCH_FILES = 200
+bench-balance: export SHARDMILL_BENCH_TEXT = 2
+bench-balance: export SHARDMILL_BENCH_DOCUMENTS = 100000
+bench-balance: export SHARDMILL_BENCH_WINDOWS = 1
 bench-interleaved: export SHARDMILL_BENCH_SHARDS = 1
 bench-loader: export SHARDMILL_BENCH_SHARE = 0.05
 bench-arrayrecord: export SHARDMILL_BENCH_RECORDS = 4096
@@ -302,6 +305,10 @@ bench-gate: build-release $(VENV)/.ready ## Three ratios in a minute; fails if a
 .PHONY: bench-safety
 bench-safety: build-release $(VENV)/.ready ## What page checksums and many small files of ids cost; QUICK=1 is a short trial
 	$(call bench,safety)
+
+.PHONY: bench-balance
+bench-balance: build-release $(VENV)/.ready ## What a balance of packs is worth, and what it costs; needs apt; QUICK=1 is a short trial
+	$(call bench,balance)
 
 .PHONY: bench-interleaved
 bench-interleaved: build-release $(VENV)/.ready ## The four paths compared with NeMo Curator; QUICK=1 is a short trial

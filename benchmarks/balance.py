@@ -1,55 +1,82 @@
-"""Measures how equal the work of ranks is with a balance, and the time of plans, on counts alone.
+"""How equal the work of ranks is with a balance, and what it costs.
 
-    python -m benchmarks.balance --out=DIR --texts=DIR
-
-Lengths are those of the files in a directory of texts, drawn again and again with a seed, or
-lognormal ones. The planner reads them from a column; there are no tokens.
+Lengths are those of real texts, drawn again and again with a seed, or lognormal ones. Plans are
+made of counts alone, which are a column: the lists of tokens are empty.
 """
 
 from __future__ import annotations
 
-import time
+import json
+import statistics
 import warnings
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import shardmill as sm
 
-from benchmarks.measure import Metrics, Options, in_processes, run_entry
+from benchmarks.measure import (
+    Metrics,
+    Options,
+    forget_peak,
+    in_processes,
+    run_entry,
+    status_bytes,
+    timed,
+)
 
-#: Bytes of a token of English text.
-_TOKEN_BYTES = 4
 _WIDTH = 4096
+_LONGEST = 131_072
+_VOCABULARY = 50_257
 
 
 @dataclass(frozen=True, kw_only=True)
 class BalanceOptions(Options):
-    """What is planned.
+    """What is planned or loaded.
 
     Attributes:
-        texts: Texts whose sizes are drawn.
-        windows: Windows of a lane, at least.
+        data: Directory of the lengths of texts.
+        texts: Directory of texts and a tokenizer.
+        kind: Which lengths: ``text``, or ``lognormal``.
+        length: Tokens of a pack.
+        lanes: Lanes of a plan, and ranks; or lanes of the one rank of a loader.
+        windows: Windows of each lane, at least.
         documents: Of the plan whose time is measured.
+        repeats: Passes of each side, which take turns.
     """
 
+    data: Path
     texts: Path
+    kind: str = "text"
+    length: int = 8192
+    lanes: int = 64
+    window: int = 256
+    per_step: int = 4
     windows: int = 4
+    strategy: Literal["concat", "best_fit"] = "best_fit"
+    shuffle: bool = False
+    order: Literal["ordered", "shuffled", "mixture"] = "ordered"
     documents: int = 10_000_000
+    repeats: int = 3
 
 
-def lengths_of(options: BalanceOptions, kind: str, count: int) -> np.ndarray:
+def lengths_of(options: BalanceOptions, count: int) -> np.ndarray:
     """Token counts of documents."""
     drawn = np.random.default_rng(7)
-    if kind == "lognormal":
+    if options.kind == "lognormal":
         tokens = drawn.lognormal(7.5, 1.8, count)
-        return np.clip(tokens, 1, 131_072).astype(np.int32)
-    sizes = [path.stat().st_size for path in options.texts.rglob("*") if path.is_file()]
-    known = np.array([max(1, size // _TOKEN_BYTES) for size in sizes if size], np.int32)
-    return drawn.choice(known, count)
+        return np.clip(tokens, 1, _LONGEST).astype(np.int32)
+    return drawn.choice(np.load(options.data / "lengths.npy"), count)
+
+
+def balance_of(options: BalanceOptions) -> sm.Balance:
+    """The balance of a model of width 4,096."""
+    cost = sm.Cost(pair=1 / (12 * _WIDTH))
+    return sm.Balance(cost, per_step=options.per_step, window_packs=options.window)
 
 
 def write_counts(path: Path, lengths: np.ndarray) -> None:
@@ -61,103 +88,230 @@ def write_counts(path: Path, lengths: np.ndarray) -> None:
     pq.write_table(table, path, row_group_size=1 << 18)
 
 
-def planned(path: Path, balance: Any, **options: Any) -> tuple[float, Any]:
+def planned(path: Path, options: BalanceOptions, balance: sm.Balance | None) -> tuple[float, Any]:
     """Seconds that the first plan takes after the counts are read, and the loader."""
-    import shardmill as sm
-
-    lanes, shuffle = options.pop("lanes", 1), options.pop("shuffle", False)
-    packing = sm.Packing("tokens", lengths="n", balance=balance, **options)
+    lanes = options.lanes
+    packing = sm.Packing(
+        "tokens",
+        length=options.length,
+        strategy=options.strategy,
+        lengths="n",
+        balance=balance,
+    )
     data = sm.Dataset(path)
-    common: dict[str, Any] = {"batch_size": 1, "lanes": lanes, "shuffle": shuffle}
+    common: dict[str, Any] = {"batch_size": 1, "lanes": lanes, "shuffle": options.shuffle}
     # The counts are read once for the data set, whatever packs them.
     len(sm.Loader(data, packing=sm.Packing("tokens", length=1 << 20, lengths="n"), **common))
     loader = sm.Loader(data, packing=packing, **common)
-    start = time.perf_counter()
-    len(loader)
-    return time.perf_counter() - start, loader
+    return timed(lambda: len(loader))[0], loader
 
 
-def imbalance(
-    options: BalanceOptions, kind: str, length: int, lanes: int, window: int, per_step: int
-) -> Metrics:
-    """The figures of one topology: each rank has a lane."""
-    import shardmill as sm
-
-    warnings.simplefilter("ignore")
-    tokens = lengths_of(options, kind, 1 << 16)
-    capped = np.minimum(tokens, length) if kind == "lognormal" else tokens
-    packs = lanes * window * options.windows
-    count = int(packs * length * 1.08 / capped.mean())
-    path = options.scratch / f"{kind}-{lanes}-{window}.parquet"
-    write_counts(path, lengths_of(options, kind, count))
-    balance = sm.Balance(sm.Cost(pair=1 / (12 * _WIDTH)), per_step=per_step, window_packs=window)
-    _, loader = planned(path, balance, length=length, strategy="best_fit", lanes=lanes)
-    answer = loader.explain(batch_size=1, world_size=lanes)
-    path.unlink()
+def imbalance(options: BalanceOptions) -> Metrics:
+    """One lane for each rank."""
+    mean = np.minimum(lengths_of(options, 1 << 16), options.length * 64).mean()
+    packs = options.lanes * options.window * options.windows
+    path = options.scratch / "counts.parquet"
+    write_counts(path, lengths_of(options, int(packs * options.length * 1.08 / mean)))
+    _, loader = planned(path, options, balance_of(options))
+    answer = loader.explain(batch_size=1, world_size=options.lanes)
     found = answer["cost_imbalance"]
     return {
-        "kind": kind,
-        "lanes": lanes,
-        "window_packs": window,
-        "per_step": per_step,
-        "packs_of_lane": answer["packs_of_epoch"] / lanes,
+        "packs_of_lane": answer["packs_of_epoch"] / options.lanes,
         "steps": answer["steps"],
         "steps_after_first_end": answer["steps_after_first_end"],
         **{f"{order}_{name}": value for order in found for name, value in found[order].items()},
     }
 
 
-def plan_times(options: BalanceOptions, strategy: str, shuffle: bool) -> Metrics:
-    """Seconds of plans with and without a balance, the best of three of each, in turns."""
-    import shardmill as sm
+def mix(options: BalanceOptions) -> Metrics:
+    """The share of a source in a step: documents of 900 and of 4,000 tokens, in equal parts."""
+    packs = options.lanes * options.window * options.windows
+    sources = {}
+    for name, tokens in (("short", 900), ("long", 4000)):
+        path = options.scratch / f"{name}.parquet"
+        drawn = np.random.default_rng(tokens).poisson(tokens, packs * options.length // 2 // tokens)
+        write_counts(path, drawn.astype(np.int32))
+        sources[name] = sm.Dataset(path)
+    packing = sm.Packing(
+        "tokens",
+        length=options.length,
+        strategy=options.strategy,
+        lengths="n",
+        balance=balance_of(options),
+    )
+    loader = sm.Loader(
+        sm.Mixture(sources, weights={"short": 0.816, "long": 0.184}),
+        packing=packing,
+        batch_size=1,
+        lanes=options.lanes,
+        shuffle=True,
+    )
+    found = loader.explain(batch_size=1, world_size=options.lanes)["step_mix"]
+    return {
+        f"{order}_{end}": shares["sources"]["long"][place]
+        for order, shares in found.items()
+        for place, end in enumerate(("least", "most"))
+    }
 
-    warnings.simplefilter("ignore")
-    path = options.scratch / "documents.parquet"
-    if not path.exists():
-        write_counts(path, lengths_of(options, "text", options.documents))
-    balance = sm.Balance(sm.Cost(pair=1 / (12 * _WIDTH)), per_step=4)
+
+def plan(options: BalanceOptions) -> Metrics:
+    """Seconds of plans with and without a balance, the best of each, in turns."""
+    path = options.scratch / "counts.parquet"
+    write_counts(path, lengths_of(options, options.documents))
     seconds: dict[bool, list[float]] = {True: [], False: []}
     packs = 0
-    for is_balanced in (False, True) * 3:
-        took, loader = planned(
-            path,
-            balance if is_balanced else None,
-            length=8192,
-            strategy=strategy,
-            shuffle=shuffle,
-        )
+    for is_balanced in (False, True) * options.repeats:
+        took, loader = planned(path, options, balance_of(options) if is_balanced else None)
         seconds[is_balanced].append(took)
         packs = len(loader)
-    with_it, without = min(seconds[True]), min(seconds[False])
-    return {
-        "strategy": strategy,
-        "shuffle": shuffle,
-        "packs": packs,
-        "plan_s": with_it,
-        "plan_without_s": without,
-        "ratio": with_it / without,
-        "added_ns_per_pack": (with_it - without) / packs * 1e9,
-    }
+    with_s, without_s = min(seconds[True]), min(seconds[False])
+    added_ns = (with_s - without_s) / packs * 1e9
+    return {"packs": packs, "with_s": with_s, "without_s": without_s, "added_ns": added_ns}
+
+
+def write_tokens(path: Path, options: BalanceOptions, tokens: int) -> None:
+    """A file of documents with about as many tokens, whose ids are as frequent as words are."""
+    ids = (np.random.default_rng(5).zipf(1.2, 1 << 20) % _VOCABULARY).astype(np.int32)
+    lengths = lengths_of(options, int(tokens / lengths_of(options, 1 << 16).mean()))
+    ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    rows = 1 << 22
+    schema = pa.schema({"tokens": pa.large_list(pa.int32())})
+    with pq.ParquetWriter(path, schema) as file:
+        start = 0
+        while start < len(lengths):
+            end = max(start + 1, int(np.searchsorted(ends, ends[start] + rows, "right")) - 1)
+            values = np.resize(np.roll(ids, start), ends[end] - ends[start])
+            lists = pa.LargeListArray.from_arrays(
+                pa.array(ends[start : end + 1] - ends[start]), pa.array(values)
+            )
+            file.write_table(pa.table({"tokens": lists}, schema), row_group_size=256)
+            start = end
+
+
+def loader_of(data: Any, options: BalanceOptions, is_balanced: bool, **more: Any) -> sm.Loader:
+    """A rank with all lanes."""
+    packing = sm.Packing(
+        "tokens",
+        length=options.length,
+        strategy=options.strategy,
+        balance=balance_of(options) if is_balanced else None,
+        **more,
+    )
+    if options.order == "mixture":
+        sources = {"first": sm.Dataset(data), "second": sm.Dataset(data)}
+        data = sm.Mixture(sources, weights={"first": 2, "second": 1})
+    return sm.Loader(
+        data,
+        packing=packing,
+        batch_size=options.lanes,
+        lanes=options.lanes,
+        shuffle=options.shuffle or options.order != "ordered",
+        output="numpy",
+    )
+
+
+def rate(options: BalanceOptions) -> Metrics:
+    """Seconds of an epoch with and without a balance, which take turns, after a first one."""
+    path = options.scratch / "tokens.parquet"
+    write_tokens(path, options, options.lanes * options.window * options.windows * options.length)
+    loaders = {name: loader_of(path, options, name == "with_s") for name in ("without_s", "with_s")}
+    for loader in loaders.values():
+        for _batch in loader:
+            pass
+    seconds: dict[str, list[float]] = {name: [] for name in loaders}
+    for _ in range(options.repeats):
+        for name, loader in loaders.items():
+            seconds[name].append(timed(lambda loader=loader: sum(1 for _ in loader))[0])
+    return {name: statistics.median(times) for name, times in seconds.items()}
+
+
+def _peak(path: Path, options: BalanceOptions, is_balanced: bool) -> tuple[int, int]:
+    loader = loader_of(path, options, is_balanced)
+    share = {"batch_size": options.lanes, "world_size": 1}
+    explained = loader.explain(**share).get("balance_bytes", 0)
+    before = status_bytes("RssAnon")
+    forget_peak()
+    for _batch in loader:
+        pass
+    return status_bytes("VmHWM") - before, explained
+
+
+def memory(options: BalanceOptions) -> Metrics:
+    """Peak memory of an epoch with and without a balance, each in a process of its own."""
+    path = options.scratch / "tokens.parquet"
+    write_tokens(path, options, options.lanes * options.window * options.windows * options.length)
+    peaks = {}
+    for name, is_balanced in (("without", False), ("with", True)):
+        [(peaks[name], stated)] = in_processes(
+            "spawn", [partial(_peak, path, options, is_balanced)]
+        )
+    return {**{f"{name}_bytes": size for name, size in peaks.items()}, "stated_bytes": stated}
+
+
+def first(options: BalanceOptions) -> Metrics:
+    """Seconds to the first batch of a plan ahead, with and without a balance, in turns."""
+    path = options.scratch / "tokens.parquet"
+    write_tokens(path, options, options.lanes * options.window * options.windows * options.length)
+    seconds: dict[str, list[float]] = {"without_s": [], "with_s": []}
+    for _ in range(options.repeats):
+        for name, times in seconds.items():
+            more = {"plan": "ahead", "epoch_packs": options.lanes * options.window}
+            loader = loader_of(path, options, name == "with_s", **more)
+            times.append(timed(lambda loader=loader: next(iter(loader)))[0])
+    return {name: statistics.median(times) for name, times in seconds.items()}
+
+
+def _texts(options: BalanceOptions) -> sm.Loader:
+    """A plan ahead over texts, whose token counts are kept."""
+    texts = options.texts / "documents.parquet"
+    tokenize = sm.Tokenize(
+        "text", tokenizer=options.texts / "model", counts=str(options.scratch / "counts")
+    )
+    more = {"plan": "ahead", "epoch_packs": options.lanes * options.window * options.windows}
+    return loader_of(sm.Dataset(texts, tokenize=tokenize), options, True, **more)
+
+
+def _stopped(options: BalanceOptions) -> str:
+    loader = _texts(options)
+    batches = iter(loader)
+    for _ in range(len(loader) * 9 // 10):
+        next(batches)
+    return json.dumps(loader.state_dict())
+
+
+def _resumed(options: BalanceOptions, state: str) -> float:
+    loader = _texts(options)
+
+    def continued() -> None:
+        loader.load_state_dict(json.loads(state))
+        next(iter(loader))
+
+    return timed(continued)[0]
+
+
+def resume(options: BalanceOptions) -> Metrics:
+    """Seconds to the first batch of a new process at 90 % of an epoch of a plan ahead of texts."""
+    [state] = in_processes("spawn", [partial(_stopped, options)])
+    [seconds] = in_processes("spawn", [partial(_resumed, options, state)])
+    return {"seconds": seconds}
+
+
+SCENARIOS = {
+    "imbalance": imbalance,
+    "mix": mix,
+    "plan": plan,
+    "rate": rate,
+    "memory": memory,
+    "first": first,
+    "resume": resume,
+}
 
 
 def measure(options: BalanceOptions) -> Metrics:
-    """Plans each topology, and measures plan times."""
+    """Runs the scenario of the entry."""
+    warnings.simplefilter("ignore")
     options.scratch.mkdir(parents=True, exist_ok=True)
-    topologies = [
-        partial(imbalance, options, kind, length, lanes, window, per_step)
-        for kind, length in (("text", 8192), ("lognormal", 131_072))
-        for lanes in (64, 512)
-        for window in (256, 1024)
-        for per_step in (1, 4)
-    ]
-    times = [
-        partial(plan_times, options, "best_fit", True),
-        partial(plan_times, options, "concat", False),
-    ]
-    return {
-        "imbalance": [in_processes("spawn", [call])[0] for call in topologies],
-        "plan": [in_processes("spawn", [call])[0] for call in times],
-    }
+    return SCENARIOS[options.scenario](options)
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def _parsed(kind: Any, text: str) -> object:
         return tuple(text.split(","))
     if NoneType in get_args(kind):
         return None if text == "none" else _parsed(choices[0], text)
-    if kind is Any:
+    if kind is Any or get_origin(kind) is Literal:
         return text
     return text.lower() in ("", "true") if kind is bool else kind(text)
 

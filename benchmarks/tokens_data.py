@@ -19,7 +19,7 @@ import random
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -130,10 +130,11 @@ def write_documents(documents: list[str], directory: Path, vocabulary: int = _VO
     _train(documents, directory / "model", vocabulary)
 
 
-def _documents() -> Iterator[str]:
+def texts_of(packages: Sequence[str]) -> Iterator[bytes]:
+    """Downloads Debian packages and yields their compressed texts."""
     with tempfile.TemporaryDirectory() as scratch:
         subprocess.run(
-            ["apt-get", "download", "--quiet", *PACKAGES],
+            ["apt-get", "download", "--quiet", *packages],
             cwd=scratch,
             check=True,
             capture_output=True,
@@ -142,11 +143,15 @@ def _documents() -> Iterator[str]:
             subprocess.run(["dpkg-deb", "--extract", package, scratch], check=True)
         root = Path(scratch)
         for path in sorted([*root.rglob("*.rst.gz"), *root.rglob("*.dict.dz")]):
-            text = gzip.decompress(path.read_bytes()).decode(errors="replace")
-            yield from (
-                text[at : at + _DOCUMENT_CHARACTERS]
-                for at in range(0, len(text), _DOCUMENT_CHARACTERS)
-            )
+            yield gzip.decompress(path.read_bytes())
+
+
+def _documents() -> Iterator[str]:
+    for content in texts_of(PACKAGES):
+        text = content.decode(errors="replace")
+        yield from (
+            text[at : at + _DOCUMENT_CHARACTERS] for at in range(0, len(text), _DOCUMENT_CHARACTERS)
+        )
 
 
 def _chat(text: str) -> list[dict[str, str]]:
