@@ -367,3 +367,31 @@ def test_job_that_was_stopped_before_its_first_commit_takes_the_columns_of_added
         for row in pa.table(sm.Dataset(tmp_path / "out")).to_pylist()
     }
     assert rows == {"1": (1, None), "2": (None, 0.5)}
+
+
+def test_file_of_another_schema_that_stays_in_a_resumed_output_is_a_warning(
+    tmp_path: Path,
+) -> None:
+    first, second, out = tmp_path / "0.parquet", tmp_path / "1.parquet", tmp_path / "out"
+    pq.write_table(pa.table({"v": [1]}), first)
+    Pipeline(source=TableSource([first]), sink=ParquetSink(out)).run(progress=False)
+    pq.write_table(pa.table({"v": ["x"]}), second)
+    resumed = Pipeline(source=TableSource([second]), sink=ParquetSink(out, mode="resume"))
+    with pytest.warns(UserWarning, match="another schema .*`v` is int64 .*string.*\nhint: remove it"):
+        report = resumed.run(progress=False)
+    [kept] = {path.name for path in out.glob("*.parquet")} - {
+        Path(file["path"]).name for file in report.outputs
+    }
+    assert pq.read_table(out / kept).to_pylist() == [{"v": 1}]
+
+
+def test_file_of_the_same_schema_stays_in_a_resumed_output_without_a_warning(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    for name in ("0", "1"):
+        path = tmp_path / f"{name}.parquet"
+        pq.write_table(pa.table({"v": [1]}), path)
+        sink = ParquetSink(tmp_path / "out", mode="resume")
+        Pipeline(source=TableSource([path]), sink=sink).run(progress=False)
+    assert len(list((tmp_path / "out").glob("*.parquet"))) == 2
+    assert [str(warning.message) for warning in recwarn] == []

@@ -14,9 +14,10 @@ from shardmill._option_values import whole
 from shardmill._progress import PLANNING, Progress, announced
 from shardmill._sizes import byte_count
 from shardmill._threads import available_cores
+from shardmill.curate._kept_files import warn_of_other_schema
 from shardmill.curate._placement import refuse_inside_input
 from shardmill.curate._report import Report
-from shardmill.curate._sinks import Sink
+from shardmill.curate._sinks import ParquetSink, Sink
 from shardmill.curate._sources import Source
 from shardmill.curate._spec import configure_storage, native_pipeline, params_of
 from shardmill.data._left_out import warn_of_left_out
@@ -161,6 +162,8 @@ class Pipeline:
             warn_of_left_out(left_out, outcome=_LEFT_OUT)
             pipeline.prepare(splits, is_resumed=False)
             self._run(_Work(pipeline, splits, None), executor, at_once, progress, report)
+            if self.sink.mode == "resume" and isinstance(self.sink, ParquetSink):
+                warn_of_other_schema(self.sink, report)
         else:
             from shardmill.curate._resumption import Resumption
 

@@ -108,8 +108,9 @@ def warn_of_joined(sources: Iterable[Tokenize | None]) -> None:
 
 
 def check_sources(mixture: Mixture, columns: Sequence[str]) -> None:
-    """Check that every source has the packed columns: nulls in their place are not as long as the
-    tokens of a row.
+    """Check that every source has the packed columns.
+
+    Nulls in their place are not as long as the tokens of a row.
 
     Raises:
         KeyError: If a source lacks one that another source has.

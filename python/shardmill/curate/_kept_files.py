@@ -1,0 +1,32 @@
+"""Files of earlier runs that stay in the output of a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shardmill._warnings import warn_caller
+from shardmill.curate._report import Report
+from shardmill.curate._sinks import ParquetSink
+from shardmill.data._dataset import Dataset, opened_files
+
+
+def warn_of_other_schema(sink: ParquetSink, report: Report) -> None:
+    """Warn if a file of an earlier run has another schema than those of this one."""
+    written = {Path(file["path"]).name: file["path"] for file in report.outputs}
+    if not written:
+        return
+    schema = Dataset(next(iter(written.values())), format="parquet").schema
+    kept = [path for path in Path(sink.path).glob("*.parquet") if path.name not in written]
+    differing = {
+        str(path): found
+        for path in sorted(kept)
+        if (found := opened_files(Dataset(path, format="parquet")).native.disagreement(schema))
+    }
+    if differing:
+        path, found = next(iter(differing.items()))
+        more = f"; {len(differing) - 1:,} more files differ too" if len(differing) > 1 else ""
+        warn_caller(
+            f"{path} stays in the output, but has another schema than the files of this run: "
+            f"{found}{more}\n"
+            "hint: remove it, or run the job with a checkpoint, which keeps the schema of its files"
+        )
