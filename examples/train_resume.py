@@ -194,8 +194,12 @@ def run(
     kill_after: int | None = None,
     script: str = __file__,
     timeout_s: int = TIMEOUT_S,
+    **more: object,
 ) -> None:
-    """Trains in a process for each rank, to the end or until one has done ``kill_after`` steps."""
+    """Trains in a process for each rank, to the end or until one has done ``kill_after`` steps.
+
+    ``more`` is for the script.
+    """
     # Steps of this model are short; a pause makes sure that there is a middle in which
     # to be killed.
     job = {
@@ -203,6 +207,7 @@ def run(
         "batch_size": batch_size,
         "start": start,
         "pause_s": 0.01 if kill_after else 0,
+        **more,
     }
     command = [sys.executable, script, "--out", str(out), "--worker", json.dumps(job)]
     shared = {

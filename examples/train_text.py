@@ -384,7 +384,7 @@ def sample(texts: list[str], most: int) -> list[str]:
 
 
 def stop(problem: str, *, hint: str) -> int:
-    print(f"train_text: {problem}\nhint: {hint}", file=sys.stderr)
+    print(f"{Path(sys.argv[0]).stem}: {problem}\nhint: {hint}", file=sys.stderr)
     return 1
 
 

@@ -324,3 +324,73 @@ def test_training_on_images_needs_photographs(tmp_path):
         "0 photographs" in finished.stderr
         and "hint: a directory with two or more" in finished.stderr
     )
+
+
+@pytest.fixture
+def train_balanced(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(EXAMPLES)
+    threads = torch.get_num_threads()
+    yield importlib.import_module("train_balanced")
+    torch.set_num_threads(threads)
+
+
+def write_balanced_data(train_balanced, out, length, kilobytes):
+    texts = train_balanced.texts_below(EXAMPLES.parent / "docs")
+    train_balanced.write_data(out, texts, length, kilobytes * 1000)
+
+
+def test_balanced_training_is_predicted_to_wait_less(train_balanced, tmp_path):
+    write_balanced_data(train_balanced, tmp_path, 1024, 250)
+    loader = train_balanced.loader_of(tmp_path, 1024, 7, sm.Cost(pair=1 / 400))
+    imbalance = loader.explain()["cost_imbalance"]
+    lost = {order: figures["all_steps"] - 1 for order, figures in imbalance.items()}
+    assert 0 < lost["balanced"] < 0.5 * lost["as_packed"]
+
+
+def test_balanced_training_writes_down_each_micro_batch(
+    train_balanced, tmp_path, monkeypatch, capsys
+):
+    # Coefficients that do not depend on the machine, and one rank, in this process.
+    monkeypatch.setattr(sm.Cost, "fit", lambda terms, seconds: sm.Cost(pair=0.01))
+    monkeypatch.setattr(train_balanced, "RANKS", 1)
+    monkeypatch.setenv("RANK", "0")
+    write_balanced_data(train_balanced, tmp_path, 256, 5)
+    train_balanced.train(tmp_path, {"length": 256, "steps": 8, "rounds": 2})
+    first, *lines = map(json.loads, (tmp_path / "run.0.jsonl").read_text().splitlines())
+    assert first == {"token": 1, "pair": 0.01}
+    written = [(line["round"], line["order"]) for line in lines]
+    assert written == [(number, order) for number in (0, 1) for order in ("without", "with") * 6]
+    assert all(line["seconds"] > 0 and line["waited"] >= 0 for line in lines)
+    # A second rank that takes twice as long.
+    monkeypatch.setattr(train_balanced, "RANKS", 2)
+    slow = [first, *(line | {"seconds": 2 * line["seconds"]} for line in lines)]
+    (tmp_path / "run.1.jsonl").write_text("".join(json.dumps(line) + "\n" for line in slow))
+    train_balanced.report(tmp_path, 256)
+    told = capsys.readouterr().out
+    assert "a token as much as 100 pairs of tokens" in told
+    assert "round 1:" in told and "of the predicted and the measured cost" in told
+
+
+@pytest.mark.slow
+def test_balanced_training_runs_on_two_ranks(tmp_path):
+    pytest.importorskip("torch")
+    command = [sys.executable, EXAMPLES / "train_balanced.py", "--out", tmp_path]
+    options = ["--texts", EXAMPLES.parent / "docs", "--length", "4096", "--kilobytes", "150"]
+    finished = subprocess.run(
+        [*command, *options, "--steps", "12", "--rounds", "1"],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    before, after = re.search(
+        r"imbalance ([\d.]+) without a balance, ([\d.]+) with it", finished.stdout
+    ).groups()
+    assert 1 < float(after) < float(before)
+    few = subprocess.run(
+        [*command, *options, "--steps", "999"], capture_output=True, text=True, check=False
+    )
+    assert few.returncode == 1
+    assert "packs a rank are too few for --steps 999\nhint: give more texts" in few.stderr
