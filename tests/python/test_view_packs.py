@@ -1,5 +1,7 @@
 """What `shardmill view` shows of packs, against the batches of a loader."""
 
+import re
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -192,3 +194,60 @@ def test_row_that_cannot_be_tokenized_is_told_in_place_of_the_packs(tmp_path, to
     ) as client:
         assert "Row 1 of" in page(client, view="packs")
         assert [text for text, *_ in Shown(page(client, view="tokens")).tokens] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        sm.Cost(pair=0.5),
+        sm.Cost(pair=0.25, window_pair=1, window=3, count_padding=False),
+    ],
+)
+def test_costs_of_steps_are_drawn_without_and_with_the_balance(tmp_path, tokenizer, cost):
+    lengths = [1 + 7 * row % 11 for row in range(64)]
+    path = written(tmp_path / "x.parquet", tokens=[[97] * length for length in lengths])
+    options = {"columns": ["tokens"], "length": 12, "strategy": "best_fit", "multiple_of": 2}
+    balance = sm.Balance(cost, per_step=4, window_packs=8)
+    packing, plain = sm.Packing(**options, balance=balance), sm.Packing(**options)
+    common = {"rank": 0, "batch_size": 1, "output": "numpy"}
+    balanced = sm.Loader(path, packing=packing, world_size=3, **common)
+    explained = balanced.explain()
+    packed = sm.Loader(path, packing=plain, world_size=3, **common)
+    steps = explained["steps"] - explained["steps_after_first_end"]
+    with serving(path, tokens=TokenColumns(tokenizer), packing=packing, world_size=3) as client:
+        content = client.get("data/packs")[1]
+        costs, shown = content["step_costs"], page(client)
+    assert costs["total"] == steps == len(costs["steps"]["balanced"]) > 6
+    known = {}
+    for step in range(steps):
+        ranks = [balanced.explain(step=step, rank=rank) for rank in range(3)]
+        own = ranks[0]["rank_costs"]
+        known |= {tuple(at["packs"][0]): one for at, one in zip(ranks, own, strict=True)}
+        assert costs["steps"]["balanced"][step] == pytest.approx([max(own), sum(own) / 3])
+    for step in range(steps):
+        ranks = [packed.explain(step=step, rank=rank)["packs"][0] for rank in range(3)]
+        own = [known[tuple(pack)] for pack in ranks]
+        assert costs["steps"]["as_packed"][step] == pytest.approx([max(own), sum(own) / 3])
+    assert costs["imbalance"] == {
+        order: figures["before_first_end"] for order, figures in explained["cost_imbalance"].items()
+    }
+    drawn = re.findall(r"<title>step (\d+): the largest cost is ([\d.]+) × the mean", shown)
+    both = [*costs["steps"]["as_packed"], *costs["steps"]["balanced"]]
+    assert [float(ratio) for _, ratio in drawn] == [
+        pytest.approx(largest / mean, abs=6e-4) for largest, mean in both
+    ]
+    # The packs are shown in the order in which they are packed.
+    first = sm.Loader(path, packing=plain, world_size=1, **common)
+    assert pieces(content) == first.explain()["packs"][0]
+
+
+def test_one_rank_and_packs_without_a_balance_have_no_costs(tmp_path, tokenizer):
+    path = written(tmp_path / "x.parquet", tokens=[[97]] * 9)
+    balance = sm.Balance(sm.Cost(), per_step=4)
+    for options in (
+        {"packing": sm.Packing("tokens", length=2, balance=balance)},
+        {"packing": sm.Packing("tokens", length=2), "world_size": 3},
+    ):
+        with serving(path, tokens=TokenColumns(tokenizer), **options) as client:
+            assert "step_costs" not in client.get("data/packs")[1]
+            assert "costs of steps" not in page(client)

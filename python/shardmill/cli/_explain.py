@@ -8,21 +8,44 @@ from typing import Any
 import click
 
 from shardmill._terminal import aligned, counted, size_text
+from shardmill.cli._explain_packs import explain_packs
 from shardmill.cli._options import (
     FROM_0,
     FROM_1,
+    PATH,
     Size,
     json_option,
     limit_option,
+    parameters,
+    refuse,
     storage_option,
+    together,
     write_json,
 )
-from shardmill.cli._tables import dataset_options, open_dataset
-from shardmill.errors import NotFoundError
+from shardmill.cli._packs import balance_options, pack_options
+from shardmill.cli._tables import dataset_options, open_files, titled
+from shardmill.cli._token_sources import counts_option, source_options, tokenizer_options
 
 _RUNS_SHOWN = 20
 _RANKS_SHOWN = 16
 _LANES_SHOWN = 3
+_ROWS_PER_BATCH = 1024
+
+#: For packs, which are explained by their cost.
+_of_packs = together(
+    balance_options,
+    pack_options,
+    click.option("--lengths", metavar="NAME", help="Column with the number of tokens of each row."),
+    click.option(
+        "--tokenizer",
+        type=PATH,
+        metavar="PATH",
+        help="Tokenizer of the texts to pack, if tokens are not stored.",
+    ),
+    tokenizer_options,
+    source_options,
+    counts_option,
+)
 
 
 @click.command(name="explain")
@@ -30,7 +53,11 @@ _LANES_SHOWN = 3
 @click.option("--step", **FROM_0, default=0, help="Which step of the epoch.")
 @click.option("--rank", **FROM_0, default=0, help="Rank whose batch is shown.")
 @click.option("--world-size", **FROM_1, default=1, help="How many ranks.")
-@click.option("--batch-size", **FROM_1, default=1024, help="Rows of one rank.")
+@click.option(
+    "--batch-size",
+    **FROM_1,
+    help=f"Rows of one rank; default: {_ROWS_PER_BATCH}. With --cost, packs; default: 1.",
+)
 @click.option(
     "--lanes",
     **FROM_1,
@@ -45,6 +72,7 @@ _LANES_SHOWN = 3
 )
 @click.option("--window", type=Size(least=0), help="Size of the shuffle window, in decoded bytes.")
 @click.option("--epoch", **FROM_0, default=0, help="Which epoch.")
+@_of_packs
 @json_option
 @limit_option
 @storage_option
@@ -54,28 +82,36 @@ def command(as_json: bool, **options: Any) -> None:
     The options are those of shardmill.Loader for rows; Loader.explain also explains packs and
     mixtures. PATH is a file, a directory or a glob.
 
+    With --cost, show how long ranks wait for the one with the most work, now and with
+    shardmill.Balance. Packs are of the column tokens or input_ids, of the list column --column, or
+    of the texts that --tokenizer tokenizes, with the options of shardmill tokenize.
+
     \b
     Example:
       shardmill explain data/ --step 3 --rank 1 --world-size 4 --batch-size 256
       shardmill explain data/ --shuffle --seed 7 --window 1GiB --epoch 2 --filter "label = 0" --json
+      shardmill explain tokens/ --cost model/config.json --pack 8192 --per-step 4 --world-size 64
     """
     from shardmill import Loader, Shuffle
 
     if options["window"] is not None and not options["shuffle"]:
         raise click.UsageError("--window requires --shuffle")
+    shuffle = options["shuffle"] if options["window"] is None else Shuffle(options["window"])
+    if options["cost"] is not None:
+        explain_packs(options, shuffle, as_json=as_json)
+        return
+    refuse(parameters(_of_packs), "requires --cost")
+    options["batch_size"] = options["batch_size"] or _ROWS_PER_BATCH
     if options["rank"] >= options["world_size"]:
         raise click.UsageError(
             f"--rank must be below --world-size, which is {options['world_size']}"
         )
-    paths = ", ".join(options["paths"])
-    dataset = open_dataset(options)
-    if not dataset.files:
-        raise NotFoundError(f"there are no data files at {paths}")
+    dataset = open_files(options)
     loader = Loader(
         dataset,
         # The output that takes all types without pyarrow.
         output="dict",
-        shuffle=options["shuffle"] if options["window"] is None else Shuffle(options["window"]),
+        shuffle=shuffle,
         **{
             name: options[name]
             for name in ("batch_size", "lanes", "rank", "world_size", "tail", "seed")
@@ -136,9 +172,9 @@ def _page(plan: dict[str, Any], options: dict[str, Any], files: int) -> Iterator
     yield ""
     yield from _rows(plan)
     yield ""
-    yield from _entries("Why these rows", _reasons(plan, options, files))
+    yield from titled("Why these rows", _reasons(plan, options, files))
     yield ""
-    yield from _entries("What the epoch costs", _costs(plan, ranks))
+    yield from titled("What the epoch costs", _costs(plan, ranks))
     if ranks > 1:
         yield ""
         yield from _ranks(plan)
@@ -254,7 +290,3 @@ def _ranks(plan: dict[str, Any]) -> list[str]:
     shown = aligned(lines, to_the_right=[True] * 5)
     left = len(plan["ranks"]) - _RANKS_SHOWN
     return [*shown, f"… and {counted(left, 'more rank')}; --json lists them"] if left > 0 else shown
-
-
-def _entries(title: str, entries: Iterator[tuple[str, str]]) -> list[str]:
-    return [title, *(f"  {line}" for line in aligned(list(entries), to_the_right=[False, False]))]

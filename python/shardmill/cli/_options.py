@@ -11,6 +11,7 @@ from dataclasses import fields
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from shardmill._native import formats
@@ -179,6 +180,28 @@ ignore_zeros_option = click.option(
     is_flag=True,
     help="Read tars that were joined by cat up to their last member, as tar -i does.",
 )
+
+
+def refuse(names: set[str], reason: str) -> None:
+    """Check that none of these options is given.
+
+    Raises:
+        click.UsageError: If one is.
+    """
+    context = click.get_current_context()
+    for option in context.command.params:
+        if (
+            option.name in names
+            and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+        ):
+            raise click.UsageError(f"{option.opts[0]} {reason}")
+
+
+def parameters(*declared: Decorator) -> set[str]:
+    """Return the names of the parameters that options declare."""
+    command = click.command()(together(*declared)(lambda: None))
+    return {option.name or "" for option in command.params}
+
 
 #: How the JSON of a tar sample is to be read.
 sample_options = together(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
 
+from shardmill._terminal import aligned
 from shardmill.cli._options import Names, ignore_zeros_option, paths_argument, together
-from shardmill.errors import OptionError
+from shardmill.errors import NotFoundError, OptionError
 from shardmill.expressions import Expression, parse_filter
 
 
@@ -74,6 +75,18 @@ def open_dataset(options: dict[str, Any], **more: Any) -> Any:
     )
 
 
+def open_files(options: dict[str, Any], **more: Any) -> Any:
+    """Open the data set like ``open_dataset``.
+
+    Raises:
+        NotFoundError: If there are no files.
+    """
+    dataset = open_dataset(options, **more)
+    if not dataset.files:
+        raise NotFoundError(f"there are no data files at {', '.join(options['paths'])}")
+    return dataset
+
+
 def open_writer(out: str, **options: Any) -> Any:
     """Open the ``shardmill.Writer`` of a command whose modes refuse or replace an output."""
     from shardmill import Writer
@@ -128,3 +141,8 @@ def refuse_input(
     except OptionError as error:
         raise click.UsageError(str(error)) from error
     return False
+
+
+def titled(title: str, entries: Iterable[tuple[str, str]]) -> list[str]:
+    """Return lines with a title, and names with their texts below it."""
+    return [title, *(f"  {line}" for line in aligned(list(entries), to_the_right=[False, False]))]

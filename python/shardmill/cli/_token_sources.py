@@ -10,7 +10,6 @@ import click
 from shardmill.cli._options import (
     DIRECTORY,
     PATH,
-    Decorator,
     JsonObject,
     Names,
     one_of,
@@ -100,12 +99,6 @@ counts_option = click.option(
     metavar="DIR",
     help="Directory for token counts; default: the user's cache.",
 )
-
-
-def parameters(*declared: Decorator) -> set[str]:
-    """Return the names of the parameters that options declare."""
-    command = click.command()(together(*declared)(lambda: None))
-    return {option.name or "" for option in command.params}
 
 
 def tokenizer_of(options: dict[str, Any]) -> Tokenizer:

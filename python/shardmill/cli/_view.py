@@ -11,15 +11,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from shardmill._extras import pyarrow_for
 from shardmill.cli._messages import tell
-from shardmill.cli._options import PATH, limit_option, one_of, storage_option
+from shardmill.cli._options import (
+    FROM_1,
+    PATH,
+    limit_option,
+    one_of,
+    parameters,
+    refuse,
+    storage_option,
+)
+from shardmill.cli._packs import balance_of, balance_options, pack_options
 from shardmill.cli._tables import dataset_options
 from shardmill.cli._token_sources import (
     counts_option,
-    parameters,
     source_options,
     tokenize_of,
     tokenizer_of,
@@ -42,15 +49,9 @@ if TYPE_CHECKING:
 @tokenizer_options
 @source_options
 @counts_option
-@click.option(
-    "--pack",
-    type=click.IntRange(min=1),
-    metavar="LENGTH",
-    help="Show packs of this number of tokens.",
-)
-@click.option(
-    "--strategy", **one_of("concat", "best_fit", "first_fit"), help="How --pack packs the rows."
-)
+@pack_options
+@balance_options
+@click.option("--world-size", **FROM_1, default=1, help="How many ranks --cost compares.")
 @click.option(
     "--image-size",
     metavar="SIZE",
@@ -93,7 +94,8 @@ def command(port: int, no_open: bool, **options: Any) -> None:
     With --tokenizer, the page shows tokens: those that the files have in a column called tokens or
     input_ids, or else those of the column text. --column, --messages and --prompt with --completion
     select other columns; the options are those of shardmill tokenize. --pack shows how a loader
-    packs the tokens. It counts those of all rows once, and stores the counts.
+    packs the tokens. It counts those of all rows once, and stores the counts. --cost draws the
+    largest and the mean cost of ranks at each step, without and with a balance.
 
     With --image-size, the page shows the pixels that a loader delivers, with the random crop and
     the flip of each epoch, and the error of images that cannot be decoded.
@@ -118,11 +120,13 @@ def command(port: int, no_open: bool, **options: Any) -> None:
         ignore_zeros=options["ignore_zeros"],
     )
     if options["pack"] is None:
-        _refuse({"strategy"}, "requires --pack")
+        refuse({"strategy", "cost"}, "requires --pack")
+    if options["cost"] is None:
+        refuse(parameters(balance_options) | {"world_size"}, "requires --cost")
     if options["tokenizer"] is not None:
         source = _with_tokens(source, options)
     else:
-        _refuse(
+        refuse(
             {"pack", *parameters(tokenizer_options, source_options, counts_option)},
             "requires --tokenizer",
         )
@@ -153,14 +157,14 @@ def command(port: int, no_open: bool, **options: Any) -> None:
 def _with_pixels(source: Source, options: dict[str, Any]) -> Source:
     """Add how images become pixels."""
     if options["image_size"] is None:
-        _refuse({"image", "image_fit", "flip", "seed"}, "requires --image-size")
+        refuse({"image", "image_fit", "flip", "seed"}, "requires --image-size")
         return source
     from shardmill import Images, RandomCrop
 
     size, fit = options["image_size"], options["image_fit"]
     sides = re.fullmatch(r"(\d+)(?:x(\d+))?", size)
     if size == "keep":
-        _refuse({"image_fit"}, "cannot be used with --image-size keep, which does not resize")
+        refuse({"image_fit"}, "cannot be used with --image-size keep, which does not resize")
         shape: dict[str, Any] = {"fit": "keep"}
     elif sides is None:
         raise click.UsageError(
@@ -187,7 +191,7 @@ def _with_tokens(source: Source, options: dict[str, Any]) -> Source:
         columns = TokenColumns.computed(tokenize)
     else:
         reason = f"is for texts, and the files have tokens in column {stored.tokens!r}"
-        _refuse(
+        refuse(
             parameters(source_options, counts_option) - {"text_columns"},
             f"{reason}\nhint: name a text with --column",
         )
@@ -195,8 +199,11 @@ def _with_tokens(source: Source, options: dict[str, Any]) -> Source:
         source = replace(source, tokens=columns)
     if options["pack"] is None:
         return source
-    packing = Packing(columns.names, length=options["pack"], strategy=options["strategy"])
-    return replace(source, packing=packing)
+    balance = None if options["cost"] is None else balance_of(options)
+    packing = Packing(
+        columns.names, length=options["pack"], strategy=options["strategy"], balance=balance
+    )
+    return replace(source, packing=packing, world_size=options["world_size"])
 
 
 def _stored(source: Source, options: dict[str, Any]) -> TokenColumns | None:
@@ -211,18 +218,3 @@ def _stored(source: Source, options: dict[str, Any]) -> TokenColumns | None:
         return None
     dataset = source.open()
     return TokenColumns.stored(dataset.schema, *columns) if dataset.files else None
-
-
-def _refuse(names: set[str], reason: str) -> None:
-    """Check that none of these options is given.
-
-    Raises:
-        click.UsageError: If one is.
-    """
-    context = click.get_current_context()
-    for option in context.command.params:
-        if (
-            option.name in names
-            and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
-        ):
-            raise click.UsageError(f"{option.opts[0]} {reason}")

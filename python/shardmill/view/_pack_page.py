@@ -16,9 +16,9 @@ _MOST_OF_PAGE = 20_000
 
 
 def packs_page(opened: Opened, query: Query) -> dict[str, Any]:
-    """Return pack ``start``: its documents in order.
+    """Return pack ``start``: its documents in order, and the costs of steps if there is a balance.
 
-    Each has file, row, range of tokens, and cell.
+    Each document has file, row, range of tokens, and cell.
     """
     packs = _packs(opened)
     epoch, length = packs.epoch(), packs.packing.length
@@ -34,6 +34,8 @@ def packs_page(opened: Opened, query: Query) -> dict[str, Any]:
     }
     if not total:
         return answer | {"pack": None}
+    if opened.step_costs is not None:
+        answer["step_costs"] = opened.step_costs.content
     number = min(query.number("start", 0), total - 1)
     pack = packs.pack(number)
     documents: list[dict[str, Any]] = []

@@ -21,6 +21,7 @@ from shardmill.storage._paths import path_of
 from shardmill.view._numbering import Division, Rows
 from shardmill.view._packs import Packs
 from shardmill.view._query import Refused
+from shardmill.view._step_costs import StepCosts
 from shardmill.view._token_columns import TokenColumns
 from shardmill.view._token_texts import TokenTexts
 
@@ -53,6 +54,8 @@ class Source:
         packing: how the tokens are packed, for the page of packs.
         images: how a loader computes pixels, for the page of pixels.
         seed: the seed of that loader.
+        world_size: number of ranks whose work the page of packs compares, if the packing has a
+            balance. The packs themselves are shown in the order in which they are packed.
     """
 
     paths: Sequence[str]
@@ -66,6 +69,7 @@ class Source:
     packing: Packing | None = None
     images: Images | None = None
     seed: int = 0
+    world_size: int = 1
 
     @property
     def token_columns(self) -> TokenColumns | None:
@@ -126,6 +130,7 @@ class Opened:
         self.token_rows: Dataset | None = None
         self.texts: TokenTexts | None = None
         self.packs: Packs | None = None
+        self.step_costs: StepCosts | None = None
         self._open_tokens()
         self._pixels: tuple[Images, Dataset] | None = None
         if source.images is not None:
@@ -148,7 +153,11 @@ class Opened:
         self.token_rows = self._again(columns=columns.names, tokenize=source.tokenize)
         if self.token_rows.files:
             columns.check(self.token_rows.schema)
-        self.packs = None if source.packing is None else Packs(self.token_rows, source.packing)
+        if source.packing is None:
+            return
+        self.packs = Packs(self.token_rows, replace(source.packing, balance=None))
+        if source.packing.balance is not None and source.world_size > 1:
+            self.step_costs = StepCosts(self.token_rows, source.packing, source.world_size)
 
     def is_unchanged(self, *, is_complete: bool = False) -> bool:
         """Return whether no file has changed.
