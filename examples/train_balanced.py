@@ -118,15 +118,18 @@ def report(out: Path, length: int) -> None:
     before, after = (imbalance[name]["all_steps"] for name in ("as_packed", "balanced"))
     say("predicted", f"imbalance {before:.3f} without a balance, {after:.3f} with it")
     waits = np.array([[line["waited"] for line in own] for own in of_ranks]).sum(axis=0)
-    # What the faster rank would wait if no other program ran on its core.
-    differences = np.ptp(seconds, axis=0)
     rounds, orders = (np.array([line[name] for line in lines]) for name in ("round", "order"))
     for number in range(rounds.max() + 1):
         own = [waits[(rounds == number) & (orders == order)].sum() for order in ORDERS]
         say(f"round {number}", "waits of {:.2f} s without, {:.2f} s with".format(*own))
-    for name, values in (("measured", waits), ("of a core", differences)):
-        without, balanced = (values[orders == order].sum() for order in ORDERS)
-        say(name, f"waits with a balance are {balanced / without:.2f} of those without")
+    # The faster rank would wait for the difference if no other program ran on the cores.
+    measured = (waits, np.ptp(seconds, axis=0))
+    without, balanced = ([values[orders == order].sum() for values in measured] for order in ORDERS)
+    ratios = np.divide(balanced, without)
+    say(
+        "measured",
+        f"waits with a balance are {ratios[0]:.2f} of those without, {ratios[1]:.2f} by CPU time",
+    )
     correlation = np.corrcoef(predicted.ravel(), seconds.ravel())[0, 1]
     say("correlation", f"{correlation:.3f} of the predicted and the measured cost")
 

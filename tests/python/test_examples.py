@@ -376,7 +376,7 @@ def test_balanced_training_writes_down_each_micro_batch(
 def test_balanced_training_runs_on_two_ranks(tmp_path):
     pytest.importorskip("torch")
     command = [sys.executable, EXAMPLES / "train_balanced.py", "--out", tmp_path]
-    options = ["--texts", EXAMPLES.parent / "docs", "--length", "4096", "--kilobytes", "150"]
+    options = ["--texts", EXAMPLES.parent / "docs", "--length", "2048", "--kilobytes", "80"]
     finished = subprocess.run(
         [*command, *options, "--steps", "12", "--rounds", "1"],
         capture_output=True,
