@@ -692,6 +692,10 @@ CASES: dict[str, Callable[[], Any]] = {
     "column of a command that is unknown": lambda: command("head", P, "--columns", "y"),
     "output of a command that exists": lambda: command("convert", P, "nulls.parquet"),
     "format of a command that is unknown": lambda: command("convert", P, "new.xlsx"),
+    "cost of a command without packs": lambda: command("explain", P, "--cost", "none.json"),
+    "cost of a command on one rank": lambda: command(
+        "explain", P, "--cost", "none.json", "--pack", "8", "--per-step", "4"
+    ),
 }
 
 

@@ -104,10 +104,10 @@ def _token_rows(options: dict[str, Any]) -> tuple[Dataset, list[str]]:
         "requires --tokenizer",
     )
     dataset = open_files(options)
-    names = options["text_columns"] or (None,)
-    stored = TokenColumns.stored(dataset.schema, names[0]) if len(names) == 1 else None
+    names = options["text_columns"] or ()
+    stored = TokenColumns.stored(dataset.schema, *names) if len(names) < 2 else None
     if stored is None:
-        looked_for = "tokens or input_ids" if names == (None,) else ", ".join(names)
+        looked_for = ", ".join(names) or "tokens or input_ids"
         raise click.UsageError(
             f"there is no column {looked_for} of lists of integers\n"
             "hint: name the column of tokens with --column, or tokenize a text with --tokenizer"
@@ -116,10 +116,10 @@ def _token_rows(options: dict[str, Any]) -> tuple[Dataset, list[str]]:
 
 
 def _page(plan: dict[str, Any], balance: Balance) -> Iterator[str]:
-    fill = f", {plan['fill_rate']:.1%} full" if plan["fill_rate"] is not None else ""
     yield (
         f"Epoch {plan['epoch']}: {counted(plan['packs_of_epoch'], 'pack')} of "
-        f"{plan['length']:,} tokens by {plan['strategy']}{fill}; {counted(plan['steps'], 'step')} "
+        f"{plan['length']:,} tokens by {plan['strategy']}, {plan['fill_rate']:.1%} full; "
+        f"{counted(plan['steps'], 'step')} "
         f"of {counted(plan['batch_size'], 'pack')} on each of {plan['world_size']:,} ranks"
     )
     yield ""

@@ -68,7 +68,8 @@ def balance_of(options: dict[str, Any]) -> Balance:
         if options[name] is None:
             raise click.UsageError(
                 f"--cost requires --{name.replace('_', '-')}, {meaning}\n"
-                "hint: for example --pack 8192 --per-step 4 --world-size 8"
+                "hint: for example --pack 8192 --per-step 4 --world-size 64; --per-step is batch "
+                "size × ranks × accumulation / lanes"
             )
     if options["world_size"] < 2:
         raise click.UsageError(
