@@ -1,11 +1,13 @@
 """The README and the guides: their Python runs, in order, on a small data set; links are valid."""
 
 import re
+from math import prod
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 from breadth import in_one
+from shardmill.load._balance import obstacle
 
 from benchmarks.mint1t import write_dataset
 
@@ -85,3 +87,21 @@ def test_links_between_pages_lead_somewhere(page):
     for target in _LINK.findall(page.read_text(encoding="utf-8")):
         if not target.startswith(("http://", "https://", "mailto:")) and target not in GENERATED:
             assert (page.parent / target).exists(), f"{target} in {name_of(page)}"
+
+
+def test_values_for_parallel_ranks_give_equal_work():
+    page = (ROOT / "docs/guides/parallel-ranks.md").read_text(encoding="utf-8")
+    tables = re.findall(r"(?<=-:\|\n)(?:\| \d+ \|.*\n)+", page)
+    assert len(tables) == 4
+    for table in tables:
+        rows = [line.strip("| ").split(" | ") for line in table.splitlines()]
+        assert {gpus for gpus, *_ in rows} == {"8", "64", "512"}
+        for gpus, *mesh, ranks, lanes, batch_size, accumulation, per_step in rows:
+            sizes = [part.split() for part in mesh[0].split(", ")] if mesh else [("dp", gpus)]
+            assert prod(int(size) for _, size in sizes) == int(gpus)
+            data = prod(int(size) for name, size in sizes if name.startswith("dp"))
+            assert data == int(ranks)
+            share = {"batch_size": int(batch_size), "world_size": data}
+            assert obstacle(int(lanes), 0, share) is None
+            packs = int(batch_size) * int(accumulation) * data
+            assert packs == int(per_step) * int(lanes) and int(per_step) >= 4
