@@ -67,12 +67,30 @@ def test_command_shows_tokens_of_texts_of_chats_and_of_files(tmp_path):
     assert [text for text, *_ in Shown(shown).tokens] == ["h", "i"] and "by best_fit" in shown
 
 
+def test_command_draws_the_costs_of_steps(tmp_path):
+    model, config = tmp_path / "model", {"model_type": "gpt2", "n_layer": 1, "n_head": 1}
+    write_tokenizer(model)
+    config |= {"n_embd": 8, "vocab_size": 300, "n_positions": 64}
+    (model / "config.json").write_text(json.dumps(config))
+    stored = written(tmp_path / "stored.parquet", input_ids=[[104, 105], [104]] * 8)
+    ranks = ("--pack", "2", "--world-size", "2", "--per-step", "4", "--cost", model)
+    shown = shown_by(stored, "--tokenizer", model, *ranks)
+    assert shown.count("<title>step ") == 2 * 6
+    assert "with the balance: largest cost of 2 ranks over the mean" in shown
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
         (["--labels", "all"], "--labels requires --tokenizer"),
         (["--pack", "8"], "--pack requires --tokenizer"),
         (["--column", "text"], "--column requires --tokenizer"),
+        (["--tokenizer", "{model}", "--cost", "{model}"], "--cost requires --pack"),
+        (["--tokenizer", "{model}", "--world-size", "2"], "--world-size requires --cost"),
+        (
+            ["--tokenizer", "{model}", "--pack", "8", "--cost", "{model}", "--per-step", "4"],
+            "--cost compares ranks, and --world-size is 1",
+        ),
         (["--tokenizer", "{model}", "--strategy", "concat"], "--strategy requires --pack"),
         (
             ["--tokenizer", "{model}", "--eos", "<eos>"],
