@@ -2,7 +2,7 @@
 
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::interruptible;
-use crate::load::{PyPackColumns, PyRowPlan};
+use crate::load::{PyMark, PyPackColumns, PyRowPlan};
 use pyo3::prelude::*;
 use shardmill_load::RowPlan;
 use shardmill_load::packing::{
@@ -10,7 +10,7 @@ use shardmill_load::packing::{
     Packs,
 };
 use shardmill_plan::packing::{
-    Balance, Choice, Cost, Long, MOST_WINDOW_PACKS, Packing, Strategy, Within,
+    Balance, Choice, Cost, Long, MOST_WINDOW_PACKS, Mark, Packing, Strategy, Within,
 };
 use std::sync::Arc;
 
@@ -141,7 +141,7 @@ impl PyAheadPacks {
     #[new]
     #[pyo3(signature = (
         rows, columns, *, column, is_stated, nulls_are_empty, length, strategy, open_packs, long,
-        multiple_of, overlaps, looks_ahead, threads, balance=None
+        multiple_of, overlaps, looks_ahead, threads, starts, balance=None
     ))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
@@ -160,6 +160,7 @@ impl PyAheadPacks {
         overlaps: bool,
         looks_ahead: bool,
         threads: usize,
+        starts: Vec<PyMark>,
         balance: Option<PyBalance>,
     ) -> PyResult<Self> {
         let strategy = strategy_of(strategy, open_packs, long)?;
@@ -169,7 +170,7 @@ impl PyAheadPacks {
         let (plan, columns, packed) =
             (Arc::clone(&rows.0), Arc::clone(&columns.0), Arc::clone(&columns.0));
         let ahead = move |cancel: &_| {
-            plan.pack_ahead(packing, counted, packed.columns(), threads, cancel)
+            plan.pack_ahead(packing, counted, packed.columns(), marks(starts), threads, cancel)
                 .map_err(PyShardmillError::from)
         };
         Ok(Self(Arc::new(interruptible(py, ahead)?), columns))
@@ -179,6 +180,13 @@ impl PyAheadPacks {
     #[getter]
     fn warnings(&self) -> Vec<String> {
         self.0.counts().warnings().to_vec()
+    }
+
+    /// The packs of `rows`, which are the same in another order from a pass on.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn reordered(&self, rows: PyRef<'_, PyRowPlan>, from_pass: u64, starts: Vec<PyMark>) -> Self {
+        let packs = rows.0.repack_ahead(&self.0, from_pass, marks(starts));
+        Self(Arc::new(packs), Arc::clone(&self.1))
     }
 
     /// The plan of an epoch of `epoch_packs` places.
@@ -197,6 +205,11 @@ impl PyAheadPacks {
             rows.0.with_packs(epoch, Packs { source, columns: Arc::clone(&self.1) }),
         )))
     }
+}
+
+fn marks(starts: Vec<PyMark>) -> Vec<Mark> {
+    let mark = |(pack, pass, row, first)| Mark { pack, pass, row, first };
+    starts.into_iter().map(mark).collect()
 }
 
 fn counted(column: usize, is_stated: bool, nulls_are_empty: bool) -> LengthsSource {

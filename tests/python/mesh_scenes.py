@@ -298,3 +298,39 @@ def superseded(mesh: Mesh, path: str, options: dict[str, Any]) -> list[str]:
     errors = [failure(lambda: next(older))]
     loader.close()
     return [*errors, failure(lambda: iter(loader))]
+
+
+def weights_on_ranks(
+    data: Any, options: dict[str, Any], weights: list[Any], has_group: bool
+) -> list[Any]:
+    """What a call of ``set_weights`` returns on each rank after three steps, and the next steps."""
+    loader = sm.Loader(data, **options)
+    taken(loader.steps(3))
+    group = distributed.group.WORLD if has_group else None
+    found: list[Any] = []
+    error = failure(
+        lambda: found.append(loader.set_weights(weights[distributed.get_rank()], group=group))
+    )
+    return [error, found, loader.state_dict(), taken(loader.steps(20))]
+
+
+def weights_on_a_mesh(mesh: Mesh, data: Any, options: dict[str, Any], weights: Any) -> list[Any]:
+    """Steps of one iterator, in which weights are set."""
+    loader, group = loaded(mesh, data, options), mesh_of(*mesh)["dp"].get_group()
+    found: list[Any] = []
+    for step, batch in enumerate(loader.steps(30)):
+        found.append(digest(batch))
+        if step in (3, 4, 11):
+            found.append(loader.set_weights(weights[step % 3], group=group))
+            found.append(loader.state_dict())
+    unknown = {"x": 1}
+    found.append(failure(lambda: loader.set_weights(unknown, group=group)))
+    loader.close()
+    return found
+
+
+def weights_in_another_order(mesh: Mesh, data: Any, options: dict[str, Any]) -> str:
+    """A rank that sets other weights than its replica."""
+    loader = loaded(mesh, data, options)
+    weights = {"web": 1, "code": distributed.get_rank()}
+    return failure(lambda: loader.set_weights(weights))

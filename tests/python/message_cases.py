@@ -32,12 +32,15 @@ from message_situations import (
     checkpoint_that_is_damaged,
     closed_mesh_loader,
     closed_reader,
+    epoch_before_set_weights,
     iterated_after_a_newer_one,
     job,
     mesh_loader,
     returning,
     second_job_of_a_checkpoint,
+    state_with_damaged_weights,
     subclass,
+    weighted_loader,
     written_after_close,
 )
 from shardmill.cli._commands import run
@@ -371,6 +374,23 @@ CASES: dict[str, Callable[[], Any]] = {
     "mixture without sources": lambda: Mixture({}),
     "mixture with a slash": lambda: Mixture({"a/b": P}),
     "weight of an unknown source": lambda: Mixture({"a": P}, weights={"b": 1}),
+    "set weight of an unknown source": lambda: weighted_loader().set_weights({"webb": 1}),
+    "set weights without names": lambda: weighted_loader().set_weights([1]),
+    "set weights that are zero": lambda: weighted_loader().set_weights({"web": 0, "code": 0}),
+    "set weights of a data set": lambda: sm.Loader(P).set_weights({"web": 1}),
+    "set weights of repeats": lambda: sm.Loader(Mixture([P])).set_weights({"0": 1}),
+    "set weights without a process group": lambda: weighted_loader(
+        packing=Packing("t", length=4, plan="ahead", epoch_packs=4), rank=0, world_size=2
+    ).set_weights({"web": 1, "code": 1}),
+    "group of another kind": lambda: weighted_loader().set_weights({"web": 1}, group=3),
+    "epoch before set weights": epoch_before_set_weights,
+    "pack before set weights": lambda: epoch_before_set_weights(
+        packing=Packing("t", length=4, plan="ahead", epoch_packs=4)
+    ),
+    "state of other given weights": lambda: weighted_loader(web=1).load_state_dict(
+        weighted_loader().state_dict()
+    ),
+    "state with damaged weights": state_with_damaged_weights,
     "packing of numbers": lambda: read("tokens.parquet", packing=Packing("n", length=4)),
     "packing of null lists": lambda: read("tokens.parquet", packing=Packing("t", length=4)),
     "packing of null tokens": lambda: read("tokens.parquet", packing=Packing("u", length=4)),

@@ -133,3 +133,28 @@ def checkpoint_that_is_damaged() -> None:
         if file.is_file():
             file.write_text("{")
     job(sink=ParquetSink("damaged_out"), checkpoint="damaged_state")
+
+
+def weighted_loader(web: float = 3, **options: Any) -> sm.Loader:
+    """A loader over a mixture with weights."""
+    sources = {"web": "long.parquet", "code": "long.parquet"}
+    mixture = sm.Mixture(sources, weights={"web": web, "code": 1}, epoch_rows=4)
+    return sm.Loader(mixture, output="dict", **options)
+
+
+def epoch_before_set_weights(**options: Any) -> None:
+    loader = weighted_loader(batch_size=2, **options)
+    for epoch in range(3):
+        loader.set_weights({"web": 1, "code": epoch})
+        list(loader)
+    loader.set_weights({"web": 1, "code": 1})
+    loader.set_epoch(0)
+    list(loader)
+
+
+def state_with_damaged_weights() -> None:
+    loader = weighted_loader()
+    loader.set_weights({"web": 1, "code": 1})
+    state = loader.state_dict()
+    state["mixture"]["set_weights"]["drawn"] = [1, 2]
+    loader.load_state_dict(state)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from numbers import Rational, Real
+from numbers import Integral, Rational, Real
 from typing import Any
 
 from shardmill._option_values import whole
@@ -18,6 +18,8 @@ from shardmill.errors import OptionError
 _PARTS = 2**40
 
 _MOST_ROWS = 2**62
+
+_MOST_SIMILAR = 5
 
 #: The weights of a stage apply from its row on, counted over all epochs of a run.
 Stage = tuple[int, tuple[Fraction, ...]]
@@ -43,11 +45,16 @@ class Blend:
         """
         if self.counts is not None:
             return [(0, list(self.counts))]
-        return [(row, [round(part * _PARTS) for part in parts]) for row, parts in self.stages]
+        return [(row, native_weights(parts)) for row, parts in self.stages]
 
     def is_drawn(self, source: int) -> bool:
         """Return whether a source has any weight."""
         return any(parts[source] for _, parts in self.stages)
+
+
+def native_weights(numbers: Sequence[Fraction | float]) -> list[int]:
+    """Return weights as integers."""
+    return [round(part * _PARTS) for part in shares([exact(number) for number in numbers])]
 
 
 def fixed(mode: str, counts: Sequence[int]) -> Blend:
@@ -77,7 +84,7 @@ def weighted(names: Sequence[str], weights: Any, rows: int, interpolate: str | N
             _number("weights", name, value) for name, value in by_name("weights", of_stage, names)
         ]
         if not any(numbers):
-            raise OptionError(f"the weights from row {row} on are all 0")
+            raise OptionError(f"the weights{f' from row {row} on' if is_staged else ''} are all 0")
         stages.append((row, shares(numbers)))
     return Blend(mode="weights", rows=rows, stages=tuple(stages), interpolate=interpolate)
 
@@ -152,7 +159,7 @@ def by_name(option: str, values: Any, names: Sequence[str]) -> list[tuple[str, A
             if name not in names:
                 raise OptionError(
                     f"{option} names {name!r}, which is not a source; "
-                    f"the sources are {', '.join(names)}"
+                    f"the sources are {', '.join(names)}{_similar(name, names)}"
                 )
         missing = [name for name in names if name not in values]
         if missing:
@@ -165,6 +172,15 @@ def by_name(option: str, values: Any, names: Sequence[str]) -> list[tuple[str, A
     if len(values) != len(names):
         raise OptionError(f"{option} has {len(values)} numbers for {len(names)} sources")
     return list(zip(names, values, strict=True))
+
+
+def _similar(name: Any, names: Sequence[str]) -> str:
+    from difflib import get_close_matches
+
+    name = str(name)
+    inner = [one for one in names if one.startswith(f"{name}/") or one.endswith(f"/{name}")]
+    close = list(dict.fromkeys([*inner, *get_close_matches(name, names)]))[:_MOST_SIMILAR]
+    return f"\nhint: did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
 def _parts_at(blend: Blend, row: int) -> tuple[Fraction, ...]:
@@ -184,11 +200,17 @@ def _stage(stage: Any) -> tuple[int, Any]:
     return row, weights
 
 
+def exact(number: Any) -> Fraction:
+    """Return a number as it is written: 0.1 is one tenth, not the closest binary number."""
+    if isinstance(number, Integral):
+        # Numbers of NumPy overflow.
+        return Fraction(int(number))
+    return Fraction(number if isinstance(number, Rational) else repr(float(number)))
+
+
 def _number(option: str, name: str, value: Any) -> Fraction:
     try:
-        # 0.1 means exactly one tenth, not the closest binary number.
-        exact = value if isinstance(value, Rational) else repr(float(value))
-        number = Fraction(-1) if isinstance(value, bool | str) else Fraction(exact)
+        number = Fraction(-1) if isinstance(value, bool | str) else exact(value)
     except (TypeError, ValueError, OverflowError):
         number = Fraction(-1)
     if number < 0:

@@ -92,7 +92,18 @@ class Conversion:
         rows = files.row_plan().take([], self.columns)
         return next(split(converter.names, converter.convert(rows, [0]), [0], self.cutter.kind))
 
-    def _of_kind(self, kind: str) -> _native.OutputConverter:
+    def check(self, *, is_filtered: bool) -> None:
+        """Check what files say of the values that are delivered.
+
+        Args:
+            is_filtered: whether some rows of the files may not be delivered.
+
+        Raises:
+            ValueError: If there are nulls.
+        """
+        self._of_kind(self.cutter.kind, is_filtered=is_filtered)
+
+    def _of_kind(self, kind: str, *, is_filtered: bool | None = None) -> _native.OutputConverter:
         if self._packed is not None:
             return self._packed.converter(kind=kind, is_padded=self._is_padded)
         files = opened_files(self._dataset)
@@ -105,7 +116,7 @@ class Conversion:
             columns=self.columns,
             form=self._form | changed,
             is_padded=self._is_padded,
-            is_filtered=files.is_filtered,
+            is_filtered=files.is_filtered if is_filtered is None else is_filtered,
             is_lent=self.cutter.is_pinned,
         )
 

@@ -246,6 +246,25 @@ class Iteration:
                 native.stop()
                 counters.end(native)
 
+    def _planned(self, position: Position, notes: _Notes) -> Iterator[Delivery]:
+        """Yield the rest of an epoch. What is prefetched is dropped when its plan changes."""
+        cursor, epoch = self.cursor, position.epoch
+        while True:
+            plan = cursor.plan
+            batches = self._transformed(replace(position), notes)
+            try:
+                for delivery in self.stage(self.conversion.cutter.staged(batches)):
+                    yield delivery
+                    # Other plans change from the next epoch on.
+                    is_here = cursor.position is position and position.epoch == epoch
+                    if plan.is_endless and plan is not cursor.plan and is_here:
+                        break
+                else:
+                    return
+            finally:
+                close(batches)
+            notes.clear()
+
     def _delivered(
         self,
         position: Position,
@@ -260,13 +279,13 @@ class Iteration:
         if not is_first:
             counters.judged_from = before
         notes: _Notes = {}
-        batches = self._transformed(replace(position), notes)
+        batches = self._planned(position, notes)
         try:
             cursor.check(position)
             plan = cursor.plan.of_epoch(epoch)
             end = plan.end(position.consumed, cursor.plan.share())
             peek = None if stop is not None else Peek(replace(position), cursor.ledger.mark(epoch))
-            for batch, rows, consumed in self.stage(self.conversion.cutter.staged(batches)):
+            for batch, rows, consumed in batches:
                 if collate is not None:
                     batch = collate(batch)
                 # Another thread or the function of the user may have moved the loader meanwhile.

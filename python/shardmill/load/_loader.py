@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -42,6 +42,7 @@ from shardmill.load._packing import Packing, packed_columns
 from shardmill.load._plan import LoaderPlan
 from shardmill.load._position import Cursor
 from shardmill.load._progress import Progress
+from shardmill.load._reweighting import set_weights
 from shardmill.storage._paths import PathLike
 
 
@@ -295,8 +296,9 @@ class Loader(ArrowRows):
     def state_dict(self) -> dict[str, Any]:
         """Return the position after the last returned batch as plain JSON values.
 
-        The state takes less than 4 KiB, and is the same on every rank. Before the first batch of a
-        pass, it is the position where the pass begins. Prefetched batches do not count. Calling it
+        The state takes less than 4 KiB, and is the same on every rank. After ``set_weights``, it
+        takes more if there are many sources or lanes. Before the first batch of a pass, it is the
+        position where the pass begins. Prefetched batches do not count. Calling it
         has no side effects; call it at the same step on all ranks.
         """
         return self._cursor.state(self._cursor.position.epoch, self._cursor.position.consumed)
@@ -350,6 +352,57 @@ class Loader(ArrowRows):
             [[8, 9]]
         """
         self._cursor.skip(at_least("steps", steps, 0))
+
+    def set_weights(self, weights: Mapping[str, float], group: Any = None) -> int:
+        """Change the weights of a mixture from the next epoch on.
+
+        If no batch of the current epoch was delivered, it is that epoch. With ``plan="ahead"``, new
+        weights apply from the first pass that no lane has begun at the position of ``state_dict``.
+        Rows and packs up to there stay the same, and a running pass continues. For a finer grain,
+        use a smaller ``epoch_rows`` of the mixture. Sources continue where they stopped, so no row
+        is drawn twice before all rows of its source were drawn once. Windows of the shuffle keep
+        the shares of the weights with which the mixture was created.
+
+        A state contains the new weights, and its size does not depend on the number of calls. With
+        ``plan="ahead"``, it also contains a position of each lane. Epochs before the last one are
+        forgotten: ``set_epoch`` refuses them, unless all of them had the given weights.
+
+        Call it on all ranks, after the same step. With ``plan="ahead"`` and several ranks, the call
+        is one all-reduce, as lanes of other ranks may be in later passes.
+
+        Args:
+            weights: the share of each source, on any scale. Sources within nested mixtures are
+                named ``outer/inner``. 0 leaves a source out.
+            group: a process group of the ranks that share the rows; the default group with
+                ``plan="ahead"``. If it is given, ranks compare their weights.
+
+        Returns:
+            The row from which the weights apply, counted over all epochs, as in the ``weights`` of
+            a ``Mixture``.
+
+        Raises:
+            ValueError: If a weight is missing or not valid, a source with weight has no rows, ranks
+                call with other weights, the data is not a mixture with weights, they are
+                interpolated, or ``plan="ahead"`` has no process group of all ranks.
+            EngineError: If the call has failed on another rank.
+
+        Examples:
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> pq.write_table(pa.table({"x": list(range(100))}), "web.parquet")
+            >>> pq.write_table(pa.table({"x": list(range(100, 200))}), "code.parquet")
+            >>> import shardmill as sm
+            >>> sources = {"web": "web.parquet", "code": "code.parquet"}
+            >>> mixture = sm.Mixture(sources, weights={"web": 0.75, "code": 0.25}, epoch_rows=16)
+            >>> loader = sm.Loader(mixture, batch_size=16, output="numpy")
+            >>> batches = loader.steps(3)
+            >>> int((next(batches)["x"] >= 100).sum())
+            4
+            >>> loader.set_weights({"web": 0.5, "code": 0.5})
+            16
+            >>> [int((batch["x"] >= 100).sum()) for batch in batches]
+            [8, 8]
+        """
+        return set_weights(self._cursor, self._conversion, weights, group)
 
     def metrics(self, *, since_last: bool = False) -> LoaderMetrics:
         """Return the counters of this loader. It may be called at any time and from any thread.

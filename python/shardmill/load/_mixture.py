@@ -135,14 +135,11 @@ class Mixture:
             [path for part in files for path in part.paths],
             partial(_mixed, native, files, self._blend),
             threads=checked_threads(None),
-            # Also rows of a source that is not drawn are not delivered.
-            is_filtered=any(
-                part.is_filtered or not self._blend.is_drawn(at) for at, part in enumerate(files)
-            ),
+            is_filtered=_is_filtered(files, self._blend),
             tokenize=[tokenize for part in files for tokenize in part.tokenize],
             images=[images for part in files for images in part.images],
         )
-        self._check_sources()
+        self._check_sources(self._blend)
         self._parts = parts
 
     @property
@@ -218,17 +215,18 @@ class Mixture:
                 "hint: tokenize all sources of a mixture with the same tokenizer"
             )
 
-    def _check_sources(self) -> None:
+    def _check_sources(self, shares: blend.Blend) -> None:
         for number, (name, source) in enumerate(self._sources.items()):
-            if self._blend.is_drawn(number) and source.num_rows == 0:
+            if shares.is_drawn(number) and source.num_rows == 0:
                 raise OptionError(
                     f"source {name!r} has no rows\nhint: leave it out, or give it the weight 0"
                 )
-        if len(self._blend.stages) != 1:
+        if len(shares.stages) != 1:
             return
-        ((_, parts),) = self._blend.stages
-        for number, (name, count) in enumerate(self.counts().items()):
-            if self._blend.is_drawn(number) and count == 0:
+        ((_, parts),) = shares.stages
+        counts = shares.counts or blend.apportioned(shares.rows, parts)
+        for number, (name, count) in enumerate(zip(self._sources, counts, strict=True)):
+            if shares.is_drawn(number) and count == 0:
                 raise OptionError(
                     f"source {name!r} has a weight of {float(parts[number]):.3g}, "
                     f"which gives it none of the {self.num_rows} rows of an epoch\n"
@@ -247,6 +245,11 @@ def _mixed(
         stages=shares.native_stages,
         is_linear=shares.interpolate == "linear",
     )
+
+
+def _is_filtered(sources: list[OpenedFiles], shares: blend.Blend) -> bool:
+    # Also rows of a source that is not drawn are not delivered.
+    return any(part.is_filtered or not shares.is_drawn(at) for at, part in enumerate(sources))
 
 
 def _form(images: Images) -> dict[str, Any]:
@@ -294,6 +297,33 @@ def _copied(values: Any) -> Any:
 
 def _reopened(parts: dict[str, Any], arguments: dict[str, Any]) -> Mixture:
     return Mixture(parts, **arguments)
+
+
+def reweighted(mixture: Mixture, weights: Any) -> tuple[blend.Blend, bool]:
+    """Return the shares of the sources by other weights, which are checked as the given ones.
+
+    Returns:
+        The shares, and whether some rows of the files may not be delivered.
+
+    Raises:
+        ValueError: If the mixture has no weights that can be set, a number is not valid, or a
+            source has weight but no rows.
+    """
+    given = mixture._blend  # pyright: ignore[reportPrivateUsage]
+    if given.mode != "weights" or given.interpolate:
+        by = f'interpolate="{given.interpolate}"' if given.interpolate else given.mode
+        raise OptionError(
+            f"set_weights changes the weights of a mixture, and this one has {by}\n"
+            "hint: create the Mixture with weights=, by name"
+        )
+    if not isinstance(weights, Mapping):
+        raise OptionError(
+            f"set_weights takes a weight for each source by name, not {weights!r}\n"
+            f"hint: the sources are {', '.join(mixture.sources)}"
+        )
+    shares = blend.weighted(list(mixture.sources), weights, given.rows, None)
+    mixture._check_sources(shares)  # pyright: ignore[reportPrivateUsage]
+    return shares, _is_filtered([opened_files(one) for one in mixture.sources.values()], shares)
 
 
 def blend_of(mixture: Mixture) -> blend.Blend:

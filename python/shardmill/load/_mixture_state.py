@@ -17,6 +17,11 @@ _SHOWN_BYTES = 500
 _FILES_NAMED = 100
 _FILTER_SHOWN = 500
 
+_WEIGHTS_HINT = (
+    "\nhint: create the Mixture with the weights of the saved run, load the state, "
+    "and change them with loader.set_weights()"
+)
+
 
 def identity_of(dataset: Dataset | Mixture) -> dict[str, Any]:
     """Return what identifies a data set or a mixture, for ``OrderSettings``."""
@@ -92,6 +97,7 @@ def check(saved: Any, current: dict[str, Any] | None) -> None:
             raise CheckpointMismatchError(
                 difference(name, saved.get(name), value, of="a mixture of ")
                 + _named(name, saved, current)
+                + (_WEIGHTS_HINT if name == "weights" else "")
             )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shardmill._native import packing as _native
@@ -11,13 +11,14 @@ from shardmill.data._dataset import Dataset, opened_files
 from shardmill.errors import MissingColumnError
 from shardmill.load import _balance as balancing
 from shardmill.load._columns import plain_fill_values
-from shardmill.load._mixture import Mixture
+from shardmill.load._mixture import Mixture, blend_of
 from shardmill.load._packing_checks import INSIDE, check_sources, warn_of_joined
 from shardmill.load._varlen import IGNORED, LABELS
 
 if TYPE_CHECKING:
     from shardmill._native import load
     from shardmill.load._packing import Packing
+    from shardmill.load._set_weights import Mark
 
 #: Version of the algorithms: any change to which tokens are packed together needs a new number, so
 #: that old states are rejected.
@@ -51,7 +52,7 @@ class PackedRows:
         #: For endless lanes, the packs of all epochs.
         self._ahead: _native.AheadPacks | None = None
         if not isinstance(dataset, Dataset):
-            check_sources(dataset, packing.columns)
+            check_sources(dataset, packing.columns, blend_of(dataset))
         self.column_numbers = files.numbers_of(packing.columns)
         self._lengths_number = (
             None if packing.lengths is None else files.numbers_of([packing.lengths])
@@ -64,8 +65,24 @@ class PackedRows:
 
         return load.OutputConverter.of_packs(self.columns, kind=kind, is_padded=is_padded)
 
-    def of_epoch(self, rows: load.RowPlan, epoch: int, lanes: int) -> load.RowPlan:
-        """Return the plan of the packs of an epoch, in the order of ``rows``, in ``lanes``."""
+    def reorder(self, rows: load.RowPlan, start: int, marks: Sequence[Mark]) -> None:
+        """Take the rows in an order that differs from an epoch on, or from a pass of endless lanes.
+
+        Packs before it are planned. Lanes begin at these marks.
+        """
+        ahead = self._ahead
+        self._plans = {
+            epoch: plan for epoch, plan in self._plans.items() if ahead is None and epoch < start
+        }
+        self._rows, self._ahead = rows, ahead and ahead.reordered(rows, start, list(marks))
+
+    def of_epoch(
+        self, rows: load.RowPlan, epoch: int, lanes: int, marks: Sequence[Mark] = ()
+    ) -> load.RowPlan:
+        """Return the plan of the packs of an epoch, in the order of ``rows``, in ``lanes``.
+
+        Endless lanes begin at these marks.
+        """
         if rows is not self._rows:
             self._rows, self._plans, self._ahead = rows, {}, None
         plan = self._plans.get(epoch)
@@ -86,7 +103,7 @@ class PackedRows:
             if epoch_packs is None:
                 plan = _native.packed(rows, self.columns, self._lengths(), epoch=epoch, **options)
             else:
-                plan = self._packs_ahead(rows, options).of_epoch(
+                plan = self._packs_ahead(rows, options, marks).of_epoch(
                     rows, epoch=epoch, epoch_packs=epoch_packs
                 )
             while len(self._plans) >= _EPOCHS_KEPT:
@@ -155,9 +172,13 @@ class PackedRows:
     def _lengths(self) -> _native.Lengths:
         return opened_files(self._dataset).lengths_of(**self._source)
 
-    def _packs_ahead(self, rows: load.RowPlan, options: dict[str, Any]) -> _native.AheadPacks:
+    def _packs_ahead(
+        self, rows: load.RowPlan, options: dict[str, Any], marks: Sequence[Mark]
+    ) -> _native.AheadPacks:
         if self._ahead is None:
-            self._ahead = _native.AheadPacks(rows, self.columns, **self._source, **options)
+            self._ahead = _native.AheadPacks(
+                rows, self.columns, starts=list(marks), **self._source, **options
+            )
             for warning in self._ahead.warnings:
                 warn_caller(warning)
         return self._ahead

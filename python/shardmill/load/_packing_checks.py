@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from shardmill._option_values import whole
 from shardmill._warnings import warn_caller
 from shardmill.errors import MissingColumnError, OptionError
-from shardmill.load._mixture import Mixture, blend_of
+from shardmill.load._blend import Blend
+from shardmill.load._mixture import Mixture
 
 if TYPE_CHECKING:
     from shardmill.data._tokenize import Tokenize
@@ -107,8 +108,8 @@ def warn_of_joined(sources: Iterable[Tokenize | None]) -> None:
             return
 
 
-def check_sources(mixture: Mixture, columns: Sequence[str]) -> None:
-    """Check that every source has the packed columns.
+def check_sources(mixture: Mixture, columns: Sequence[str], shares: Blend) -> None:
+    """Check that every source that is drawn has the packed columns.
 
     Nulls in their place are not as long as the tokens of a row.
 
@@ -116,7 +117,7 @@ def check_sources(mixture: Mixture, columns: Sequence[str]) -> None:
         KeyError: If a source lacks one that another source has.
     """
     for number, (name, source) in enumerate(mixture.sources.items()):
-        if not blend_of(mixture).is_drawn(number) or not source.files:
+        if not shares.is_drawn(number) or not source.files:
             continue
         for column in columns:
             # A column may be a path into a struct.

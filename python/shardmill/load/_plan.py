@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from shardmill._native import load as _native
 from shardmill._warnings import warn_caller
@@ -16,6 +16,7 @@ from shardmill.load._balance import explained
 from shardmill.load._checks import at_least
 from shardmill.load._mixture import Mixture
 from shardmill.load._packed_rows import PackedRows
+from shardmill.load._set_weights import SetWeights
 from shardmill.load._state import OrderSettings
 
 _FILES_SHOWN = 4
@@ -37,6 +38,7 @@ class LoaderPlan:
         rank: this rank.
         world_size: number of ranks.
         asked_tail: what was asked for ``tail``; the default depends on ``world_size``.
+        set_weights: the weights of a mixture that were set during the run.
     """
 
     dataset: Dataset | Mixture
@@ -49,17 +51,49 @@ class LoaderPlan:
     rank: int
     world_size: int
     asked_tail: str | None
+    set_weights: SetWeights | None = None
 
     @cached_property
     def rows(self) -> _native.RowPlan:
         """The rows of all epochs in their order."""
-        rows = opened_files(self.dataset).row_plan()
+        rows, changed = opened_files(self.dataset).row_plan(), self.set_weights
+        if changed is not None:
+            rows = rows.reweighted(changed.native_stages, list(changed.drawn))
         return rows.ordered(window_bytes=self.window_bytes, seed=self.seed, lanes=self.lanes)
 
     def of_epoch(self, epoch: int) -> _native.RowPlan:
-        """Return the plan of an epoch: rows, or packs of rows."""
-        packed = self.packed
-        return self.rows if packed is None else packed.of_epoch(self.rows, epoch, self.lanes)
+        """Return the plan of an epoch: rows, or packs of rows.
+
+        Raises:
+            ValueError: If the weights of the epoch are not known.
+        """
+        self.check_known(epoch)
+        packed, changed = self.packed, self.set_weights
+        if packed is None:
+            return self.rows
+        return packed.of_epoch(self.rows, epoch, self.lanes, changed.marks if changed else ())
+
+    def check_known(self, epoch: int) -> None:
+        """Check that the weights of an epoch are known.
+
+        Those of the passes of endless lanes are checked where packs are drawn.
+
+        Raises:
+            ValueError: If they are not.
+        """
+        if self.set_weights is None or self.is_endless:
+            return
+        if epoch < (first := self.set_weights.known_from):
+            raise OptionError(
+                f"epoch {epoch} had weights that are not known any more: set_weights was called "
+                f"again, and the loader has the weights from epoch {first} on\n"
+                "hint: load a state of that epoch, which has the weights of its time"
+            )
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether packs are those of endless lanes."""
+        return self.packed is not None and self.packed.packing.plan == "ahead"
 
     def share(
         self, rank: int | None = None, world_size: int | None = None, batch_size: int | None = None
@@ -163,25 +197,54 @@ class LoaderPlan:
 
         Rows have, packs of rows in the same order, and packs of endless lanes.
         """
-        if self.packed is None or self.packed.packing.plan == "ahead":
+        if self.packed is None or self.is_endless:
             return True
         return self.window_bytes is None and isinstance(self.dataset, Dataset)
 
     def with_lanes(self, lanes: int) -> LoaderPlan:
         """Return the plan with this number of lanes."""
-        return self if lanes == self.lanes else replace(self, lanes=lanes)
+        if lanes == self.lanes:
+            return self
+        changed = self.set_weights if not self.is_endless else None
+        return replace(self, lanes=lanes, set_weights=changed)
+
+    def reweighted(self, changed: SetWeights) -> LoaderPlan:
+        """Return the plan with the weights that were set during the run."""
+        plan = replace(self, set_weights=changed)
+        if plan.packed is not None:
+            plan.packed.reorder(plan.rows, changed.start, changed.marks)
+        return plan
 
     def state(self, epoch: int, consumed: int) -> dict[str, Any]:
         """Return the state at a position."""
         state = self._settings.state(epoch, consumed)
+        if self.set_weights is not None:
+            state["mixture"] = state["mixture"] | {"set_weights": self.set_weights.state()}
         return state if self.packed is not None else mixture_state.with_consumed(state, self.rows)
 
-    def check(self, state: dict[str, Any]) -> None:
-        """Reject a state of other data or another order, or with a position outside its epoch.
+    def resumed(self, state: dict[str, Any]) -> LoaderPlan:
+        """Return the plan that continues a state.
 
         Raises:
-            ValueError: If something differs. The message names it and shows both values.
+            ValueError: If the state is of other data or another order, or its position is outside
+                its epoch. The message names what differs and shows both values.
         """
+        plan = self.with_lanes(self.asked_lanes or state["lanes"])
+        plan._check_settings(state)
+        saved, changed = (state.get("mixture") or {}).get("set_weights"), None
+        if saved is not None:
+            changed = SetWeights.parsed(
+                saved,
+                list(cast("Mixture", plan.dataset).sources),
+                rows=plan.rows.num_rows,
+                lanes=plan.lanes if plan.is_endless else None,
+            )
+        if changed != plan.set_weights:
+            plan = replace(plan, set_weights=changed)
+        plan._check_place(state)
+        return plan
+
+    def _check_settings(self, state: dict[str, Any]) -> None:
         if state["order_version"] != _native.ORDER_VERSION:
             raise CheckpointMismatchError(
                 f"the state has order version {state['order_version']}, "
@@ -192,6 +255,8 @@ class LoaderPlan:
         settings.check(
             state, [relative for _, relative, *_ in opened_files(self.dataset).native.files]
         )
+
+    def _check_place(self, state: dict[str, Any]) -> None:
         places = self.of_epoch(state["epoch"]).num_places
         if state["consumed"] > places:
             raise CheckpointMismatchError(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from shardmill._warnings import warn_caller
-from shardmill.errors import SupersededError
+from shardmill.errors import OptionError, SupersededError
 from shardmill.load._ledger import Ledger, Mark
 from shardmill.load._plan import LoaderPlan
 from shardmill.load._state import parsed
@@ -94,6 +95,20 @@ class Cursor:
     _asked: Position | None = None
     _newest: Position | None = None
     _has_warned_of_restart: bool = False
+    #: Whether other processes have begun passes.
+    is_elsewhere: Callable[[], bool] = bool
+
+    def check_here(self) -> None:
+        """Check that batches are made in this process.
+
+        Raises:
+            ValueError: If worker processes make them, to which new weights are not known.
+        """
+        if self.is_elsewhere():
+            raise OptionError(
+                "set_weights does not reach worker processes, which make the batches\n"
+                "hint: use num_workers=0, where threads make the batches"
+            )
 
     @property
     def start(self) -> tuple[int, int]:
@@ -112,8 +127,7 @@ class Cursor:
             ValueError: If the state is not valid, or belongs to other data or another order.
         """
         state = parsed(state)
-        plan = self.plan.with_lanes(self.plan.asked_lanes or state["lanes"])
-        plan.check(state)
+        plan = self.plan.resumed(state)
         position = Position(state["epoch"], state["consumed"], is_loaded=True)
         if position.consumed and plan.steps_left(position.epoch, position.consumed) == 0:
             # As any loaded position, it is not restarted.
@@ -148,6 +162,7 @@ class Cursor:
 
         A pass that has begun continues.
         """
+        self.plan.check_known(epoch)
         self.position, self._asked = self.position.of_epoch(epoch), None
 
     def restart_epoch(self) -> None:

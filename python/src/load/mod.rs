@@ -28,6 +28,7 @@ use shardmill_load::{
 };
 use shardmill_plan::Expression;
 use shardmill_plan::order::{Blend, ORDER_VERSION, Tail};
+use shardmill_plan::packing::Mark;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
@@ -55,6 +56,12 @@ impl From<PyShare> for Share {
         Self { batch_size: share.batch_size, world_size: share.world_size, rank: share.rank, tail }
     }
 }
+
+/// Lane, position, pass.
+type PyBegun = (u64, PyMark, u64);
+
+/// Pack, pass, row, first token.
+pub(crate) type PyMark = (u64, u64, u64, u32);
 
 #[pymethods]
 impl PyRowPlan {
@@ -118,6 +125,11 @@ impl PyRowPlan {
         py.detach(|| self.0.consumed(epoch, consumed))
     }
 
+    /// Rows of each source of a mixture in all epochs before one.
+    fn counts_before(&self, epoch: u64) -> Vec<u128> {
+        self.0.counts_before(epoch)
+    }
+
     /// Number of places of the global sequence.
     #[getter]
     fn num_places(&self) -> u64 {
@@ -134,6 +146,27 @@ impl PyRowPlan {
     #[pyo3(signature = (*, window_bytes, seed, lanes))]
     fn ordered(&self, window_bytes: Option<u64>, seed: i64, lanes: u64) -> Self {
         Self(Arc::new(self.0.ordered(window_bytes, seed, lanes)))
+    }
+
+    /// The same rows with the weights (epoch, weights) of the sources of a mixture from these epochs
+    /// on, without packs. `before` are the rows of each source before the first of them.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn reweighted(&self, changes: Vec<(u64, Vec<u64>)>, before: Vec<u128>) -> Self {
+        Self(Arc::new(self.0.reweighted(&changes, before)))
+    }
+
+    /// For each endless lane that a rank reads: the lane, a position before its packs of this epoch
+    /// (pack, pass, row, first token), and the first pass of which nothing is in what is delivered
+    /// with `consumed` packs.
+    fn begun(&self, py: Python<'_>, consumed: u64, share: PyShare) -> PyResult<Vec<PyBegun>> {
+        let (plan, share) = (Arc::clone(&self.0), Share::from(share));
+        let found = interruptible(py, move |cancel| {
+            plan.begun(consumed, share, cancel).map_err(PyShardmillError::from)
+        })?;
+        let lane = |(lane, mark, pass): (u64, Mark, u64)| {
+            (lane, (mark.pack, mark.pass, mark.row, mark.first), pass)
+        };
+        Ok(found.into_iter().map(lane).collect())
     }
 
     /// The remaining steps after `consumed` positions of the epoch were delivered, the same on

@@ -193,3 +193,19 @@ def test_kept_counts_of_a_negative_block_are_ignored_with_a_warning(
     replace_kept(tmp_path / "counts", "block", lambda _block: -1)
     with pytest.warns(UserWarning, match="of block -1 in .* are ignored"):
         assert [packs_in(batch, 4) for batch in packed()] == expected
+
+
+def test_texts_are_packed_by_weights_that_are_set(tmp_path: Path, tokenizer: Path) -> None:
+    mixture = mixture_of(tmp_path, tokenizer)
+    packing = {"length": 16, "strategy": "best_fit", "open_packs": 3, "epoch_packs": 60}
+    loader = loader_of(mixture, packing, lanes=2, batch_size=6)
+    batches, found, row = loader.steps(40), [], 0
+    for step, batch in enumerate(batches):
+        found.append(packs_in(batch, 16))
+        if step == 7:
+            row = loader.set_weights({"text": 3, "tokens": 1})
+    stages = [(0, [1, 1]), (row, [3, 1])]
+    planned = loader_of(
+        sm.Mixture(mixture.sources, weights=stages, epoch_rows=80), packing, lanes=2, batch_size=6
+    )
+    assert found == [packs_in(batch, 16) for batch in planned.steps(40)]

@@ -15,9 +15,11 @@ use crate::{Dataset, Result, RowSet};
 use shardmill_engine::Cancel;
 use shardmill_plan::order::{Lanes, RowOrder};
 use shardmill_plan::packing::{
-    Balance, BalancedCursor, LanePiece, LaneRows, Mark, NoPack, Packing, Piece, Strategy,
+    Balance, BalancedCursor, LaneCursor, LanePiece, LaneRows, Mark, NoPack, Packing, Piece,
+    Strategy,
 };
 use shardmill_storage::Remembered;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
@@ -49,10 +51,14 @@ pub struct AheadPacks {
     passes: Passes,
     row_lanes: Lanes,
     packing: Packing,
-    counts: RowCounts,
+    counts: Arc<RowCounts>,
+    /// Positions of the lanes before which there is no pack; empty for their start.
+    starts: Vec<Mark>,
     /// Positions that cursors have passed, by lane and pack.
-    marks: Remembered<HashMap<u64, BTreeMap<u64, Mark>>>,
+    marks: Remembered<Marks>,
 }
+
+type Marks = HashMap<u64, BTreeMap<u64, Mark>>;
 
 /// Consecutive places of the global sequence of packs.
 #[derive(Debug, Clone)]
@@ -73,6 +79,7 @@ impl AheadPacks {
         row_lanes: Lanes,
         packing: Packing,
         counts: RowCounts,
+        starts: Vec<Mark>,
     ) -> Self {
         let (dataset, rows) = (Arc::clone(dataset), Arc::clone(rows));
         Self {
@@ -82,9 +89,30 @@ impl AheadPacks {
             passes,
             row_lanes,
             packing,
-            counts: counts.padded(packing),
+            counts: Arc::new(counts.padded(packing)),
+            starts,
             marks: Remembered::default(),
         }
+    }
+
+    /// Those of the same rows in an order that is another from a pass on.
+    #[must_use]
+    pub fn reordered(&self, order: Arc<RowOrder>, pass: u64, starts: Vec<Mark>) -> Self {
+        let mut marks = self.marks.lock().clone();
+        marks.values_mut().for_each(|of_lane| of_lane.retain(|_, mark| mark.pass < pass));
+        let packs = Self {
+            dataset: Arc::clone(&self.dataset),
+            rows: Arc::clone(&self.rows),
+            order,
+            passes: self.passes,
+            row_lanes: self.row_lanes.clone(),
+            packing: self.packing,
+            counts: Arc::clone(&self.counts),
+            starts,
+            marks: Remembered::default(),
+        };
+        *packs.marks.lock() = marks;
+        packs
     }
 
     /// The rows of a pass, whose blocks the order schedules.
@@ -141,7 +169,7 @@ impl AheadPacks {
             _ => {
                 let start =
                     self.balance().map_or(pack, |balance| balance.window_ahead(pack).1.start);
-                let mark = self.mark_before(lane, start);
+                let mark = self.mark_before(lane, start)?;
                 BalancedCursor::at(self.packing, PACK_WINDOW_ROWS, mark)
             }
         };
@@ -203,10 +231,38 @@ impl AheadPacks {
         pass * self.row_lanes.num_rows() + self.row_lanes.positions(lane).start + row
     }
 
-    fn mark_before(&self, lane: u64, pack: u64) -> Mark {
+    /// The position of a lane after its packs before `pack`, or shortly before.
+    fn reached(&self, lane: u64, pack: u64, cancel: &Cancel) -> Result<Mark> {
+        let start = self.start(lane);
+        if pack == start.pack {
+            return Ok(start);
+        }
+        // What the last pack looks ahead at is only known when it is drawn.
+        let last = pack.saturating_sub(1);
+        let mut cursor =
+            LaneCursor::at(self.packing, PACK_WINDOW_ROWS, self.mark_before(lane, last)?);
+        let (rows, mut pieces) = (LaneOf { packs: self, lane, is_next: false, cancel }, Vec::new());
+        let moved = cursor.seek(&rows, last).and_then(|()| cursor.draw(&rows, &mut pieces));
+        moved.map_err(|reason| self.no_pack(lane, reason))?;
+        Ok(cursor.last_mark())
+    }
+
+    fn start(&self, lane: u64) -> Mark {
+        usize::try_from(lane)
+            .ok()
+            .and_then(|lane| self.starts.get(lane))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    fn mark_before(&self, lane: u64, pack: u64) -> Result<Mark> {
+        let start = self.start(lane);
+        if pack < start.pack {
+            return Err(Error::ForgottenPack { lane, pack, first: start.pack }.into());
+        }
         let marks = self.marks.lock();
-        let before = marks.get(&lane).and_then(|marks| marks.range(..=pack).next_back());
-        before.map_or_else(Mark::default, |(_, mark)| *mark)
+        let before = marks.get(&lane).and_then(|marks| marks.range(start.pack..=pack).next_back());
+        Ok(before.map_or(start, |(_, mark)| *mark))
     }
 
     /// One mark for each run of rows that is counted together is enough.
@@ -276,6 +332,24 @@ impl AheadEpoch {
         self.start.saturating_sub(lane).div_ceil(self.lanes.num_lanes())
     }
 
+    /// A position of a lane before its packs of this epoch, and the first pass of which it needs no
+    /// row for what is delivered with `consumed` places of the epoch, or ordered with it.
+    ///
+    /// # Errors
+    /// When tokens cannot be counted.
+    pub fn begun(&self, lane: u64, consumed: u64, cancel: &Cancel) -> Result<(Mark, u64)> {
+        let window = |pack| match self.packs.balance().map(|balance| balance.window_ahead(pack).1) {
+            Some(window) if window.start < pack => window,
+            _ => pack..pack,
+        };
+        let first = self.first_pack(lane);
+        let next = first + (self.lanes.cursor(lane, consumed) - self.lanes.positions(lane).start);
+        let end = window(next).end;
+        let mark = self.packs.reached(lane, window(first).start, cancel)?;
+        let last = self.packs.reached(lane, end, cancel)?;
+        Ok((mark, if end == 0 { 0 } else { last.pass + 1 }))
+    }
+
     /// The places of the epoch that are in windows of these places.
     pub(super) fn windows_of(&self, balance: Balance, places: Range<u64>) -> Range<u64> {
         let lanes = self.lanes.num_lanes();
@@ -286,16 +360,16 @@ impl AheadEpoch {
     }
 
     /// Cursors that give out these packs in the order in which they are packed.
-    pub(super) fn unbalanced(&self, numbers: &[u64]) -> HashMap<u64, BalancedCursor> {
+    pub(super) fn unbalanced(&self, numbers: &[u64]) -> Result<HashMap<u64, BalancedCursor>> {
         let packing = Packing { balance: None, ..self.packs.packing };
         let mut cursors = HashMap::new();
         for (lane, pack) in numbers.iter().map(|number| self.pack(*number)) {
-            cursors.entry(lane).or_insert_with(|| {
-                let mark = self.packs.mark_before(lane, pack);
-                BalancedCursor::at(packing, PACK_WINDOW_ROWS, mark)
-            });
+            if let Entry::Vacant(slot) = cursors.entry(lane) {
+                let mark = self.packs.mark_before(lane, pack)?;
+                slot.insert(BalancedCursor::at(packing, PACK_WINDOW_ROWS, mark));
+            }
         }
-        cursors
+        Ok(cursors)
     }
 
     /// Draws the packs `numbers` of this epoch, with a cursor for each lane.

@@ -55,6 +55,11 @@ pub enum Error {
         "Lane {lane} has nothing to pack: its {rows} rows contain no tokens to pack in pass {pass}"
     )]
     EmptyLane { lane: u64, pass: u64, rows: u64 },
+    #[error(
+        "Pack {pack} of lane {lane} is not known: weights were set during the run, and the loader \
+         has the packs from {first} on"
+    )]
+    ForgottenPack { lane: u64, pack: u64, first: u64 },
     #[error("Reaching this position takes more than {most} passes over lane {lane}")]
     FarPass { lane: u64, most: u64 },
     #[error("epoch {epoch} of {packs} packs begins past place 2^63")]
@@ -79,6 +84,7 @@ impl Error {
             | Self::ReservedName { .. }
             | Self::PadValue { .. }
             | Self::EmptyLane { .. }
+            | Self::ForgottenPack { .. }
             | Self::FarPass { .. }
             | Self::FarEpoch { .. }
             | Self::OtherEpoch { .. }
@@ -123,6 +129,9 @@ impl Error {
                 Some("long=\"split\", \"truncate\" or \"drop\" sets how such rows are handled")
             }
             Self::EmptyLane { .. } => Some("use fewer lanes, so that each lane has more rows"),
+            Self::ForgottenPack { .. } => {
+                Some("load a state of that epoch, which has the weights of its time")
+            }
             Self::FarPass { .. } | Self::FarEpoch { .. } => Some("choose an earlier epoch"),
             Self::LongLane { .. } => Some("set more lanes=, so that each has fewer rows"),
             _ => None,

@@ -138,7 +138,7 @@ impl WorkOf<'_> {
             Ok(numbers.iter().copied().zip(drawn.packs().map(of_pack)).collect())
         };
         let balanced = work_of(&mut HashMap::new())?;
-        let packed = work_of(&mut epoch.unbalanced(&numbers))?;
+        let packed = work_of(&mut epoch.unbalanced(&numbers)?)?;
         let part = Part { steps, places, packs: self.per_step(steps) };
         let balanced = |number: u64| balanced.get(&number);
         let packed = |number: u64| packed.get(&number);

@@ -19,7 +19,7 @@ use orders::{Mixture, Orders};
 use shardmill_engine::Cancel;
 use shardmill_plan::Expression;
 use shardmill_plan::order::{Blend, Lanes, RowOrder, Steps, Tail};
-use shardmill_plan::packing::{PackPlan, Packing};
+use shardmill_plan::packing::{Mark, PackPlan, Packing};
 use shardmill_storage::Remembered;
 use std::ops::Range;
 use std::sync::Arc;
@@ -88,6 +88,21 @@ impl RowPlan {
     #[must_use]
     pub fn ordered(&self, window_bytes: Option<u64>, seed: i64, lanes: u64) -> Self {
         let orders = Orders { window_bytes, seed, lanes, mixture: self.orders.mixture.clone() };
+        Self::of(&self.dataset, Arc::clone(&self.rows), orders, None)
+    }
+
+    /// The same rows of a mixture, with the weights of its sources from each of these epochs on,
+    /// without packs. `before` are the rows of each source before the first of them.
+    #[must_use]
+    pub fn reweighted(&self, changes: &[(u64, Vec<u64>)], before: Vec<u128>) -> Self {
+        let (mut orders, mut before) = (self.orders.clone(), Some(before));
+        if let Some(mixture) = &self.orders.mixture {
+            let blend = changes.iter().fold(mixture.blend.clone(), |blend, (epoch, weights)| {
+                blend.reweighted(*epoch, weights, before.take())
+            });
+            let first_files = mixture.first_files.clone();
+            orders.mixture = Some(Arc::new(Mixture { blend, first_files }));
+        }
         Self::of(&self.dataset, Arc::clone(&self.rows), orders, None)
     }
 
@@ -244,6 +259,7 @@ impl RowPlan {
     }
 
     /// Packs `columns` of the rows of all epochs, one after another, while token counts are found.
+    /// `starts` are positions of the lanes before which nothing is asked for; none is their start.
     ///
     /// # Errors
     /// When the counts that are kept in files contradict each other.
@@ -252,19 +268,50 @@ impl RowPlan {
         packing: Packing,
         counted: LengthsSource,
         columns: &[usize],
+        starts: Vec<Mark>,
         threads: usize,
         cancel: &Cancel,
     ) -> Result<AheadPacks> {
-        let (rows, order, passes) = self.orders.endless(&self.rows, self.num_rows());
+        let rows = if self.orders.is_sequential() {
+            self.orders.merged(&self.rows)
+        } else {
+            Arc::clone(&self.rows)
+        };
         let counts = RowCounts::open(&self.dataset, &rows, counted, columns, threads, cancel)?;
-        Ok(AheadPacks::new(
-            &self.dataset,
-            &rows,
-            (order, passes),
-            self.row_lanes(),
-            packing,
-            counts,
-        ))
+        let order = self.orders.endless(&rows, self.num_rows());
+        let lanes = self.row_lanes();
+        Ok(AheadPacks::new(&self.dataset, &rows, order, lanes, packing, counts, starts))
+    }
+
+    /// The packs of the same rows, whose order differs from that of `packs` from a pass on.
+    #[must_use]
+    pub fn repack_ahead(&self, packs: &AheadPacks, pass: u64, starts: Vec<Mark>) -> AheadPacks {
+        let (order, _) = self.orders.endless(packs.rows(), self.num_rows());
+        packs.reordered(order, pass, starts)
+    }
+
+    /// For each lane that a rank reads, if lanes are endless: [`crate::packing::AheadEpoch::begun`].
+    ///
+    /// # Errors
+    /// When tokens cannot be counted.
+    pub fn begun(
+        &self,
+        consumed: u64,
+        share: Share,
+        cancel: &Cancel,
+    ) -> Result<Vec<(u64, Mark, u64)>> {
+        let Some(PackSource::Ahead(epoch)) = self.packs().map(|packs| &packs.source) else {
+            return Ok(Vec::new());
+        };
+        let begun =
+            |lane| epoch.begun(lane, consumed, cancel).map(|(mark, pass)| (lane, mark, pass));
+        self.steps(share).lanes_of(share.rank).map(begun).collect()
+    }
+
+    /// Rows of each source of a mixture in all epochs before one.
+    #[must_use]
+    pub fn counts_before(&self, epoch: u64) -> Vec<u128> {
+        self.blend().map_or_else(Vec::new, |blend| blend.counts_before(epoch))
     }
 
     fn check_epoch(&self, epoch: u64) -> Result<()> {

@@ -57,23 +57,18 @@ impl Orders {
         Arc::new(rows.merged(self.lanes))
     }
 
-    /// The rows of each pass, and the order of all passes, one after another.
-    pub(super) fn endless(
-        &self,
-        rows: &Arc<RowSet>,
-        num_rows: u64,
-    ) -> (Arc<RowSet>, Arc<RowOrder>, Passes) {
-        let rows = if self.is_sequential() { self.merged(rows) } else { Arc::clone(rows) };
+    /// The order of all passes over `rows`, one after another.
+    pub(super) fn endless(&self, rows: &Arc<RowSet>, num_rows: u64) -> (Arc<RowOrder>, Passes) {
         let passes = match (&self.mixture, self.window_bytes) {
             (Some(_), _) => Passes::Mixed,
             (None, Some(_)) => Passes::Shuffled,
             (None, None) => Passes::Files,
         };
-        let (orders, of_rows) = (self.clone(), Arc::clone(&rows));
-        let always = (passes == Passes::Files).then(|| Arc::new(orders.of(&rows, 0)));
+        let (orders, of_rows) = (self.clone(), Arc::clone(rows));
+        let always = (passes == Passes::Files).then(|| Arc::new(orders.of(rows, 0)));
         let order = RowOrder::endless(num_rows, move |pass| {
             always.clone().unwrap_or_else(|| Arc::new(orders.of(&of_rows, pass)))
         });
-        (rows, Arc::new(order), passes)
+        (Arc::new(order), passes)
     }
 }

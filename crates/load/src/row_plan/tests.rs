@@ -134,7 +134,14 @@ fn epoch_whose_places_are_no_numbers_is_refused() {
     let plan = files.plan();
     let packing = Packing::new(2, Strategy::Concat);
     let packs = plan
-        .pack_ahead(packing, LengthsSource::Stated { column: 0 }, &[0], 1, &Cancel::default())
+        .pack_ahead(
+            packing,
+            LengthsSource::Stated { column: 0 },
+            &[0],
+            Vec::new(),
+            1,
+            &Cancel::default(),
+        )
         .unwrap();
     let packs = Arc::new(packs);
     let reached = |epoch| crate::packing::AheadEpoch::new(&packs, epoch, 1 << 60).is_ok();

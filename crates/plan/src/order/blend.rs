@@ -1,9 +1,11 @@
 //! The number of rows of each source in an epoch, and their distribution over it.
 //!
 //! Either the counts are fixed, and each part of an epoch gets its even share of them; or weights
-//! depend on the number of the row, counted over all epochs. All arithmetic is exact on integers,
-//! so that every machine computes the same result.
+//! depend on the number of the row, counted over all epochs. Weights that were set during a run
+//! replace them from an epoch on. All arithmetic is exact on integers, so that every machine
+//! computes the same result.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 
 /// The weights of a stage add up to this.
@@ -15,6 +17,17 @@ pub struct Blend {
     rows: u64,
     sources: usize,
     shape: Shape,
+    /// By epoch.
+    changes: Vec<Change>,
+}
+
+/// Fixed counts from an epoch on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Change {
+    epoch: u64,
+    counts: Vec<u64>,
+    /// Rows of each source in all epochs before it.
+    before: Vec<u128>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +59,12 @@ impl Blend {
     /// Fixed counts for each source in every epoch.
     #[must_use]
     pub fn fixed(counts: Vec<u64>) -> Self {
-        Self { rows: counts.iter().sum(), sources: counts.len(), shape: Shape::Fixed(counts) }
+        Self {
+            rows: counts.iter().sum(),
+            sources: counts.len(),
+            shape: Shape::Fixed(counts),
+            changes: Vec::new(),
+        }
     }
 
     /// `rows` in every epoch, divided by weight.
@@ -64,7 +82,7 @@ impl Blend {
             .iter()
             .map(|(start, weights)| Stage { start: *start, weights: apportioned(SCALE, weights) })
             .collect();
-        Self { rows, sources, shape: Shape::Stages { stages, is_linear } }
+        Self { rows, sources, shape: Shape::Stages { stages, is_linear }, changes: Vec::new() }
     }
 
     /// As [`Self::staged`]. A single stage fixes the counts of every epoch: they are its weights,
@@ -75,6 +93,16 @@ impl Blend {
             [(_, weights)] => Self::weighted(rows, weights),
             stages => Self::staged(rows, stages, is_linear),
         }
+    }
+
+    /// The same before `epoch`, and other weights from there on. `before` are the rows of each
+    /// source in all epochs before it, unless they follow from this blend.
+    #[must_use]
+    pub fn reweighted(mut self, epoch: u64, weights: &[u64], before: Option<Vec<u128>>) -> Self {
+        let before = before.unwrap_or_else(|| self.counts_before(epoch));
+        self.changes.retain(|change| change.epoch < epoch);
+        self.changes.push(Change { epoch, counts: apportioned(self.rows, weights), before });
+        self
     }
 
     /// Number of rows of one epoch.
@@ -91,6 +119,9 @@ impl Blend {
     /// Rows of each source in an epoch.
     #[must_use]
     pub fn counts(&self, epoch: u64) -> Vec<u64> {
+        if let Some(change) = self.change(epoch) {
+            return change.counts.clone();
+        }
         match &self.shape {
             Shape::Fixed(counts) => counts.clone(),
             Shape::Stages { .. } => {
@@ -110,10 +141,20 @@ impl Blend {
         let times = |counts: Vec<u64>, epochs: u64| -> Vec<u128> {
             counts.into_iter().map(|count| u128::from(count) * u128::from(epochs)).collect()
         };
-        let Shape::Stages { stages, .. } = &self.shape else { return times(self.counts(0), epoch) };
+        if let Some(Change { epoch: start, counts, before }) = self.change(epoch) {
+            let since = times(counts.clone(), epoch - start);
+            return before.iter().zip(since).map(|(before, since)| before + since).collect();
+        }
+        let stages = match &self.shape {
+            Shape::Fixed(counts) => return times(counts.clone(), epoch),
+            Shape::Stages { stages, .. } => stages,
+        };
         // After the last stage all epochs are alike.
         let settled = stages.last().map_or(0, |last| last.start.div_ceil(self.rows.max(1)));
-        let mut before = times(self.counts(settled), epoch.saturating_sub(settled));
+        let mut before = match epoch.checked_sub(settled) {
+            Some(epochs) if epochs > 0 => times(self.counts(settled), epochs),
+            _ => vec![0; self.sources],
+        };
         for earlier in 0..epoch.min(settled) {
             before
                 .iter_mut()
@@ -123,7 +164,18 @@ impl Blend {
         before
     }
 
-    /// The largest share of each source at any time, over [`Blend::scale`].
+    /// The proportions in an epoch.
+    pub(super) fn of_epoch(&self, epoch: u64) -> Cow<'_, Self> {
+        self.change(epoch)
+            .map_or(Cow::Borrowed(self), |change| Cow::Owned(Self::fixed(change.counts.clone())))
+    }
+
+    fn change(&self, epoch: u64) -> Option<&Change> {
+        self.changes.iter().rev().find(|change| change.epoch <= epoch)
+    }
+
+    /// The largest share of each source at any time, over [`Blend::scale`], unless weights were set
+    /// during the run.
     pub(super) fn largest_parts(&self) -> Vec<u64> {
         match &self.shape {
             Shape::Fixed(counts) => counts.clone(),
@@ -293,6 +345,25 @@ mod tests {
             [[100, 0], [75, 25], [0, 100], [0, 100]]
         );
         assert_eq!(blend.counts_before(5), [175, 325]);
+    }
+
+    #[test]
+    fn weights_that_are_set_replace_those_of_later_epochs() {
+        let given = Blend::staged(100, &[(0, vec![1, 0]), (250, vec![1, 1])], false);
+        let blend = given.clone().reweighted(2, &[0, 7], None).reweighted(4, &[1, 3], None);
+        assert_eq!(
+            [0, 1, 2, 3, 4, 9].map(|epoch| blend.counts(epoch)),
+            [[100, 0], [100, 0], [0, 100], [0, 100], [25, 75], [25, 75]]
+        );
+        assert_eq!(blend.counts_before(1), [100, 0]);
+        assert_eq!(blend.counts_before(6), [250, 350]);
+        let known = given.clone().reweighted(4, &[1, 3], Some(vec![200, 200]));
+        assert_eq!(known.counts_before(6), blend.counts_before(6));
+        assert_eq!(
+            blend.reweighted(2, &[1, 1], None),
+            given.reweighted(2, &[1, 1], None),
+            "earlier calls for the same epoch and later ones do not count"
+        );
     }
 
     #[test]

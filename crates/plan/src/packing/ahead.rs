@@ -137,6 +137,13 @@ impl LaneCursor {
         (self.has_packed || (self.mark.row, self.mark.first) == (0, 0)).then_some(self.mark)
     }
 
+    /// A position of this lane in the pass of the last row that was packed, not after the next pack.
+    #[must_use]
+    pub fn last_mark(&self) -> Mark {
+        // Without tokens, the rows before it are in no pack.
+        self.mark().unwrap_or(Mark { row: 0, first: 0, ..self.mark })
+    }
+
     /// Pass and row of the first row that the next packs need.
     #[must_use]
     pub fn needed_from(&self) -> (u64, u64) {

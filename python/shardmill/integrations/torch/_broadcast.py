@@ -36,7 +36,7 @@ _ROOM = _HEADER_BYTES - _HEADER.size
 _ALIGNMENT = 64
 
 #: What the ranks of a replica call together.
-_OPERATIONS = ("next", "MeshLoader", "set_epoch", "skip", "load_state_dict")
+_OPERATIONS = ("next", "MeshLoader", "set_epoch", "skip", "load_state_dict", "set_weights")
 
 #: A batch, and the broadcasts after which its tensors have their values.
 Arriving = tuple[Any, list[Any]]
@@ -225,8 +225,8 @@ class Channel:
             self._failure = (
                 "the ranks of a replica call in another order: "
                 f"rank {self._replica.members[0]} is at {first}, rank {rank} is at {call}{more}\n"
-                "hint: on all ranks of a replica, iterate and call steps(), set_epoch(), skip() "
-                "and load_state_dict() in the same order, with the same arguments"
+                "hint: on all ranks of a replica, iterate and call steps(), set_epoch(), skip(), "
+                "set_weights() and load_state_dict() in the same order, with the same arguments"
             )
             raise EngineError(self._failure)
 

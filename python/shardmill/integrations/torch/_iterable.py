@@ -113,6 +113,7 @@ class BatchDataset(IterableDataset):
         self._iteration = iteration_of(loader)
         self._cursor = self._iteration.cursor
         self._passes = Passes()
+        self._cursor.is_elsewhere = self._passes.have_begun
         #: In a worker: the number of passes started, the share of the pass, and one to start with.
         self._begun = 0
         self._share: _Share | None = None
@@ -139,6 +140,11 @@ class BatchDataset(IterableDataset):
                 "Runtime(audit=True) has no effect in worker processes, "
                 "whose checksums the trainer does not get\n"
                 "hint: use num_workers=0, or create the Loader without audit=True"
+            )
+        if self._cursor.plan.set_weights is not None:
+            raise OptionError(
+                "the weights of the mixture were set during the run, which worker processes do not "
+                "support\nhint: use num_workers=0, where threads make the batches"
             )
         # The seed shared by all workers of an iterator.
         self._begun += 1

@@ -29,11 +29,12 @@ class MeshLoader:
     before: tensors in host memory by gloo, tensors on a device by the backend of the job. Batches
     contain only tensors and numbers.
 
-    All ranks of a replica create the loader, iterate, and call ``steps``, ``set_epoch``, ``skip``
-    and ``load_state_dict`` in the same order and with the same arguments. Each of these calls, and
-    each ``next()``, waits for the other ranks of the replica. If they call in another order, each
-    of them raises an ``EngineError``. An error of the rank that reads is raised on all ranks of its
-    replica, at the same batch. ``state_dict``, ``len``, ``epoch`` and ``metrics`` wait for no rank.
+    All ranks of a replica create the loader, iterate, and call ``steps``, ``set_epoch``, ``skip``,
+    ``set_weights`` and ``load_state_dict`` in the same order and with the same arguments. Each of
+    these calls, and each ``next()``, waits for the other ranks of the replica. If they call in
+    another order, each of them raises an ``EngineError``. An error of the rank that reads is raised
+    on all ranks of its replica, at the same batch. ``state_dict``, ``len``, ``epoch`` and
+    ``metrics`` wait for no rank.
 
     Passes, epochs and ``steps`` are those of ``Loader``, and a pass begins with its first
     ``next()``. The loader has process groups of its own, so the collectives of the model may run
@@ -224,6 +225,28 @@ class MeshLoader:
         place = [state.get("epoch"), state.get("consumed")] if isinstance(state, dict) else None
         self._move("load_state_dict", place, lambda: self._own.load_state_dict(state))
 
+    def set_weights(self, weights: Mapping[str, float], group: Any = None) -> int:
+        """Change the weights of a mixture, as ``shardmill.Loader.set_weights``.
+
+        Call it on all ranks.
+
+        Args:
+            weights: the share of each source.
+            group: a process group of the first ranks of all replicas, which read. With
+                ``plan="ahead"`` and several data ranks, the default group is used if each replica
+                has one rank. Other ranks of a replica ignore it.
+
+        Raises:
+            ValueError: As ``shardmill.Loader.set_weights``.
+        """
+        if self._rounds is not None:
+            # The batch on its way may be of other weights.
+            self._rounds.drop()
+        shown = sorted(weights.items()) if isinstance(weights, Mapping) else repr(weights)
+        self._move("set_weights", shown, lambda: self._own.set_weights(weights, group))
+        mixture = self.state_dict()["mixture"]
+        return mixture["set_weights"]["stages"][-1][0] * mixture["epoch_rows"]
+
     def metrics(self, *, since_last: bool = False) -> LoaderMetrics:
         """Return the counters of this rank; see ``shardmill.Loader.metrics``.
 
@@ -248,7 +271,7 @@ class MeshLoader:
         assert self._loader is not None
         return self._loader
 
-    def _move(self, operation: str, argument: Any, act: Callable[[], None]) -> None:
+    def _move(self, operation: str, argument: Any, act: Callable[[], object]) -> None:
         self._check_open()
         if self._rounds is None:
             act()

@@ -87,7 +87,7 @@ class Rounds:
         #: The batch that is on its way, and the broadcasts for which to wait.
         self._arriving: tuple[Any, list[Any]] | None = None
 
-    def move(self, operation: str, argument: Any, act: Callable[[], None]) -> None:
+    def move(self, operation: str, argument: Any, act: Callable[[], object]) -> None:
         """Move the loader on the rank that reads, and tell the others.
 
         Args:
@@ -118,7 +118,7 @@ class Rounds:
                 "hint: use one iterator at a time"
             )
         if not batches.has_begun:
-            self._drop()
+            self.drop()
             self._channel.record("iter", batches.steps)
             self._channel.begin_pass()
         time = self._counters.time
@@ -208,7 +208,7 @@ class Rounds:
         self.length = self.length if note.length is None else note.length
         return outcome, note
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
         """Wait for the batch on its way, which is not needed any more."""
         if self._arriving is not None:
             _, works = self._arriving
@@ -227,7 +227,7 @@ class Rounds:
     def close(self) -> None:
         """Leave the process groups."""
         with suppress(EngineError):
-            self._drop()
+            self.drop()
         self._channel.close()
 
 

@@ -119,7 +119,7 @@ impl MixtureOrder {
             scheduled_blocks = scheduled_blocks.saturating_add(source.num_scheduled());
             sources.push(source);
         }
-        let pattern = Pattern::new(blend, seed, epoch, lanes);
+        let pattern = Pattern::new(&blend.of_epoch(epoch), seed, epoch, lanes);
         Self {
             pattern,
             sources,

@@ -222,11 +222,14 @@ proptest! {
         for jump in jumps {
             pack += jump;
             first.seek(&rows, pack).unwrap();
-            let Some(mark) = first.mark() else { continue };
-            prop_assert!(mark.pack <= pack);
-            let mut second = LaneCursor::at(Packing::new(length, strategy), window_rows, mark);
-            second.seek(&rows, pack).unwrap();
-            prop_assert_eq!(drawn(&mut second, &rows), drawn(&mut first, &rows));
+            let marks = first.mark().into_iter().chain([first.last_mark()]);
+            let next = drawn(&mut first, &rows);
+            for mark in marks {
+                prop_assert!(mark.pack <= pack);
+                let mut second = LaneCursor::at(Packing::new(length, strategy), window_rows, mark);
+                second.seek(&rows, pack).unwrap();
+                prop_assert_eq!(&drawn(&mut second, &rows), &next);
+            }
             pack += 1;
         }
     }
