@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from shardmill.load._objects import BinaryArray, ObjectArray, StringArray
     from shardmill.load._options import Output, Runtime, Shuffle, Transform
     from shardmill.load._packing import Packing
+    from shardmill.load._token_batches import TokenBatches
     from shardmill.metrics._snapshot import StageSeconds, StorageMetrics
     from shardmill.metrics._waits import WaitTimes
     from shardmill.write._merge import merge
@@ -75,6 +76,7 @@ __all__ = [
     "Struct",
     "TextOptions",
     "TextPolicy",
+    "TokenBatches",
     "TokenFunction",
     "Tokenize",
     "Tokenizer",
@@ -132,6 +134,7 @@ _MODULES = {
     "Shuffle": "load._options",
     "Transform": "load._options",
     "Packing": "load._packing",
+    "TokenBatches": "load._token_batches",
     "StageSeconds": "metrics._snapshot",
     "StorageMetrics": "metrics._snapshot",
     "WaitTimes": "metrics._waits",

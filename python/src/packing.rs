@@ -6,11 +6,11 @@ use crate::load::{PyMark, PyPackColumns, PyRowPlan};
 use pyo3::prelude::*;
 use shardmill_load::RowPlan;
 use shardmill_load::packing::{
-    AheadEpoch, AheadPacks, Lengths, LengthsSource, PACK_WINDOW_ROWS, PackColumns, PackSource,
-    Packs,
+    AheadEpoch, AheadPacks, Contents, Lengths, LengthsSource, PACK_WINDOW_ROWS, PackColumns,
+    PackSource, Packs, RowColumns,
 };
 use shardmill_plan::packing::{
-    Balance, Choice, Cost, Long, MOST_WINDOW_PACKS, Mark, Packing, Strategy, Within,
+    Balance, BatchRules, Choice, Cost, Long, MOST_WINDOW_PACKS, Mark, Packing, Strategy, Within,
 };
 use std::sync::Arc;
 
@@ -21,17 +21,17 @@ struct PyLengths(Arc<Lengths>);
 #[pymethods]
 impl PyLengths {
     #[new]
-    #[pyo3(signature = (rows, *, column, is_stated, nulls_are_empty, threads))]
+    #[pyo3(signature = (rows, *, column, source, nulls_are_empty, threads))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn new(
         py: Python<'_>,
         rows: PyRef<'_, PyRowPlan>,
         column: usize,
-        is_stated: bool,
+        source: &str,
         nulls_are_empty: bool,
         threads: usize,
     ) -> PyResult<Self> {
-        let (plan, counted) = (Arc::clone(&rows.0), counted(column, is_stated, nulls_are_empty));
+        let (plan, counted) = (Arc::clone(&rows.0), counted(column, source, nulls_are_empty)?);
         let find = move |cancel: &_| {
             Lengths::find(plan.dataset(), plan.rows(), counted, threads, cancel)
                 .map_err(PyShardmillError::from)
@@ -127,9 +127,47 @@ fn packed(
     let packed = move |cancel: &_| -> PyShardmillResult<RowPlan> {
         let plan = Arc::new(unpacked.pack(epoch, packing, &lengths, threads, cancel)?);
         let source = PackSource::Epoch { plan, lengths, work: Arc::default() };
-        Ok(unpacked.with_packs(epoch, Packs { source, columns }))
+        Ok(unpacked.with_packs(epoch, Packs { source, contents: Contents::Tokens(columns) }))
     };
     Ok(PyRowPlan(Arc::new(interruptible(py, packed)?)))
+}
+
+/// The plan of one epoch that deals out batches of whole rows. `counted` are the columns whose
+/// lists have the lengths.
+#[pyfunction]
+#[pyo3(signature = (
+    rows, counted, lengths, *, epoch, tokens, max_rows, window_rows, multiple_of, long, threads,
+    balance=None
+))]
+#[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
+fn batched(
+    py: Python<'_>,
+    rows: PyRef<'_, PyRowPlan>,
+    counted: Vec<usize>,
+    lengths: PyRef<'_, PyLengths>,
+    epoch: u64,
+    tokens: u32,
+    max_rows: u32,
+    window_rows: u32,
+    multiple_of: u32,
+    long: &str,
+    threads: usize,
+    balance: Option<PyBalance>,
+) -> PyResult<PyRowPlan> {
+    let (unpacked, lengths) = (Arc::clone(&rows.0), Arc::clone(&lengths.0));
+    let (unit, seed, long) = (lengths.unit(), rows.0.seed(), long_of(long)?);
+    let rules = BatchRules { max_rows, window_rows, long, unit, seed, epoch };
+    let balance = balance.map(|balance| balance.of(seed, epoch));
+    let packing =
+        Packing { multiple_of, balance, ..Packing::new(tokens, Strategy::Batches(rules)) };
+    let batched = move |cancel: &_| -> PyShardmillResult<RowPlan> {
+        let plan = Arc::new(unpacked.pack(epoch, packing, &lengths, threads, cancel)?);
+        let source = PackSource::Epoch { plan, lengths, work: Arc::default() };
+        let contents = Contents::Rows(RowColumns { counted });
+        Ok(unpacked.with_packs(epoch, Packs { source, contents }))
+    };
+    Ok(PyRowPlan(Arc::new(interruptible(py, batched)?)))
 }
 
 /// The packs of endless lanes, for all epochs.
@@ -140,7 +178,7 @@ struct PyAheadPacks(Arc<AheadPacks>, Arc<PackColumns>);
 impl PyAheadPacks {
     #[new]
     #[pyo3(signature = (
-        rows, columns, *, column, is_stated, nulls_are_empty, length, strategy, open_packs, long,
+        rows, columns, *, column, source, nulls_are_empty, length, strategy, open_packs, long,
         multiple_of, overlaps, looks_ahead, threads, starts, balance=None
     ))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
@@ -150,7 +188,7 @@ impl PyAheadPacks {
         rows: PyRef<'_, PyRowPlan>,
         columns: PyRef<'_, PyPackColumns>,
         column: usize,
-        is_stated: bool,
+        source: &str,
         nulls_are_empty: bool,
         length: u32,
         strategy: &str,
@@ -166,7 +204,7 @@ impl PyAheadPacks {
         let strategy = strategy_of(strategy, open_packs, long)?;
         let balance = balance.map(|balance| balance.of(rows.0.seed(), 0));
         let packing = Packing { length, strategy, multiple_of, overlaps, looks_ahead, balance };
-        let counted = counted(column, is_stated, nulls_are_empty);
+        let counted = counted(column, source, nulls_are_empty)?;
         let (plan, columns, packed) =
             (Arc::clone(&rows.0), Arc::clone(&columns.0), Arc::clone(&columns.0));
         let ahead = move |cancel: &_| {
@@ -198,12 +236,11 @@ impl PyAheadPacks {
         epoch: u64,
         epoch_packs: u64,
     ) -> PyResult<PyRowPlan> {
+        let contents = Contents::Tokens(Arc::clone(&self.1));
         let source = PackSource::Ahead(
             AheadEpoch::new(&self.0, epoch, epoch_packs).map_err(PyShardmillError::from)?,
         );
-        Ok(PyRowPlan(Arc::new(
-            rows.0.with_packs(epoch, Packs { source, columns: Arc::clone(&self.1) }),
-        )))
+        Ok(PyRowPlan(Arc::new(rows.0.with_packs(epoch, Packs { source, contents }))))
     }
 }
 
@@ -212,27 +249,33 @@ fn marks(starts: Vec<PyMark>) -> Vec<Mark> {
     starts.into_iter().map(mark).collect()
 }
 
-fn counted(column: usize, is_stated: bool, nulls_are_empty: bool) -> LengthsSource {
-    if is_stated {
-        LengthsSource::Stated { column }
-    } else {
-        LengthsSource::Lists { column, nulls_are_empty }
+fn counted(column: usize, source: &str, nulls_are_empty: bool) -> PyResult<LengthsSource> {
+    match source {
+        "lists" => Ok(LengthsSource::Lists { column, nulls_are_empty }),
+        "integers" => Ok(LengthsSource::Stated { column }),
+        "numbers" => Ok(LengthsSource::Numbers { column }),
+        other => Err(PyShardmillError::option(&format!(
+            "source is 'lists', 'integers' or 'numbers', not {other:?}"
+        ))
+        .into()),
+    }
+}
+
+fn long_of(name: &str) -> PyResult<Long> {
+    match name {
+        "split" => Ok(Long::Split),
+        "truncate" => Ok(Long::Truncate),
+        "drop" => Ok(Long::Drop),
+        "raise" => Ok(Long::Error),
+        other => Err(PyShardmillError::option(&format!(
+            "long is 'split', 'truncate', 'drop' or 'raise', not {other:?}"
+        ))
+        .into()),
     }
 }
 
 fn strategy_of(name: &str, open_packs: usize, long: &str) -> PyResult<Strategy> {
-    let long = match long {
-        "split" => Long::Split,
-        "truncate" => Long::Truncate,
-        "drop" => Long::Drop,
-        "raise" => Long::Error,
-        other => {
-            return Err(PyShardmillError::option(&format!(
-                "long is 'split', 'truncate', 'drop' or 'raise', not {other:?}"
-            ))
-            .into());
-        }
-    };
+    let long = long_of(long)?;
     match name {
         "concat" => Ok(Strategy::Concat),
         "best_fit" => Ok(Strategy::Fit { choice: Choice::Best, open_packs, long }),
@@ -251,5 +294,6 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyAheadPacks>()?;
     module.add("PACK_WINDOW_ROWS", PACK_WINDOW_ROWS)?;
     module.add("MOST_WINDOW_PACKS", MOST_WINDOW_PACKS)?;
+    module.add_function(wrap_pyfunction!(batched, &module)?)?;
     module.add_function(wrap_pyfunction!(packed, &module)?)
 }

@@ -169,6 +169,7 @@ def without(module: str, call: Callable[[], Any]) -> None:
 
 
 Transform, Output, Packing, Mixture = sm.Transform, sm.Output, sm.Packing, sm.Mixture
+TokenBatches = sm.TokenBatches
 P = "a.parquet"
 
 CASES: dict[str, Callable[[], Any]] = {
@@ -468,6 +469,29 @@ CASES: dict[str, Callable[[], Any]] = {
     ),
     "pad value of another type": lambda: read(
         "long.parquet", packing=Packing("t", length=4, pad_value=0.5)
+    ),
+    "packing of another type": lambda: read("long.parquet", packing="t"),
+    "batches of columns without names": lambda: TokenBatches([1]),  # pyright: ignore[reportArgumentType]
+    "batches without columns": lambda: TokenBatches([]),
+    "batches shorter than a multiple": lambda: TokenBatches("t", tokens=4, multiple_of=8),
+    "batches of a size": lambda: read("long.parquet", packing=TokenBatches("t"), batch_size=4),
+    "batches of dicts": lambda: read("long.parquet", packing=TokenBatches("t"), output="dict"),
+    "batches that are padded twice": lambda: read(
+        "long.parquet", packing=TokenBatches("t"), output=Output("numpy", pad=8)
+    ),
+    "batches without their column": lambda: read(
+        "tokens.parquet", packing=TokenBatches("t"), columns=["n"]
+    ),
+    "batches of a long row": lambda: read("long.parquet", packing=TokenBatches("t", tokens=4)),
+    "batches that pad numbers": lambda: read("tokens.parquet", packing=TokenBatches(["t", "n"])),
+    "batches by lengths that are lists": lambda: read(
+        "long.parquet", packing=TokenBatches([], lengths="t")
+    ),
+    "batches by a length that is null": lambda: read(
+        "nulls.parquet", packing=TokenBatches([], lengths="n"), columns=["f"]
+    ),
+    "batches by floats with a multiple": lambda: read(
+        "nulls.parquet", packing=TokenBatches([], lengths="f", multiple_of=8)
     ),
     # Writing.
     "file that exists": lambda: written({"x": 1}, out=P),

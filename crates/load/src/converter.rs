@@ -1,14 +1,15 @@
 //! Converts a superbatch for the consumer: Arrow rows with the declared types,
 //! or columns of plain numbers.
 
-use crate::columns::{self, ColumnOptions, Converter, Nulls};
+use crate::columns::{self, ColumnOptions, Converter, Nulls, Numbers};
 use crate::offsets::{Cuts, declared};
-use crate::packing::PackColumns;
+use crate::packing::{PackColumns, RowColumns, TOKENS_OF_RANK, TOKENS_OF_STEP};
 use crate::pass::BatchRows;
 use crate::{Dataset, Error, Result};
 use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use shardmill_formats::table::Statistics;
+use shardmill_plan::packing::Unit;
 use std::sync::Arc;
 
 /// Marks rows that pad the last step of an epoch.
@@ -25,6 +26,8 @@ pub struct OutputConverter {
     converter: Option<Converter>,
     /// Whether Arrow rows are cut only between batches.
     keeps_batches: bool,
+    /// What the lengths of rows are, if batches are planned by them.
+    unit: Option<Unit>,
 }
 
 /// The form of columns.
@@ -55,15 +58,26 @@ impl OutputConverter {
         kind: OutputKind,
         is_padded: bool,
         is_filtered: bool,
+        unit: Option<Unit>,
     ) -> Result<Self> {
-        let fields = columns
+        let mut fields: Vec<FieldRef> = columns
             .iter()
             .filter_map(|column| dataset.schema().fields().get(*column).cloned())
             .collect();
+        if let Some(unit) = unit {
+            RowColumns::check_names(fields.iter().map(|field| field.name().as_str()))?;
+            fields.push(RowColumns::lengths(unit));
+        }
         // A filter may remove all rows with nulls.
         let refuses_known_nulls = !is_filtered
             && matches!(&kind, OutputKind::Columns(options) if options.nulls == Nulls::Error);
-        let output = Self::of_fields(fields, columns, kind, is_padded)?;
+        let mut output = Self::of_fields(fields, columns, kind, is_padded)?;
+        output.unit = unit;
+        if let Some(unit) = unit {
+            let element = if unit == Unit::Float { DataType::Float64 } else { DataType::Int64 };
+            let names = [TOKENS_OF_RANK, TOKENS_OF_STEP];
+            output.converter = output.converter.map(|of| of.with_each(&names, &element));
+        }
         if let Some(converter) = output.converter().filter(|_| refuses_known_nulls) {
             refuse_known_nulls(dataset, &output.columns, converter)?;
         }
@@ -101,7 +115,7 @@ impl OutputConverter {
             OutputKind::Arrow | OutputKind::ArrowStream => None,
             OutputKind::Columns(options) => Some(Converter::new(&in_views(&schema), &options)?),
         };
-        Ok(Self { columns, schema, is_padded, converter, keeps_batches })
+        Ok(Self { columns, schema, is_padded, converter, keeps_batches, unit: None })
     }
 
     /// Indices of the columns that are read.
@@ -140,13 +154,32 @@ impl OutputConverter {
                 .map_err(Error::assemble)?;
         let sizes: Vec<usize> = batches.iter().map(|batch| batch.rows).collect();
         match &self.converter {
-            Some(converter) => Ok(Delivery::Columns(converter.convert(rows, &sizes)?)),
+            Some(converter) => {
+                let mut columns = converter.convert(rows, &sizes)?;
+                if let Some(unit) = self.unit {
+                    columns.columns.extend(tokens_of(batches, unit).map(columns::Column::Each));
+                }
+                Ok(Delivery::Columns(columns))
+            }
             None => {
                 let cuts = if self.keeps_batches { Cuts::Batches(&sizes) } else { Cuts::Anywhere };
                 Ok(Delivery::Rows(declared(&rows, &self.schema, cuts).map_err(Error::assemble)?))
             }
         }
     }
+}
+
+/// The tokens of each batch, and of its step.
+#[expect(clippy::cast_possible_truncation, reason = "saturates")]
+fn tokens_of(batches: &[BatchRows], unit: Unit) -> impl Iterator<Item = Numbers> {
+    let parts: [fn(&BatchRows) -> f64; 2] = [|batch| batch.tokens.0, |batch| batch.tokens.1];
+    parts.into_iter().map(move |part| {
+        let tokens = batches.iter().map(part);
+        match unit {
+            Unit::Tokens => Numbers::Int64(tokens.map(|tokens| tokens as i64).collect()),
+            Unit::Float => Numbers::Float64(tokens.collect()),
+        }
+    })
 }
 
 fn in_views(schema: &Schema) -> Schema {

@@ -8,6 +8,7 @@ __all__ = [
     "AheadPacks",
     "Lengths",
     "PackColumns",
+    "batched",
     "packed",
 ]
 
@@ -34,7 +35,13 @@ class PackColumns:
 @final
 class Lengths:
     def __new__(
-        cls, rows: RowPlan, *, column: int, is_stated: bool, nulls_are_empty: bool, threads: int
+        cls,
+        rows: RowPlan,
+        *,
+        column: int,
+        source: str,
+        nulls_are_empty: bool,
+        threads: int,
     ) -> Lengths: ...
     @property
     def digest(self) -> str: ...
@@ -43,6 +50,20 @@ class Lengths:
     @property
     def warnings(self) -> list[str]: ...
 
+def batched(
+    rows: RowPlan,
+    counted: list[int],
+    lengths: Lengths,
+    *,
+    epoch: int,
+    tokens: int,
+    max_rows: int,
+    window_rows: int,
+    multiple_of: int,
+    long: str,
+    threads: int,
+    balance: dict[str, Any] | None = None,
+) -> RowPlan: ...
 def packed(
     rows: RowPlan,
     columns: PackColumns,
@@ -68,7 +89,7 @@ class AheadPacks:
         columns: PackColumns,
         *,
         column: int,
-        is_stated: bool,
+        source: str,
         nulls_are_empty: bool,
         length: int,
         strategy: str,

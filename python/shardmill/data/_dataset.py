@@ -372,7 +372,7 @@ class Dataset(ArrowRows):
         if not self._files.native.files:
             return TokenCounts(0, 0, 0)
         [column] = self._files.numbers_of([tokenize.output])
-        lengths = self._files.lengths_of(column, is_stated=False, nulls_are_empty=False)
+        lengths = self._files.lengths_of(column, source="lists", nulls_are_empty=False)
         return TokenCounts(*lengths.totals)
 
     def take(self, indices: Sequence[int]) -> Any:

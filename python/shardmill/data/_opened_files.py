@@ -48,7 +48,7 @@ class OpenedFiles:
         #: Returns the plan of the rows after the filter, in file order.
         self.row_plan = cache(plan)
         self._threads = max(threads, 1)
-        self._lengths: dict[tuple[int, bool, bool], Lengths] = {}
+        self._lengths: dict[tuple[int, str, bool], Lengths] = {}
 
     def numbers_of(self, names: Sequence[str]) -> list[int]:
         """Return the numbers of these columns."""
@@ -66,18 +66,18 @@ class OpenedFiles:
             dict.fromkeys(output for name in columns for output in outputs.get(name, [name]))
         )
 
-    def lengths_of(self, column: int, *, is_stated: bool, nulls_are_empty: bool) -> Lengths:
+    def lengths_of(self, column: int, *, source: str, nulls_are_empty: bool) -> Lengths:
         """Return how many tokens the rows have.
 
         The numbers come from the lists of a column, or from a column that contains them. They are
         computed once, and shared by all packings.
         """
-        key = column, is_stated, nulls_are_empty
+        key = column, source, nulls_are_empty
         if key not in self._lengths:
             self._lengths[key] = Lengths(
                 self.row_plan(),
                 column=column,
-                is_stated=is_stated,
+                source=source,
                 nulls_are_empty=nulls_are_empty,
                 threads=self._threads,
             )

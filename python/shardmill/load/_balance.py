@@ -117,9 +117,14 @@ def window_bytes(balance: Balance, row_bytes: int, lanes: int, share: Mapping[st
         lanes: number of lanes.
         share: what ranks get of each step.
     """
+    return 2 * balance.window_packs * row_bytes * lanes_of_rank(lanes, share)
+
+
+def lanes_of_rank(lanes: int, share: Mapping[str, Any]) -> int:
+    """Return from how many lanes a rank takes rows."""
     each, rest = divmod(lanes, share["world_size"])
     is_local = rest == 0 and each > 0 and share["batch_size"] % each == 0
-    return 2 * balance.window_packs * row_bytes * (each if is_local else lanes)
+    return each if is_local else lanes
 
 
 def warn_of_memory(balance: Balance, size: int, prefetch_bytes: int) -> None:

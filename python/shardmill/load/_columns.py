@@ -138,6 +138,8 @@ class _Cut:
         form, *content = part
         if form == "padded":
             return self._padded(*content)
+        if form == "each":
+            return self._each(*content)
         return self._ragged(*content) if form == "ragged" else self._structs(*content)
 
     def _arrays(self, array: Any, bounds: _Bounds) -> Iterable[Any]:
@@ -156,6 +158,11 @@ class _Cut:
         own = slice(self.first, self.first + len(self.bounds))
         parts = self._arrays(values, list(pairwise(edges))[own])
         return (part.reshape(shape) for part, shape in zip(parts, shapes[own], strict=True))
+
+    def _each(self, values: Any) -> Iterable[Any]:
+        own = values[self.first : self.first + len(self.bounds)]
+        # A tensor for each batch: views would share their memory.
+        return map(_torch().tensor, own.tolist()) if self.kind == "torch" else own
 
     def _ragged(self, values: Any, offsets: Any, valid: Any) -> Iterator[Ragged]:
         edges = offsets[[self.bounds[0][0], *(stop for _, stop in self.bounds)]].tolist()
@@ -244,6 +251,10 @@ def output_form(
             "value": 0 if isinstance(value, Mapping) else _plain(value),
             "values": plain_fill_values({**label_pads, **by_column}),
             "is_left": output.side == "left",
+            "columns": None,
+            "multiple_of": 1,
+            "most": None,
+            "has_lengths": True,
         }
     return {
         "kind": kind,

@@ -11,9 +11,11 @@ from shardmill._native import columns as columns_of
 from shardmill._native import load as _native
 from shardmill._option_values import listed
 from shardmill.data._dataset import opened_files
+from shardmill.load._batched_rows import BatchedRows
 from shardmill.load._batches import SuperbatchCutter, cutter_of
 from shardmill.load._columns import check_fill, equal_lists, output_form, split
 from shardmill.load._options import Output, Runtime
+from shardmill.load._packed_rows import PackedRows
 from shardmill.load._plan import LoaderPlan
 
 
@@ -50,9 +52,12 @@ class Conversion:
             device=runtime.device,
         )
         # Packs have lists of their own.
-        lists = {} if plan.packed is not None else equal_lists(output, files, names)
+        has_packs = isinstance(plan.packed, PackedRows)
+        lists = {} if has_packs else equal_lists(output, files, names)
         label_pads = {name: pad for name, pad in files.label_pads.items() if name in names}
         self._form = output_form(output, self.cutter.kind, lists, label_pads)
+        if isinstance(plan.packed, BatchedRows):
+            self._form["pad"] = plan.packed.pad_form()
         self.cutter.check(self.converter)
 
     @cached_property
@@ -85,7 +90,7 @@ class Conversion:
 
         It lacks the marks of padded rows. Packs have only numbers, and no such batch.
         """
-        if self._packed is not None:
+        if isinstance(self._packed, PackedRows):
             return {}
         files = opened_files(self._dataset)
         converter = columns_of.Converter(files.native.schema(self.columns), self._form)
@@ -104,7 +109,7 @@ class Conversion:
         self._of_kind(self.cutter.kind, is_filtered=is_filtered)
 
     def _of_kind(self, kind: str, *, is_filtered: bool | None = None) -> _native.OutputConverter:
-        if self._packed is not None:
+        if isinstance(self._packed, PackedRows):
             return self._packed.converter(kind=kind, is_padded=self._is_padded)
         files = opened_files(self._dataset)
         # A stream has the types of the rows.
@@ -118,6 +123,7 @@ class Conversion:
             is_padded=self._is_padded,
             is_filtered=files.is_filtered if is_filtered is None else is_filtered,
             is_lent=self.cutter.is_pinned,
+            has_float_lengths=self._packed and self._packed.is_float,
         )
 
     def __getstate__(self) -> dict[str, Any]:

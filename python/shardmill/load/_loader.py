@@ -37,12 +37,13 @@ from shardmill.load._options import (
     transform_of,
     window_bytes_of,
 )
-from shardmill.load._packed_rows import PackedRows
-from shardmill.load._packing import Packing, packed_columns
+from shardmill.load._packing import Packing
+from shardmill.load._packings import batch_size_of, packed_rows
 from shardmill.load._plan import LoaderPlan
 from shardmill.load._position import Cursor
 from shardmill.load._progress import Progress
 from shardmill.load._reweighting import set_weights
+from shardmill.load._token_batches import TokenBatches
 from shardmill.storage._paths import PathLike
 
 
@@ -67,7 +68,7 @@ class Loader(ArrowRows):
     Args:
         data: a ``Dataset`` or a ``Mixture``, or the paths of a data set. Options that describe the
             files, such as ``format`` and ``schema``, are set on ``Dataset``.
-        batch_size: number of rows per batch of this rank.
+        batch_size: number of rows per batch of this rank; 1,024 by default.
         columns: names of the columns to return, in this order; all by default. May be paths into
             structs, such as ``"meta.lang"``, as for ``Dataset``.
         filter: as for ``Dataset``; only if ``data`` is paths.
@@ -90,7 +91,8 @@ class Loader(ArrowRows):
         output: ``"torch"``, ``"numpy"``, ``"arrow"``, ``"dict"`` or ``"rows"``, or an ``Output``,
             which also sets the policy for nulls.
         packing: pack rows of tokens into rows of equal length; see ``Packing``. Then ``batch_size``
-            counts packs, and ``columns`` defaults to the columns of the packing.
+            counts packs, and ``columns`` defaults to the columns of the packing. Or put rows of
+            about equal length into batches; see ``TokenBatches``.
         transform: a function that is called with each batch, in order, and returns the batch to
             deliver; or a ``Transform``, which runs it in worker processes.
         errors: what happens to rows, files and lines that cannot be read. If ``data`` is a
@@ -129,7 +131,7 @@ class Loader(ArrowRows):
         self,
         data: Dataset | Mixture | PathLike | Sequence[PathLike],
         *,
-        batch_size: int = 1024,
+        batch_size: int | None = None,
         columns: Sequence[str] | None = None,
         filter: Expression | Value | str | list[Any] | None = None,
         storage_options: Any = None,
@@ -140,12 +142,12 @@ class Loader(ArrowRows):
         rank: int | None = None,
         world_size: int | None = None,
         output: OutputKind | Output = "torch",
-        packing: Packing | None = None,
+        packing: Packing | TokenBatches | None = None,
         transform: Callable[[Any], Any] | Transform | None = None,
         errors: ErrorPolicy | None = None,
         runtime: Runtime | None = None,
     ) -> None:
-        batch_size = at_least("batch_size", batch_size, 1)
+        batch_size = batch_size_of(batch_size, packing)
         lanes = None if lanes is None else whole("lanes", lanes, 1, MOST_LANES)
         window_bytes, output = window_bytes_of(shuffle), output_of(output)
         transform, errors, runtime = (
@@ -166,15 +168,13 @@ class Loader(ArrowRows):
             threads=runtime.threads,
             has_columns=columns is not None,
         )
-        if packing is not None:
-            columns = packed_columns(packing, columns, output, errors.rows)
         threads = checked_threads(runtime.threads)
+        columns, packed = packed_rows(
+            packing, dataset, columns, output, bad_rows=errors.rows, threads=threads
+        )
         plan = LoaderPlan(
             dataset=dataset,
-            packed=packing
-            and PackedRows(
-                packing, dataset, nulls_are_empty=output.nulls == "fill", threads=threads
-            ),
+            packed=packed,
             window_bytes=window_bytes,
             seed=seed,
             asked_lanes=lanes,
@@ -529,7 +529,9 @@ class Loader(ArrowRows):
             token, tokens)``. For the epoch there are also ``packs_of_epoch``, ``tokens_of_epoch``,
             ``fill_rate`` (tokens over the capacity of the packs), ``padded_tokens`` (added to
             documents by ``multiple_of``), ``truncated_tokens``, ``dropped_tokens`` and
-            ``dropped_rows``. ``ranks`` has upper bounds.
+            ``dropped_rows``. ``ranks`` has upper bounds. With ``TokenBatches``, batches take the
+            place of packs and rows that of pieces, ``padded_tokens`` counts all padding, and
+            ``fill_rate`` is the share of tokens that are not padding.
 
             With ``plan="ahead"``, packs of a lane are numbered over all epochs, and the tokens up
             to the step are counted unless their counts are known. ``rows_of_epoch``, ``ranks`` and

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from shardmill._native import packing as _native
 from shardmill._warnings import warn_caller
-from shardmill.data._dataset import Dataset, opened_files
+from shardmill.data._dataset import opened_files
 from shardmill.errors import MissingColumnError
 from shardmill.load import _balance as balancing
 from shardmill.load._columns import plain_fill_values
-from shardmill.load._mixture import Mixture, blend_of
-from shardmill.load._packing_checks import INSIDE, check_sources, warn_of_joined
+from shardmill.load._epoch_plans import EpochPlans
+from shardmill.load._packing_checks import INSIDE, warn_of_joined
 from shardmill.load._varlen import IGNORED, LABELS
 
 if TYPE_CHECKING:
     from shardmill._native import load
+    from shardmill.data._dataset import Dataset
+    from shardmill.load._mixture import Mixture
     from shardmill.load._packing import Packing
     from shardmill.load._set_weights import Mark
 
@@ -24,14 +26,9 @@ if TYPE_CHECKING:
 #: that old states are rejected.
 PACKING_VERSION = 1
 
-#: A loader needs the packs of the current epoch and of the previous one.
-_EPOCHS_KEPT = 2
 
-
-class PackedRows:
+class PackedRows(EpochPlans):
     """The packs of a loader, epoch by epoch.
-
-    Results that need a pass over the tokens are computed on demand, and once.
 
     Args:
         packing: the packing options.
@@ -40,23 +37,23 @@ class PackedRows:
         threads: number of threads that plan the packs of a shuffled epoch.
     """
 
+    noun = "packs"
+
     def __init__(
         self, packing: Packing, dataset: Dataset | Mixture, *, nulls_are_empty: bool, threads: int
     ) -> None:
-        files = opened_files(dataset)
-        warn_of_joined(files.tokenize)
-        self.packing, self._dataset = packing, dataset
-        self._nulls_are_empty, self._threads = nulls_are_empty, max(threads, 1)
-        self._plans: dict[int, load.RowPlan] = {}
-        self._rows: load.RowPlan | None = None
+        super().__init__(
+            dataset,
+            packing.columns,
+            packing.lengths,
+            stated_as="integers",
+            nulls_are_empty=nulls_are_empty,
+            threads=threads,
+        )
+        warn_of_joined(opened_files(dataset).tokenize)
+        self.packing, self.is_endless = packing, packing.plan == "ahead"
         #: For endless lanes, the packs of all epochs.
         self._ahead: _native.AheadPacks | None = None
-        if not isinstance(dataset, Dataset):
-            check_sources(dataset, packing.columns, blend_of(dataset))
-        self.column_numbers = files.numbers_of(packing.columns)
-        self._lengths_number = (
-            None if packing.lengths is None else files.numbers_of([packing.lengths])
-        )
         self.columns = self._pack_columns()
 
     def converter(self, *, kind: str, is_padded: bool) -> load.OutputConverter:
@@ -65,51 +62,42 @@ class PackedRows:
 
         return load.OutputConverter.of_packs(self.columns, kind=kind, is_padded=is_padded)
 
+    @property
+    def balance(self) -> balancing.Balance | None:
+        """The order of packs, if it is not that in which they are packed."""
+        return self.packing.balance
+
+    def planned(self, rows: load.RowPlan, epoch: int, lanes: int) -> load.RowPlan:
+        """Return the plan of the packs of an epoch."""
+        packing = self.packing
+        options: dict[str, Any] = {
+            "length": packing.length,
+            "strategy": packing.strategy,
+            "open_packs": packing.open_packs or 1,
+            "long": packing.long or "split",
+            "multiple_of": packing.multiple_of,
+            "overlaps": packing.overlap > 0,
+            "looks_ahead": packing.across,
+            "threads": self.threads,
+            "balance": packing.balance and balancing.identity_of(packing.balance),
+        }
+        epoch_packs = self.epoch_packs(lanes)
+        if epoch_packs is None:
+            return _native.packed(rows, self.columns, self.lengths, epoch=epoch, **options)
+        return self._packs_ahead(rows, options).of_epoch(rows, epoch=epoch, epoch_packs=epoch_packs)
+
     def reorder(self, rows: load.RowPlan, start: int, marks: Sequence[Mark]) -> None:
         """Take the rows in an order that differs from an epoch on, or from a pass of endless lanes.
 
         Packs before it are planned. Lanes begin at these marks.
         """
-        ahead = self._ahead
-        self._plans = {
-            epoch: plan for epoch, plan in self._plans.items() if ahead is None and epoch < start
-        }
-        self._rows, self._ahead = rows, ahead and ahead.reordered(rows, start, list(marks))
+        super().reorder(rows, start, marks)
+        self._ahead = self._ahead and self._ahead.reordered(rows, start, list(marks))
 
-    def of_epoch(
-        self, rows: load.RowPlan, epoch: int, lanes: int, marks: Sequence[Mark] = ()
-    ) -> load.RowPlan:
-        """Return the plan of the packs of an epoch, in the order of ``rows``, in ``lanes``.
-
-        Endless lanes begin at these marks.
-        """
-        if rows is not self._rows:
-            self._rows, self._plans, self._ahead = rows, {}, None
-        plan = self._plans.get(epoch)
-        if plan is None:
-            packing = self.packing
-            options: dict[str, Any] = {
-                "length": packing.length,
-                "strategy": packing.strategy,
-                "open_packs": packing.open_packs or 1,
-                "long": packing.long or "split",
-                "multiple_of": packing.multiple_of,
-                "overlaps": packing.overlap > 0,
-                "looks_ahead": packing.across,
-                "threads": self._threads,
-                "balance": packing.balance and balancing.identity_of(packing.balance),
-            }
-            epoch_packs = self.epoch_packs(lanes)
-            if epoch_packs is None:
-                plan = _native.packed(rows, self.columns, self._lengths(), epoch=epoch, **options)
-            else:
-                plan = self._packs_ahead(rows, options, marks).of_epoch(
-                    rows, epoch=epoch, epoch_packs=epoch_packs
-                )
-            while len(self._plans) >= _EPOCHS_KEPT:
-                del self._plans[next(iter(self._plans))]
-            self._plans[epoch] = plan
-        return plan
+    def forget(self) -> None:
+        """Forget all plans."""
+        super().forget()
+        self._ahead = None
 
     def epoch_packs(self, lanes: int) -> int | None:
         """Return the number of packs of an epoch of endless lanes."""
@@ -160,7 +148,7 @@ class PackedRows:
         if packing.balance is not None:
             shared["balance"] = balancing.identity_of(packing.balance)
         if packing.plan == "epoch":
-            return {**shared, "lengths_digest": self._lengths().digest}
+            return {**shared, "lengths_digest": self.lengths.digest}
         return {
             "plan": packing.plan,
             **shared,
@@ -169,32 +157,14 @@ class PackedRows:
             "tokenize": opened_files(self._dataset).tokenization,
         }
 
-    def _lengths(self) -> _native.Lengths:
-        return opened_files(self._dataset).lengths_of(**self._source)
-
-    def _packs_ahead(
-        self, rows: load.RowPlan, options: dict[str, Any], marks: Sequence[Mark]
-    ) -> _native.AheadPacks:
+    def _packs_ahead(self, rows: load.RowPlan, options: dict[str, Any]) -> _native.AheadPacks:
         if self._ahead is None:
             self._ahead = _native.AheadPacks(
-                rows, self.columns, starts=list(marks), **self._source, **options
+                rows, self.columns, starts=list(self._marks), **self.source, **options
             )
             for warning in self._ahead.warnings:
                 warn_caller(warning)
         return self._ahead
-
-    @property
-    def _source(self) -> dict[str, Any]:
-        """The column with the lengths of rows, or with lists whose lengths are counted."""
-        is_stated = self._lengths_number is not None
-        numbers = self.column_numbers if self._lengths_number is None else self._lengths_number
-        return {
-            # A directory without files has no columns, and no rows to inspect.
-            "column": numbers[0] if numbers else 0,
-            "is_stated": is_stated,
-            # A column of lengths has no nulls.
-            "nulls_are_empty": self._nulls_are_empty and not is_stated,
-        }
 
     def _pack_columns(self) -> _native.PackColumns:
         packing = self.packing
@@ -228,8 +198,8 @@ class PackedRows:
 
     def __getstate__(self) -> dict[str, Any]:
         # Files are reopened when this is unpickled.
-        return {**self.__dict__, "columns": None, "_plans": {}, "_rows": None, "_ahead": None}
+        return {**super().__getstate__(), "columns": None, "_ahead": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        vars(self).update(state)
         self.columns = self._pack_columns()

@@ -11,7 +11,12 @@ from shardmill._option_values import check_kind, listed, whole
 from shardmill.errors import OptionError
 from shardmill.load import _varlen
 from shardmill.load._balance import Balance
-from shardmill.load._packing_checks import checked_inside, epoch_packs_of
+from shardmill.load._packing_checks import (
+    LONGEST,
+    checked_inside,
+    epoch_packs_of,
+    refuse_bad_rows,
+)
 from shardmill.load._varlen import Per, VarlenStyle
 
 if TYPE_CHECKING:
@@ -20,9 +25,6 @@ if TYPE_CHECKING:
 Strategy = Literal["concat", "best_fit", "first_fit"]
 Long = Literal["split", "truncate", "drop", "raise"]
 Plan = Literal["epoch", "ahead"]
-
-#: Arrow list lengths are 32-bit; a pack is far shorter.
-_LONGEST = 2**30
 
 #: The search for the fullest pack scans all open packs.
 _MOST_OPEN = 65536
@@ -163,7 +165,7 @@ class Packing:
             long = "split" if long is None else long
         if lengths is not None and not isinstance(lengths, str):
             raise OptionError(f"lengths is the name of a column, not {lengths!r}")
-        length = whole("length", length, 1, _LONGEST)
+        length = whole("length", length, 1, LONGEST)
         check_kind("balance", balance, Balance, "sm.Balance(sm.Cost(), per_step=4)")
         values = {
             **checked_inside(length, strategy, given),
@@ -308,7 +310,7 @@ def packed_columns(
         ValueError: If it is not a ``Packing``, or an option cannot be combined with packing.
     """
     if not isinstance(packing, Packing):
-        raise OptionError(f"packing must be a shardmill.Packing, not {packing!r}")
+        raise OptionError(f"packing must be a shardmill.Packing or TokenBatches, not {packing!r}")
     if output.pad is not None:
         raise OptionError(
             "pad cannot be used with packing: packs are equally long\n"
@@ -325,11 +327,7 @@ def packed_columns(
             "a pack holds tokens of several rows, so it cannot hold a value per row\n"
             "hint: omit columns; Packing([…]) accepts several columns whose lists are equally long"
         )
-    if bad_rows != "raise":
-        raise OptionError(
-            "packs are planned from the lengths of all rows, so every row must be readable"
-            "\nhint: use ErrorPolicy(rows='raise'), or load without packing"
-        )
+    refuse_bad_rows(bad_rows)
     if output.nulls == "mask":
         raise OptionError(
             "packing supports nulls='raise', and 'fill' for empty rows in place of nulls, "

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 #: Positions of packs, counted over all epochs, must fit in 63 bits.
 _MOST_PACKS = 2**62
 
+#: Arrow list lengths are 32-bit; a pack is far shorter.
+LONGEST = 2**30
+
 
 #: The options of what is inside a pack, with the values that change nothing.
 INSIDE: Mapping[str, int | bool] = {
@@ -93,6 +96,19 @@ def epoch_packs_of(plan: Any, length: int, packs: int | None, tokens: int | None
         "plan='ahead' requires epoch_packs or epoch_tokens, since its lanes never end"
         "\nhint: set epoch_packs to the number of packs after which an epoch ends"
     )
+
+
+def refuse_bad_rows(bad_rows: str) -> None:
+    """Check that every row must be readable.
+
+    Raises:
+        ValueError: If bad rows are left out or replaced.
+    """
+    if bad_rows != "raise":
+        raise OptionError(
+            "packs are planned from the lengths of all rows, so every row must be readable"
+            "\nhint: use ErrorPolicy(rows='raise'), or load without packing"
+        )
 
 
 def warn_of_joined(sources: Iterable[Tokenize | None]) -> None:

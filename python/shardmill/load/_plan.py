@@ -13,9 +13,11 @@ from shardmill.errors import CheckpointMismatchError, OptionError
 from shardmill.load import _mixture_state as mixture_state
 from shardmill.load import _ranks as ranks
 from shardmill.load._balance import explained
+from shardmill.load._batched_rows import BatchedRows
 from shardmill.load._checks import at_least
 from shardmill.load._mixture import Mixture
 from shardmill.load._packed_rows import PackedRows
+from shardmill.load._packings import batch_size_of
 from shardmill.load._set_weights import SetWeights
 from shardmill.load._state import OrderSettings
 
@@ -28,7 +30,7 @@ class LoaderPlan:
 
     Attributes:
         dataset: the data set or mixture.
-        packed: the packs, if rows are packed.
+        packed: the packs or batches, if they are dealt out in place of rows.
         window_bytes: size of the shuffle window, ``None`` for rows in file order.
         seed: seed of the order.
         asked_lanes: the number of lanes that was asked for; by default it is that of the run that
@@ -42,7 +44,7 @@ class LoaderPlan:
     """
 
     dataset: Dataset | Mixture
-    packed: PackedRows | None
+    packed: PackedRows | BatchedRows | None
     window_bytes: int | None
     seed: int
     asked_lanes: int | None
@@ -93,7 +95,7 @@ class LoaderPlan:
     @property
     def is_endless(self) -> bool:
         """Whether packs are those of endless lanes."""
-        return self.packed is not None and self.packed.packing.plan == "ahead"
+        return self.packed is not None and self.packed.is_endless
 
     def share(
         self, rank: int | None = None, world_size: int | None = None, batch_size: int | None = None
@@ -102,6 +104,8 @@ class LoaderPlan:
         size = self.world_size if world_size is None else world_size
         own = rank if rank is not None else self.rank if size == self.world_size else 0
         ranks.resolve(own, size)
+        if batch_size is not None and isinstance(self.packed, BatchedRows):
+            batch_size_of(batch_size, self.packed.packing)
         return {
             "batch_size": self.batch_size
             if batch_size is None
@@ -119,7 +123,7 @@ class LoaderPlan:
     @property
     def noun(self) -> str:
         """What is delivered."""
-        return "rows" if self.packed is None else "packs"
+        return "rows" if self.packed is None else self.packed.noun
 
     def steps_left(self, epoch: int, consumed: int) -> int:
         """Return the number of steps from a position to the end of its epoch."""
@@ -166,7 +170,7 @@ class LoaderPlan:
         """
         answer = self.of_epoch(epoch).explain(epoch, at_least("step", step, 0), share, columns)
         answer = mixture_state.by_name(answer, self.dataset) | {"tail": share["tail"]}
-        if self.packed is None or (balance := self.packed.packing.balance) is None:
+        if self.packed is None or (balance := self.packed.balance) is None:
             return answer
         names = list(self.dataset.sources) if isinstance(self.dataset, Mixture) else []
         answer["balance_bytes"] = self.packed.window_bytes(self.lanes, share)

@@ -62,10 +62,11 @@ class OrderSettings:
         Raises:
             ValueError: If a setting differs. The message names it and shows both values.
         """
-        # The seed orders shuffled rows, the sources of a mixture and balanced packs, and it draws
-        # crops and flips.
+        # The seed orders shuffled rows, the sources of a mixture, balanced packs and batches by
+        # length, and it draws crops and flips.
         is_seeded = self.shuffle or state["shuffle"] or self.mixture is not None or self._has_draws
-        is_seeded |= "balance" in (self.packing or {})
+        packing = self.packing or {}
+        is_seeded |= "balance" in packing or packing.get("strategy") == "token_batches"
         seed = ("seed",) if is_seeded else ()
         for name in (*seed, "shuffle", "shuffle_window_bytes", "lanes", "filter"):
             saved, current = state[name], getattr(self, name)

@@ -24,6 +24,10 @@ struct PadForm<'py> {
     value: Bound<'py, PyAny>,
     values: Bound<'py, PyDict>,
     is_left: bool,
+    columns: Option<Vec<String>>,
+    multiple_of: usize,
+    most: Option<usize>,
+    has_lengths: bool,
 }
 
 impl OutputForm<'_> {
@@ -32,7 +36,7 @@ impl OutputForm<'_> {
             kind: kind(&self.kind)?,
             nulls: nulls(&self.nulls)?,
             fill_values: fill_values(&self.fill_values)?,
-            pad: self.pad.map(PadForm::pad).transpose()?,
+            pad: self.pad.map(PadForm::pad).transpose()?.map(Box::new),
             list_lengths: self.list_lengths,
             lent: Vec::new(),
         })
@@ -48,6 +52,10 @@ impl PadForm<'_> {
             value,
             values: values_by_column("pad_value", &self.values)?,
             side,
+            columns: self.columns,
+            multiple_of: self.multiple_of,
+            most: self.most,
+            has_lengths: self.has_lengths,
         })
     }
 }

@@ -29,7 +29,7 @@ use shardmill_load::columns::{
 /// Converts a superbatch for `shardmill.load._columns.split`, in the order
 /// of [`Converter::outputs`]. Nothing is copied. A part is an array, [`PyObjects`],
 /// or a tuple that begins with what it is: `("padded", values, shapes)`,
-/// `("ragged", values, offsets, mask or None)` or `("struct", names, parts)`.
+/// `("ragged", values, offsets, mask or None)`, `("struct", names, parts)` or `("each", values)`.
 /// Columns in `memory` are tensors.
 pub(crate) fn superbatch_to_python<'py>(
     py: Python<'py>,
@@ -99,6 +99,9 @@ fn part_of<'py>(
         (Column::Struct(columns), Form::Struct(outputs)) => {
             let names: Vec<&str> = outputs.iter().map(|output| output.name.as_str()).collect();
             ("struct", names, parts_of(py, outputs, columns, rows, target)?).into_bound_py_any(py)
+        }
+        (Column::Each(numbers), Form::Each(_)) => {
+            ("each", to_array(py, numbers, None)?).into_bound_py_any(py)
         }
         (Column::Objects(array), form) => {
             Bound::new(py, PyObjects::new(&output.name, array, form)).map(Bound::into_any)

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3_arrow::PySchema;
 use shardmill_load::columns::{ColumnOptions, Nulls};
 use shardmill_load::{OutputConverter, OutputKind};
+use shardmill_plan::packing::Unit;
 use std::sync::Arc;
 
 /// Converts the rows of a superbatch.
@@ -16,7 +17,9 @@ pub(crate) struct PyOutputConverter(pub(crate) Arc<OutputConverter>);
 #[pymethods]
 impl PyOutputConverter {
     #[new]
-    #[pyo3(signature = (dataset, *, columns, form, is_padded, is_filtered, is_lent=false))]
+    #[pyo3(signature = (
+        dataset, *, columns, form, is_padded, is_filtered, is_lent=false, has_float_lengths=None
+    ))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn new(
         dataset: PyRef<'_, PyDataset>,
@@ -25,6 +28,7 @@ impl PyOutputConverter {
         is_padded: bool,
         is_filtered: bool,
         is_lent: bool,
+        has_float_lengths: Option<bool>,
     ) -> PyResult<Self> {
         let mut kind = output_kind(form)?;
         if let OutputKind::Columns(options) = &mut kind
@@ -32,9 +36,12 @@ impl PyOutputConverter {
         {
             options.lent = dataset.0.lent_columns(&columns);
         }
-        let converter = OutputConverter::new(&dataset.0, columns, kind, is_padded, is_filtered)
-            .map_err(PyShardmillError::from)?;
-        Ok(Self(Arc::new(converter)))
+        // Batches that are planned by lengths have them.
+        let unit =
+            has_float_lengths.map(|is_float| if is_float { Unit::Float } else { Unit::Tokens });
+        let converter =
+            OutputConverter::new(&dataset.0, columns, kind, is_padded, is_filtered, unit);
+        Ok(Self(Arc::new(converter.map_err(PyShardmillError::from)?)))
     }
 
     /// For packs of rows, which have no nulls.

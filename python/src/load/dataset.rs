@@ -262,6 +262,12 @@ impl PyDataset {
         })
     }
 
+    /// Whether a column has floats.
+    fn is_floating(&self, column: usize) -> bool {
+        let field = self.0.schema().fields().get(column);
+        field.is_some_and(|field| field.data_type().is_floating())
+    }
+
     #[getter]
     fn num_rows(&self) -> u64 {
         self.0.num_rows()

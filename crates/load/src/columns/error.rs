@@ -50,6 +50,11 @@ pub enum Error {
     #[error("`pad_value` names column `{column}`, which is not padded ({})", type_name(.data_type))]
     PadOther { column: String, data_type: DataType },
     #[error(
+        "Column `{column}` is {}; only lists of numbers, of any length, are padded",
+        type_name(.data_type)
+    )]
+    NotLists { column: String, data_type: DataType },
+    #[error(
         "The pad value {value} does not fit column `{column}`, whose lists are of {}",
         type_name(.data_type)
     )]
@@ -92,6 +97,7 @@ impl Error {
             | Self::FillType { .. }
             | Self::NothingToPad
             | Self::PadOther { .. }
+            | Self::NotLists { .. }
             | Self::PadType { .. } => ErrorKind::Option,
             Self::Unsupported { .. }
             | Self::Depth { .. }
@@ -124,6 +130,9 @@ impl Error {
             Self::NothingToPad => Some(
                 "leave out pad=, or select a column of lists; fixed-size lists need no padding",
             ),
+            Self::NotLists { .. } => {
+                Some("columns that are not named there are delivered as they are")
+            }
             Self::PadOther { .. } => {
                 Some("pad_value takes a value for each padded column, and one for all of them")
             }

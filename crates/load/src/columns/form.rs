@@ -5,7 +5,7 @@
 
 use super::error::{Error, Result};
 use super::fill::FillValue;
-use super::layout::Side;
+use super::layout::{RowLength, Side};
 use super::numbers::{Numbers, is_number};
 use super::pad::Pad;
 use super::{ColumnOptions, Form, Kind, Nulls, Output};
@@ -64,9 +64,10 @@ pub(super) enum Lists {
     /// Every row has this length.
     Matrix(usize),
     Padded {
-        length: Option<usize>,
+        length: RowLength,
         value: Numbers,
         side: Side,
+        has_lengths: bool,
     },
 }
 
@@ -97,8 +98,13 @@ impl Plan {
         }
         let is_padded =
             matches!(&node, Node::Numbers(plan) if matches!(plan.lists, Lists::Padded { .. }));
-        if !is_padded && options.pad.as_ref().is_some_and(|pad| pad.values.contains_key(&path)) {
-            return Err(Error::PadOther { column: path, data_type: data_type.clone() });
+        if let Some(pad) = options.pad.as_ref().filter(|_| !is_padded) {
+            if pad.columns.is_some() && pad.is_of(&path) {
+                return Err(Error::NotLists { column: path, data_type: data_type.clone() });
+            }
+            if pad.values.contains_key(&path) {
+                return Err(Error::PadOther { column: path, data_type: data_type.clone() });
+            }
         }
         Ok(Self { name, path, node })
     }
@@ -181,12 +187,13 @@ impl NumberPlan {
         };
         let lists = match (&options.pad, options.list_lengths.get(path)) {
             _ if levels == 0 => Lists::Ragged,
-            (Some(pad), _) => Lists::Padded {
-                length: pad.length,
+            (Some(pad), _) if pad.is_of(path) => Lists::Padded {
+                length: pad.row_length(),
                 value: pad_value(path, &element, pad)?,
                 side: pad.side,
+                has_lengths: pad.has_lengths,
             },
-            (None, Some(length)) if levels == 1 && row.is_column => Lists::Matrix(*length),
+            (_, Some(length)) if levels == 1 && row.is_column => Lists::Matrix(*length),
             _ => Lists::Ragged,
         };
         Ok(Self {
@@ -209,8 +216,9 @@ impl NumberPlan {
 
     /// Size of a row that is padded to a fixed length; of lists in lists, if each had one item.
     pub(super) fn padded_bytes(&self) -> u64 {
-        let Lists::Padded { length: Some(length), value, .. } = &self.lists else { return 0 };
-        let sizes = self.widths.iter().chain([length]).map(|size| *size as u64);
+        let Lists::Padded { length, value, .. } = &self.lists else { return 0 };
+        let Some(length) = length.fixed else { return 0 };
+        let sizes = self.widths.iter().chain([&length]).map(|size| *size as u64);
         sizes.fold(value.bytes() as u64, u64::saturating_mul)
     }
 
@@ -241,8 +249,10 @@ impl NumberPlan {
         let mut add = |suffix: &str, form: Form| {
             outputs.push(Output { name: format!("{name}{suffix}"), form });
         };
-        if matches!(self.lists, Lists::Padded { .. }) {
-            add("__length", Form::Values { element: DataType::Int32, shape: Vec::new() });
+        if let Lists::Padded { has_lengths, .. } = self.lists {
+            if has_lengths {
+                add("__length", Form::Values { element: DataType::Int32, shape: Vec::new() });
+            }
             (1..self.levels).for_each(|level| {
                 add(&format!("__length_{level}"), Form::Padded { element: DataType::Int32 });
             });

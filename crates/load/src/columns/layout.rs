@@ -13,6 +13,26 @@ pub enum Side {
     Right,
 }
 
+/// How long padded rows are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RowLength {
+    /// By default that of the longest row.
+    pub(super) fixed: Option<usize>,
+    pub(super) multiple_of: usize,
+    /// Longer rows are cut.
+    pub(super) most: usize,
+}
+
+impl RowLength {
+    /// Any length of lists.
+    pub(super) const LONGEST: Self = Self { fixed: None, multiple_of: 1, most: usize::MAX };
+
+    fn of(self, longest: usize) -> usize {
+        let cut = longest.min(self.most);
+        self.fixed.unwrap_or(cut.checked_next_multiple_of(self.multiple_of).unwrap_or(cut))
+    }
+}
+
 /// The lists of one level of nesting.
 #[derive(Debug)]
 pub(super) struct Level {
@@ -77,7 +97,7 @@ impl Layout {
     pub(super) fn new(
         levels: &[Level],
         batches: &[usize],
-        length: Option<usize>,
+        length: RowLength,
         widths: &[usize],
         side: Side,
     ) -> Option<Self> {
@@ -91,7 +111,7 @@ impl Layout {
             for (number, level) in levels.iter().enumerate() {
                 let longest =
                     lists.clone().map(|list| level.range(list).len()).max().unwrap_or_default();
-                shape.push(length.filter(|_| number == 0).unwrap_or(longest));
+                shape.push(if number == 0 { length.of(longest) } else { longest });
                 lists = level.items(&lists);
             }
             shape.extend(widths);
@@ -120,6 +140,7 @@ impl Layout {
         let size = lengths.iter().product::<usize>() * cell;
         for list in lists {
             let items = level.range(list);
+            let items = items.start..items.end.min(items.start.saturating_add(*length));
             let padding = length.saturating_sub(items.len());
             let start = if side == Side::Left { to + padding * size } else { to };
             to += length * size;

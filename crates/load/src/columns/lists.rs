@@ -5,7 +5,7 @@
 
 use super::error::{Error, Result};
 use super::form::{Lists, NumberPlan, zero};
-use super::layout::{Layout, Level, Side, row_of};
+use super::layout::{Layout, Level, RowLength, Side, row_of};
 use super::{Column, Numbers, mask, valid};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, GenericListArray, OffsetSizeTrait};
@@ -75,8 +75,8 @@ impl NumberPlan {
                     .transpose()?;
                 columns.extend(item_mask.map(Column::Values));
             }
-            Lists::Padded { length, value, side } => {
-                self.check_longest(&levels, *length)?;
+            Lists::Padded { length, value, side, has_lengths } => {
+                self.check_longest(&levels, length.fixed)?;
                 let padding = |levels: &[Level], widths: &[usize]| {
                     Layout::new(levels, batches, *length, widths, *side)
                         .ok_or_else(|| self.too_large())
@@ -84,7 +84,11 @@ impl NumberPlan {
                 let layout = padding(&levels, &self.widths)?;
                 columns.push(self.padded(&numbers, &layout, value)?);
                 for (depth, level) in levels.iter().enumerate() {
-                    let lengths = Numbers::Int32(self.lengths(level)?);
+                    let most = if depth == 0 { length.most } else { usize::MAX };
+                    let lengths = Numbers::Int32(self.lengths(level, most)?);
+                    if depth == 0 && !has_lengths {
+                        continue;
+                    }
                     columns.push(match levels.get(..depth).unwrap_or_default() {
                         [] => Column::Values(lengths),
                         outer => {
@@ -207,7 +211,8 @@ impl NumberPlan {
         let Some(level) = levels.first().filter(|level| level.nulls.is_some()) else {
             return Ok(numbers);
         };
-        let layout = Layout::new(levels, &[level.len()], Some(length), &self.widths, Side::Right)
+        let length = RowLength { fixed: Some(length), ..RowLength::LONGEST };
+        let layout = Layout::new(levels, &[level.len()], length, &self.widths, Side::Right)
             .ok_or_else(|| self.too_large())?;
         let value = value.ok_or_else(|| self.changed(&self.element))?;
         numbers.placed(&layout.runs, layout.len, &value).map_err(|_too_large| self.too_large())
@@ -277,9 +282,9 @@ impl NumberPlan {
     }
 
     /// The lengths of the lists of a level.
-    fn lengths(&self, level: &Level) -> Result<Vec<i32>> {
+    fn lengths(&self, level: &Level, most: usize) -> Result<Vec<i32>> {
         let length = |list: usize| {
-            i32::try_from(level.range(list).len()).map_err(|_too_long| self.too_large())
+            i32::try_from(level.range(list).len().min(most)).map_err(|_too_long| self.too_large())
         };
         (0..level.len()).map(length).collect()
     }

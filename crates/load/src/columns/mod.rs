@@ -77,7 +77,7 @@ pub struct ColumnOptions {
     pub kind: Kind,
     pub nulls: Nulls,
     pub fill_values: BTreeMap<String, FillValue>,
-    pub pad: Option<Pad>,
+    pub pad: Option<Box<Pad>>,
     /// Columns of lists whose rows are all equally long, with that length.
     pub list_lengths: BTreeMap<String, usize>,
     /// Columns in memory of the consumer, which stay there.
@@ -121,6 +121,8 @@ pub enum Form {
         has_mask: bool,
     },
     Struct(Vec<Output>),
+    /// One number for each batch.
+    Each(DataType),
     Strings,
     Binaries,
     Objects,
@@ -154,6 +156,8 @@ pub enum Column {
     },
     /// In the order of [`Form::Struct`].
     Struct(Vec<Column>),
+    /// For each batch.
+    Each(Numbers),
     Objects(ArrayRef),
 }
 
@@ -192,10 +196,11 @@ impl Converter {
         unknown("fill_values", &options.fill_values)?;
         if let Some(pad) = &options.pad {
             unknown("pad_value", &pad.values)?;
-            if !plans
-                .iter()
-                .flat_map(Plan::number_plans)
-                .any(|plan| matches!(plan.lists, Lists::Padded { .. }))
+            if pad.columns.is_none()
+                && !plans
+                    .iter()
+                    .flat_map(Plan::number_plans)
+                    .any(|plan| matches!(plan.lists, Lists::Padded { .. }))
             {
                 return Err(Error::NothingToPad);
             }
@@ -207,6 +212,17 @@ impl Converter {
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// The same with entries that are one number for each batch, which the caller adds.
+    #[must_use]
+    pub fn with_each(mut self, names: &[&str], element: &DataType) -> Self {
+        self.outputs.extend(
+            names
+                .iter()
+                .map(|name| Output { name: (*name).to_owned(), form: Form::Each(element.clone()) }),
+        );
+        self
     }
 
     /// Name and form of every entry of a batch.

@@ -143,6 +143,11 @@ impl AheadPacks {
         self.packing.length
     }
 
+    #[must_use]
+    pub fn packing(&self) -> &Packing {
+        &self.packing
+    }
+
     /// The order of packs, if they do not come as they are packed.
     #[must_use]
     pub fn balance(&self) -> Option<Balance> {

@@ -6,7 +6,7 @@
 use super::columns::{PackedColumn, Shown, item};
 use super::lists::TokenLists;
 use super::packs::row_at;
-use super::{DrawnPacks, Error, PackSource, Packs};
+use super::{DrawnPacks, Error, PackColumns, PackSource};
 use crate::{Dataset, Result, RowSet};
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
@@ -54,8 +54,15 @@ struct Placement {
     segment: i32,
 }
 
-impl Packs {
-    /// The packs of a superbatch, in the fields of [`super::PackColumns::fields`].
+/// What packs of tokens consist of.
+#[derive(Clone, Copy)]
+pub(crate) struct TokenPacks<'a> {
+    pub(crate) source: &'a PackSource,
+    pub(crate) columns: &'a PackColumns,
+}
+
+impl TokenPacks<'_> {
+    /// The packs of a superbatch, in the fields of [`PackColumns::fields`].
     pub(crate) fn assemble(&self, superbatch: &SuperbatchParts<'_>) -> Result<RecordBatch> {
         let sources = self.sources(superbatch);
         let (placements, packs) = self.placements(superbatch, &sources);
@@ -277,22 +284,11 @@ impl Packs {
         (file, row): (usize, u64),
         (expected, found): (u64, u64),
     ) -> crate::Error {
-        let is_stated = match &self.source {
-            PackSource::Epoch { lengths, .. } => lengths.is_stated(),
-            PackSource::Ahead(epoch) => epoch.packs.counts().is_stated(),
-        };
         // The counts are those of the first column; a further one differs from its tokens.
-        let is_counted = !is_stated
-            && self.columns.packed.first().is_some_and(|first| first.name == column.name);
-        let counted = self.columns.columns().first().filter(|_| is_counted);
-        let path = dataset.files().get(file).map(|file| file.path.clone()).unwrap_or_default();
-        let column = column.name.clone();
-        match counted.and_then(|counted| dataset.counts_directory(file, *counted)) {
-            Some(directory) => {
-                Error::OtherCount { column, path, row, expected, found, directory }.into()
-            }
-            None => Error::OtherLength { column, path, row, expected, found }.into(),
-        }
+        let is_first = self.columns.packed.first().is_some_and(|first| first.name == column.name);
+        let counted = self.columns.columns().first().filter(|_| is_first).copied();
+        let column = self.columns.columns().get(column.source).copied().unwrap_or_default();
+        self.source.miscounted(dataset, (column, counted), (file, row), (expected, found))
     }
 
     fn fixed(
@@ -302,6 +298,33 @@ impl Packs {
     ) -> std::result::Result<ArrayRef, ArrowError> {
         let width = i32::try_from(self.columns.length).unwrap_or(i32::MAX);
         Ok(Arc::new(FixedSizeListArray::try_new(item(element), width, values, None)?))
+    }
+}
+
+impl PackSource {
+    /// A row of a column has other tokens than planned. `counted` is the column if its tokens were
+    /// counted, and `place` is the file and the row.
+    pub(super) fn miscounted(
+        &self,
+        dataset: &Dataset,
+        (column, counted): (usize, Option<usize>),
+        (file, row): (usize, u64),
+        (expected, found): (u64, u64),
+    ) -> crate::Error {
+        let is_stated = match self {
+            Self::Epoch { lengths, .. } => lengths.is_stated(),
+            Self::Ahead(epoch) => epoch.packs.counts().is_stated(),
+        };
+        let counted = counted.filter(|_| !is_stated);
+        let path = dataset.files().get(file).map(|file| file.path.clone()).unwrap_or_default();
+        let field = dataset.schema().fields().get(column);
+        let column = field.map_or_else(String::new, |field| field.name().clone());
+        match counted.and_then(|counted| dataset.counts_directory(file, counted)) {
+            Some(directory) => {
+                Error::OtherCount { column, path, row, expected, found, directory }.into()
+            }
+            None => Error::OtherLength { column, path, row, expected, found }.into(),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use crate::Dataset;
 use crate::columns::FillValue;
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Field, FieldRef, Fields};
+use shardmill_plan::packing::Unit;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,6 +17,12 @@ pub const POSITIONS: &str = "positions";
 pub const DOCUMENT_LENGTHS: &str = "document_lengths";
 /// The same with the padding of pieces.
 pub const PADDED_LENGTHS: &str = "padded_lengths";
+
+/// The length of each row.
+pub const LENGTHS: &str = "lengths";
+/// Tokens of a batch, and of all ranks in the same step.
+pub const TOKENS_OF_RANK: &str = "tokens_of_rank";
+pub const TOKENS_OF_STEP: &str = "tokens_of_step";
 
 /// What losses ignore.
 const IGNORED_LABEL: i128 = -100;
@@ -149,6 +156,32 @@ impl PackColumns {
         let width = |column: &PackedColumn| column.element.primitive_width().unwrap_or(1);
         let tokens: usize = packed.iter().map(width).sum();
         (tokens as u64).saturating_mul(u64::from(self.length))
+    }
+}
+
+/// The delivered columns whose lists have the planned lengths.
+#[derive(Debug, Clone, Default)]
+pub struct RowColumns {
+    /// The column that was counted, if no column says the lengths, and those with equal lists.
+    pub counted: Vec<usize>,
+}
+
+impl RowColumns {
+    /// The field of the lengths.
+    #[must_use]
+    pub fn lengths(unit: Unit) -> FieldRef {
+        let data_type = if unit == Unit::Float { DataType::Float32 } else { DataType::Int32 };
+        Arc::new(Field::new(LENGTHS, data_type, false))
+    }
+
+    /// # Errors
+    /// For a column that is named as what is added to a batch.
+    pub fn check_names<'a>(mut names: impl Iterator<Item = &'a str>) -> Result<()> {
+        let reserved = [LENGTHS, TOKENS_OF_RANK, TOKENS_OF_STEP];
+        match names.find(|name| reserved.contains(name)) {
+            Some(name) => Err(Error::ReservedName { column: name.to_owned() }),
+            None => Ok(()),
+        }
     }
 }
 

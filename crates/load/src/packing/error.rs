@@ -51,6 +51,18 @@ pub enum Error {
     },
     #[error("Row {row} of `{path}` has {tokens} tokens, but a pack holds {length}")]
     LongRow { path: String, row: u64, tokens: u32, length: u32 },
+    /// The length is in tokens, or in the unit of a column.
+    #[error(
+        "Row {row} of `{path}` has the length {length}, but a batch has rows of at most {most}"
+    )]
+    LongBatchRow { path: String, row: u64, length: String, most: String },
+    #[error(
+        "Column `{column}` is {}; lengths are whole numbers or floats",
+        type_name(.data_type)
+    )]
+    NotNumbers { column: String, data_type: DataType },
+    #[error("Column `{column}` says that row {row} of `{path}` has the length {value}")]
+    BadLength { column: String, path: String, row: u64, value: String },
     #[error(
         "Lane {lane} has nothing to pack: its {rows} rows contain no tokens to pack in pass {pass}"
     )]
@@ -79,6 +91,7 @@ impl Error {
         match self {
             Self::NotTokens { .. }
             | Self::NotLengths { .. }
+            | Self::NotNumbers { .. }
             | Self::NotLabels { .. }
             | Self::Twice { .. }
             | Self::ReservedName { .. }
@@ -95,7 +108,9 @@ impl Error {
             | Self::NoLength { .. }
             | Self::OtherLength { .. }
             | Self::OtherCount { .. }
-            | Self::LongRow { .. } => ErrorKind::Format,
+            | Self::LongRow { .. }
+            | Self::LongBatchRow { .. }
+            | Self::BadLength { .. } => ErrorKind::Format,
         }
     }
 
@@ -127,6 +142,12 @@ impl Error {
             Self::OtherCount { .. } => Some("delete that directory; the tokens are counted again"),
             Self::LongRow { .. } => {
                 Some("long=\"split\", \"truncate\" or \"drop\" sets how such rows are handled")
+            }
+            Self::LongBatchRow { .. } => {
+                Some("long=\"truncate\" or \"drop\" sets how such rows are handled")
+            }
+            Self::BadLength { .. } => {
+                Some("lengths are finite, and at least 0; leave such rows out with a filter")
             }
             Self::EmptyLane { .. } => Some("use fewer lanes, so that each lane has more rows"),
             Self::ForgottenPack { .. } => {

@@ -8,7 +8,7 @@ use crate::explain::{
 use crate::{Dataset, Result, RowSet};
 use shardmill_engine::Cancel;
 use shardmill_plan::order::{RowOrder, Steps};
-use shardmill_plan::packing::{PackPlan, Piece, Totals};
+use shardmill_plan::packing::{PackPlan, Packing, Piece, Totals};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -50,7 +50,7 @@ pub struct PackFill {
     pub packs: u64,
     /// How many tokens the packs of endless lanes lack is only known of full ones.
     pub totals: Option<Totals>,
-    /// Tokens in packs, relative to those that fit.
+    /// Tokens in packs, relative to those that fit; in batches of rows, to those with padding.
     pub rate: Option<f64>,
 }
 
@@ -60,6 +60,10 @@ impl PackFill {
         let packs = source.lanes().num_rows();
         let room = |length: u32| packs.saturating_mul(u64::from(length));
         let (totals, room) = match source {
+            PackSource::Epoch { plan, .. } if plan.packing().keeps_rows() => {
+                let totals = plan.totals();
+                (Some(totals), totals.tokens.saturating_add(totals.padded_tokens))
+            }
             PackSource::Epoch { plan, .. } => (Some(plan.totals()), room(plan.length())),
             PackSource::Ahead(epoch) => {
                 let room = room(epoch.packs.length());
@@ -83,14 +87,17 @@ impl PackedEpoch<'_> {
     }
 
     fn pieces(&self, pack: u64) -> Vec<FilePiece> {
-        let Self { order, rows, .. } = *self;
+        let (Self { order, rows, .. }, packing) = (*self, self.plan.packing());
         let tokens_of = |position: u64| {
             let id = order.at(position).and_then(|(block, row)| Some(rows.first_id(block)? + row));
             id.map_or(0, |id| self.lengths.of(id))
         };
         let mut pieces = Vec::new();
         self.plan.for_each_piece(pack, tokens_of, |piece| {
-            pieces.extend(file_piece(self.dataset, rows, order, piece));
+            if is_shown(piece, packing) {
+                let count = packing.unit().whole(piece.count);
+                pieces.extend(file_piece(self.dataset, rows, order, Piece { count, ..piece }));
+            }
         });
         pieces
     }
@@ -146,16 +153,17 @@ fn rows_of(packs: &[Vec<FilePiece>]) -> Vec<FileRows> {
     rows
 }
 
+/// The next token of the lane is not in the pack. A row of a batch may be empty.
+pub(super) fn is_shown(piece: Piece, packing: &Packing) -> bool {
+    piece.count > 0 || packing.keeps_rows()
+}
+
 fn file_piece(
     dataset: &Dataset,
     rows: &RowSet,
     order: &RowOrder,
     piece: Piece,
 ) -> Option<FilePiece> {
-    // The next token of the lane is not in the pack.
-    if piece.count == 0 {
-        return None;
-    }
     let (file, row) =
         order.at(piece.position).and_then(|(block, row)| rows.row_of_file(dataset, block, row))?;
     let file = dataset.files().get(file)?.relative.clone();
@@ -226,7 +234,8 @@ pub fn batch_ahead(
     epoch.draw(&mut HashMap::new(), numbers.into_iter().flatten(), &mut drawn, cancel)?;
     let packs = &epoch.packs;
     let in_files = |pieces: &[(Piece, u32)]| {
-        let pieces = pieces.iter().filter_map(|(piece, _)| {
+        let shown = pieces.iter().filter(|(piece, _)| is_shown(*piece, packs.packing()));
+        let pieces = shown.filter_map(|(piece, _)| {
             file_piece(&packs.dataset, packs.rows(), packs.order(), *piece)
         });
         pieces.collect::<Vec<_>>()

@@ -8,12 +8,13 @@ use crate::row_set::RowBlock;
 use crate::tokenize::{BlockKey, TokenCounts};
 use crate::{Dataset, Result, RowSet};
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef};
 use arrow_cast::cast;
 use arrow_schema::DataType;
 use sha2::{Digest, Sha256};
 use shardmill_engine::{Cancel, run_in_order};
+use shardmill_plan::packing::Unit;
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
@@ -24,6 +25,7 @@ pub struct Lengths {
     digest: OnceLock<String>,
     warnings: Vec<String>,
     is_stated: bool,
+    unit: Unit,
 }
 
 /// The source of lengths: a column of the data set, by index.
@@ -33,12 +35,29 @@ pub enum LengthsSource {
     Lists { column: usize, nulls_are_empty: bool },
     /// A column with the lengths.
     Stated { column: usize },
+    /// A column with the lengths, which may be floats.
+    Numbers { column: usize },
 }
 
 impl LengthsSource {
     pub(super) fn column(self) -> usize {
         match self {
-            Self::Lists { column, .. } | Self::Stated { column } => column,
+            Self::Lists { column, .. } | Self::Stated { column } | Self::Numbers { column } => {
+                column
+            }
+        }
+    }
+
+    pub(super) fn is_stated(self) -> bool {
+        !matches!(self, Self::Lists { .. })
+    }
+
+    fn unit(self, dataset: &Dataset) -> Unit {
+        let field = dataset.schema().fields().get(self.column());
+        let is_float = field.is_some_and(|field| field.data_type().is_floating());
+        match self {
+            Self::Numbers { .. } if is_float => Unit::Float,
+            _ => Unit::Tokens,
         }
     }
 }
@@ -64,7 +83,7 @@ impl Lengths {
                 .iter()
                 .map(|file| file.counts(column, cancel))
                 .collect::<Result<Vec<_>>>()?,
-            LengthsSource::Stated { .. } => Vec::new(),
+            LengthsSource::Stated { .. } | LengthsSource::Numbers { .. } => Vec::new(),
         };
         count_together(dataset, &merged, &stores, source, threads, cancel)?;
         let of_files = stores.clone();
@@ -90,7 +109,8 @@ impl Lengths {
             tokens,
             digest: OnceLock::new(),
             warnings,
-            is_stated: matches!(source, LengthsSource::Stated { .. }),
+            is_stated: source.is_stated(),
+            unit: source.unit(dataset),
         })
     }
 
@@ -103,6 +123,11 @@ impl Lengths {
     /// Whether a column says them.
     pub(super) fn is_stated(&self) -> bool {
         self.is_stated
+    }
+
+    #[must_use]
+    pub fn unit(&self) -> Unit {
+        self.unit
     }
 
     /// Number of rows, sum, and the largest.
@@ -138,19 +163,19 @@ impl Lengths {
 }
 
 /// # Errors
-/// For a column of stated lengths that are not whole numbers.
+/// For a column of stated lengths that are not numbers of the kind.
 pub(super) fn check_type(dataset: &Dataset, source: LengthsSource) -> Result<()> {
-    if let LengthsSource::Stated { column } = source
-        && let Some(field) = dataset.schema().fields().get(column)
-        && !field.data_type().is_integer()
-    {
-        return Err(Error::NotLengths {
-            column: field.name().clone(),
-            data_type: field.data_type().clone(),
+    let Some(field) = dataset.schema().fields().get(source.column()) else { return Ok(()) };
+    let (column, data_type) = (field.name().clone(), field.data_type().clone());
+    match source {
+        LengthsSource::Stated { .. } if !data_type.is_integer() => {
+            Err(Error::NotLengths { column, data_type }.into())
         }
-        .into());
+        LengthsSource::Numbers { .. } if !data_type.is_integer() && !data_type.is_floating() => {
+            Err(Error::NotNumbers { column, data_type }.into())
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Token counts of the rows of block `number`, from counts that are kept if there are any.
@@ -245,6 +270,10 @@ fn of_block(
             let (path, row) = place(row);
             Error::NoLength { column: name(), path, row, value }
         }),
+        LengthsSource::Numbers { .. } => numbers(array).map_err(|(row, value)| {
+            let (path, row) = place(row);
+            Error::BadLength { column: name(), path, row, value }
+        }),
     };
     Ok(found?)
 }
@@ -273,6 +302,23 @@ fn stated(array: &ArrayRef) -> std::result::Result<Vec<u32>, (usize, String)> {
             return Err((row, "null".to_owned()));
         }
         u32::try_from(wide.value(row)).map_err(|_not_a_length| (row, wide.value(row).to_string()))
+    };
+    (0..wide.len()).map(length).collect()
+}
+
+/// As [`stated`], for a column that may have floats: lengths of [`Unit::Float`].
+fn numbers(array: &ArrayRef) -> std::result::Result<Vec<u32>, (usize, String)> {
+    if !array.data_type().is_floating() {
+        return stated(array);
+    }
+    let wide = cast(array, &DataType::Float64).map_err(|error| (0, error.to_string()))?;
+    let wide = wide.as_primitive::<Float64Type>();
+    let length = |row: usize| {
+        if wide.is_null(row) {
+            return Err((row, "null".to_owned()));
+        }
+        let value = wide.value(row);
+        Unit::of_float(value).ok_or_else(|| (row, value.to_string()))
     };
     (0..wide.len()).map(length).collect()
 }

@@ -9,6 +9,7 @@
 //! The token counts of all rows are computed once ([`Lengths`]); from then on packs are a plan like
 //! any other (`shardmill_plan::packing`), from which the pass gets the rows of a superbatch. With
 //! endless lanes ([`AheadPacks`]), the counts of a few windows are found while batches are planned.
+//! Batches of whole rows are planned as packs are, and read as rows.
 //! The invariant: a row is packed with the planned number of tokens, or an error names the row.
 
 mod ahead;
@@ -23,16 +24,19 @@ mod lengths;
 mod lists;
 mod packs;
 mod row_counts;
+mod rows;
 mod shared;
 pub mod work;
 
 pub use ahead::{AheadEpoch, AheadPacks, PACK_WINDOW_ROWS, Passes};
-pub(crate) use assemble::SuperbatchParts;
+pub(crate) use assemble::{SuperbatchParts, TokenPacks};
 pub use columns::{
-    DOCUMENT_LENGTHS, PADDED_LENGTHS, POSITIONS, PackColumns, PackForm, SEGMENT_IDS,
+    DOCUMENT_LENGTHS, LENGTHS, PADDED_LENGTHS, POSITIONS, PackColumns, PackForm, RowColumns,
+    SEGMENT_IDS, TOKENS_OF_RANK, TOKENS_OF_STEP,
 };
 pub(crate) use drawn::DrawnPacks;
 pub use error::{Error, Result};
 pub use lengths::{Lengths, LengthsSource};
-pub use packs::{PackSource, Packs, PlannedRows};
+pub use packs::{Contents, PackSource, Packs, PlannedRows};
 pub use row_counts::RowCounts;
+pub(crate) use rows::RowParts;

@@ -1,7 +1,7 @@
 //! The packs of one epoch, with the rows they consist of.
 
 use super::figures::KnownWork;
-use super::{AheadEpoch, Error, Lengths, PackColumns};
+use super::{AheadEpoch, Error, Lengths, PackColumns, RowColumns};
 use crate::{Dataset, Result, RowSet};
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_plan::order::{Lanes, RowOrder};
@@ -16,7 +16,16 @@ const ROWS_AT_ONCE: u64 = 1 << 18;
 #[derive(Debug, Clone)]
 pub struct Packs {
     pub source: PackSource,
-    pub columns: Arc<PackColumns>,
+    pub contents: Contents,
+}
+
+/// What is in a pack.
+#[derive(Debug, Clone)]
+pub enum Contents {
+    /// The tokens of its rows, one after another.
+    Tokens(Arc<PackColumns>),
+    /// Its rows.
+    Rows(RowColumns),
 }
 
 /// Where packs come from.
@@ -54,9 +63,21 @@ impl Packs {
     pub(crate) fn keep_windows(&self, lanes: Range<u64>) {
         if let PackSource::Ahead(epoch) = &self.source
             && let Some(balance) = epoch.packs.balance()
+            && let Contents::Tokens(columns) = &self.contents
         {
             let packs = 2 * u64::from(balance.window_packs) * (lanes.end - lanes.start);
-            epoch.packs.counts().decoded().keep(packs.saturating_mul(self.columns.row_bytes()));
+            epoch.packs.counts().decoded().keep(packs.saturating_mul(columns.row_bytes()));
+        }
+    }
+
+    /// Size of a pack, given that of a row, of which an epoch has `rows`.
+    pub(crate) fn bytes_of_one(&self, row_bytes: impl FnOnce() -> u64, rows: u64) -> u64 {
+        match &self.contents {
+            Contents::Tokens(columns) => columns.pack_bytes(),
+            Contents::Rows(_) => {
+                let packs = self.source.lanes().num_rows().max(1);
+                row_bytes().saturating_mul(rows).div_ceil(packs)
+            }
         }
     }
 
@@ -84,6 +105,11 @@ impl Packs {
         let refused = |reason| match reason {
             Refused::LongRow { position, tokens } => {
                 let (path, row) = row_at(&rows.dataset, &rows.rows, &rows.order, position);
+                if packing.keeps_rows() {
+                    let shown = |length| packing.unit().shown(length);
+                    let (length, most) = (shown(tokens), shown(packing.most_of_row()));
+                    return Error::LongBatchRow { path, row, length, most };
+                }
                 Error::LongRow { path, row, tokens, length: packing.length }
             }
             Refused::LongLane { rows } => Error::LongLane { rows },

@@ -65,7 +65,7 @@ impl RowCounts {
                 .iter()
                 .map(|file| file.counts(column, cancel))
                 .collect::<Result<Vec<_>>>()?,
-            LengthsSource::Stated { .. } => Vec::new(),
+            LengthsSource::Stated { .. } | LengthsSource::Numbers { .. } => Vec::new(),
         };
         let warnings = stores.iter().flatten().flat_map(|counts| counts.take_warnings()).collect();
         let (dataset, rows, columns) = (Arc::clone(dataset), Arc::clone(rows), columns.to_vec());
@@ -99,7 +99,7 @@ impl RowCounts {
 
     /// Whether a column says them.
     pub(super) fn is_stated(&self) -> bool {
-        matches!(self.source, LengthsSource::Stated { .. })
+        self.source.is_stated()
     }
 
     /// Of a block, if they are at hand.

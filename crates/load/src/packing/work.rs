@@ -1,15 +1,16 @@
 //! The work of packs by the cost of a balance, and how equal it is over ranks.
 
+use super::explain::is_shown;
 use super::figures::{Figures, KnownWork, PackWork, Part};
 use super::packs::RowIds;
-use super::{AheadEpoch, DOCUMENT_LENGTHS, DrawnPacks, Lengths, PADDED_LENGTHS, Packs};
+use super::{AheadEpoch, Contents, DOCUMENT_LENGTHS, DrawnPacks, Lengths, PADDED_LENGTHS, Packs};
 use crate::{Result, RowSet};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use shardmill_engine::Cancel;
 use shardmill_plan::order::{RowOrder, Steps};
-use shardmill_plan::packing::{Balance, CostTerms, PackPlan, Piece};
+use shardmill_plan::packing::{Balance, CostTerms, PackPlan, Packing, Piece};
 use std::collections::HashMap;
 
 /// The effect of a balance, and the costs of a step. With endless lanes, the figures are those of
@@ -27,7 +28,7 @@ pub struct WorkOf<'a> {
     pub rows: &'a RowSet,
     pub order: &'a RowOrder,
     pub balance: Balance,
-    pub length: u32,
+    pub packing: &'a Packing,
     /// The source of each block of a mixture.
     pub sources: &'a [usize],
 }
@@ -35,10 +36,10 @@ pub struct WorkOf<'a> {
 impl WorkOf<'_> {
     fn of(&self, pieces: &[(Piece, usize)]) -> PackWork {
         // The token after a pack is in the next one.
-        let documents = pieces.iter().filter(|(piece, _)| piece.count > 0);
-        let lengths = documents.clone().map(|(piece, _)| piece.padded);
+        let documents = pieces.iter().filter(|(piece, _)| is_shown(*piece, self.packing));
+        let lengths = documents.clone().map(|(piece, _)| (piece.count, piece.padded));
         let mut work = PackWork {
-            cost: self.balance.cost.of_pack(self.length, lengths),
+            cost: self.packing.cost_of(&self.balance.cost, lengths),
             documents: documents.count() as u64,
             tokens_of_sources: Vec::new(),
         };
@@ -47,7 +48,8 @@ impl WorkOf<'_> {
                 work.tokens_of_sources.resize(source + 1, 0);
             }
             let tokens = work.tokens_of_sources.get_mut(*source);
-            tokens.into_iter().for_each(|tokens| *tokens += u64::from(piece.count));
+            let of_piece = u64::from(self.packing.unit().whole(piece.count));
+            tokens.into_iter().for_each(|tokens| *tokens += of_piece);
         }
         work
     }
@@ -160,7 +162,10 @@ impl Packs {
         packs: &RecordBatch,
         batches: impl Iterator<Item = usize>,
     ) -> Vec<CostTerms> {
-        let has_padding = self.columns.has_padding;
+        let Contents::Tokens(columns) = &self.contents else {
+            return self.terms_of_rows(packs, batches);
+        };
+        let has_padding = columns.has_padding;
         let documents = if has_padding { PADDED_LENGTHS } else { DOCUMENT_LENGTHS };
         let documents = packs.column_by_name(documents);
         let Some((balance, documents)) = self.source.balance().zip(documents) else {
@@ -172,7 +177,7 @@ impl Packs {
             for documents in lengths.by_ref().take(packs).flatten() {
                 let tokens = documents.as_primitive::<Int32Type>().values().iter();
                 let tokens = tokens.map(|tokens| u32::try_from(*tokens).unwrap_or_default());
-                balance.cost.add_terms(&mut sums, self.columns.length, tokens);
+                balance.cost.add_terms(&mut sums, columns.length, tokens);
             }
             sums
         };

@@ -51,7 +51,8 @@ fn join_ranges(
     batch(schema, columns.collect::<std::result::Result<_, _>>()?, plan)
 }
 
-fn gather_rows(
+/// As [`assemble`], row by row.
+pub(super) fn gather_rows(
     order: &RowOrder,
     plan: &SuperbatchPlan,
     blocks: &[Arc<RecordBatch>],

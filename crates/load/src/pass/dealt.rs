@@ -41,6 +41,15 @@ impl Dealt {
             Self::Ahead(_) => None,
         }
     }
+
+    /// The plan of batches whose rows stay rows.
+    pub(super) fn plan_of_rows(&self) -> Option<&PackPlan> {
+        self.plan().filter(|plan| plan.packing().keeps_rows())
+    }
+
+    pub(super) fn plan_of_tokens(&self) -> Option<&PackPlan> {
+        self.plan().filter(|plan| !plan.packing().keeps_rows())
+    }
 }
 
 impl Ahead {

@@ -10,6 +10,7 @@ use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use arrow_select::filter::filter_record_batch;
 use shardmill_plan::order::part_of;
 use std::collections::BTreeSet;
+use std::iter::once;
 use std::sync::Arc;
 
 /// The rows of a superbatch that are delivered.
@@ -92,7 +93,7 @@ impl Work {
         } else {
             AuditIds::Rows { order: &self.order, rows: &self.rows }
         };
-        let mut start = 0;
+        let (mut start, mut packs) = (0, plan.row_packs.iter());
         let audit = |batch: &BatchRows| {
             let end = start + batch.rows as u64;
             let mut audit = Audit::default();
@@ -102,12 +103,11 @@ impl Work {
                 kept.is_none_or(|kept| row < kept.len() && kept.value(row))
                     && !replaced.contains(&row)
             };
-            audit.add_runs(
-                &ids,
-                part_of(&plan.runs, start..end),
-                batch.first..batch.first + new,
-                is_delivered,
-            );
+            let (runs, places) = match packs.next() {
+                Some(pack) => (once(*pack..pack + 1).collect(), new.min(1)),
+                None => (part_of(&plan.runs, start..end), new),
+            };
+            audit.add_runs(&ids, runs, batch.first..batch.first + places, is_delivered);
             start = end;
             audit
         };

@@ -143,10 +143,11 @@ impl<T: Send + 'static> Pass<T> {
         let pixels = dataset.pixel_bytes(&options.columns);
         let of_rows =
             || row_bytes(dataset, rows, &options.order, &options.columns).saturating_add(pixels);
-        let row_bytes = packs
-            .as_ref()
-            .map_or_else(of_rows, |packs| packs.columns.pack_bytes())
-            .max(options.least_row_bytes);
+        let row_bytes = match &packs {
+            Some(packs) => packs.bytes_of_one(of_rows, options.order.num_rows()),
+            None => of_rows(),
+        }
+        .max(options.least_row_bytes);
         let most_bytes = if options.order.is_scattered() && packs.is_none() {
             SHUFFLED_SUPERBATCH_BYTES
         } else {
@@ -212,7 +213,8 @@ impl<T: Send + 'static> Pass<T> {
                 if is_last_counted {
                     work.blocks.wait_for_retired(&cancel);
                 }
-                let weighed = |plan: SuperbatchPlan| (plan.rows().saturating_mul(row_bytes), plan);
+                let weighed =
+                    |plan: SuperbatchPlan| (plan.places().saturating_mul(row_bytes), plan);
                 let planned = work.metrics.timed(Stage::Plan, || planner.next_job());
                 let Some(job) = planned else { return planner.take_failure().map(Job::Failed) };
                 is_last_counted = job.last().is_some_and(|plan| plan.is_last_counted);

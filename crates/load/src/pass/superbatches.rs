@@ -8,9 +8,10 @@ use super::dealt::Dealt;
 use crate::packing::DrawnPacks;
 use crate::row_set::RowBlock;
 use crate::{Dataset, Error, RowSet};
-use shardmill_plan::order::{Lanes, RowOrder, StepRows, Steps, part_of};
+use shardmill_plan::order::{Lanes, RowOrder, ScheduledBlocks, StepRows, Steps, part_of};
 use shardmill_plan::packing::PackPlan;
 use std::collections::BTreeSet;
+use std::iter::repeat;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ const GROWTH: u64 = 2;
 const BATCHES_WORTH_A_SUPERBATCH: u64 = 3;
 
 /// One batch of a superbatch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BatchRows {
     pub rows: usize,
     /// Number of rows at its end that repeat rows already delivered in the epoch.
@@ -30,14 +31,18 @@ pub struct BatchRows {
     pub first: u64,
     /// Rows of the epoch that all ranks have delivered after this batch.
     pub consumed: u64,
+    /// In a planned batch of rows, and in those of all ranks at its step, without repeats.
+    pub tokens: (f64, f64),
 }
 
 /// The rows of a superbatch, and the blocks that must be in memory for it.
 #[derive(Debug, Default)]
 pub(super) struct SuperbatchPlan {
     pub(super) batches: Vec<BatchRows>,
-    /// Plan positions in delivery order; numbers of packs if packs are delivered.
+    /// Plan positions in delivery order; numbers of packs if packs of tokens are delivered.
     pub(super) runs: Vec<Range<u64>>,
+    /// The pack of each batch, if that consists of the rows of a pack.
+    pub(super) row_packs: Vec<u64>,
     /// Blocks, as indices of scheduled blocks.
     pub(super) scheduled_blocks: Vec<usize>,
     /// Scheduled blocks that no later superbatch needs.
@@ -53,6 +58,11 @@ impl SuperbatchPlan {
         self.runs.iter().map(|run| run.end - run.start).sum()
     }
 
+    /// Rows, or packs.
+    pub(super) fn places(&self) -> u64 {
+        if self.row_packs.is_empty() { self.rows() } else { self.row_packs.len() as u64 }
+    }
+
     /// Its batches, each as a separate superbatch.
     pub(super) fn each_batch(
         &self,
@@ -60,7 +70,8 @@ impl SuperbatchPlan {
         packs: Option<&PackPlan>,
     ) -> impl Iterator<Item = Self> {
         let mut start = 0;
-        self.batches.iter().map(move |batch| {
+        let row_packs = self.row_packs.iter().map(|pack| vec![*pack]).chain(repeat(Vec::new()));
+        self.batches.iter().zip(row_packs).map(move |(batch, row_packs)| {
             let end = start + batch.rows as u64;
             let runs = part_of(&self.runs, start..end);
             let drawn = if self.drawn.num_packs() > 0 {
@@ -74,6 +85,7 @@ impl SuperbatchPlan {
             Self {
                 batches: vec![*batch],
                 runs,
+                row_packs,
                 scheduled_blocks,
                 retired,
                 is_last_counted: false,
@@ -94,12 +106,17 @@ fn scheduled_blocks_of(
         None if drawn.num_packs() > 0 => {
             drawn.positions().into_iter().flat_map(|run| order.scheduled_blocks(run)).collect()
         }
-        None => joined(runs).into_iter().flat_map(|run| order.scheduled_blocks(run)).collect(),
-        Some(packs) => joined(&packs.positions(runs))
-            .into_iter()
-            .flat_map(|run| order.scheduled_blocks(run))
-            .collect(),
+        None => scheduled_blocks_at(order, runs),
+        Some(packs) => scheduled_blocks_at(order, &packs.positions(runs)),
     }
+}
+
+fn scheduled_blocks_at(order: &RowOrder, runs: &[Range<u64>]) -> BTreeSet<usize> {
+    let mut found: Vec<ScheduledBlocks> =
+        joined(runs).into_iter().map(|run| order.scheduled_blocks(run)).collect();
+    // The positions of a window have the same blocks.
+    found.dedup();
+    found.into_iter().flatten().collect()
 }
 
 /// Runs of a lane continue from batch to batch, so their blocks are looked up once.
@@ -282,13 +299,29 @@ impl Planner {
                 continue;
             }
             rows += len;
-            superbatch.batches.push(BatchRows {
+            let mut batch = BatchRows {
                 rows: small(len),
                 repeats: small(slice.repeats),
                 first: step.start + slice.offset,
                 consumed: delivered,
-            });
-            for run in slice.rows {
+                tokens: (0.0, 0.0),
+            };
+            let mut runs = slice.rows;
+            if let Some(plan) = self.packs.as_ref().and_then(Dealt::plan_of_rows) {
+                let is_new = slice.repeats == 0;
+                superbatch.row_packs.extend(runs.iter().cloned().flatten());
+                let of_step = self.steps.lanes.runs(step.start..delivered).into_iter().flatten();
+                let of_rank = runs.iter().cloned().flatten().filter(|_| is_new);
+                batch.tokens = (
+                    of_rank.map(|pack| plan.tokens(pack)).sum(),
+                    of_step.map(|pack| plan.tokens(pack)).sum(),
+                );
+                runs = rows_of(plan, &runs);
+                batch.rows = small(runs.iter().map(|run| run.end - run.start).sum());
+                batch.repeats = if is_new { 0 } else { batch.rows };
+            }
+            superbatch.batches.push(batch);
+            for run in runs {
                 match superbatch.runs.last_mut() {
                     Some(last) if last.end == run.start => last.end = run.end,
                     _ => superbatch.runs.push(run),
@@ -301,7 +334,7 @@ impl Planner {
         self.grown_rows = rows.saturating_mul(GROWTH).min(self.superbatch_rows);
         let scheduled_blocks = scheduled_blocks_of(
             &self.order,
-            self.packs.as_ref().and_then(Dealt::plan),
+            self.packs.as_ref().and_then(Dealt::plan_of_tokens),
             &superbatch.runs,
             &superbatch.drawn,
         );
@@ -382,6 +415,18 @@ impl Planner {
         };
         (first..=last).all(|lane| goes_on_at(lane) >= span.end.min(lanes.positions(lane).end))
     }
+}
+
+/// Plan positions of the rows of packs, in delivery order.
+fn rows_of(plan: &PackPlan, packs: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for pack in packs.iter().cloned().flatten() {
+        plan.for_each_row(pack, |row| match runs.last_mut() {
+            Some(last) if last.end == row => last.end += 1,
+            _ => runs.push(row..row + 1),
+        });
+    }
+    runs
 }
 
 fn small(value: u64) -> usize {

@@ -1,6 +1,6 @@
 //! What the threads of a pass do: decode blocks and make superbatches.
 
-use super::assemble::assemble;
+use super::assemble::{assemble, gather_rows};
 use super::bad_rows::{self, BadRows, Salvage};
 use super::blocks::Blocks;
 use super::cores::Cores;
@@ -8,7 +8,7 @@ use super::metrics::Metrics;
 use super::superbatches::SuperbatchPlan;
 use super::{BadRowPolicy, BatchRows, Made, OnBadRows, Stage, Superbatch};
 use crate::images::HostMemory;
-use crate::packing::{PackSource, Packs, SuperbatchParts};
+use crate::packing::{Contents, PackSource, Packs, RowParts, SuperbatchParts, TokenPacks};
 use crate::{Dataset, Error, Result, RowSet, columns};
 use arrow_array::RecordBatch;
 use arrow_buffer::BooleanBuffer;
@@ -175,7 +175,9 @@ impl Work {
 
     fn plan_of_packs(&self) -> Option<&PackPlan> {
         match &self.packs.as_ref()?.source {
-            PackSource::Epoch { plan, .. } => Some(plan),
+            PackSource::Epoch { plan, .. } => {
+                Some(&**plan).filter(|plan| !plan.packing().keeps_rows())
+            }
             PackSource::Ahead(_) => None,
         }
     }
@@ -199,7 +201,17 @@ impl Work {
         };
         let (dataset, rows, order) = (&self.dataset, &self.rows, &self.order);
         let (packed, drawn) = (&plan.runs, &plan.drawn);
-        packs.assemble(&SuperbatchParts {
+        let columns = match &packs.contents {
+            Contents::Tokens(columns) => columns,
+            Contents::Rows(_) => {
+                let gathered = gather_rows(order, plan, blocks, &self.schema);
+                let gathered = gathered.map_err(Error::assemble)?;
+                let (positions, columns) = (&plan.runs, &self.columns);
+                let parts = RowParts { dataset, rows, order, positions, columns, gathered };
+                return packs.with_lengths(parts);
+            }
+        };
+        TokenPacks { source: &packs.source, columns }.assemble(&SuperbatchParts {
             dataset,
             rows,
             order,
@@ -245,7 +257,8 @@ impl Work {
                 Err(error)
             }
             Ok(rows) => {
-                if let Some(packs) = &self.packs {
+                if let Some(Packs { source, contents: Contents::Tokens(columns) }) = &self.packs {
+                    let packs = TokenPacks { source, columns };
                     packs.check_empty(&self.dataset, &self.rows, number, &rows)?;
                 }
                 Ok(rows)

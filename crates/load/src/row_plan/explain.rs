@@ -110,15 +110,15 @@ impl RowPlan {
         let Some(balance) = packs.source.balance() else { return Ok(None) };
         Ok(Some(match &packs.source {
             PackSource::Epoch { plan, lengths, work: known } => {
-                let (rows, length) = (&*self.rows, plan.length());
+                let (rows, packing) = (&*self.rows, plan.packing());
                 let sources = &self.sources_of_blocks(rows);
-                let work = WorkOf { rows, order, balance, length, sources };
+                let work = WorkOf { rows, order, balance, packing, sources };
                 work.report((plan, lengths, known), steps, step)
             }
             PackSource::Ahead(epoch) => {
                 let (rows, order) = (&**epoch.packs.rows(), &**epoch.packs.order());
-                let (length, sources) = (epoch.packs.length(), &self.sources_of_blocks(rows));
-                let work = WorkOf { rows, order, balance, length, sources };
+                let (packing, sources) = (epoch.packs.packing(), &self.sources_of_blocks(rows));
+                let work = WorkOf { rows, order, balance, packing, sources };
                 work.report_ahead(epoch, steps, step, cancel)?
             }
         }))

@@ -1,5 +1,5 @@
 use super::*;
-use crate::packing::{PackColumns, PackForm};
+use crate::packing::{Contents, PackColumns, PackForm};
 use crate::{DatasetOptions, Format};
 use shardmill_plan::packing::Strategy;
 use std::path::PathBuf;
@@ -103,7 +103,7 @@ fn packs_are_those_of_one_epoch_and_have_no_bad_rows() {
         3,
         Packs {
             source: PackSource::Epoch { plan: packs, lengths, work: Arc::default() },
-            columns: Arc::new(columns),
+            contents: Contents::Tokens(Arc::new(columns)),
         },
     );
     assert_eq!((packed.num_rows(), packed.lanes().num_rows()), (5, 3));

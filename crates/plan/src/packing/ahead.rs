@@ -201,7 +201,7 @@ impl LaneCursor {
     pub fn seek<R: LaneRows>(&mut self, rows: &R, pack: u64) -> Result<(), NoPack<R::Error>> {
         match self.packing.strategy {
             Strategy::Concat => self.skip_tokens(rows, pack),
-            Strategy::Fit { .. } => self.skip_packs(rows, pack),
+            Strategy::Fit { .. } | Strategy::Batches(_) => self.skip_packs(rows, pack),
         }
     }
 
@@ -216,7 +216,7 @@ impl LaneCursor {
     ) -> Result<(), NoPack<R::Error>> {
         match self.packing.strategy {
             Strategy::Concat => self.draw_tokens(rows, pieces),
-            Strategy::Fit { .. } => self.draw_fitted(rows, pieces),
+            Strategy::Fit { .. } | Strategy::Batches(_) => self.draw_fitted(rows, pieces),
         }
     }
 

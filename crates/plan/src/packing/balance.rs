@@ -46,6 +46,35 @@ impl Cost {
             .saturating_add(self.window_pair.saturating_mul(window_pair))
     }
 
+    /// Of rows of these lengths that are padded to the longest. Without padding, as of documents.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        clippy::cast_sign_loss,
+        reason = "saturates, and all machines round alike"
+    )]
+    pub fn of_rows(&self, lengths: impl Iterator<Item = f64>, longest: f64) -> u64 {
+        let window = self.window.map_or(f64::INFINITY, f64::from);
+        let cost = |length: f64| {
+            self.token as f64 * length
+                + self.pair as f64 * length * length
+                + self.window_pair as f64 * length * length.min(window)
+        };
+        if self.counts_padding {
+            (lengths.count() as f64 * cost(longest)) as u64
+        } else {
+            lengths.map(cost).sum::<f64>() as u64
+        }
+    }
+
+    /// Adds the terms of rows that are padded to the longest.
+    pub fn add_terms_of_rows(&self, sums: &mut CostTerms, lengths: &[u32], longest: u32) {
+        let padded = |length: u32| if self.counts_padding { longest } else { length };
+        let rows = lengths.iter().map(|length| padded(*length));
+        Self { counts_padding: false, ..*self }.add_terms(sums, 0, rows);
+    }
+
     fn terms(&self, tokens: u32) -> CostTerms {
         let all = u64::from(tokens);
         let near = u64::from(self.window.unwrap_or(u32::MAX).min(tokens));
@@ -155,17 +184,8 @@ impl Balance {
     fn ranks(&self, window: u64, packs: usize) -> Vec<u32> {
         let per_step = index(self.per_step.max(1));
         let groups = packs / per_step;
-        let keys = Permutation::new(KEYS, self.seed, self.epoch, Purpose::Balance { window });
-        let mut of_groups = vec![0; groups];
-        keys.fill(0, &mut of_groups);
-        let mut sorted: Vec<(u64, usize)> = of_groups.into_iter().zip(0..).collect();
-        sorted.sort_unstable();
-        let mut order = vec![0; groups];
-        for (place, (_, group)) in sorted.into_iter().enumerate() {
-            order.get_mut(group).into_iter().for_each(|slot| *slot = place);
-        }
         let mut ranks = Vec::with_capacity(packs);
-        for place in order {
+        for place in keyed_order(self.seed, self.epoch, window, groups) {
             ranks.extend((0..per_step).map(|band| match self.within {
                 Within::Alike => place * per_step + band,
                 Within::Mixed if band % 2 == 0 => band * groups + place,
@@ -176,13 +196,30 @@ impl Balance {
         ranks.extend(groups * per_step..packs);
         if per_step > 1 {
             let mut of_places = vec![0; packs];
-            keys.fill(PLACES, &mut of_places);
+            keys_of(self.seed, self.epoch, window).fill(PLACES, &mut of_places);
             let mut keyed: Vec<(u64, usize)> = of_places.into_iter().zip(ranks).collect();
             keyed.chunks_mut(per_step).for_each(<[_]>::sort_unstable);
             ranks = keyed.into_iter().map(|(_, rank)| rank).collect();
         }
         ranks.into_iter().map(|rank| u32::try_from(rank).unwrap_or(u32::MAX)).collect()
     }
+}
+
+/// The numbers below `len` in the order of the keys of a window.
+pub(super) fn keyed_order(seed: i64, epoch: u64, window: u64, len: usize) -> Vec<usize> {
+    let mut keys = vec![0; len];
+    keys_of(seed, epoch, window).fill(0, &mut keys);
+    let mut sorted: Vec<(u64, usize)> = keys.into_iter().zip(0..).collect();
+    sorted.sort_unstable();
+    let mut order = vec![0; len];
+    for (place, (_, number)) in sorted.into_iter().enumerate() {
+        order.get_mut(number).into_iter().for_each(|slot| *slot = place);
+    }
+    order
+}
+
+fn keys_of(seed: i64, epoch: u64, window: u64) -> Permutation {
+    Permutation::new(KEYS, seed, epoch, Purpose::Balance { window })
 }
 
 /// Which pack of a lane comes at which place; the packs in their order by default.
@@ -246,6 +283,10 @@ impl Ordering {
 
     pub(super) fn of_document(&self, tokens: u32) -> u64 {
         self.balance.cost.of_document(tokens)
+    }
+
+    pub(super) fn of_rows(&self, lengths: impl Iterator<Item = f64>, longest: f64) -> u64 {
+        self.balance.cost.of_rows(lengths, longest)
     }
 
     /// Adds the next pack, given the costs of its documents and its room.

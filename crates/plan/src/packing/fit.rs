@@ -61,7 +61,7 @@ impl Fitted {
         self.lowest.get(pack).copied()
     }
 
-    fn push(&mut self, pieces: &[(u32, u32)]) {
+    pub(super) fn push(&mut self, pieces: &[(u32, u32)]) {
         self.starts.push(self.rows.len() as u64);
         for (row, first) in pieces {
             if *first > 0 {
@@ -71,7 +71,7 @@ impl Fitted {
         }
     }
 
-    fn finish(mut self) -> Self {
+    pub(super) fn finish(mut self) -> Self {
         let mut lowest = u32::MAX;
         self.lowest = vec![0; self.len()];
         for pack in (0..self.len()).rev() {

@@ -12,6 +12,8 @@ pub(super) struct LanePacks {
     rows: u32,
     packing: Packing,
     packs: Packs,
+    /// In each batch of rows.
+    tokens: Vec<f64>,
 }
 
 #[derive(Debug)]
@@ -23,7 +25,16 @@ pub(super) enum Packs {
 
 impl LanePacks {
     pub(super) fn new(start: u64, rows: u32, packing: Packing, packs: Packs) -> Self {
-        Self { start, rows, packing, packs }
+        Self { start, rows, packing, packs, tokens: Vec::new() }
+    }
+
+    pub(super) fn with_tokens(self, tokens: Vec<f64>) -> Self {
+        Self { tokens, ..self }
+    }
+
+    /// In a batch of rows.
+    pub(super) fn tokens(&self, pack: usize) -> f64 {
+        self.tokens.get(pack).copied().unwrap_or_default()
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -92,12 +103,18 @@ impl LanePacks {
                     piece(Piece { position: self.at(*row), first: *first, count: 0, padded: 0 });
                 }
             }
-            Packs::Fitted(fitted) => fitted.for_each(pack, |row, first| {
-                let position = self.at(row);
-                let (count, padded) =
-                    self.packing.piece(tokens_of(position), first, self.packing.length);
-                piece(Piece { position, first, count, padded });
-            }),
+            Packs::Fitted(fitted) => {
+                let most = self.packing.most_of_row();
+                let of_row = |row, first| self.packing.piece(tokens_of(self.at(row)), first, most);
+                let padded = |row: &u32| of_row(*row, 0).1;
+                let rows = fitted.rows(pack..pack + 1).iter().filter(|_| self.packing.keeps_rows());
+                let longest = rows.map(padded).max();
+                fitted.for_each(pack, |row, first| {
+                    let (count, padded) = of_row(row, first);
+                    let (position, padded) = (self.at(row), longest.unwrap_or(padded));
+                    piece(Piece { position, first, count, padded });
+                });
+            }
         }
     }
 
@@ -115,7 +132,8 @@ impl LanePacks {
         match &self.packs {
             Packs::Consecutive(_) => self.needed_from(pack),
             Packs::Fitted(fitted) => {
-                let lowest = fitted.rows(pack..pack + 1).iter().min();
+                // Rows ascend.
+                let lowest = fitted.rows(pack..pack + 1).first();
                 self.at(lowest.copied().unwrap_or(self.rows))
             }
         }

@@ -11,6 +11,7 @@
 //! |---|---|---|
 //! | [`Strategy::Concat`] | is split where a pack is full | all full, except the last of a lane |
 //! | [`Strategy::Fit`] | stays whole, if not longer than a pack | as full as the open packs allow |
+//! | [`Strategy::Batches`] | stays a row | rows of about equal length, padded to the longest |
 //!
 //! [`Strategy::Concat`] needs no memory per row, other strategies need four bytes.
 //!
@@ -20,6 +21,7 @@
 mod ahead;
 mod balance;
 mod balanced;
+mod batches;
 mod fit;
 #[cfg(test)]
 mod inside_tests;
@@ -27,16 +29,19 @@ mod lane;
 mod plan;
 #[cfg(test)]
 mod tests;
+mod totals;
 
 pub use ahead::{LaneCursor, LanePiece, LaneRows, Mark, NoPack};
 pub use balance::{Balance, Cost, CostTerms, MOST_WINDOW_PACKS, Within};
 pub use balanced::BalancedCursor;
-pub use plan::{PackPlan, Totals};
+pub use batches::{BatchRules, Unit};
+pub use plan::PackPlan;
+pub use totals::Totals;
 
 /// How rows are packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packing {
-    /// Tokens of a pack; at least one.
+    /// Tokens of a pack, in a batch of rows with their padding; at least one.
     pub length: u32,
     pub strategy: Strategy,
     /// Each piece of a row is padded to a multiple of this in its pack; at least one, and a divisor
@@ -77,6 +82,38 @@ impl Packing {
         self.length - u32::from(self.overlaps)
     }
 
+    /// What the lengths of rows are.
+    #[must_use]
+    pub fn unit(&self) -> Unit {
+        match self.strategy {
+            Strategy::Batches(rules) => rules.unit,
+            _ => Unit::Tokens,
+        }
+    }
+
+    /// Whether rows stay rows.
+    #[must_use]
+    pub fn keeps_rows(&self) -> bool {
+        matches!(self.strategy, Strategy::Batches(_))
+    }
+
+    /// The longest row that a pack can hold.
+    #[must_use]
+    pub fn most_of_row(&self) -> u32 {
+        self.unit().of_tokens(self.length - self.length % self.multiple_of.max(1))
+    }
+
+    /// The cost of a pack with these pieces; of each, tokens, and tokens with their padding.
+    #[must_use]
+    pub fn cost_of(&self, cost: &Cost, pieces: impl Iterator<Item = (u32, u32)> + Clone) -> u64 {
+        if !self.keeps_rows() {
+            return cost.of_pack(self.length, pieces.map(|(_, padded)| padded));
+        }
+        let longest = pieces.clone().map(|(_, padded)| padded).max().unwrap_or_default();
+        let value = |(tokens, _)| self.unit().value(tokens);
+        cost.of_rows(pieces.map(value), self.unit().value(longest))
+    }
+
     /// The piece of a row of `tokens` from `first` on in a pack with `room`: tokens, and tokens
     /// with their padding.
     fn piece(&self, tokens: u32, first: u32, room: u32) -> (u32, u32) {
@@ -102,6 +139,8 @@ pub enum Strategy {
     Concat,
     /// A row is added to an open pack with room for it.
     Fit { choice: Choice, open_packs: usize, long: Long },
+    /// Rows stay rows, and those of about equal length are in one pack.
+    Batches(BatchRules),
 }
 
 /// Which open pack is used.
@@ -133,7 +172,7 @@ pub struct Piece {
     pub first: u32,
     /// Zero at the end of a pack that looks ahead: the next token of the lane is in this place.
     pub count: u32,
-    /// The same with the padding inside of the pack.
+    /// The same with the padding inside of the pack; of all rows of a batch, the same.
     pub padded: u32,
 }
 
@@ -144,4 +183,16 @@ pub enum Refused {
     LongRow { position: u64, tokens: u32 },
     /// Rows of a lane are counted in 32 bits.
     LongLane { rows: u64 },
+}
+
+impl Refused {
+    /// With a position that was counted from the start of a lane.
+    fn in_lane(self, start: u64) -> Self {
+        match self {
+            Self::LongRow { position, tokens } => {
+                Self::LongRow { position: start + position, tokens }
+            }
+            other => other,
+        }
+    }
 }

@@ -1,8 +1,10 @@
 //! All packs of one epoch, and their distribution.
 
 use super::balance::{Balance, Ordering, PackOrder};
+use super::batches::{Batched, Batching};
 use super::fit::Fitting;
 use super::lane::{Consecutive, LanePacks, Packs};
+use super::totals::Totals;
 use super::{Packing, Piece, Refused, Strategy};
 use crate::order::Lanes;
 use std::ops::Range;
@@ -10,28 +12,13 @@ use std::ops::Range;
 /// The packs of one epoch, numbered lane after lane.
 #[derive(Debug)]
 pub struct PackPlan {
-    length: u32,
-    balance: Option<Balance>,
+    packing: Packing,
     /// Lanes of the packed rows.
     row_lanes: Lanes,
     lanes: Lanes,
     /// Of each lane, with the order in which they come.
     packs: Vec<(LanePacks, PackOrder)>,
     totals: Totals,
-}
-
-/// Statistics of an epoch.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// In packs.
-    pub tokens: u64,
-    /// Padding of rows to multiples.
-    pub padded_tokens: u64,
-    /// Cut off of long rows.
-    pub truncated_tokens: u64,
-    /// Tokens of rows that are in no pack.
-    pub dropped_tokens: u64,
-    pub dropped_rows: u64,
 }
 
 impl PackPlan {
@@ -53,8 +40,7 @@ impl PackPlan {
         }
         let lengths: Vec<u64> = packs.iter().map(|(packs, _)| packs.len()).collect();
         Ok(Self {
-            length: packing.length,
-            balance: packing.balance,
+            packing,
             row_lanes: rows.clone(),
             lanes: Lanes::of_lengths(&lengths),
             packs,
@@ -65,13 +51,18 @@ impl PackPlan {
     /// Number of tokens that fit into a pack.
     #[must_use]
     pub fn length(&self) -> u32 {
-        self.length
+        self.packing.length
+    }
+
+    #[must_use]
+    pub fn packing(&self) -> &Packing {
+        &self.packing
     }
 
     /// In what order packs come, if it is not that in which they are packed.
     #[must_use]
     pub fn balance(&self) -> Option<Balance> {
-        self.balance
+        self.packing.balance
     }
 
     /// Lanes of the rows that were packed.
@@ -123,6 +114,17 @@ impl PackPlan {
         if let Some(((lane, order), place)) = self.found(pack) {
             lane.for_each_piece(order.pack(place), &tokens_of, piece);
         }
+    }
+
+    /// Tokens of a batch of rows.
+    #[must_use]
+    pub fn tokens(&self, pack: u64) -> f64 {
+        self.found(pack).map_or(0.0, |((lane, order), place)| lane.tokens(order.pack(place)))
+    }
+
+    /// Plan positions of the rows of a pack.
+    pub fn for_each_row(&self, pack: u64, mut row: impl FnMut(u64)) {
+        self.for_each_piece(pack, |_| 0, |piece| row(piece.position));
     }
 
     /// The number that a pack would have without a balance.
@@ -217,15 +219,28 @@ fn pack_lane(
                 Err(reason) => refused = Some(reason),
             });
             match refused {
-                Some(Refused::LongRow { position, tokens }) => {
-                    Err(Refused::LongRow { position: start + position, tokens })
-                }
-                Some(other) => Err(other),
+                Some(refused) => Err(refused.in_lane(start)),
                 None => {
                     let (packs, order) = packs.finish();
                     Ok((LanePacks::new(start, rows, packing, Packs::Fitted(packs)), order))
                 }
             }
+        }
+        Strategy::Batches(rules) => {
+            let mut batches = Batching::new(packing, rules, order);
+            let mut refused = None;
+            tokens_of(positions, &mut |tokens| {
+                if refused.is_none() {
+                    refused = batches.push(tokens).err();
+                }
+            });
+            if let Some(refused) = refused {
+                return Err(refused.in_lane(start));
+            }
+            let Batched { rows: of_batches, tokens, order, totals: of_lane } = batches.finish();
+            totals.add(of_lane);
+            let packs = LanePacks::new(start, rows, packing, Packs::Fitted(of_batches));
+            Ok((packs.with_tokens(tokens), order))
         }
     }
 }
