@@ -23,3 +23,9 @@ def package_for(what: str, module: str, *, extra: str, name: str | None = None) 
 def pyarrow_for(what: str, *, extra: str = "arrow") -> Any:
     """Return pyarrow, as ``package_for``."""
     return package_for(what, "pyarrow", extra=extra)
+
+
+def missing_module(module: str, *, install: str, missing: ModuleNotFoundError) -> ImportError:
+    """Return the error of ``module``, which cannot be imported, that says what to install."""
+    name = missing.name or install
+    return ModuleNotFoundError(f"{module} needs {name}\nhint: pip install {install}", name=name)

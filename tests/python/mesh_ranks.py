@@ -1,8 +1,8 @@
 """Ranks of a job, forked from one process that has imported torch, and joined by gloo.
 
 ``python mesh_ranks.py`` forks the ranks of each line of its input, a directory and a number. They
-connect to a socket in that directory, and run the functions of ``mesh_scenes`` that they are asked
-for.
+connect to a socket in that directory, and run the functions that they are asked for, of
+``mesh_scenes`` or of a module that is named with a dot.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import tempfile
 import time
 import traceback
 from functools import cache
+from importlib import import_module
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from types import TracebackType
@@ -43,7 +44,7 @@ class Ranks:
             self._ranks[rank] = process, connection
 
     def run(self, scene: str, *arguments: Any, **options: Any) -> list[Any]:
-        """What a function of ``mesh_scenes`` returns on each rank."""
+        """What a function returns on each rank."""
         self.start(scene, *arguments, **options)
         end = time.monotonic() + HANGS_S
         answers = [self._answer(rank, end) for rank in range(len(self._ranks))]
@@ -93,8 +94,9 @@ def _server(_process: int) -> subprocess.Popen[str]:
 
 
 def _serve() -> None:
-    import mesh_scenes
+    import mesh_scenes  # noqa: F401
     import torch
+    import trainer_scenes  # noqa: F401
 
     torch.set_num_threads(1)
     # Ranks that were killed leave nothing.
@@ -106,10 +108,10 @@ def _serve() -> None:
         for rank in range(size):
             if os.fork() == 0:
                 os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), LOCAL_WORLD_SIZE=str(size))
-                _become(directory, rank, size, mesh_scenes)
+                _become(directory, rank, size)
 
 
-def _become(directory: str, rank: int, size: int, scenes: Any) -> None:
+def _become(directory: str, rank: int, size: int) -> None:
     from torch import distributed
 
     with Client(f"{directory}/socket") as connection:
@@ -122,7 +124,9 @@ def _become(directory: str, rank: int, size: int, scenes: Any) -> None:
             except EOFError:
                 os._exit(0)
             try:
-                answer = True, getattr(scenes, scene)(*arguments, **options)
+                module, _, name = scene.rpartition(".")
+                scenes = import_module(module or "mesh_scenes")
+                answer = True, getattr(scenes, name)(*arguments, **options)
             except BaseException:
                 answer = False, traceback.format_exc()
             connection.send(answer)

@@ -35,9 +35,11 @@ from message_situations import (
     epoch_before_set_weights,
     iterated_after_a_newer_one,
     job,
+    loaded_by_loader_state,
     mesh_loader,
     returning,
     second_job_of_a_checkpoint,
+    shared_out_again,
     state_with_damaged_weights,
     subclass,
     weighted_loader,
@@ -660,6 +662,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "PyTorch is missing": lambda: without(
         "torch", lambda: list(sm.Loader(P, rank=0, world_size=1))
     ),
+    # Trainers.
+    "state without LoaderState": lambda: loaded_by_loader_state({"epoch": 0}),
+    "batches of a rank under Accelerate": shared_out_again,
     # Meshes of ranks.
     "mesh that is a number": lambda: mesh_loader(mesh=2),
     "no mesh": mesh_loader,

@@ -50,6 +50,24 @@ def mesh_loader(
         distributed.destroy_process_group()
 
 
+def loaded_by_loader_state(state: Any) -> None:
+    """A state that is loaded under ``torch.distributed.checkpoint``."""
+    from shardmill.integrations.torch import LoaderState
+
+    LoaderState(sm.Loader("a.parquet", rank=0, world_size=1)).load_state_dict(state)
+
+
+def shared_out_again() -> None:
+    """Batches of one of two ranks, of which the main process of Accelerate takes its own."""
+    from shardmill.integrations.torch import BatchDataset
+
+    class DataLoaderDispatcher:
+        def batches(self) -> Any:
+            return iter(BatchDataset(sm.Loader("a.parquet", rank=1, world_size=2)))
+
+    DataLoaderDispatcher().batches()
+
+
 def begun_mesh_loader() -> None:
     """A ``MeshLoader`` of a loader that has returned a batch."""
     loader = sm.Loader("a.parquet", rank=0, world_size=1)

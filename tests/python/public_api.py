@@ -20,13 +20,16 @@ MODULES = (
     "shardmill.curate",
     "shardmill.resume",
     "shardmill.storage",
+    "shardmill.integrations.accelerate",
     "shardmill.integrations.delta",
     "shardmill.integrations.grain",
     "shardmill.integrations.iceberg",
+    "shardmill.integrations.lightning",
     "shardmill.integrations.open_clip",
     "shardmill.integrations.ray",
     "shardmill.integrations.ray_checkpoint",
     "shardmill.integrations.torch",
+    "shardmill.integrations.transformers",
 )
 #: Special methods that users call by syntax.
 _SYNTAX = {

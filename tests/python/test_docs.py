@@ -35,17 +35,21 @@ def shards(tmp_path_factory):
     return directory
 
 
-def has_ray(page):
+def is_slow(page):
     return (
-        re.search(r"^\s*(?:import|from) ray\b", page.read_text(encoding="utf-8"), re.MULTILINE)
+        re.search(
+            r"^\s*(?:import|from) (?:ray|lightning)\b",
+            page.read_text(encoding="utf-8"),
+            re.MULTILINE,
+        )
         is not None
     )
 
 
 @pytest.mark.parametrize(
     "page",
-    # A page that starts Ray takes a minute.
-    [pytest.param(page, marks=pytest.mark.slow) if has_ray(page) else page for page in WITH_CODE],
+    # A page that starts Ray, or imports several trainers, takes up to a minute.
+    [pytest.param(page, marks=pytest.mark.slow) if is_slow(page) else page for page in WITH_CODE],
     ids=name_of,
 )
 def test_python_of_the_page_runs(page, shards, tmp_path, monkeypatch):
@@ -57,7 +61,9 @@ def test_python_of_the_page_runs(page, shards, tmp_path, monkeypatch):
     (tmp_path / "shards").symlink_to(shards)
     text = page.read_text(encoding="utf-8")
     for needed in re.findall(
-        r"^(?:import|from) (torch|shardmill\.integrations\.\w+)\b", text, re.MULTILINE
+        r"^(?:import|from) (torch|lightning|shardmill\.integrations\.\w+)\b",
+        text,
+        re.MULTILINE,
     ):
         pytest.importorskip(needed)
     names = {"__name__": "__main__"}

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib import import_module
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -67,3 +68,16 @@ def test_missing_package_is_named_with_its_extra(messages: list[str], call: str)
     message = messages[list(CALLS).index(call)]
     assert what in message
     assert f"hint: pip install 'shardmill[{extra}]'" in message
+
+
+@pytest.mark.parametrize("name", ["accelerate", "lightning", "transformers"])
+def test_adapter_of_a_trainer_names_the_package_that_is_missing(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, f"{name}.pytorch", None)
+    adapter = f"shardmill.integrations.{name}"
+    monkeypatch.delitem(sys.modules, adapter, raising=False)
+    with pytest.raises(ModuleNotFoundError, match=rf"hint: pip install '?{name}"):
+        import_module(adapter)

@@ -377,7 +377,9 @@ def test_file_of_another_schema_that_stays_in_a_resumed_output_is_a_warning(
     Pipeline(source=TableSource([first]), sink=ParquetSink(out)).run(progress=False)
     pq.write_table(pa.table({"v": ["x"]}), second)
     resumed = Pipeline(source=TableSource([second]), sink=ParquetSink(out, mode="resume"))
-    with pytest.warns(UserWarning, match="another schema .*`v` is int64 .*string.*\nhint: remove it"):
+    with pytest.warns(
+        UserWarning, match="another schema .*`v` is int64 .*string.*\nhint: remove it"
+    ):
         report = resumed.run(progress=False)
     [kept] = {path.name for path in out.glob("*.parquet")} - {
         Path(file["path"]).name for file in report.outputs

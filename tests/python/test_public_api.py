@@ -10,6 +10,8 @@ import shardmill as sm
 pytest.importorskip("ray.data.checkpoint")
 pytest.importorskip("torch")
 pytest.importorskip("grain")
+pytest.importorskip("lightning")
+pytest.importorskip("trl")
 from public_api import MODULES, SNAPSHOT, surface
 
 #: The most parameters of a class or a function that users call.

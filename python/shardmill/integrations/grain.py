@@ -1,14 +1,15 @@
-"""Data sources for Grain.
+"""Data sources for Grain, of rows and of the batches of a loader.
 
 ``shardmill.arrayrecord.ArrayRecordDataSource`` can be used with Grain directly; ``DatasetSource``
-wraps any other data set. For the protocol of a Grain source, see
+wraps any other data set, and ``LoaderDataset`` a loader. For the protocol of a Grain source, see
 https://google-grain.readthedocs.io/en/latest/data_sources/protocol.html.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from typing import Any, SupportsIndex
 
 try:
@@ -21,11 +22,12 @@ except ModuleNotFoundError as missing:
 from shardmill.arrayrecord import ArrayRecordDataSource
 from shardmill.data._dataset import Dataset, opened_files
 from shardmill.data._decodings import decoded
-from shardmill.data._own_methods import own_method
-from shardmill.errors import RecordKeyError
+from shardmill.data._own_methods import own_method, refuse_own_batches
+from shardmill.errors import OptionError, RecordKeyError
+from shardmill.load._loader import Loader, iteration_of, loader_with
 from shardmill.storage._paths import PathLike
 
-__all__ = ["ArrayRecordDataSource", "DatasetSource", "iter_dataset"]
+__all__ = ["ArrayRecordDataSource", "DatasetSource", "LoaderDataset", "iter_dataset"]
 
 
 class DatasetSource:
@@ -97,3 +99,74 @@ def iter_dataset(dataset: grain.MapDataset) -> grain.IterDataset:
     Grain's default of 16 threads costs more than it gains if a record takes microseconds.
     """
     return dataset.to_iter_dataset(grain.ReadOptions(num_threads=0))
+
+
+class LoaderDataset(grain.IterDataset):
+    """The batches of a loader, epoch after epoch, with its state in the checkpoints of Grain.
+
+    The threads of the loader read, so worker processes and ``mp_prefetch`` are refused. Each
+    iterator begins with the first batch, unless a state is set. The state is that of the loader, so
+    it continues on any number of ranks.
+
+    Args:
+        loader: a new loader, with ``output="numpy"`` for JAX.
+
+    Raises:
+        ValueError: If the loader has begun.
+
+    Examples:
+        >>> import pyarrow as pa, pyarrow.parquet as pq, shardmill as sm
+        >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+        >>> from shardmill.integrations.grain import LoaderDataset
+        >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
+        >>> sums = LoaderDataset(loader).map(lambda batch: int(batch["x"].sum()))
+        >>> iterator = iter(sums)
+        >>> [next(iterator) for _ in range(4)]
+        [6, 22, 17, 6]
+        >>> iterator.set_state(iterator.get_state())
+        >>> next(iterator)
+        22
+    """
+
+    def __init__(self, loader: Loader) -> None:
+        super().__init__()
+        refuse_own_batches(loader, "a LoaderDataset")
+        self._loader = _at_start(loader)
+
+    def __iter__(self) -> grain.DatasetIterator:
+        """Iterate from the first batch."""
+        return _Batches(_at_start(self._loader))
+
+    def set_slice(self, *given: Any) -> None:
+        """Refuse to be divided among worker processes."""
+        raise OptionError(
+            "worker processes of Grain cannot divide the batches of a Loader\n"
+            "hint: leave out mp_prefetch; the threads of the Loader prefetch already"
+        )
+
+
+class _Batches(grain.DatasetIterator):
+    """An iterator over the steps of a loader of its own."""
+
+    def __init__(self, loader: Loader) -> None:
+        super().__init__()
+        self._loader = loader
+        self._batches: Iterator[Any] | None = None
+
+    def __next__(self) -> Any:
+        if self._batches is None:
+            self._batches = self._loader.steps(sys.maxsize)
+        return next(self._batches)
+
+    def get_state(self) -> dict[str, Any]:
+        return self._loader.state_dict()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._loader.load_state_dict(state)
+        self._batches = None
+
+
+def _at_start(loader: Loader) -> Loader:
+    """Return a loader with the plan of another and a position of its own."""
+    iteration = iteration_of(loader)
+    return loader_with(loader, iteration.of_rank(loader.rank, loader.world_size, iter))

@@ -613,7 +613,8 @@ class Loader(ArrowRows):
         raise TypeError(
             "a Loader cannot be indexed"
             "\nhint: iterate it directly; if you need a DataLoader, pass it "
-            "shardmill.integrations.torch.BatchDataset(loader), with batch_size=None"
+            "shardmill.integrations.torch.BatchDataset(loader), with batch_size=None; "
+            "for a Trainer of transformers, use shardmill.integrations.transformers.LoaderMixin"
         )
 
     def _arrow_schema(self) -> Any:

@@ -16,6 +16,7 @@ from shardmill.integrations.torch._dataloader import (
 from shardmill.integrations.torch._files import DataFileInfo, IcebergDataFileInfo
 from shardmill.integrations.torch._iceberg import IcebergDataset
 from shardmill.integrations.torch._iterable import BatchDataset, unchanged
+from shardmill.integrations.torch._loader_state import LoaderState
 from shardmill.integrations.torch._mesh import MeshLoader
 from shardmill.integrations.torch._metrics import WorkerMetrics
 
@@ -25,6 +26,7 @@ __all__ = [
     "DataFileInfo",
     "IcebergDataFileInfo",
     "IcebergDataset",
+    "LoaderState",
     "MeshLoader",
     "StructuredDataset",
     "WorkerMetrics",

@@ -61,8 +61,22 @@ def _refuse_collation(frame: FrameType | None) -> None:
         raise OptionError(
             "this DataLoader would put several batches of the Loader into one batch\n"
             "hint: pass DataLoader(dataset, batch_size=None), "
-            "and set the number of rows per batch on the Loader"
+            "and set the number of rows per batch on the Loader; "
+            "for a Trainer of transformers, use shardmill.integrations.transformers.LoaderMixin"
         )
+
+
+def _refuse_dispatch(frame: FrameType | None, loader: Loader) -> None:
+    """Check that Accelerate does not share out the batches of one of several ranks."""
+    while frame is not None and loader.world_size > 1:
+        if type(frame.f_locals.get("self")).__name__ == "DataLoaderDispatcher":
+            raise OptionError(
+                f"Accelerate would share out the batches of rank {loader.rank} of "
+                f"{loader.world_size} again, and rows would be lost\n"
+                "hint: leave the loader out of accelerator.prepare() and iterate over it; or use "
+                "shardmill.integrations.accelerate.DispatchedLoader"
+            )
+        frame = frame.f_back
 
 
 class BatchDataset(IterableDataset):
@@ -131,6 +145,7 @@ class BatchDataset(IterableDataset):
 
     def __iter__(self) -> Iterator[Any]:
         _refuse_collation(inspect.currentframe())
+        _refuse_dispatch(inspect.currentframe(), self._loader)
         worker = get_worker_info()
         if worker is None:
             return iter(self._loader)
