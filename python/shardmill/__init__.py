@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from shardmill.data._images import ImagePaths, Images, RandomCrop
     from shardmill.data._mds_index import rebuild_index
     from shardmill.data._text_options import TextOptions
+    from shardmill.data._token_files import TokenFiles
     from shardmill.data._token_function import TokenFunction
     from shardmill.data._token_options import Labels, TextPolicy
     from shardmill.data._tokenize import Tokenize
@@ -77,6 +78,7 @@ __all__ = [
     "TextOptions",
     "TextPolicy",
     "TokenBatches",
+    "TokenFiles",
     "TokenFunction",
     "Tokenize",
     "Tokenizer",
@@ -107,6 +109,7 @@ _MODULES = {
     "RandomCrop": "data._images",
     "rebuild_index": "data._mds_index",
     "TextOptions": "data._text_options",
+    "TokenFiles": "data._token_files",
     "TokenFunction": "data._token_function",
     "Labels": "data._token_options",
     "TextPolicy": "data._token_options",

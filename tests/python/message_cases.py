@@ -340,6 +340,23 @@ CASES: dict[str, Callable[[], Any]] = {
     "errors 5": lambda: read(P, errors="skip"),
     "unknown policy": lambda: sm.ErrorPolicy(rows="ignore"),  # pyright: ignore[reportArgumentType]
     "delimiter of two characters": lambda: sm.TextOptions(delimiter="||"),
+    "id beyond the vocabulary": lambda: list(
+        sm.Dataset("pair", token_files=sm.TokenFiles(vocab_size=9))
+    ),
+    "index of other tokens": lambda: sm.Dataset("cut"),
+    "index that lies about a sequence": lambda: sm.Dataset("lie")[0],
+    "width of other tokens": lambda: sm.Dataset("width.ds"),
+    "tokens of an unknown type": lambda: sm.Dataset("bytes.bin", format="bin"),
+    "array of NumPy as tokens": lambda: sm.Dataset(
+        "array.npy", format="npy", token_files=sm.TokenFiles(dtype="uint16")
+    ),
+    "documents with a gap": lambda: sm.Dataset(
+        "gap.npy", format="npy", token_files=sm.TokenFiles(dtype="uint16")
+    ),
+    "rows with two separators": lambda: sm.TokenFiles(bos=1, eos=2),
+    "rows of batches": lambda: sm.TokenFiles(rows="batches"),  # pyright: ignore[reportArgumentType]
+    "token files of Parquet": lambda: sm.Dataset(P, token_files=sm.TokenFiles()),
+    "separator of a pair": lambda: sm.Dataset("pair", token_files=sm.TokenFiles(eos=2)),
     "delimiter of Parquet": lambda: sm.Dataset(P, text=sm.TextOptions(delimiter=";")),
     "limit that is neither a count nor a fraction": lambda: sm.ErrorPolicy(
         rows="skip", max_rows=2.5

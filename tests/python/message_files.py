@@ -8,11 +8,13 @@ import json
 import tarfile
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import shardmill as sm
 from shardmill.resume import IdIndex
+from token_writers import write_datatrove, write_megatron, write_npy
 
 #: Archives with one fault each: member names and contents.
 TARS = {
@@ -104,7 +106,23 @@ def write_files() -> None:
                 header.size = len(content)
                 tar.addfile(header, io.BytesIO(content))
     pq.write_table(pa.table({"x": [1], "x__valid": [True], "__padded": [False]}), "names.parquet")
+    write_token_files()
     write_damaged_files()
+
+
+def write_token_files() -> None:
+    """Write pairs of Megatron-LM, one of them with an index that lies, and other token files."""
+    write_megatron(Path("pair"), [[[1, 2, 3]], [[9]]])
+    for name in ("lie.bin", "pair.bin"):
+        Path(name).write_bytes(Path("pair.bin").read_bytes())
+    index = Path("pair.idx").read_bytes()
+    Path("lie.idx").write_bytes(index[:34] + b"\2" + index[35:42] + b"\4" + index[43:])
+    Path("cut.bin").write_bytes(b"\1\0")
+    Path("cut.idx").write_bytes(index)
+    np.save("array.npy", np.zeros(2, np.uint16))
+    write_npy(Path("gap.npy"), [[1], [2]])
+    Path("gap.csv.gz").write_bytes(gzip.compress(b"0,1\n2,2\n"))
+    write_datatrove(Path("width.ds"), [[1, 2]], metadata="gpt2|4\n2")
 
 
 def write_damaged_files() -> None:

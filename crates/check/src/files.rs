@@ -11,12 +11,14 @@ use shardmill_formats::mds::INDEX_NAME;
 use shardmill_formats::signature::Signature;
 use shardmill_formats::tar::Compression;
 use shardmill_jobs::input_files::{InputFiles, format_of_content};
-use shardmill_load::{Format, indexed_files, signature_of, text_files};
-use shardmill_plan::{DataFile, Error, listing};
+use shardmill_load::{
+    Format, has_token_index, indexed_files, listing_of_pair, signature_of, text_files,
+};
+use shardmill_plan::{DataFile, Error};
 use shardmill_storage::RangeRead;
 use std::collections::HashSet;
 
-const WANTED: &str = "Parquet / ORC / CSV / JSONL / ArrayRecord / MDS / tar";
+const WANTED: &str = "Parquet / ORC / CSV / JSONL / ArrayRecord / MDS / tar / Megatron / datatrove";
 /// Enough bytes to detect the format of an image.
 const HEAD_LEN: u64 = 64;
 
@@ -28,6 +30,8 @@ pub enum FileFormat {
     #[serde(rename = "arrayrecord")]
     ArrayRecord,
     Mds,
+    Megatron,
+    Datatrove,
     /// Represents all shards that it lists.
     MdsIndex,
     /// Represents all JSON Lines shards that it lists.
@@ -50,6 +54,9 @@ impl FileFormat {
         }
         if let Some(format) = Format::of(path) {
             return format.into();
+        }
+        if has_token_index(path) {
+            return Self::Megatron;
         }
         let Ok(signature) = signature_of(object) else { return Self::Unknown };
         match Format::of_signature(signature) {
@@ -77,6 +84,9 @@ impl From<Format> for FileFormat {
             Format::ArrayRecord => Self::ArrayRecord,
             Format::WebDataset => Self::Tar,
             Format::Mds => Self::Mds,
+            Format::Megatron => Self::Megatron,
+            Format::Datatrove => Self::Datatrove,
+            Format::Bin | Format::Npy => Self::Unknown,
         }
     }
 }
@@ -97,7 +107,7 @@ fn is_image_file(object: &dyn RangeRead) -> bool {
 pub fn checkable_files(paths: &[String]) -> Result<InputFiles, Error> {
     let mut checkable = InputFiles::default();
     for path in paths {
-        let listed = listing(path)?;
+        let listed = listing_of_pair(path)?;
         if listed.is_named {
             checkable.files.extend(listed.files.into_iter().map(|file| file.path));
             continue;
@@ -118,7 +128,9 @@ pub fn checkable_files(paths: &[String]) -> Result<InputFiles, Error> {
                     json.push(path);
                 }
                 Some(_) => data.push(path),
-                None if format_of_content(&path).is_some() => data.push(path),
+                None if has_token_index(&path) || format_of_content(&path).is_some() => {
+                    data.push(path);
+                }
                 None if content_type(&path) != tokens::UNKNOWN => {}
                 None => checkable.left_out.push(path),
             }

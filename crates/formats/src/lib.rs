@@ -16,3 +16,5 @@ pub mod records;
 pub mod signature;
 pub mod table;
 pub mod tar;
+mod token_error;
+pub mod token_files;

@@ -352,8 +352,9 @@ impl Error {
                  otherwise use pyarrow.parquet.write_table",
             ),
             Self::UnknownFormat { .. } | Self::UnknownContents { .. } => Some(
-                "if they are parquet, orc, csv, jsonl, arrayrecord, mds or webdataset, \
-                 set format=; files of other formats are not read",
+                "if they are parquet, orc, csv, jsonl, arrayrecord, mds, webdataset or datatrove, \
+                 set format=; tokens of Megatron need their .idx beside the .bin, \
+                 and format=\"bin\" reads tokens without an index",
             ),
             Self::OtherFormat { .. } => {
                 Some("leave out format=, or pass the path of a file itself, which is always read")
@@ -371,9 +372,10 @@ impl Error {
             Self::SampleCount { .. } => Some(
                 "fetch the directory again: the shard and the index are from different versions",
             ),
-            Self::NoSuchFormat { .. } => {
-                Some("one of parquet, orc, csv, json, jsonl, arrayrecord, mds, webdataset")
-            }
+            Self::NoSuchFormat { .. } => Some(
+                "one of parquet, orc, csv, json, jsonl, arrayrecord, mds, webdataset, megatron, \
+                      datatrove, bin, npy",
+            ),
             Self::TextOption { .. } => Some(
                 "delimiter and quote are for CSV, encoding for CSV and JSONL, nan for JSONL \
                  and WebDataset; leave it out",

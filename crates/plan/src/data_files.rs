@@ -66,12 +66,15 @@ pub const SIDE_CARS: [&str; 12] = [
 ];
 
 /// Name suffixes of files that accompany the file with the remaining name: indexes of MosaicML
-/// Streaming, Energon and WebDataset, checksums, backups of editors, and unfinished files.
-const SIDE_CAR_SUFFIXES: [&str; 22] = [
+/// Streaming, Energon, WebDataset, Megatron-LM and datatrove, checksums, backups of editors, and unfinished files.
+const SIDE_CAR_SUFFIXES: [&str; 25] = [
     ".json.meta",
     ".csv.meta",
     ".tsv.meta",
     ".idx",
+    ".ds.index",
+    ".ds.loss",
+    ".ds.metadata",
     ".crc",
     ".crc32",
     ".crc32c",

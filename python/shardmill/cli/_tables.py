@@ -33,7 +33,10 @@ format_options = together(
     click.option(
         "--format",
         type=click.Choice(
-            ["parquet", "orc", "csv", "json", "jsonl", "arrayrecord", "mds", "webdataset"]
+            [
+                *("parquet", "orc", "csv", "json", "jsonl", "arrayrecord", "mds", "webdataset"),
+                *("megatron", "datatrove", "bin", "npy"),
+            ]
         ),
         help="Format of the files that are read; default: detected.",
     ),

@@ -24,7 +24,7 @@ class FileInspection:
     Attributes:
         path: path of the file.
         format: ``tar``, ``parquet``, ``orc``, ``csv``, ``jsonl``, ``arrayrecord``, ``mds``,
-            ``mds_index``, ``jsonl_index``, ``image`` or ``unknown``.
+            ``mds_index``, ``jsonl_index``, ``megatron``, ``datatrove``, ``image`` or ``unknown``.
         compression: compression of a tar as a whole.
         bytes: size of the file.
         members: number of regular files in a tar.

@@ -53,7 +53,7 @@ class FileCheck:
     Attributes:
         path: the file.
         format: ``tar``, ``parquet``, ``orc``, ``csv``, ``jsonl``, ``arrayrecord``, ``mds``,
-            ``mds_index``, ``image`` or ``unknown``.
+            ``mds_index``, ``megatron``, ``datatrove``, ``image`` or ``unknown``.
         is_written: for a tar, whether the rules for files of ``WebDatasetSink`` were applied.
         bytes: size of the file.
         samples: number of documents; for files without documents, number of rows.

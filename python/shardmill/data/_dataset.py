@@ -37,6 +37,12 @@ from shardmill.data._paths import is_list, paths_of
 from shardmill.data._shard_index import INDEX_NAME, warn_of_missing_index
 from shardmill.data._splits import warn_of_mixed_splits
 from shardmill.data._text_options import TextOptions, checked_text
+from shardmill.data._token_files import (
+    TOKEN_FORMATS,
+    TokenFiles,
+    check_concerns,
+    checked_token_files,
+)
 from shardmill.data._tokenize import Tokenize, native_tokens
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Value, expression_of
@@ -44,7 +50,20 @@ from shardmill.storage._configure import configure_all, pinned, still_needed
 from shardmill.storage._paths import PathLike, served_path
 
 #: Supported formats; ``"json"`` is an alias of ``"jsonl"``.
-Format = Literal["parquet", "orc", "csv", "json", "jsonl", "arrayrecord", "mds", "webdataset"]
+Format = Literal[
+    "parquet",
+    "orc",
+    "csv",
+    "json",
+    "jsonl",
+    "arrayrecord",
+    "mds",
+    "webdataset",
+    "megatron",
+    "datatrove",
+    "bin",
+    "npy",
+]
 
 #: Number of rows decoded at once in iteration; their objects fit into the cache of a core.
 _ROWS_AT_ONCE = 256
@@ -72,7 +91,7 @@ class TokenCounts(NamedTuple):
 
 
 class Dataset(ArrowRows):
-    """Rows of Parquet, ORC, CSV, JSONL, ArrayRecord, MDS or WebDataset files.
+    """Rows of Parquet, ORC, CSV, JSONL, ArrayRecord, MDS or WebDataset files, or of token files.
 
     Opening reads metadata only; rows are read on access.
 
@@ -97,9 +116,12 @@ class Dataset(ArrowRows):
             system, whose files are all read.
         format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both
             newline-delimited JSON, or one JSON array of objects), ``"arrayrecord"``, whose rows
-            have one binary column, ``record``, ``"mds"`` or ``"webdataset"``; by default, inferred
-            from the file names. From a directory or a glob, the files with an extension of the
-            format are read; if there are none, the files with an unknown extension or without one.
+            have one binary column, ``record``, ``"mds"``, ``"webdataset"``, ``"megatron"``,
+            ``"datatrove"``, ``"bin"`` or ``"npy"``, which are files of token ids; by default,
+            inferred from the file names. A ``.bin`` with an ``.idx`` beside it is a pair of
+            Megatron-LM, which may also be given as its ``.idx`` or its prefix. From a directory or
+            a glob, the files with an extension of the format are read; if there are none, the files
+            with an unknown extension or without one.
             If a directory has an ``index.json`` of MDS shards, the shards are read in its order and
             checked against it. Samples of WebDataset tars become rows with ``__key__`` and one
             column per extension, in byte order. The last part of the extension sets the type:
@@ -136,6 +158,7 @@ class Dataset(ArrowRows):
             rejects a data set that would return one, and ``"bytes"`` returns the stored bytes.
         ignore_zeros: read WebDataset tars past the zeros that end an archive, like ``tar -i``, for
             archives concatenated with ``cat``. By default, bytes after the end raise an error.
+        token_files: what a row of token files is, and their vocabulary; see ``TokenFiles``.
         tokenize: computes tokens from texts or messages, whose columns are then not among the
             columns by default.
         images: computes pixels from columns of encoded images, which they replace: one ``Images``,
@@ -177,6 +200,7 @@ class Dataset(ArrowRows):
         pickles: Literal["raise", "bytes"] = "raise",
         ignore_zeros: bool = False,
         max_decoded_bytes: int | str | None = None,
+        token_files: TokenFiles | None = None,
         tokenize: Tokenize | None = None,
         images: Images | Sequence[Images] = (),
         threads: int | None = None,
@@ -217,6 +241,7 @@ class Dataset(ArrowRows):
             skip_bad_files=errors.files == "skip",
             has_pickle_bytes=pickles == "bytes",
             ignores_zeros=ignore_zeros,
+            token_files=checked_token_files(token_files),
             max_decoded_bytes=None
             if max_decoded_bytes is None
             else byte_count(max_decoded_bytes, "max_decoded_bytes"),
@@ -233,6 +258,8 @@ class Dataset(ArrowRows):
             raise OptionError(
                 f"ignore_zeros is only for WebDataset tars, not for {native.format} files"
             )
+        if token_files is not None:
+            check_concerns(token_files, native.format)
         names = native.column_names
         if tokenize is not None and native.files:
             tokens, sources = native_tokens(tokenize, paths)
@@ -355,23 +382,24 @@ class Dataset(ArrowRows):
     def token_counts(self) -> TokenCounts:
         """Return how many tokens the rows have, after the filter.
 
-        Rows that are not counted yet are tokenized once.
+        Rows that are not counted yet are tokenized once. The index of token files has the numbers.
 
         Returns:
             ``rows``, ``total``, ``mean`` and ``longest``.
 
         Raises:
-            ValueError: If the data set has no ``tokenize``.
+            ValueError: If the data set has no ``tokenize``, and is not one of token files.
         """
         [tokenize] = self._files.tokenize
-        if tokenize is None:
+        is_stored = tokenize is None and self.format in TOKEN_FORMATS
+        if tokenize is None and not is_stored:
             raise OptionError(
                 "the data set has no tokens to count\n"
                 "hint: pass tokenize=sm.Tokenize('text', tokenizer=…)"
             )
         if not self._files.native.files:
             return TokenCounts(0, 0, 0)
-        [column] = self._files.numbers_of([tokenize.output])
+        [column] = self._files.numbers_of(["tokens" if tokenize is None else tokenize.output])
         lengths = self._files.lengths_of(column, source="lists", nulls_are_empty=False)
         return TokenCounts(*lengths.totals)
 

@@ -14,9 +14,12 @@ use serde::de::IntoDeserializer;
 use serde::de::value::Error as ValueError;
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::records::{BadLines, Encoding};
+use shardmill_formats::token_files::{Dtype, MegatronRows, Separator, TokenOptions};
+use shardmill_load::tokenize::CountsDirectory;
 use shardmill_load::{
-    Dataset, DatasetOptions, Format, HiveKeys, MixedSource, Nan, TableColumn, TableDataFile,
-    TableOptions, TextForm, TextOptions, disagreement, fingerprint,
+    Dataset, DatasetOptions, Format, HiveKeys, KeptRows, MixedSource, Nan, TableColumn,
+    TableDataFile, TableOptions, TextForm, TextOptions, TokenFileOptions, disagreement,
+    fingerprint,
 };
 use shardmill_plan::Expression;
 use std::collections::{BTreeMap, HashMap};
@@ -72,6 +75,37 @@ impl TryFrom<PyTextOptions> for TextForm {
     }
 }
 
+/// How files of tokens are read.
+#[derive(FromPyObject)]
+struct PyTokenFiles {
+    rows: String,
+    vocab_size: Option<u64>,
+    dtype: Option<String>,
+    bos: Option<i64>,
+    eos: Option<i64>,
+    row_tokens: u32,
+    counts: Option<String>,
+}
+
+impl From<PyTokenFiles> for TokenFileOptions {
+    fn from(options: PyTokenFiles) -> Self {
+        let rows = match options.rows.as_str() {
+            "sequences" => MegatronRows::Sequences,
+            _ => MegatronRows::Documents,
+        };
+        let separator = match (options.bos, options.eos) {
+            (Some(bos), _) => Separator::Bos(bos),
+            (None, Some(eos)) => Separator::Eos(eos),
+            (None, None) => Separator::Every(options.row_tokens),
+        };
+        let dtype = options.dtype.and_then(|name| Dtype::parse(&name));
+        let vocab_size = options.vocab_size;
+        let tokens = TokenOptions { rows, dtype, separator, vocab_size, ..TokenOptions::default() };
+        let kept = options.counts.map(|directory| CountsDirectory::new(Some(directory)));
+        Self { tokens, kept: kept.map(|kept| Arc::new(kept) as Arc<dyn KeptRows>) }
+    }
+}
+
 #[pyclass(name = "Dataset", module = "shardmill._native.load", frozen)]
 pub(crate) struct PyDataset(pub(crate) Arc<Dataset>);
 
@@ -82,7 +116,7 @@ impl PyDataset {
         paths, *,
         format=None, hive=None, filter=None, schema=None, text=None,
         bad_lines="raise", skip_bad_files=false, has_pickle_bytes=false, ignores_zeros=false,
-        max_decoded_bytes=None, threads=1,
+        token_files=None, max_decoded_bytes=None, threads=1,
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     fn new(
@@ -97,6 +131,7 @@ impl PyDataset {
         skip_bad_files: bool,
         has_pickle_bytes: bool,
         ignores_zeros: bool,
+        token_files: Option<PyTokenFiles>,
         max_decoded_bytes: Option<u64>,
         threads: usize,
     ) -> PyResult<Self> {
@@ -137,6 +172,7 @@ impl PyDataset {
             skip_bad_files,
             has_pickle_bytes,
             ignores_zeros,
+            tokens: token_files.map(TokenFileOptions::from).unwrap_or_default(),
             limit: max_decoded_bytes.map(DecodeLimit::new).unwrap_or_default(),
             threads: threads.max(1),
         };
@@ -231,10 +267,10 @@ impl PyDataset {
         disagreement(self.0.format()?, &self.0.top_level_schema(), schema.as_ref())
     }
 
-    /// Of the top-level columns.
+    /// Of the top-level columns that are delivered by default.
     #[getter]
     fn column_names(&self) -> Vec<String> {
-        self.0.top_level_schema().fields().iter().map(|field| field.name().clone()).collect()
+        self.0.column_names()
     }
 
     /// Metadata of each of these columns.

@@ -21,8 +21,7 @@ use shardmill_storage::{RangeRead, store_of};
 use std::error::Error;
 use std::sync::Arc;
 
-const UNKNOWN: &str =
-    "not a tar, Parquet, ORC, CSV, JSONL, ArrayRecord or MDS file, and not an image";
+const UNKNOWN: &str = "not a tar, Parquet, ORC, CSV, JSONL, ArrayRecord, MDS, Megatron or datatrove file, and not an image";
 
 struct Walk<'a, V> {
     path: &'a str,
@@ -70,6 +69,8 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
             }
             FileFormat::MdsIndex => self.mds_index(directory_of(self.path))?,
             FileFormat::JsonlIndex => self.text_index(directory_of(self.path))?,
+            FileFormat::Megatron => self.table(self.path, Format::Megatron, None)?,
+            FileFormat::Datatrove => self.table(self.path, Format::Datatrove, None)?,
             FileFormat::Orc => self.table(self.path, Format::Orc, None)?,
             FileFormat::Csv => self.table(self.path, Format::Csv, None)?,
             FileFormat::Jsonl => self.table(self.path, Format::Jsonl, None)?,

@@ -23,6 +23,8 @@ pub enum TableError {
     Mds(crate::mds::Error),
     #[error(transparent)]
     WebDataset(crate::tar::samples::Error),
+    #[error(transparent)]
+    Tokens(crate::token_error::Error),
     /// The decoder panicked.
     #[error("Rows of `{path}` cannot be read after row {row}: the decoder failed on damaged data")]
     Decoder { path: String, row: u64 },
@@ -53,6 +55,7 @@ impl TableError {
             Self::Storage(error) => error.kind(),
             Self::ArrayRecord(error) => error.kind(),
             Self::Mds(error) => error.kind(),
+            Self::Tokens(error) => error.kind(),
             Self::Parquet(_) | Self::Text(_) | Self::Orc(_) | Self::WebDataset(_) => {
                 ErrorKind::Format
             }
@@ -73,6 +76,7 @@ impl TableError {
             Self::ArrayRecord(error) => error.hint(),
             Self::Mds(error) => error.hint(),
             Self::WebDataset(error) => error.hint(),
+            Self::Tokens(error) => error.hint(),
         }
     }
 }
@@ -114,6 +118,7 @@ from_format!(orc, Orc);
 from_format!(arrayrecord, ArrayRecord);
 from_format!(mds, Mds);
 from_format!(tar::samples, WebDataset);
+from_format!(token_error, Tokens);
 
 impl From<crate::parquet::Error> for TableError {
     fn from(error: crate::parquet::Error) -> Self {

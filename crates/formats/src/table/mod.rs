@@ -64,6 +64,12 @@ pub trait TableFile: Debug + Send + Sync {
         &[]
     }
 
+    /// Whether a top-level column is read only if it is named: it says something about the row
+    /// that is in the index of the file.
+    fn is_virtual(&self, _column: usize) -> bool {
+        false
+    }
+
     /// In file order. Blocks without rows are allowed.
     fn blocks(&self) -> &[Block];
 
@@ -123,6 +129,20 @@ pub trait TableFile: Debug + Send + Sync {
     /// the same and none is null. It may be wrong: rows of different lengths can have such a mean.
     fn list_length(&self, _column: usize) -> Option<u64> {
         None
+    }
+
+    /// The number of values of each row of a list column, if the index of the file states it, as
+    /// [`TableFile::read`] selects rows.
+    ///
+    /// # Errors
+    /// When the index cannot be read.
+    fn row_lengths(
+        &self,
+        _block: usize,
+        _column: usize,
+        _selection: Option<&BooleanBuffer>,
+    ) -> Result<Option<Vec<u32>>, TableError> {
+        Ok(None)
     }
 
     /// As [`TableFile::statistics`] for the pages of one block. Reading them may cost a request to

@@ -60,6 +60,10 @@ impl<A: Around> TableFile for Wrapped<A> {
         self.inner.nested()
     }
 
+    fn is_virtual(&self, column: usize) -> bool {
+        self.inner.is_virtual(column)
+    }
+
     fn blocks(&self) -> &[Block] {
         self.inner.blocks()
     }
@@ -113,6 +117,15 @@ impl<A: Around> TableFile for Wrapped<A> {
 
     fn list_length(&self, column: usize) -> Option<u64> {
         self.inner.list_length(column)
+    }
+
+    fn row_lengths(
+        &self,
+        block: usize,
+        column: usize,
+        selection: Option<&BooleanBuffer>,
+    ) -> Result<Option<Vec<u32>>, TableError> {
+        self.around(block, |file| file.row_lengths(block, column, selection))
     }
 
     fn page_statistics(

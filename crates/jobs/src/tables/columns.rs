@@ -8,6 +8,7 @@ use crate::{Error, Result};
 use arrow_array::RecordBatch;
 use arrow_schema::{Field, Schema, SchemaRef};
 use shardmill_documents::table::batch_of;
+use shardmill_formats::table::TableFile;
 use shardmill_load::TableReader;
 use shardmill_plan::Predicate;
 use shardmill_plan::schema::{Departure, FileColumns, departure};
@@ -61,6 +62,15 @@ pub(super) fn filtered<'a>(
 pub(super) fn selected(schema: &Schema, is_read: impl Fn(&str) -> bool) -> SchemaRef {
     let fields = schema.fields().iter().filter(|field| is_read(field.name())).cloned();
     Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
+}
+
+/// The columns of a file that are read if none are named.
+pub(super) fn shown(table: &dyn TableFile) -> SchemaRef {
+    let schema = table.declared_schema();
+    let fields =
+        schema.fields().iter().enumerate().filter(|(column, _)| !table.is_virtual(*column));
+    let fields = fields.map(|(_, field)| Arc::clone(field)).collect::<Vec<_>>();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
 /// Checks that a file fits the schema on which the job has agreed.

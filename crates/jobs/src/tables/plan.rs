@@ -4,7 +4,7 @@
 //! once, and the same files give the same schema and the same splits.
 
 use super::TableOptions;
-use super::columns::{check_fits, filtered, read_roots, selected};
+use super::columns::{check_fits, filtered, read_roots, selected, shown};
 use crate::Result;
 use crate::input_files::InputFiles;
 use crate::stage::Stage;
@@ -128,11 +128,9 @@ impl TableInput<'_> {
         let roots = read_roots(self.options, &self.ids.columns, self.stages);
         let is_read = |name: &str| roots.as_ref().is_none_or(|roots| roots.contains(name));
         let read = |table: &Arc<dyn TableFile>| {
-            let schema = table.declared_schema();
-            self.choice.retyped(&if roots.is_some() {
-                selected(schema, is_read)
-            } else {
-                Arc::clone(schema)
+            self.choice.retyped(&match roots {
+                Some(_) => selected(table.declared_schema(), is_read),
+                None => shown(table.as_ref()),
             })
         };
         let schemas: Vec<SchemaRef> = tables.iter().map(read).collect();

@@ -3,7 +3,7 @@
 //! The invariant: a column other than an id is read for a block only if one of its rows has to be
 //! processed, and then for such rows only.
 
-use super::columns::{Layout, check_fits, selected};
+use super::columns::{Layout, check_fits, selected, shown};
 use super::ids::{DONE, IdPolicy, Place};
 use super::job::TableJob;
 use crate::report::SplitReport;
@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
         let (agreed, declared) = (job.reader.schema(), file.table.declared_schema());
         let schema = match &job.options.columns {
             Some(_) => selected(declared, |name| agreed.index_of(name).is_ok()),
-            None => Arc::clone(declared),
+            None => shown(file.table.as_ref()),
         };
         let schema = job.choices.source.retyped(&schema);
         check_fits(

@@ -1,5 +1,6 @@
 //! Detects the format of a file by its name, or by its first bytes if the name is inconclusive.
 
+use super::token_pairs::has_token_index;
 use crate::{Error, Result};
 use shardmill_formats::mds::Compression;
 use shardmill_formats::signature::{SIGNATURE_BYTES, Signature};
@@ -22,6 +23,10 @@ pub enum Format {
     ArrayRecord,
     WebDataset,
     Mds,
+    Megatron,
+    Datatrove,
+    Bin,
+    Npy,
 }
 
 impl Format {
@@ -37,6 +42,10 @@ impl Format {
             "arrayrecord" | "array_record" => Ok(Self::ArrayRecord),
             "webdataset" => Ok(Self::WebDataset),
             "mds" => Ok(Self::Mds),
+            "megatron" => Ok(Self::Megatron),
+            "datatrove" => Ok(Self::Datatrove),
+            "bin" => Ok(Self::Bin),
+            "npy" => Ok(Self::Npy),
             _ => Err(Error::NoSuchFormat { name: name.to_owned() }),
         }
     }
@@ -51,6 +60,10 @@ impl Format {
             Self::ArrayRecord => "arrayrecord",
             Self::WebDataset => "webdataset",
             Self::Mds => "mds",
+            Self::Megatron => "megatron",
+            Self::Datatrove => "datatrove",
+            Self::Bin => "bin",
+            Self::Npy => "npy",
         }
     }
 
@@ -84,7 +97,19 @@ impl Format {
             "orc" => Some(Self::Orc),
             "csv" => Some(Self::Csv),
             "json" | "jsonl" | "ndjson" => Some(Self::Jsonl),
+            "ds" => Some(Self::Datatrove),
             _ => None,
+        }
+    }
+
+    /// Whether the extension is one of the format, although it does not say so by itself.
+    #[must_use]
+    pub fn may_be(self, path: &str) -> bool {
+        let path = path.to_ascii_lowercase();
+        match self {
+            Self::Bin => path.ends_with(".bin"),
+            Self::Npy => path.ends_with(".npy"),
+            _ => false,
         }
     }
 
@@ -106,13 +131,15 @@ impl Format {
             .map_or(unpacked, |(stem, _)| stem)
     }
 
-    /// From the extension, otherwise from the first bytes, which costs a read.
+    /// From the extension, or an index beside the file, otherwise from the first bytes, which costs
+    /// a read.
     ///
     /// # Errors
     /// When they cannot be read.
     pub fn of_file(path: &str) -> Result<Option<Self>> {
         match Self::of(path) {
             Some(format) => Ok(Some(format)),
+            None if has_token_index(path) => Ok(Some(Self::Megatron)),
             None => Ok(Self::of_signature(signature_of(store_of(path)?.open(path)?.as_ref())?)),
         }
     }
@@ -133,7 +160,8 @@ impl Format {
     /// Damage alone is inconclusive.
     pub(super) fn is_contradicted_by(self, signature: Signature) -> bool {
         match (self, signature) {
-            (_, Signature::Empty) => false,
+            (_, Signature::Empty)
+            | (Self::Megatron | Self::Datatrove | Self::Bin | Self::Npy, _) => false,
             (Self::Csv, Signature::Text) => false,
             (Self::Csv, _) => true,
             (

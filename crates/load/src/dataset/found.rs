@@ -6,6 +6,7 @@
 use super::format::signature_of;
 use super::mds::DirectoryIndex;
 use super::text_shards::text_shards;
+use super::token_pairs::{listing_of_pair, pairs};
 use super::{Format, MdsShards};
 use crate::{Error, Result};
 use shardmill_engine::{Cancel, run_in_order};
@@ -105,12 +106,30 @@ pub(super) fn find_files(
             candidates.add(number, files, false, Some(Format::Jsonl));
             continue;
         }
-        let listed = listing(path)?;
+        let listed = listing_of_pair(path)?;
         listed.refuse_lake(path)?;
         found.left_out.extend(listed.side_cars.into_iter().map(LeftOut::from));
         candidates.add(number, listed.files, listed.is_named, None);
     }
-    let candidates = candidates.files;
+    let mut candidates = candidates.files;
+    if matches!(format, None | Some(Format::Megatron)) {
+        let unknown: Vec<&str> = candidates
+            .iter()
+            .filter(|candidate| candidate.format.is_none())
+            .map(|candidate| candidate.file.path.as_str())
+            .collect();
+        let listed: HashSet<&str> = found.left_out.iter().map(|file| file.path.as_str()).collect();
+        let pairs: HashSet<String> =
+            pairs(&unknown, |path| listed.contains(path), REQUESTING_THREADS)?
+                .into_iter()
+                .map(str::to_owned)
+                .collect();
+        for candidate in &mut candidates {
+            if pairs.contains(&candidate.file.path) {
+                candidate.format = Some(Format::Megatron);
+            }
+        }
+    }
     // A file skipped below one path may be named by another one.
     let read: HashSet<&str> =
         candidates.iter().map(|candidate| candidate.file.path.as_str()).collect();
@@ -168,10 +187,14 @@ fn choose(
     found: &mut Found,
     paths: &[String],
 ) -> Result<()> {
-    let by_name = |candidate: &Candidate| Format::of(&candidate.file.path);
+    let by_name = |candidate: &Candidate| {
+        let path = &candidate.file.path;
+        if format.may_be(path) { Some(format) } else { Format::of(path) }
+    };
     let is_meant = |candidate: &Candidate| candidate.is_named || candidate.format.is_some();
-    let has_extension =
-        |candidate: &&Candidate| !is_meant(candidate) && by_name(candidate) == Some(format);
+    let has_extension = |candidate: &&Candidate| {
+        !candidate.is_named && by_name(candidate).or(candidate.format) == Some(format)
+    };
     let with_extension: HashSet<usize> =
         candidates.iter().filter(has_extension).map(|candidate| candidate.path).collect();
     let mut other = None;
@@ -188,6 +211,11 @@ fn choose(
                 );
                 found.leave_out(candidate.file.path, reason);
             }
+            Some(Format::Csv) if format == Format::Npy => found.left_out.push(LeftOut {
+                path: candidate.file.path,
+                reason: "it says where the documents of another file are".to_owned(),
+                is_side_car: true,
+            }),
             Some(own) => {
                 other.get_or_insert(own);
                 found.leave_out(

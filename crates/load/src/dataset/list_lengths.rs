@@ -167,6 +167,7 @@ mod tests {
             files: vec![file],
             schema,
             top_level: 1,
+            hidden: BTreeSet::new(),
             image_columns: BTreeSet::new(),
             left_out: Vec::new(),
             skipped: Vec::new(),

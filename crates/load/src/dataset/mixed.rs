@@ -78,6 +78,7 @@ impl Dataset {
         let format = sources.first().and_then(|source| source.dataset.format);
         let mixed = Self {
             top_level: schema.fields().len(),
+            hidden: BTreeSet::new(),
             format: format.filter(|format| {
                 sources.iter().all(|source| source.dataset.format == Some(*format))
             }),

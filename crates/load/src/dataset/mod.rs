@@ -14,6 +14,7 @@ mod mds;
 mod mds_index;
 mod mixed;
 mod nested;
+mod objects;
 mod open;
 mod opener;
 mod reader;
@@ -22,6 +23,8 @@ mod rows;
 mod table;
 mod text;
 mod text_shards;
+mod token_opener;
+mod token_pairs;
 
 pub use addition::disagreement;
 pub use derived::{Derive, Underivable};
@@ -37,6 +40,8 @@ pub use reader::TableReader;
 pub use table::{TableColumn, TableDataFile, TableOptions};
 pub use text::{Nan, TextForm, TextOptions};
 pub use text_shards::{TextShard, text_files};
+pub use token_opener::{FileKey, KeptRows, TokenFileOptions};
+pub use token_pairs::{has_token_index, listing_of_pair};
 
 use self::derived::Derivation;
 use self::images::ImageOrigin;
@@ -68,6 +73,8 @@ pub struct Dataset {
     /// The top-level columns, the fields inside of their structs, and what is computed from these.
     schema: SchemaRef,
     top_level: usize,
+    /// Columns that are delivered only if they are named.
+    hidden: BTreeSet<usize>,
     /// Read as encoded images, which become pixels of the type in `schema`.
     image_columns: BTreeSet<usize>,
     left_out: Vec<LeftOut>,
@@ -179,6 +186,14 @@ impl Dataset {
         self.files.iter().map(OpenFile::num_rows).sum()
     }
 
+    /// Names of the columns that are delivered if none are named.
+    #[must_use]
+    pub fn column_names(&self) -> Vec<String> {
+        let fields = self.schema.fields().iter().take(self.top_level).enumerate();
+        let shown = fields.filter(|(column, _)| !self.hidden.contains(column));
+        shown.map(|(_, field)| field.name().clone()).collect()
+    }
+
     /// Every block, file after file.
     pub fn blocks(&self) -> impl Iterator<Item = BlockOf> {
         self.files.iter().enumerate().flat_map(|(file, open)| {
@@ -246,6 +261,27 @@ impl OpenFile {
             }
             _ => Ok(true),
         }
+    }
+
+    /// The number of values of each selected row of a list column of the data set, if the index of
+    /// the file states it.
+    ///
+    /// # Errors
+    /// When the index cannot be read.
+    pub fn row_lengths(
+        &self,
+        block: usize,
+        column: usize,
+        selection: Option<&BooleanBuffer>,
+    ) -> Result<Option<Vec<u32>>> {
+        match self.columns.get(column) {
+            Some(Origin::File(own)) => Ok(self.table.row_lengths(block, *own, selection)?),
+            _ => Ok(None),
+        }
+    }
+
+    fn is_virtual(&self, column: usize) -> bool {
+        matches!(self.columns.get(column), Some(Origin::File(own)) if self.table.is_virtual(*own))
     }
 
     /// Empty for a top-level column of the file, which needs none of them.

@@ -2,13 +2,13 @@
 //! and unifies their schemas.
 
 use super::found::{Found, REQUESTING_THREADS, find_files};
+use super::objects::Objects;
+use super::token_opener::{TokenFileOptions, TokenOpener};
 use super::{Dataset, FileOpener, Format, MdsShards, OpenFile, Origin, TextOptions};
-use crate::spent::reading;
 use crate::{Error, Result};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{Schema, SchemaRef};
 use arrow_select::concat::concat;
-use bytes::Bytes;
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::records::{BadLines, Declared};
@@ -16,13 +16,11 @@ use shardmill_formats::table::{Statistics, TableFile};
 use shardmill_plan::prune::prune;
 use shardmill_plan::schema::{FileColumns, unify};
 use shardmill_plan::{DataFile, Expression, Partitions};
-use shardmill_storage::{
-    Error as StorageError, Identity, OpenFiles, RangeRead, is_remote, resolved_path,
-};
+use shardmill_storage::{Error as StorageError, RangeRead, is_remote, resolved_path};
 use std::collections::{BTreeSet, HashMap};
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 /// Options for opening a data set.
 #[derive(Debug, Clone)]
@@ -42,6 +40,8 @@ pub struct DatasetOptions {
     pub has_pickle_bytes: bool,
     /// Read concatenated WebDataset tars to their last member, across the zeros between them.
     pub ignores_zeros: bool,
+    /// How files of tokens are read.
+    pub tokens: TokenFileOptions,
     /// Memory limit for one value, line, page or member.
     pub limit: DecodeLimit,
     /// Threads for reading footers.
@@ -79,6 +79,7 @@ impl DatasetOptions {
             skip_bad_files: false,
             has_pickle_bytes: false,
             ignores_zeros: false,
+            tokens: TokenFileOptions::default(),
             limit: DecodeLimit::default(),
             threads: 1,
         }
@@ -100,6 +101,7 @@ impl Dataset {
                 files: Vec::new(),
                 schema,
                 top_level: 0,
+                hidden: BTreeSet::new(),
                 image_columns: BTreeSet::new(),
                 left_out,
                 skipped: Vec::new(),
@@ -182,7 +184,10 @@ impl Dataset {
             }
         });
         let top_level = schema.fields().len();
-        let files = files.collect();
+        let files: Vec<OpenFile> = files.collect();
+        let hidden = (0..top_level)
+            .filter(|column| files.iter().any(|file| file.is_virtual(*column)))
+            .collect();
         let image_columns = BTreeSet::new();
         let bytes_read = vec![bytes_read];
         let dataset = Self {
@@ -190,6 +195,7 @@ impl Dataset {
             files,
             schema,
             top_level,
+            hidden,
             image_columns,
             left_out,
             skipped,
@@ -301,10 +307,10 @@ pub(super) fn open_all(
     bytes_read: &Arc<AtomicU64>,
     cancel: &Cancel,
 ) -> Result<Vec<Opened>> {
-    let open = OpenFiles::default();
-    let counted = Arc::clone(bytes_read);
-    let object = move |path: &str| -> Result<Arc<dyn RangeRead>> {
-        Ok(Arc::new(Counted { object: open.open(path)?, bytes: Arc::clone(&counted) }))
+    let source = Objects::new(bytes_read);
+    let object = {
+        let source = source.clone();
+        move |path: &str| -> Result<Arc<dyn RangeRead>> { Ok(source.open(path)?) }
     };
     let is_remote = files.first().is_some_and(|(_, file)| is_remote(&file.path));
     let threads = if is_remote { options.threads.max(REQUESTING_THREADS) } else { options.threads };
@@ -328,6 +334,11 @@ pub(super) fn open_all(
         }
         Format::WebDataset => {
             FileOpener::of_tars(options.ignores_zeros, &options.text.form, options.limit)
+        }
+        Format::Megatron | Format::Datatrove | Format::Bin | Format::Npy => {
+            let mut tokens = options.tokens.clone();
+            tokens.tokens.limit = options.limit;
+            FileOpener::of_tokens(TokenOpener::new(format, source, tokens))
         }
         _ => FileOpener::new(format, &options.text, options.limit, &readable)?,
     };
@@ -357,63 +368,4 @@ fn open_objects(
     run_in_order(count, threads, cancel, move |number| ControlFlow::Continue(work(number)))?
         .map(|opened| opened.map_err(Error::from))
         .collect()
-}
-
-/// Counts bytes requested from the storage.
-#[derive(Debug)]
-struct Counted {
-    object: Arc<dyn RangeRead>,
-    bytes: Arc<AtomicU64>,
-}
-
-impl Counted {
-    /// Checked after a read: bytes read before a concurrent write are valid.
-    fn check_unchanged(&self, offset: u64, len: usize) -> shardmill_storage::Result<()> {
-        if self.object.is_unchanged() {
-            return Ok(());
-        }
-        let source = std::io::Error::other("the file was changed while it was being read");
-        Err(shardmill_storage::Error::Read {
-            path: self.object.path().to_owned(),
-            offset,
-            len,
-            source,
-        })
-    }
-}
-
-impl RangeRead for Counted {
-    fn path(&self) -> &str {
-        self.object.path()
-    }
-
-    fn identity(&self) -> Identity {
-        self.object.identity()
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> shardmill_storage::Result<()> {
-        self.bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
-        reading(|| self.object.read_at(offset, buffer))?;
-        self.check_unchanged(offset, buffer.len())
-    }
-
-    fn read_ranges(&self, ranges: &[Range<u64>]) -> shardmill_storage::Result<Vec<Bytes>> {
-        let read = reading(|| self.object.read_ranges(ranges))?;
-        let len = read.iter().map(Bytes::len).sum();
-        self.bytes.fetch_add(len as u64, Ordering::Relaxed);
-        self.check_unchanged(ranges.first().map_or(0, |range| range.start), len)?;
-        Ok(read)
-    }
-
-    fn gap_bytes(&self) -> u64 {
-        self.object.gap_bytes()
-    }
-
-    fn is_unchanged(&self) -> bool {
-        self.object.is_unchanged()
-    }
-
-    fn is_remote(&self) -> bool {
-        self.object.is_remote()
-    }
 }

@@ -8,8 +8,10 @@
 use super::Format;
 use super::format::signature_of;
 use super::mds::{MdsOpener, MdsShards};
+use super::objects::Objects;
 use super::refetched::refetched;
 use super::text::{Nan, TextForm, TextOptions};
+use super::token_opener::{TokenFileOptions, TokenOpener};
 use crate::{Error, Result};
 use arrow_schema::SchemaRef;
 use shardmill_formats::arrayrecord::ArrayRecordTable;
@@ -22,6 +24,7 @@ use shardmill_formats::records::Unpacker;
 use shardmill_formats::signature::{SIGNATURE_BYTES, Signature};
 use shardmill_formats::table::{Guarded, TableError, TableFile};
 use shardmill_formats::tar::samples::WebDatasetFile;
+use shardmill_formats::token_files::TokenOptions;
 use shardmill_plan::schema::has_nul;
 use shardmill_storage::RangeRead;
 use std::sync::Arc;
@@ -44,6 +47,7 @@ enum Kind {
     Csv { types: Types<csv::Inferred>, options: CsvOptions },
     Jsonl { types: Types<jsonl::Inferred>, options: JsonlOptions },
     Mds(MdsOpener),
+    Tokens(TokenOpener),
 }
 
 /// Types of the columns of text files.
@@ -116,6 +120,11 @@ impl FileOpener {
                 }
             }
             Format::Mds => Kind::Mds(MdsOpener::new(MdsShards::default(), false, limit, objects)),
+            Format::Megatron | Format::Datatrove | Format::Bin | Format::Npy => {
+                let tokens = TokenOptions { limit, ..TokenOptions::default() };
+                let options = TokenFileOptions { tokens, kept: None };
+                Kind::Tokens(TokenOpener::new(format, Objects::default(), options))
+            }
         };
         Ok(Self { kind, unpacker, limit })
     }
@@ -141,6 +150,12 @@ impl FileOpener {
     #[must_use]
     pub fn of_tars(ignores_zeros: bool, form: &TextForm, limit: DecodeLimit) -> Self {
         Self::of(Kind::WebDataset { ignores_zeros, refuses_nan: form.nan == Nan::Raise }, limit)
+    }
+
+    /// For files of tokens.
+    pub(super) fn of_tokens(opener: TokenOpener) -> Self {
+        let limit = opener.options().limit;
+        Self::of(Kind::Tokens(opener), limit)
     }
 
     /// An opener with other types, if the files that were opened have values that do not fit those
@@ -221,6 +236,7 @@ impl FileOpener {
             Kind::Csv { .. } => Format::Csv,
             Kind::Jsonl { .. } => Format::Jsonl,
             Kind::Mds(_) => Format::Mds,
+            Kind::Tokens(opener) => opener.format(),
         }
     }
 
@@ -263,6 +279,7 @@ impl FileOpener {
                 }?)
             }
             Kind::Mds(opener) => opener.open(object)?,
+            Kind::Tokens(opener) => opener.open(object)?,
         })
     }
 }

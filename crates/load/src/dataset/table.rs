@@ -104,6 +104,7 @@ impl Dataset {
             files,
             schema: Arc::clone(&options.schema),
             top_level: options.schema.fields().len(),
+            hidden: BTreeSet::new(),
             image_columns: BTreeSet::new(),
             left_out: Vec::new(),
             skipped: Vec::new(),

@@ -250,6 +250,11 @@ fn of_block(
     source: LengthsSource,
 ) -> Result<Vec<u32>> {
     let column = source.column();
+    if let LengthsSource::Lists { .. } = source
+        && let Some(found) = stated_by_index(dataset, block, column)?
+    {
+        return Ok(found);
+    }
     let batch = match block.count {
         1 => dataset.read(block.place, &[column], block.selection.as_ref())?,
         count => dataset.read_run(block.place, count, &[column])?,
@@ -276,6 +281,19 @@ fn of_block(
         }),
     };
     Ok(found?)
+}
+
+/// What the index of the file states, which needs no token.
+fn stated_by_index(dataset: &Dataset, block: &RowBlock, column: usize) -> Result<Option<Vec<u32>>> {
+    let Some(file) = dataset.files().get(block.place.file) else { return Ok(None) };
+    let mut all = Vec::with_capacity(usize::try_from(block.rows).unwrap_or_default());
+    for number in block.place.block..block.place.block + block.count {
+        match file.row_lengths(number, column, block.selection.as_ref())? {
+            Some(lengths) => all.extend(lengths),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(all))
 }
 
 /// Returns the first row that cannot be packed, and the reason, as an error.

@@ -15,7 +15,7 @@ mod files;
 #[cfg(test)]
 mod tests;
 
-use crate::dataset::{BlockOf, OpenFile};
+use crate::dataset::{BlockOf, FileKey, KeptRows, OpenFile};
 use crate::{Dataset, DatasetOptions, Format, Result};
 use shardmill_engine::Cancel;
 use shardmill_storage::{AnyDisk, Claim, Claimed, Claims, Disk as _, Remembered};
@@ -67,6 +67,11 @@ impl BlockKey {
         }
     }
 
+    fn of_file(file: &FileKey, part: usize, rows: usize) -> Self {
+        let block = u32::try_from(part).unwrap_or(u32::MAX);
+        Self { size: file.size, digest: file.digest, block, rows: rows as u64 }
+    }
+
     /// The group of the block, which follows from the contents of its file. Consecutive blocks
     /// share one, because some formats are read in order.
     pub(crate) fn group(&self, blocks_of_file: usize) -> u64 {
@@ -76,6 +81,9 @@ impl BlockKey {
             % GROUPS
     }
 }
+
+/// Rows of a file that are kept together: those of one entry have fewer than 2^31 tokens.
+const ROWS_OF_PART: usize = 1 << 16;
 
 /// The counts of a tokenization, which are opened when they are first needed.
 #[derive(Debug)]
@@ -101,6 +109,30 @@ impl CountsDirectory {
             *counts = Some(Arc::new(TokenCounts::open(directory, cancel)?));
         }
         Ok(counts.clone())
+    }
+}
+
+impl KeptRows for CountsDirectory {
+    /// Counts that disagree, or cannot be read, are those of no file.
+    fn lengths(&self, file: &FileKey) -> Vec<u32> {
+        let Ok(Some(counts)) = self.open(&Cancel::default()) else { return Vec::new() };
+        let known = counts.known.lock();
+        let is_own = |key: &&BlockKey| (key.size, key.digest) == (file.size, file.digest);
+        let mut parts: Vec<&BlockKey> = known.keys().filter(is_own).collect();
+        parts.sort_unstable_by_key(|key| key.block);
+        parts
+            .iter()
+            .filter_map(|key| known.get(key))
+            .flat_map(|part| part.iter().copied())
+            .collect()
+    }
+
+    fn keep(&self, file: &FileKey, path: &str, lengths: &[u32]) {
+        let Ok(Some(counts)) = self.open(&Cancel::default()) else { return };
+        for (number, part) in lengths.chunks(ROWS_OF_PART).enumerate() {
+            counts.add(BlockKey::of_file(file, number, part.len()), path, Arc::from(part));
+        }
+        counts.publish();
     }
 }
 

@@ -1,0 +1,249 @@
+//! Files of tokens without an index: those of llm.c and modded-nanogpt, which have a header, and
+//! those of nanoGPT, which have none.
+//!
+//! Where documents begin or end follows from the tokens. [`FlatFile::row_lengths`] finds it once;
+//! lengths that were kept elsewhere are compared with the tokens whenever these are read.
+
+use super::Dtype;
+use super::documents::{Documents, Spans};
+use super::dtype::Ids;
+use super::entries::Pages;
+use crate::token_error::Error;
+use shardmill_storage::RangeRead;
+use std::ops::Range;
+use std::sync::Arc;
+
+const HEADER_BYTES: u64 = 256 * 4;
+const FORMAT: &str = "bin";
+/// Tokens are searched in pieces of this size.
+const PIECE_BYTES: u64 = 4 << 20;
+const ODD_SIZE: &str = "the file was cut, or has another dtype; write or fetch it again";
+
+const NUMPY: &[u8; 6] = b"\x93NUMPY";
+const NUMPY_ARRAY: &str =
+    "write the tokens alone: numpy.load(\"x.npy\").tofile(\"y.npy\"), with its CSV file";
+
+/// What separates rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Separator {
+    /// A row starts with this id.
+    Bos(i64),
+    /// A row ends with this id.
+    Eos(i64),
+    /// Rows have this many tokens.
+    Every(u32),
+}
+
+impl Default for Separator {
+    fn default() -> Self {
+        Self::Every(1 << 16)
+    }
+}
+
+/// A file of tokens, and its header if it has one.
+#[derive(Debug, Clone)]
+pub struct FlatFile {
+    pub(super) object: Arc<dyn RangeRead>,
+    pub(super) dtype: Dtype,
+    first_byte: u64,
+    pub(super) tokens: u64,
+}
+
+impl FlatFile {
+    /// `dtype` is required for a file without a header.
+    ///
+    /// # Errors
+    /// For a size or a type that is not that of the header.
+    pub fn open(object: Arc<dyn RangeRead>, dtype: Option<Dtype>) -> Result<Self, Error> {
+        let size = object.size();
+        let path = object.path().to_owned();
+        let wrong = |field, found: String, expected: String| {
+            let (path, hint) = (path.clone(), Some(ODD_SIZE));
+            let (found, expected) = (found.into(), expected.into());
+            Err(Error::Header { path, format: FORMAT, field, found, expected, hint })
+        };
+        let mut head = [0; 12];
+        if size >= HEADER_BYTES {
+            object.read_at(0, &mut head)?;
+        }
+        let number = |at: usize| {
+            let bytes = head.get(at..).and_then(|head| head.first_chunk().copied());
+            u32::from_le_bytes(bytes.unwrap_or_default())
+        };
+        let stored = match (number(0), number(4)) {
+            (20_240_520, 1) => Some(Dtype::U16),
+            (20_240_801, 7) => Some(Dtype::U32),
+            (20_240_520 | 20_240_801, version) => {
+                return wrong("the version of the header", version.to_string(), "1 or 7".into());
+            }
+            _ => None,
+        };
+        if let Some((stored, given)) = stored.zip(dtype).filter(|(stored, given)| stored != given) {
+            let expected = format!("{}, as given", given.name());
+            return wrong("the dtype of the header", stored.name().to_owned(), expected);
+        }
+        let Some(dtype) = stored.or(dtype) else {
+            return Err(Error::NoDtype { path: object.path().to_owned() });
+        };
+        let first_byte = if stored.is_some() { HEADER_BYTES } else { 0 };
+        let (bytes, width) = (size - first_byte, dtype.width());
+        let tokens = bytes / width;
+        let expected = match stored {
+            Some(_) => first_byte + u64::from(number(8)) * width,
+            None => tokens * width,
+        };
+        if size != expected {
+            let expected = match stored {
+                Some(_) => format!("{expected} for the {} tokens of the header", number(8)),
+                None => format!("a multiple of {width}"),
+            };
+            return wrong("the size", size.to_string(), expected);
+        }
+        Ok(Self { object, dtype, first_byte, tokens })
+    }
+
+    /// A file of tokens and nothing else, as NumPy writes it with `tofile`.
+    ///
+    /// # Errors
+    /// For a file with the header of NumPy, one of an odd size, and without `dtype`.
+    pub fn plain(object: Arc<dyn RangeRead>, dtype: Option<Dtype>) -> Result<Self, Error> {
+        let (size, path) = (object.size(), object.path().to_owned());
+        let mut head = [0; NUMPY.len()];
+        if size >= NUMPY.len() as u64 {
+            object.read_at(0, &mut head)?;
+        }
+        let wrong = |field, found: String, expected: String, hint| {
+            let (path, hint) = (object.path().to_owned(), Some(hint));
+            let (found, expected) = (found.into(), expected.into());
+            Err(Error::Header { path, format: "npy", field, found, expected, hint })
+        };
+        if &head == NUMPY {
+            let expected = "tokens, as OLMo-core and dolma write them".to_owned();
+            return wrong("the start", "the header of NumPy".to_owned(), expected, NUMPY_ARRAY);
+        }
+        let Some(dtype) = dtype else { return Err(Error::NoDtype { path }) };
+        let width = dtype.width();
+        if !size.is_multiple_of(width) {
+            let expected = format!("a multiple of {width}");
+            return wrong("the size", size.to_string(), expected, ODD_SIZE);
+        }
+        Ok(Self { object, dtype, first_byte: 0, tokens: size / width })
+    }
+
+    #[must_use]
+    pub fn object(&self) -> &Arc<dyn RangeRead> {
+        &self.object
+    }
+
+    /// Number of tokens of each row. Reads the whole file.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn row_lengths(&self, separator: Separator) -> Result<Vec<u32>, Error> {
+        let (mark, is_first) = match separator {
+            Separator::Bos(mark) => (mark, true),
+            Separator::Eos(mark) => (mark, false),
+            Separator::Every(each) => {
+                let count = self.tokens.div_ceil(u64::from(each));
+                let length = |row: u64| (self.tokens - row * u64::from(each)).min(each.into());
+                return Ok((0..count).map(|row| small(length(row))).collect());
+            }
+        };
+        let (mut lengths, mut start, mut at) = (Vec::new(), 0, self.first_byte);
+        let mut first_token = 0;
+        while at < self.object.size() {
+            let piece = at..self.object.size().min(at + PIECE_BYTES);
+            at = piece.end;
+            for bytes in self.object.read_ranges(&[piece])? {
+                let mut ids = Ids::with_capacity(self.dtype, bytes.len());
+                ids.extend(self.dtype, &bytes);
+                ids.each(mark, |place| {
+                    let border = first_token + place as u64 + u64::from(!is_first);
+                    if border > start {
+                        lengths.push(small(border - start));
+                        start = border;
+                    }
+                });
+                first_token += bytes.len() as u64 / self.dtype.width();
+            }
+        }
+        lengths.extend((start < self.tokens).then(|| small(self.tokens - start)));
+        Ok(lengths)
+    }
+}
+
+/// A row of more tokens cannot be read.
+fn small(tokens: u64) -> u32 {
+    u32::try_from(tokens).unwrap_or(u32::MAX)
+}
+
+/// Rows that follow one another from the first token to the last one.
+#[derive(Debug)]
+pub(super) struct FlatRows {
+    first_byte: u64,
+    width: u64,
+    /// The token after the last one of each row.
+    ends: Vec<u64>,
+    separator: Option<Separator>,
+}
+
+impl FlatRows {
+    /// `None` if the lengths are not those of all tokens of the file.
+    pub(super) fn new(
+        file: &FlatFile,
+        lengths: &[u32],
+        separator: Option<Separator>,
+    ) -> Option<Self> {
+        let mut end = 0;
+        let next = |tokens: &u32| {
+            end += u64::from(*tokens);
+            end
+        };
+        let ends: Vec<u64> = lengths.iter().map(next).collect();
+        let (first_byte, width) = (file.first_byte, file.dtype.width());
+        (end == file.tokens).then_some(Self { first_byte, width, ends, separator })
+    }
+
+    fn first_token(&self, row: u64) -> u64 {
+        let before = row.checked_sub(1).and_then(|row| usize::try_from(row).ok());
+        before.and_then(|row| self.ends.get(row)).copied().unwrap_or_default()
+    }
+}
+
+impl Documents for FlatRows {
+    fn count(&self) -> u64 {
+        self.ends.len() as u64
+    }
+
+    fn start(&self, document: u64, _pages: &mut Pages<'_>) -> Result<Option<u64>, Error> {
+        Ok(Some(self.first_byte + self.first_token(document) * self.width))
+    }
+
+    fn spans(&self, documents: Range<u64>) -> Result<Spans, Error> {
+        let mut spans = Spans::with_capacity(documents.clone().count());
+        for row in documents {
+            let (start, end) = (self.first_token(row), self.first_token(row + 1));
+            spans.starts.push(self.first_byte + start * self.width);
+            spans.tokens.push(small(end - start));
+        }
+        Ok(spans)
+    }
+
+    fn is_row(&self, row: u64, ids: &Ids, range: Range<usize>) -> bool {
+        let inner = match self.separator {
+            None | Some(Separator::Every(_)) => return true,
+            Some(_) if range.is_empty() => return false,
+            // The first row may begin without one, and the last row may end without one.
+            Some(Separator::Bos(mark)) => {
+                let first = range.start;
+                (row == 0 || ids.at(first) == Some(mark)).then_some((mark, first + 1..range.end))
+            }
+            Some(Separator::Eos(mark)) => {
+                let last = range.end - 1;
+                let is_last = row + 1 == self.count();
+                (is_last || ids.at(last) == Some(mark)).then_some((mark, range.start..last))
+            }
+        };
+        inner.is_some_and(|(mark, inner)| !ids.has(mark, inner))
+    }
+}

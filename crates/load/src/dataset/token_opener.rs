@@ -1,0 +1,142 @@
+//! Opens files of tokens, each with the files that belong to it.
+
+use super::Format;
+use super::objects::Objects;
+use super::token_pairs::index_of;
+use shardmill_formats::table::{TableError, TableFile};
+use shardmill_formats::token_files::{
+    DatatroveFiles, FlatFile, Separator, TokenOptions, TokenTable,
+};
+use shardmill_storage::{Error as StorageError, RangeRead};
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+use xxhash_rust::xxh3::Xxh3Default;
+
+/// Parts of a file that tell it from others of its size, and the bytes of each.
+const SAMPLES: u64 = 64;
+const SAMPLE_BYTES: u64 = 4 << 10;
+
+/// A file whose rows are found by reading all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileKey {
+    pub size: u64,
+    pub digest: [u8; 16],
+}
+
+/// Where the lengths of rows are kept that were found by reading a whole file.
+pub trait KeptRows: Debug + Send + Sync {
+    /// Those of a file, in order; empty if they are not known.
+    fn lengths(&self, file: &FileKey) -> Vec<u32>;
+
+    fn keep(&self, file: &FileKey, path: &str, lengths: &[u32]);
+}
+
+/// How files of tokens are read.
+#[derive(Debug, Clone, Default)]
+pub struct TokenFileOptions {
+    pub tokens: TokenOptions,
+    pub kept: Option<Arc<dyn KeptRows>>,
+}
+
+#[derive(Debug)]
+pub(super) struct TokenOpener {
+    format: Format,
+    objects: Objects,
+    options: TokenFileOptions,
+}
+
+type Opened = Result<Arc<dyn TableFile>, TableError>;
+
+impl TokenOpener {
+    pub(super) fn new(format: Format, objects: Objects, options: TokenFileOptions) -> Self {
+        Self { format, objects, options }
+    }
+
+    pub(super) fn format(&self) -> Format {
+        self.format
+    }
+
+    pub(super) fn options(&self) -> &TokenOptions {
+        &self.options.tokens
+    }
+
+    pub(super) fn open(&self, object: Arc<dyn RangeRead>) -> Opened {
+        match self.format {
+            Format::Datatrove => self.datatrove(object),
+            Format::Bin => self.flat(object),
+            Format::Npy => self.npy(object),
+            _ => {
+                let path = object.path();
+                let index = index_of(path).unwrap_or_else(|| format!("{path}.idx"));
+                let index = self.objects.open(&index)?;
+                Ok(Arc::new(TokenTable::megatron(object, index, self.options())?))
+            }
+        }
+    }
+
+    fn datatrove(&self, object: Arc<dyn RangeRead>) -> Opened {
+        let path = object.path();
+        let files = DatatroveFiles {
+            index: self.objects.open(&format!("{path}.index"))?,
+            loss: self.beside(&format!("{path}.loss"))?,
+            metadata: self.beside(&format!("{path}.metadata"))?,
+        };
+        Ok(Arc::new(TokenTable::datatrove(object, files, self.options())?))
+    }
+
+    /// A file that need not exist.
+    fn beside(&self, path: &str) -> Result<Option<Arc<dyn RangeRead>>, TableError> {
+        match self.objects.open(path) {
+            Ok(object) => Ok(Some(object)),
+            Err(StorageError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn npy(&self, object: Arc<dyn RangeRead>) -> Opened {
+        let path = object.path().to_owned();
+        let file = FlatFile::plain(object, self.options().dtype)?;
+        let csv = format!("{}.csv.gz", path.strip_suffix(".npy").unwrap_or(&path));
+        Ok(Arc::new(TokenTable::npy(file, &*self.objects.open(&csv)?, self.options())?))
+    }
+
+    /// Rows of a file that was read before are known.
+    fn flat(&self, object: Arc<dyn RangeRead>) -> Opened {
+        let options = self.options();
+        let (file, separator) = (FlatFile::open(object, options.dtype)?, options.separator);
+        let opened = |lengths: &[u32]| TokenTable::flat(file.clone(), lengths, separator, options);
+        let kept = match separator {
+            Separator::Every(_) => None,
+            _ => self.options.kept.as_deref(),
+        };
+        let Some(kept) = kept else {
+            return Ok(Arc::new(opened(&file.row_lengths(separator)?)?));
+        };
+        let key = self.key(&**file.object())?;
+        if let Ok(known) = opened(&kept.lengths(&key)) {
+            return Ok(Arc::new(known));
+        }
+        let lengths = file.row_lengths(separator)?;
+        kept.keep(&key, file.object().path(), &lengths);
+        Ok(Arc::new(opened(&lengths)?))
+    }
+
+    /// From parts of the file: rows are compared with their counts when they are read.
+    fn key(&self, object: &dyn RangeRead) -> Result<FileKey, TableError> {
+        let size = object.size();
+        let step = (size / SAMPLES).max(SAMPLE_BYTES);
+        let starts = (0..SAMPLES).map(|sample| sample * step).filter(|start| *start < size);
+        let end = size.saturating_sub(SAMPLE_BYTES);
+        let sample = |start: u64| start..size.min(start + SAMPLE_BYTES);
+        let samples: Vec<Range<u64>> = starts.chain([end]).map(sample).collect();
+        let mut digest = Xxh3Default::new();
+        digest.update(
+            format!("{:?} {:?}", self.options().separator, self.options().dtype).as_bytes(),
+        );
+        for bytes in object.read_ranges(&samples)? {
+            digest.update(&bytes);
+        }
+        Ok(FileKey { size, digest: digest.digest128().to_le_bytes() })
+    }
+}

@@ -1,0 +1,79 @@
+//! Pairs of files of Megatron-LM: `P.bin` has the tokens of `P.idx`.
+//!
+//! The extension `.bin` says nothing by itself. The invariant: a file of tokens is read by its
+//! index if there is one beside it, and otherwise only with `format=`.
+
+use crate::Result;
+use shardmill_engine::{Cancel, run_in_order};
+use shardmill_plan::{Error as PlanError, Listing, listing};
+use shardmill_storage::{Error as StorageError, is_remote, store_of};
+use std::ops::ControlFlow;
+
+const TOKENS: &str = ".bin";
+const INDEX: &str = ".idx";
+
+/// The index of a file of tokens, whether it exists or not.
+pub(super) fn index_of(path: &str) -> Option<String> {
+    Some(format!("{}{INDEX}", path.strip_suffix(TOKENS)?))
+}
+
+fn exists(path: &str) -> bool {
+    store_of(path).and_then(|store| store.open(path)).is_ok()
+}
+
+/// Whether this is a file of tokens with its index beside it.
+#[must_use]
+pub fn has_token_index(path: &str) -> bool {
+    index_of(path).is_some_and(|index| exists(&index))
+}
+
+/// As [`listing`], for paths that may mean a pair: its prefix `P`, or its index.
+///
+/// # Errors
+/// As [`listing`].
+pub fn listing_of_pair(path: &str) -> shardmill_plan::Result<Listing> {
+    let tokens = path.strip_suffix(INDEX).map(|prefix| format!("{prefix}{TOKENS}"));
+    if let Some(tokens) = tokens.filter(|tokens| exists(tokens)) {
+        return listing(&tokens);
+    }
+    match listing(path) {
+        Err(PlanError::Storage(StorageError::NotFound { .. }))
+            if exists(&format!("{path}{INDEX}")) =>
+        {
+            listing(&format!("{path}{TOKENS}"))
+        }
+        listed => listed,
+    }
+}
+
+/// Which of `paths` are files of tokens with an index beside them. Indexes that are known are
+/// not looked for; others are, by so many threads in a store.
+pub(super) fn pairs<'a>(
+    paths: &[&'a str],
+    is_known: impl Fn(&str) -> bool,
+    threads: usize,
+) -> Result<Vec<&'a str>> {
+    let (mut found, mut asked) = (Vec::new(), Vec::new());
+    for path in paths {
+        match index_of(path) {
+            Some(index) if is_known(&index) => found.push(*path),
+            Some(index) => asked.push((*path, index)),
+            None => {}
+        }
+    }
+    if asked.is_empty() {
+        return Ok(found);
+    }
+    let (count, indexes) =
+        (asked.len(), asked.iter().map(|(_, index)| index.clone()).collect::<Vec<_>>());
+    let threads = if indexes.iter().any(|path| is_remote(path)) { threads.min(count) } else { 1 };
+    let look = move |number: usize| {
+        ControlFlow::Continue(indexes.get(number).is_some_and(|index| exists(index)))
+    };
+    for (is_pair, (path, _)) in run_in_order(count, threads, &Cancel::default(), look)?.zip(asked) {
+        if is_pair? {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
