@@ -2,17 +2,18 @@
 
     # Texts of a Debian package, which apt-get downloads (37 MB).
     python examples/train_balanced.py
-    # All texts below a directory.
+    # All texts in a directory and its subdirectories.
     python examples/train_balanced.py --texts DIR
 
-Each rank is a process with one thread. They meet at a barrier in each micro-batch, as the ranks of
-FSDP do when they gather weights, so the faster one waits. Attention takes most of a step, and is
-computed document by document. The texts are cut into parts, so that documents have the lengths
-that whole texts have in packs of 128 K tokens.
+Each rank is a process with one thread. In each micro-batch, both ranks wait at a barrier, as the
+ranks of FSDP do when they gather weights, so the faster rank waits for the slower one. Attention
+takes most of the time of a step, and is computed separately for each document. The texts are cut
+into parts. Relative to the length of a pack, these parts are as long as whole texts are in packs
+of 128 K tokens.
 
-First, both ranks measure steps with another seed, and fit a cost to them. Then they train without
-and with a balance in turns, micro-batch by micro-batch, in several rounds. Each rank writes down
-the seconds of each micro-batch, and those at the barrier.
+First, both ranks measure steps with another seed, and fit a cost to them. Then they train in
+several rounds. Micro-batches of a loader without a balance alternate with those of a loader with
+one. Each rank records the duration of each micro-batch, and how long it waited at the barrier.
 """
 
 from __future__ import annotations

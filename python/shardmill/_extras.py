@@ -26,6 +26,6 @@ def pyarrow_for(what: str, *, extra: str = "arrow") -> Any:
 
 
 def missing_module(module: str, *, install: str, missing: ModuleNotFoundError) -> ImportError:
-    """Return the error of ``module``, which cannot be imported, that says what to install."""
+    """Return an error for ``module``, which cannot be imported, that says what to install."""
     name = missing.name or install
     return ModuleNotFoundError(f"{module} needs {name}\nhint: pip install {install}", name=name)

@@ -82,9 +82,9 @@ def command(as_json: bool, **options: Any) -> None:
     The options are those of shardmill.Loader for rows; Loader.explain also explains packs and
     mixtures. PATH is a file, a directory or a glob.
 
-    With --cost, show how long ranks wait for the one with the most work, now and with
-    shardmill.Balance. Packs are of the column tokens or input_ids, of the list column --column, or
-    of the texts that --tokenizer tokenizes, with the options of shardmill tokenize.
+    With --cost, show how long ranks wait for the rank with the most work, without and with
+    shardmill.Balance. Packs are made from the column tokens or input_ids, from the list column
+    --column, or from the texts that --tokenizer tokenizes, with the options of shardmill tokenize.
 
     \b
     Example:

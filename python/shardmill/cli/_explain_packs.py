@@ -41,9 +41,9 @@ def explain_packs(options: dict[str, Any], shuffle: Any, *, as_json: bool) -> No
     """Print how equal the work of ranks is.
 
     Args:
-        options: those of the command.
+        options: the options of the command.
         shuffle: ``shuffle`` of the loader.
-        as_json: whether the result is JSON.
+        as_json: whether to print JSON.
 
     Raises:
         click.UsageError: If an option is missing or does not fit.

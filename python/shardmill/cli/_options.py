@@ -186,7 +186,7 @@ def refuse(names: set[str], reason: str) -> None:
     """Check that none of these options is given.
 
     Raises:
-        click.UsageError: If one is.
+        click.UsageError: If one of them is given.
     """
     context = click.get_current_context()
     for option in context.command.params:

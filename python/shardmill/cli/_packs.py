@@ -1,4 +1,4 @@
-"""Packs of tokens, and the balance of what they cost, as options of commands."""
+"""Options of commands for packs of tokens and for the balance of their cost."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def balance_of(options: dict[str, Any]) -> Balance:
     """Return the ``Balance`` of the options.
 
     Raises:
-        click.UsageError: If one is missing.
+        click.UsageError: If an option is missing.
     """
     from shardmill import Balance, Cost
 

@@ -11,7 +11,7 @@ from shardmill.data._dataset import Dataset, opened_files
 
 
 def warn_of_other_schema(sink: ParquetSink, report: Report) -> None:
-    """Warn if a file of an earlier run has another schema than those of this one."""
+    """Warn if a file of an earlier run has another schema than the files of this run."""
     written = {Path(file["path"]).name: file["path"] for file in report.outputs}
     if not written:
         return

@@ -28,9 +28,9 @@ class Sink:
             ``"overwrite"`` empties it when the run starts, ``"resume"`` keeps its files, processes
             all inputs again and replaces the files of the same inputs. If an input can no longer be
             read, its earlier file stays, with a warning in the report. The schema of the files that
-            are written follows from the present inputs; a Parquet file of another schema that stays
-            is a warning. Only a ``checkpoint`` of the pipeline skips finished work; with a matching
-            checkpoint, the job continues in any mode.
+            are written depends only on the current inputs; if a Parquet file with another schema
+            stays, the run warns. Only a ``checkpoint`` of the pipeline skips finished work; with a
+            matching checkpoint, the job continues in any mode.
         materialize_on_write: fetch image bytes that no stage has fetched before.
         on_materialize_error: what happens to a row whose image cannot be read. ``"raise"`` stops
             the run, ``"warn"`` keeps the row without bytes, ``"drop_row"`` removes it,

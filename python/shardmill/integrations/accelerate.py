@@ -1,6 +1,7 @@
-"""Batches that process 0 of Accelerate reads and shares out, ``dispatch_batches=True``.
+"""Batches of a loader in Accelerate with ``dispatch_batches=True``.
 
-Without it, a ``Loader`` needs no adapter: iterate over it as it is.
+Process 0 then reads, and Accelerate distributes the batches. Without ``dispatch_batches=True``, a
+``Loader`` needs no adapter: iterate over it directly.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from shardmill.load._loader import Loader, iteration_of, loader_with
 
 
 class DispatchedLoader:
-    """The batches of a loader, read by process 0 and shared out by Accelerate.
+    """The batches of a loader, read by process 0 and distributed by Accelerate.
 
-    Each step takes one batch of the loader for each process. Accelerate fetches a step ahead; the
+    Each step takes one batch of the loader for each process. Accelerate fetches one step ahead. The
     state is that of the step that was returned last, and is the same on all processes. Pass the
     object to ``accelerator.register_for_checkpointing``, but not to ``prepare``.
 
     Args:
-        accelerator: with ``DataLoaderConfiguration(dispatch_batches=True)``.
+        accelerator: an ``Accelerator`` with ``DataLoaderConfiguration(dispatch_batches=True)``.
         loader: a new loader with ``rank=0`` and ``world_size=1`` on each process. Only process 0
             reads rows.
 
     Raises:
-        ValueError: If the loader shares out its rows itself, or Accelerate does not.
+        ValueError: If the loader divides its rows over ranks, or Accelerate does not dispatch.
     """
 
     def __init__(self, accelerator: Accelerator, loader: Loader) -> None:

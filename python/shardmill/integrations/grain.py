@@ -104,15 +104,15 @@ def iter_dataset(dataset: grain.MapDataset) -> grain.IterDataset:
 class LoaderDataset(grain.IterDataset):
     """The batches of a loader, epoch after epoch, with its state in the checkpoints of Grain.
 
-    The threads of the loader read, so worker processes and ``mp_prefetch`` are refused. Each
-    iterator begins with the first batch, unless a state is set. The state is that of the loader, so
-    it continues on any number of ranks.
+    The threads of the loader read ahead, so worker processes and ``mp_prefetch`` are not supported.
+    Each iterator begins with the first batch, unless a state is set. The state is that of the
+    loader, so it can be resumed on any number of ranks.
 
     Args:
         loader: a new loader, with ``output="numpy"`` for JAX.
 
     Raises:
-        ValueError: If the loader has begun.
+        ValueError: If the loader has already delivered batches.
 
     Examples:
         >>> import pyarrow as pa, pyarrow.parquet as pq, shardmill as sm
@@ -138,7 +138,7 @@ class LoaderDataset(grain.IterDataset):
         return _Batches(_at_start(self._loader))
 
     def set_slice(self, *given: Any) -> None:
-        """Refuse to be divided among worker processes."""
+        """Raise an error, because worker processes cannot divide the batches."""
         raise OptionError(
             "worker processes of Grain cannot divide the batches of a Loader\n"
             "hint: leave out mp_prefetch; the threads of the Loader prefetch already"
@@ -146,7 +146,7 @@ class LoaderDataset(grain.IterDataset):
 
 
 class _Batches(grain.DatasetIterator):
-    """An iterator over the steps of a loader of its own."""
+    """An iterator over the steps of its own loader."""
 
     def __init__(self, loader: Loader) -> None:
         super().__init__()
@@ -167,6 +167,6 @@ class _Batches(grain.DatasetIterator):
 
 
 def _at_start(loader: Loader) -> Loader:
-    """Return a loader with the plan of another and a position of its own."""
+    """Return a loader with the plan of another loader and its own position."""
     iteration = iteration_of(loader)
     return loader_with(loader, iteration.of_rank(loader.rank, loader.world_size, iter))

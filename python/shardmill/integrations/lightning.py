@@ -1,4 +1,4 @@
-"""Batches of a ``Loader`` in a Lightning ``Trainer`` that fetches ahead."""
+"""Batches of a ``Loader`` in a Lightning ``Trainer`` that fetches batches ahead."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from shardmill.load._loader import Loader
 class LoaderCallback(Callback):
     """Batches of all epochs of a loader, and their state in the checkpoints of a trainer.
 
-    Lightning needs no adapter for a ``Loader``, which has a length. If it does not know the length
-    of all loaders, it fetches a batch ahead, and the state that it saves is late. The state of this
-    callback is that of the batch that was trained last. Pass the callback itself to ``fit``, and as
-    the first of the callbacks to the trainer, which ends after ``max_steps``.
+    Lightning needs no adapter for a ``Loader``, which has a length. If Lightning does not know the
+    lengths of all loaders, it fetches a batch ahead, and the state that it saves already includes
+    that batch. The state of this callback is that of the last batch that was trained on. Pass the
+    callback to ``fit`` in place of the loader, and to the trainer as the first of its callbacks.
+    Set ``max_steps``, after which the trainer ends.
 
     Args:
         loader: the loader of this rank.
-        name: names the state in checkpoints, if there are several loaders.
+        name: name of the state in checkpoints, if there are several loaders.
     """
 
     def __init__(self, loader: Loader | MeshLoader, name: str = "train") -> None:
@@ -46,7 +47,7 @@ class LoaderCallback(Callback):
         return f"shardmill.{self.name}"
 
     def __iter__(self) -> Iterator[Any]:
-        """Continue after the batch that was trained last."""
+        """Continue after the last batch that was trained on."""
         if not self._is_set_up:
             raise OptionError(
                 "the trainer does not have this LoaderCallback, whose state would not be saved\n"
@@ -59,7 +60,7 @@ class LoaderCallback(Callback):
             yield batch
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Note that the trainer has the callback."""
+        """Record that the trainer has the callback."""
         self._is_set_up = True
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -77,7 +78,7 @@ class LoaderCallback(Callback):
         self._trained = self._ahead.popleft()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position after the batch that was trained last."""
+        """Return the position after the last batch that was trained on."""
         return self._trained
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

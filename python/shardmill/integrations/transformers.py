@@ -1,4 +1,4 @@
-"""Batches of a ``Loader`` in the ``Trainer`` of transformers, and in those of TRL."""
+"""Batches of a ``Loader`` in the ``Trainer`` of transformers and the trainers of TRL."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shardmill.load._loader import Loader
 
 
 class _Batches:
-    """Batches of a loader, of one epoch or of all of them, in which case it has no length."""
+    """Batches of one epoch of a loader, or of all epochs, which have no length."""
 
     def __init__(self, loader: Loader | MeshLoader, *, is_endless: bool) -> None:
         self.loader, self.is_endless = loader, is_endless
@@ -35,11 +35,11 @@ class LoaderCallback(TrainerCallback, ExportableState):
     loader: Loader | MeshLoader | None = None
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint contains of the loader."""
+        """Return the entries for the loader in a checkpoint."""
         return {"args": {}, "attributes": {"saved": self.loader and self.loader.state_dict()}}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Continue where the checkpoint was taken."""
+        """Continue from the position in the checkpoint."""
         self.loader = loader = given["train_dataloader"].loader
         # All ranks raise the errors below, or none.
         check_ranks(loader)
@@ -65,10 +65,10 @@ class LoaderCallback(TrainerCallback, ExportableState):
 
 
 class LoaderMixin:
-    """Lets a trainer take batches from its ``train_dataset`` and ``eval_dataset``, ``Loader``s.
+    """Lets a trainer use a ``Loader`` as its ``train_dataset`` or ``eval_dataset``.
 
-    Write ``class LoaderTrainer(LoaderMixin, Trainer)``. Batches reach the trainer as they are, and
-    no batch is fetched ahead. Checkpoints contain the state of the loader of ``train_dataset``.
+    Write ``class LoaderTrainer(LoaderMixin, Trainer)``. The trainer receives batches unchanged, and
+    no batch is fetched ahead. Checkpoints contain the state of the loader in ``train_dataset``.
     """
 
     def get_train_dataloader(self: Any) -> Any:

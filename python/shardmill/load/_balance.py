@@ -1,4 +1,4 @@
-"""Equal work on every rank: the order of packs within windows, and what it is worth."""
+"""Equal work on every rank: the order of packs within windows, and its effect."""
 
 from __future__ import annotations
 
@@ -25,31 +25,32 @@ _NONE = (0.0, 0.0)
 
 @dataclass(frozen=True)
 class Balance:
-    """The order of the packs of a ``Packing`` with which all ranks have equal work at each step.
+    """An order of the packs of a ``Packing`` that gives all ranks equal work at each step.
 
-    No message is sent, and the global sequence is the same on any number of ranks. The packs of
-    each lane are cut into windows and ranked by their cost. At each place of a window, all lanes
-    have the pack of the same rank; the ranks come in random order. The set of packs and their
-    content do not change. ``Loader.explain`` tells how equal the work is.
+    Ranks exchange no messages, and the global sequence is the same on any number of ranks. The
+    packs of each lane are cut into windows, and each window is sorted by cost. At each position of
+    a window, all lanes have the pack with the same index in this sorted order; the indices come in
+    random order. The set of packs and their content do not change. ``Loader.explain`` reports how
+    equal the work is.
 
-    All ranks take packs of equal rank at each step before the first lane has ended, if ``consumed``
-    of the state and ``batch_size * world_size`` are multiples of the lanes, and the lanes a
-    multiple of ``world_size``; or if the lanes and ``consumed`` are multiples of ``batch_size *
-    world_size``.
+    Before the first lane has ended, all ranks take packs with the same index at each step in two
+    cases: if ``consumed`` of the state and ``batch_size * world_size`` are multiples of ``lanes``,
+    and ``lanes`` is a multiple of ``world_size``; or if ``lanes`` and ``consumed`` are multiples of
+    ``batch_size * world_size``.
 
-    A rank keeps the rows of one window of each of its lanes in memory, and of two while windows
-    change.
+    A rank keeps the rows of one window of each of its lanes in memory, and of two while it changes
+    to the next window.
 
     Attributes:
-        cost: the cost of a pack, whose documents include the padding of ``multiple_of``.
-        per_step: packs of a lane in a step of the optimizer: ``batch_size * world_size *
-            accumulation / lanes``. With fewer than 4, all documents of a step are about equally
-            long, and often from one source; there is a warning.
-        window_packs: packs of a lane that are ranked together, at least 2. Larger windows are more
-            equal, and need more memory. With ``plan="ahead"`` the first three are shorter.
-        within: ``"mixed"`` gives a step packs of all costs, the same sum in each step as far as
-            possible. ``"alike"`` gives it packs of about the same cost, for pipelines, in which the
-            dearest micro-batch of a step is waited for several times; there is a warning.
+        cost: the cost of a pack. The documents include the padding of ``multiple_of``.
+        per_step: packs of a lane in an optimizer step: ``batch_size * world_size * accumulation /
+            lanes``. With fewer than 4, all documents of a step are about equally long, and often
+            from one source; ``Balance`` then warns.
+        window_packs: packs of a lane that are sorted together, at least 2. Larger windows make work
+            more equal, and need more memory. With ``plan="ahead"``, the first three are shorter.
+        within: ``"mixed"`` gives a step packs of all costs, with as equal a sum in each step as
+            possible. ``"alike"`` gives it packs of about the same cost, for pipelines, which wait
+            several times for the most expensive micro-batch of a step; ``Balance`` then warns.
 
     Raises:
         ValueError: If an option is not valid.
@@ -115,13 +116,13 @@ def window_bytes(balance: Balance, row_bytes: int, lanes: int, share: Mapping[st
         balance: the options.
         row_bytes: size of the rows of a full pack.
         lanes: number of lanes.
-        share: what ranks get of each step.
+        share: the part of each step that ranks get.
     """
     return 2 * balance.window_packs * row_bytes * lanes_of_rank(lanes, share)
 
 
 def lanes_of_rank(lanes: int, share: Mapping[str, Any]) -> int:
-    """Return from how many lanes a rank takes rows."""
+    """Return the number of lanes from which a rank takes rows."""
     each, rest = divmod(lanes, share["world_size"])
     is_local = rest == 0 and each > 0 and share["batch_size"] % each == 0
     return each if is_local else lanes
@@ -139,17 +140,17 @@ def warn_of_memory(balance: Balance, size: int, prefetch_bytes: int) -> None:
 
 
 def rounded(epoch_packs: int, lanes: int) -> int:
-    """Return the number of packs of an epoch in which all lanes have the same number."""
+    """Return the packs of an epoch, rounded up so that all lanes have the same number."""
     return -(-epoch_packs // lanes) * lanes
 
 
 def obstacle(lanes: int, consumed: int, share: Mapping[str, Any]) -> str | None:
-    """Return what keeps ranks from taking packs of equal rank; ``None`` if nothing does.
+    """Return why ranks take packs of different indices; ``None`` if they do not.
 
     Args:
         lanes: number of lanes.
         consumed: packs of the epoch before the next step.
-        share: what ranks get of each step.
+        share: the part of each step that ranks get.
     """
     ranks = share["world_size"]
     step = share["batch_size"] * ranks

@@ -33,7 +33,7 @@ class BatchedRows(EpochPlans):
     """The batches of rows of about equal length.
 
     Args:
-        packing: the options of batches.
+        packing: the options of the batches.
         dataset: the data set.
         nulls_are_empty: whether a null list is an empty row.
         threads: number of threads that plan the batches of a shuffled epoch.
@@ -76,7 +76,7 @@ class BatchedRows(EpochPlans):
 
     @property
     def balance(self) -> Balance | None:
-        """The order of batches, if it is not random."""
+        """The balance that orders batches, if they are not in random order."""
         return self.packing.balance
 
     def planned(self, rows: load.RowPlan, epoch: int, lanes: int) -> load.RowPlan:
@@ -97,7 +97,7 @@ class BatchedRows(EpochPlans):
         )
 
     def pad_form(self) -> dict[str, Any]:
-        """Return how columns are padded, for native code."""
+        """Return the padding of columns, for native code."""
         packing, most = self.packing, self.packing.tokens
         labels = opened_files(self._dataset).label_pads
         pads = packing.pad_value
@@ -116,7 +116,7 @@ class BatchedRows(EpochPlans):
         }
 
     def warn_of_balance(self, lanes: int, share: Mapping[str, Any], prefetch_bytes: int) -> None:
-        """Warn of nothing: the windows of rows are larger than those of a balance."""
+        """Do not warn: the windows of rows are larger than those of a balance."""
 
     def window_bytes(self, lanes: int, share: Mapping[str, Any]) -> int:
         """Return the size of the rows that a rank keeps for its windows."""
@@ -126,7 +126,7 @@ class BatchedRows(EpochPlans):
         return min(kept, rows.num_rows) * row_bytes
 
     def identity(self, lanes: int) -> dict[str, Any]:
-        """Return what a state must match: which rows are in a batch, and the order of batches."""
+        """Return what a state must match: the rows of each batch, and the order of batches."""
         packing = self.packing
         return {
             "version": BATCHING_VERSION,

@@ -201,7 +201,7 @@ def _stage(stage: Any) -> tuple[int, Any]:
 
 
 def exact(number: Any) -> Fraction:
-    """Return a number as it is written: 0.1 is one tenth, not the closest binary number."""
+    """Return the decimal value of a number: 0.1 is one tenth, not the closest binary number."""
     if isinstance(number, Integral):
         # Numbers of NumPy overflow.
         return Fraction(int(number))

@@ -86,9 +86,9 @@ class Conversion:
         return other
 
     def empty(self) -> Any:
-        """Return a batch without rows, whose columns are those of every batch.
+        """Return a batch without rows, with the columns of every batch.
 
-        It lacks the marks of padded rows. Packs have only numbers, and no such batch.
+        It has no marks of padded rows. There is no such batch for packs, which have only numbers.
         """
         if isinstance(self._packed, PackedRows):
             return {}
@@ -98,7 +98,7 @@ class Conversion:
         return next(split(converter.names, converter.convert(rows, [0]), [0], self.cutter.kind))
 
     def check(self, *, is_filtered: bool) -> None:
-        """Check what files say of the values that are delivered.
+        """Check the values that are delivered by the metadata of the files.
 
         Args:
             is_filtered: whether some rows of the files may not be delivered.

@@ -1,4 +1,4 @@
-"""The work of a pack: what a model does for its tokens, its documents and its images."""
+"""The work of a pack: that of a model for its tokens, documents and images."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ _WIDEST = 2**28
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """The work of a pack, by which packs are ordered such that all ranks take equal work at a step.
+    """The work of a pack, for ordering packs so that all ranks have equal work at each step.
 
-    A pack costs ::
+    The cost of a pack is ::
 
         token * n + pair * sum(l**2) + window_pair * sum(l * min(l, window))
             + patch * sum(p) + patch_pair * sum(p**2) + image * images
 
     where ``n`` is the length of the pack, ``l`` the number of tokens of each of its documents and
-    ``p`` the number of patches of each of its images. Only ratios matter, so the unit is free.
-    Costs of packs are compared as integers, to which a coefficient is rounded with a relative error
-    of at most 2^-17.
+    ``p`` the number of patches of each of its images. Only ratios matter, so the unit is arbitrary.
+    Costs of packs are compared as integers. Coefficients are rounded for this, with a relative
+    error of at most 2^-17.
 
     Attributes:
-        token: cost of a token in linear layers, and of all else that grows with the number of
-            tokens.
+        token: cost of a token in linear layers, and in everything else that grows with the number
+            of tokens.
         pair: cost of a pair of tokens of one document, in layers with full attention. A causal
-            model computes half of the ``l**2`` pairs, so this is half the cost of a pair that it
-            does compute.
+            model computes half of the ``l**2`` pairs, so this is half the cost of each pair that it
+            computes.
         window_pair: cost of such a pair in layers with a sliding window.
         window: number of tokens after which the pairs of a token no longer grow. For a causal
             window of ``w`` tokens, set it to ``2 * w``, with half the cost of a pair as for
@@ -55,13 +55,13 @@ class Cost:
         patch: cost of a patch of an image.
         patch_pair: cost of a pair of patches of one image.
         image: cost of an image, whatever its size.
-        count_padding: whether the model computes the padding of a pack. ``n`` is then the length of
-            all packs, and the padding is one more document, as in ``Packing.cu_seqlens``. Otherwise
-            ``n`` is the number of tokens of documents.
+        count_padding: whether the model computes the padding of a pack. ``n`` is then the full
+            length of the pack, and the padding is one more document, as in ``Packing.cu_seqlens``.
+            Otherwise, ``n`` is the number of tokens of documents.
 
     Raises:
         ValueError: If a coefficient is negative or not finite, all are 0, the smallest is less than
-            2^-28 of the largest, or only one of ``window`` and ``window_pair`` is given.
+            2^-28 times the largest, or only one of ``window`` and ``window_pair`` is given.
 
     Examples:
         A model of width 4,096, in which a token costs as much as 49,152 pairs:
@@ -114,25 +114,26 @@ class Cost:
     ) -> Cost:
         """Return the cost of the packs of a model, in units of the FLOPs of a token.
 
-        Counts two FLOPs for each weight of the matrices that a token passes, with the experts of
-        its route, the router and the output layer, and four for each pair of tokens and unit of
-        width in attention. Norms, activations, rotary embeddings and the loss are left out. The
-        ratios hold for training too, whose backward pass has twice the FLOPs of each term; kernels
-        reach other rates for attention than for matrices, so ``fit`` is more precise.
+        A token costs two FLOPs for each weight of the matrices that it passes through, including
+        its experts, the router and the output layer. A pair of tokens costs four FLOPs for each
+        unit of width in attention. Norms, activations, rotary embeddings and the loss are left out.
+        The ratios also hold for training, because the backward pass has twice the FLOPs of each
+        term. Kernels run attention and matrix multiplication at different rates, so ``fit`` is more
+        precise.
 
-        Known are models of the types DeepSeek V2 and V3, Gemma 1 to 3, GPT-2, GPT-NeoX, gpt-oss,
-        Granite, Llama, Mistral, Mixtral, OLMo 1 to 3, Phi 1 to 4, Qwen 2 and 3 with their MoE and
-        VL variants, SmolLM3 and StarCoder 2, as transformers implements them. A patch is one of
-        the vision tower, before patches are merged.
+        Supported models are DeepSeek V2 and V3, Gemma 1 to 3, GPT-2, GPT-NeoX, gpt-oss, Granite,
+        Llama, Mistral, Mixtral, OLMo 1 to 3, Phi 1 to 4, Qwen 2 and 3 with their MoE and VL
+        variants, SmolLM3 and StarCoder 2, as implemented in transformers. Patches are those of the
+        vision tower, before they are merged.
 
         Args:
             config: the path of a ``config.json`` or of its directory, or its content.
-            causal: whether attention computes the pairs below the diagonal alone, as the kernels
-                of causal attention do. It halves the attention of layers that are causal; for
-                a causal window, see ``window``.
+            causal: whether attention computes only the pairs below the diagonal, as causal kernels
+                do. This halves the cost of attention in causal layers; for a causal window, see
+                ``window``.
 
         Raises:
-            FileNotFoundError: If there is no file.
+            FileNotFoundError: If the file does not exist.
             ValueError: If the architecture is unknown, or a number is missing or not valid.
 
         Examples:
@@ -163,11 +164,11 @@ class Cost:
         window: int | None = None,
         count_padding: bool = True,
     ) -> Cost:
-        """Return the cost that explains measured steps best, in units of the time of a token.
+        """Return the cost that best fits measured steps, in units of the time of a token.
 
-        Finds the non-negative coefficients, and a constant per step, with the least squared error.
-        A term that has the same value at all steps, such as the tokens of equally long packs,
-        cannot be told from the constant, and takes its place.
+        The non-negative coefficients and a constant per step are fitted by least squares. A term
+        that has the same value at all steps, such as the tokens of equally long packs, cannot be
+        distinguished from the constant, and replaces it.
 
         Args:
             terms: the sums over the packs of a step and rank: a dict for each step, or one dict
@@ -175,17 +176,17 @@ class Cost:
                 (``sum(l**2)``), ``"window_pair"`` (``sum(l * min(l, window))``), ``"patch"``
                 (``sum(p)``), ``"patch_pair"`` (``sum(p**2)``) and ``"image"`` (the number of
                 images). Terms that are left out have the coefficient 0.
-            seconds: duration of each step on that rank, without the time it waits for others. Wait
-                for the device before the clock is read, and leave out the first steps.
-            window: the window by which ``"window_pair"`` was counted.
+            seconds: duration of each step on that rank, without the time it waits for other ranks.
+                Synchronize the device before you read the clock, and leave out the first steps.
+            window: the window with which ``"window_pair"`` was counted.
             count_padding: whether padding was counted.
 
         Raises:
-            ValueError: If the steps do not determine the coefficients: too few, with terms that are
-                proportional to each other, or with seconds that do not grow with any term.
+            ValueError: If the steps do not determine the coefficients, because there are too few,
+                terms are proportional to each other, or the seconds do not grow with any term.
 
         Examples:
-            Two seconds for each million tokens, 50 for each billion pairs, and 0.1 for the step:
+            A step takes 0.1 s, plus 2 s per million tokens and 50 s per billion pairs:
 
             >>> import shardmill as sm
             >>> terms = {"token": [4096, 8192, 8192], "pair": [1e6, 1e7, 6e7]}
@@ -203,7 +204,7 @@ class Cost:
 
 
 def unit_of(cost: Cost) -> float:
-    """Return the cost that is 1 when packs are compared."""
+    """Return the cost that corresponds to the integer 1 when packs are compared."""
     return math.ldexp(1.0, -_shift(cost))
 
 
@@ -226,7 +227,7 @@ def _coefficients(cost: Cost) -> dict[str, float]:
 
 
 def _relative(costs: Mapping[str, float]) -> dict[str, float]:
-    """Return the coefficients in units of a token, or of the largest one if a token is free."""
+    """Return the coefficients relative to ``token``, or to the largest one if ``token`` is 0."""
     unit = costs.get("token") or max(costs.values())
     return {"token": 0.0} | {name: value / unit for name, value in costs.items()}
 

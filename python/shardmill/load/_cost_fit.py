@@ -24,7 +24,7 @@ def fitted(
     """Return the seconds of one unit of each term.
 
     Args:
-        terms: terms of each step, or the values of each term.
+        terms: the terms of each step, or the values of each term.
         seconds: duration of each step.
         names: the terms that a cost has.
 
@@ -136,8 +136,9 @@ def _check_independent(parts: Mapping[str, numpy.ndarray]) -> None:
 def _non_negative(matrix: numpy.ndarray, values: numpy.ndarray) -> numpy.ndarray:
     """Return the non-negative least-squares solution of a matrix with independent columns.
 
-    It is the unconstrained solution of its positive columns (Lawson and Hanson, Solving Least
-    Squares Problems, 1974, chapter 23). A cost has at most seven columns, so all sets are tried.
+    It is the unconstrained solution for the columns whose coefficients are positive (Lawson and
+    Hanson, Solving Least Squares Problems, 1974, chapter 23). A cost has at most seven columns, so
+    all sets of columns are tried.
     """
     import numpy
 

@@ -1,4 +1,4 @@
-"""What the steps of a loader deal out in place of rows, epoch by epoch."""
+"""Packs or batches that a loader distributes over steps in place of rows, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _EPOCHS_KEPT = 2
 class EpochPlans(ABC):
     """Packs or batches of rows whose lengths are known.
 
-    Results that need a pass over the rows are computed on demand, and once.
+    Results that need a pass over the rows are computed on demand, and only once.
 
     Args:
-        dataset: the data set whose rows are put together.
-        columns: the columns with the tokens; those of the first are counted.
+        dataset: the data set whose rows are combined.
+        columns: the columns with the tokens; the tokens of the first column are counted.
         lengths: the column with the lengths of rows, if there is one.
         stated_as: the kind of lengths in that column.
         nulls_are_empty: whether a null list is an empty row.
@@ -63,11 +63,11 @@ class EpochPlans(ABC):
     @property
     @abstractmethod
     def balance(self) -> Balance | None:
-        """The order of packs, if it is not that in which they are packed."""
+        """The balance that orders packs, if they do not come in the order of packing."""
 
     @abstractmethod
     def identity(self, lanes: int) -> dict[str, Any]:
-        """Return what a state must match: what is put together, and in what order."""
+        """Return what a state must match: which rows are combined, and in which order."""
 
     @abstractmethod
     def window_bytes(self, lanes: int, share: Mapping[str, Any]) -> int:
@@ -75,16 +75,16 @@ class EpochPlans(ABC):
 
     @abstractmethod
     def warn_of_balance(self, lanes: int, share: Mapping[str, Any], prefetch_bytes: int) -> None:
-        """Warn of what a balance changes."""
+        """Warn about the effects of a balance."""
 
     @abstractmethod
     def planned(self, rows: load.RowPlan, epoch: int, lanes: int) -> load.RowPlan:
-        """Return the plan of an epoch, which is then kept."""
+        """Return the plan of an epoch, and keep it."""
 
     def reorder(self, rows: load.RowPlan, start: int, marks: Sequence[Mark]) -> None:
-        """Take the rows in an order that differs from an epoch on, or from a pass of endless lanes.
+        """Use another order of rows from an epoch on, or from a pass of endless lanes.
 
-        What comes before it is planned. Endless lanes begin at these marks.
+        Plans of earlier epochs stay. Endless lanes begin at these marks.
         """
         self._plans = {
             epoch: plan
@@ -96,7 +96,7 @@ class EpochPlans(ABC):
     def of_epoch(
         self, rows: load.RowPlan, epoch: int, lanes: int, marks: Sequence[Mark] = ()
     ) -> load.RowPlan:
-        """Return the plan of an epoch, in the order of ``rows``, in ``lanes``.
+        """Return the plan of an epoch with rows in the order of ``rows``, cut into ``lanes``.
 
         Endless lanes begin at these marks.
         """

@@ -37,7 +37,7 @@ class Iteration:
         progress: what the passes count, with threads and memory.
         has_share: whether rank and world size were given; see ``_ranks.refuse_copies``.
         made_in: the process that made the loader.
-        stage: what batches pass through before they count.
+        stage: a stage through which batches pass before they count.
     """
 
     cursor: Cursor
@@ -74,15 +74,15 @@ class Iteration:
     def of_rank(
         self, rank: int, world_size: int, stage: Callable[[Iterator[Delivery]], Iterator[Delivery]]
     ) -> Iteration:
-        """Return what begins the passes of another rank, at the start of its first epoch.
+        """Return the iteration of another rank, at the start of its first epoch.
 
         Args:
             rank: the rank.
             world_size: number of ranks that share the rows.
-            stage: what batches pass through before they count.
+            stage: a stage through which batches pass before they count.
 
         Raises:
-            ValueError: If the loader has begun, or was made for another rank.
+            ValueError: If the loader has begun, or was created for another rank.
         """
         here, plan = self.cursor, self.cursor.plan
         if self.has_share and (plan.rank, plan.world_size) != (rank, world_size):
@@ -247,7 +247,7 @@ class Iteration:
                 counters.end(native)
 
     def _planned(self, position: Position, notes: _Notes) -> Iterator[Delivery]:
-        """Yield the rest of an epoch. What is prefetched is dropped when its plan changes."""
+        """Yield the rest of an epoch. If its plan changes, drop what was prefetched."""
         cursor, epoch = self.cursor, position.epoch
         while True:
             plan = cursor.plan

@@ -91,8 +91,8 @@ class Loader(ArrowRows):
         output: ``"torch"``, ``"numpy"``, ``"arrow"``, ``"dict"`` or ``"rows"``, or an ``Output``,
             which also sets the policy for nulls.
         packing: pack rows of tokens into rows of equal length; see ``Packing``. Then ``batch_size``
-            counts packs, and ``columns`` defaults to the columns of the packing. Or put rows of
-            about equal length into batches; see ``TokenBatches``.
+            counts packs, and ``columns`` defaults to the columns of the packing.
+            With ``TokenBatches``, batches consist of rows of about equal length.
         transform: a function that is called with each batch, in order, and returns the batch to
             deliver; or a ``Transform``, which runs it in worker processes.
         errors: what happens to rows, files and lines that cannot be read. If ``data`` is a
@@ -298,8 +298,8 @@ class Loader(ArrowRows):
 
         The state takes less than 4 KiB, and is the same on every rank. After ``set_weights``, it
         takes more if there are many sources or lanes. Before the first batch of a pass, it is the
-        position where the pass begins. Prefetched batches do not count. Calling it
-        has no side effects; call it at the same step on all ranks.
+        position where the pass begins. Prefetched batches do not count. The call has no side
+        effects. Call it at the same step on all ranks.
         """
         return self._cursor.state(self._cursor.position.epoch, self._cursor.position.consumed)
 
@@ -356,35 +356,36 @@ class Loader(ArrowRows):
     def set_weights(self, weights: Mapping[str, float], group: Any = None) -> int:
         """Change the weights of a mixture from the next epoch on.
 
-        If no batch of the current epoch was delivered, it is that epoch. With ``plan="ahead"``, new
-        weights apply from the first pass that no lane has begun at the position of ``state_dict``.
-        Rows and packs up to there stay the same, and a running pass continues. For a finer grain,
-        use a smaller ``epoch_rows`` of the mixture. Sources continue where they stopped, so no row
-        is drawn twice before all rows of its source were drawn once. Windows of the shuffle keep
-        the shares of the weights with which the mixture was created.
+        If no batch of the current epoch was delivered, the weights apply to that epoch. With
+        ``plan="ahead"``, they apply from the first pass that no lane has begun at the position of
+        ``state_dict``. Rows and packs before this do not change, and a running pass continues. To
+        apply weights sooner, use a smaller ``epoch_rows`` of the mixture. Sources continue where
+        they stopped, so no row is drawn twice before all rows of its source were drawn once.
+        Windows of the shuffle keep the shares of the weights with which the mixture was created.
 
         A state contains the new weights, and its size does not depend on the number of calls. With
-        ``plan="ahead"``, it also contains a position of each lane. Epochs before the last one are
-        forgotten: ``set_epoch`` refuses them, unless all of them had the given weights.
+        ``plan="ahead"``, it also contains a position of each lane. The weights of epochs before the
+        last one are not kept: ``set_epoch`` rejects these epochs, unless all of them had the
+        weights with which the mixture was created.
 
         Call it on all ranks, after the same step. With ``plan="ahead"`` and several ranks, the call
-        is one all-reduce, as lanes of other ranks may be in later passes.
+        is one all-reduce, because lanes of other ranks may be in later passes.
 
         Args:
             weights: the share of each source, on any scale. Sources within nested mixtures are
                 named ``outer/inner``. 0 leaves a source out.
-            group: a process group of the ranks that share the rows; the default group with
-                ``plan="ahead"``. If it is given, ranks compare their weights.
+            group: a process group of the ranks that share the rows. If it is given, ranks compare
+                their weights. With ``plan="ahead"``, it defaults to the default group.
 
         Returns:
             The row from which the weights apply, counted over all epochs, as in the ``weights`` of
             a ``Mixture``.
 
         Raises:
-            ValueError: If a weight is missing or not valid, a source with weight has no rows, ranks
-                call with other weights, the data is not a mixture with weights, they are
-                interpolated, or ``plan="ahead"`` has no process group of all ranks.
-            EngineError: If the call has failed on another rank.
+            ValueError: If a weight is missing or not valid, a source with a positive weight has no
+                rows, ranks pass different weights, the data is not a mixture with weights, its
+                weights are interpolated, or ``plan="ahead"`` has no process group of all ranks.
+            EngineError: If the call failed on another rank.
 
         Examples:
             >>> import pyarrow as pa, pyarrow.parquet as pq
@@ -529,24 +530,25 @@ class Loader(ArrowRows):
             token, tokens)``. For the epoch there are also ``packs_of_epoch``, ``tokens_of_epoch``,
             ``fill_rate`` (tokens over the capacity of the packs), ``padded_tokens`` (added to
             documents by ``multiple_of``), ``truncated_tokens``, ``dropped_tokens`` and
-            ``dropped_rows``. ``ranks`` has upper bounds. With ``TokenBatches``, batches take the
-            place of packs and rows that of pieces, ``padded_tokens`` counts all padding, and
-            ``fill_rate`` is the share of tokens that are not padding.
+            ``dropped_rows``. ``ranks`` has upper bounds. With ``TokenBatches``, these entries
+            describe batches in place of packs, and rows in place of pieces; ``padded_tokens``
+            counts all padding, and ``fill_rate`` is the share of tokens that are not padding.
 
             With ``plan="ahead"``, packs of a lane are numbered over all epochs, and the tokens up
             to the step are counted unless their counts are known. ``rows_of_epoch``, ``ranks`` and
             the figures of the shuffle are those of one pass; totals of tokens are ``None`` unless
             all packs are full of tokens.
 
-            With ``balance``: ``rank_costs``, the cost of each rank in the step;
+            With ``balance``, there are also ``rank_costs``, the cost of each rank in the step;
             ``cost_imbalance``, which has for the orders ``balanced`` and ``as_packed`` the sum of
-            the largest costs of each step over that of the mean costs, and the worst step, of
-            ``all_steps`` and of those ``before_first_end`` of a lane; ``steps_after_first_end``;
-            ``step_mix``, the minimum and maximum over steps of the optimizer of ``documents`` per
-            pack and of each source's share of tokens; ``balance_bytes``, the size of the rows that
-            a rank keeps for its windows; ``is_equal_work``, whether all ranks take packs of equal
-            rank from the position of the loader on, and ``unequal_because``, which names the number
-            to change. With ``plan="ahead"``, figures are those of the windows of the step.
+            the largest costs of the steps over the sum of the mean costs, and the same ratio of the
+            worst step, for ``all_steps`` and for those ``before_first_end`` of a lane;
+            ``steps_after_first_end``; ``step_mix``, the minimum and maximum over optimizer steps of
+            ``documents`` per pack and of the share of tokens of each source; ``balance_bytes``, the
+            size of the rows that a rank keeps for its windows; ``is_equal_work``, whether all ranks
+            take packs with the same index in the order by cost, from the position of the loader on;
+            and ``unequal_because``, which names the number to change. With ``plan="ahead"``, these
+            figures are those of the windows of the step.
 
         Examples:
             >>> import pyarrow as pa, pyarrow.parquet as pq
@@ -640,7 +642,7 @@ def iteration_of(loader: Loader) -> Iteration:
 
 
 def loader_with(loader: Loader, iteration: Iteration) -> Loader:
-    """Return a loader of the same class and data with other passes."""
+    """Return a loader of the same class and data with another iteration."""
     other = copy(loader)
     other._iteration = iteration  # pyright: ignore[reportPrivateUsage]
     other._cursor = iteration.cursor  # pyright: ignore[reportPrivateUsage]

@@ -36,15 +36,14 @@ class QueueMetrics(Snapshot):
 
 @dataclass(frozen=True, kw_only=True)
 class CostTerms(Snapshot):
-    """The sums that a ``Cost`` multiplies, over the packs of delivered batches.
+    """The sums by which the coefficients of a ``Cost`` are multiplied, over delivered packs.
 
     Without a ``Balance``, they are 0.
 
     Attributes:
-        token: tokens; if padding counts, the length of the packs.
-        pair: the sum of the squares of the tokens of documents, with the padding of
-            ``multiple_of``.
-        window_pair: the same with one factor at most ``window``.
+        token: number of tokens; with ``count_padding``, the length of the packs.
+        pair: the sum of the squared lengths of documents, with the padding of ``multiple_of``.
+        window_pair: the same, but one factor of each square is at most ``window``.
     """
 
     token: int = 0
@@ -100,7 +99,7 @@ class LoaderMetrics(Snapshot):
         rows_without_labels: rows with tokens but no label.
         special_in_text: special tokens that are spelled out in texts, whatever becomes of them; for
             messages those of the template are included.
-        cost_terms: what the cost of delivered packs consists of, if they are balanced; see
+        cost_terms: the terms of the cost of delivered packs, if there is a balance; see
             ``Cost.fit``.
     """
 

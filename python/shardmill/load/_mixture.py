@@ -300,14 +300,14 @@ def _reopened(parts: dict[str, Any], arguments: dict[str, Any]) -> Mixture:
 
 
 def reweighted(mixture: Mixture, weights: Any) -> tuple[blend.Blend, bool]:
-    """Return the shares of the sources by other weights, which are checked as the given ones.
+    """Return the shares of the sources by new weights, which are checked like the original ones.
 
     Returns:
         The shares, and whether some rows of the files may not be delivered.
 
     Raises:
         ValueError: If the mixture has no weights that can be set, a number is not valid, or a
-            source has weight but no rows.
+            source has a positive weight but no rows.
     """
     given = mixture._blend  # pyright: ignore[reportPrivateUsage]
     if given.mode != "weights" or given.interpolate:

@@ -1,4 +1,4 @@
-"""FLOPs of a model, from the ``config.json`` that Hugging Face stores beside its weights."""
+"""FLOPs of a model, from the ``config.json`` that Hugging Face stores with its weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shardmill.errors import FormatError, NotFoundError, OptionError
 
 
 class _Family(NamedTuple):
-    """What the FLOPs depend on that the file does not state. The defaults are those of Llama."""
+    """What determines the FLOPs but is not in the file. The defaults are those of Llama."""
 
     #: Matrices of a feed-forward layer: three if it has a gate.
     matrices: int = 3
@@ -85,7 +85,7 @@ _ALIASES = {
 
 
 class _Section:
-    """A configuration or a part of it, and how its errors name it."""
+    """A configuration or a part of it, and its name in error messages."""
 
     def __init__(self, values: Any, where: str, defaults: Mapping[str, Any] = {}) -> None:
         if not isinstance(values, Mapping):
@@ -134,7 +134,7 @@ def forward_flops(
     """Return the FLOPs of a forward pass, by coefficient of a cost, and its ``window`` if any.
 
     Raises:
-        FileNotFoundError: If there is no file.
+        FileNotFoundError: If the file does not exist.
         ValueError: If the file is not valid, the architecture is unknown or a number is missing.
     """
     whole = _read(config)
@@ -223,7 +223,7 @@ def _latent_attention(text: _Section, hidden: int) -> tuple[int, float]:
 
 
 def _feed_forward_weights(text: _Section, family: _Family, hidden: int, layers: int) -> int:
-    """Return the weights that a token passes in the feed-forward layers of all blocks."""
+    """Return the weights that a token passes through in the feed-forward layers of all blocks."""
     sparse, weights = 0, 0
     if family.experts and (experts := text.number(family.experts, least=0)):
         step = text.number("decoder_sparse_step", 1)

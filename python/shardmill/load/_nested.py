@@ -257,7 +257,7 @@ def map_tensors(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Apply ``change`` to all in ``value`` but nested dicts, lists, tuples and ``Ragged``."""
+    """Apply ``change`` to all leaves of nested dicts, lists, tuples and ``Ragged`` in ``value``."""
     if isinstance(value, dict):
         kind = next((kind for kind in (Struct, Batch) if isinstance(value, kind)), dict)
         return kind({name: map_leaves(part, change) for name, part in value.items()})

@@ -64,7 +64,7 @@ class PackedRows(EpochPlans):
 
     @property
     def balance(self) -> balancing.Balance | None:
-        """The order of packs, if it is not that in which they are packed."""
+        """The balance that orders packs, if they do not come in the order of packing."""
         return self.packing.balance
 
     def planned(self, rows: load.RowPlan, epoch: int, lanes: int) -> load.RowPlan:
@@ -87,9 +87,9 @@ class PackedRows(EpochPlans):
         return self._packs_ahead(rows, options).of_epoch(rows, epoch=epoch, epoch_packs=epoch_packs)
 
     def reorder(self, rows: load.RowPlan, start: int, marks: Sequence[Mark]) -> None:
-        """Take the rows in an order that differs from an epoch on, or from a pass of endless lanes.
+        """Use another order of rows from an epoch on, or from a pass of endless lanes.
 
-        Packs before it are planned. Lanes begin at these marks.
+        Packs before it keep their plan. Endless lanes begin at these marks.
         """
         super().reorder(rows, start, marks)
         self._ahead = self._ahead and self._ahead.reordered(rows, start, list(marks))
@@ -109,7 +109,7 @@ class PackedRows(EpochPlans):
         )
 
     def warn_of_balance(self, lanes: int, share: Mapping[str, Any], prefetch_bytes: int) -> None:
-        """Warn of what a balance changes: the length of an epoch, and the memory."""
+        """Warn about the effects of a balance on the length of an epoch and on memory."""
         balance, packs = self.packing.balance, self.packing.epoch_packs
         if balance is None:
             return
@@ -129,7 +129,7 @@ class PackedRows(EpochPlans):
         return balancing.window_bytes(balance, self.columns.row_bytes, lanes, share)
 
     def identity(self, lanes: int) -> dict[str, Any]:
-        """Return what a state must match: what is packed together, and in what order packs come."""
+        """Return what a state must match: the content of each pack, and the order of packs."""
         packing = self.packing
         shared = {
             "version": PACKING_VERSION,

@@ -79,19 +79,20 @@ class Packing:
         multiple_of: pads each piece of a document inside its pack to a multiple of this number of
             tokens, as context parallelism (twice the number of ranks) and FP8 require. ``length``
             must be a multiple of it. The padding has the ``segment_ids`` of the document, and
-            ``positions`` continue in it; a mask from ``segment_ids`` is therefore exact for causal
-            attention only. ``document_lengths`` count tokens; ``padded_lengths``, a further list
-            column, count the padding too.
-        overlap: with 1, each pack of a lane begins with the last token of the pack before it, so
+            ``positions`` continue in it; a mask from ``segment_ids`` is therefore exact only for
+            causal attention. ``document_lengths`` count tokens without padding. An additional list
+            column, ``padded_lengths``, includes the padding.
+        overlap: with 1, each pack of a lane begins with the last token of the previous pack, so
             that a model that shifts labels itself loses no target. Only for ``"concat"``.
-        next_token: labels are those of the next token, for models that do not shift them: the
-            label of a token is that of the next token of its row, even if that token is in another
-            pack or cut off, and the pad value at the last token of a row. This changes the packed
-            column ``"labels"`` and labels that are computed by ``tokenize``. Without any, a column
+        next_token: shifts labels, for models that do not shift them. The label of a token is that
+            of the next token of its row, even if that token is in another pack or cut off. At the
+            last token of a row, it is the pad value. This changes the packed column ``"labels"``
+            and labels that are computed by ``tokenize``. If there are no labels, a column
             ``"labels"``, int64, is made from the first column. Other columns are not shifted.
-        across: the label of the last token of a document is the first one of the next document in
-            the pack, and in the lane for ``"concat"``, which also labels the last token of a pack.
-        balance: order packs such that all ranks have equal work at each step; see ``Balance``.
+        across: the label of the last token of a document is that of the first token of the next
+            document in the pack. For ``"concat"``, it is the next document in the lane, so the last
+            token of a pack has a label too.
+        balance: order packs so that all ranks have equal work at each step; see ``Balance``.
             ``epoch_packs`` is then rounded up to a multiple of the lanes.
 
     Raises:
@@ -209,11 +210,11 @@ class Packing:
     ) -> Any:
         """Return the arguments of a variable-length attention kernel for the flattened batch.
 
-        Bounds are those of ``cu_seqlens``, int32, beside the batch; with ``multiple_of``, they
-        include the padding of documents. Lengths are Python integers, computed on the host.
+        Bounds are those of ``cu_seqlens``, int32, on the device of the batch. With ``multiple_of``,
+        they include the padding of documents. Lengths are Python integers, computed on the host.
 
         Args:
-            batch: a whole batch of ``output="torch"`` or ``"numpy"``.
+            batch: a whole batch of a loader with ``output="torch"`` or ``"numpy"``.
             style: ``"flash"`` returns a dict for ``flash_attn_varlen_func``: ``cu_seqlens_q``,
                 ``cu_seqlens_k``, ``max_seqlen_q``, ``max_seqlen_k``. ``"torch"``, for
                 ``torch.nn.attention.varlen``: ``cu_seq_q``, ``cu_seq_k``, ``max_q``, ``max_k``.
@@ -221,14 +222,14 @@ class Packing:
                 ``cu_seq_lens_k``, ``max_length_q``, ``max_length_k`` and ``seq_idx``, int32
                 ``[1, packs * length]``, which numbers documents from 0. ``"megatron"`` returns the
                 ``PackedSeqParams`` of Megatron Core with ``qkv_format="thd"``; its ``cu_seqlens_q``
-                and ``cu_seqlens_kv`` count tokens, and ``cu_seqlens_q_padded`` and
-                ``cu_seqlens_kv_padded``, which only ``multiple_of`` sets, the padding too.
-            max_documents: repeats the last bound up to a fixed number of documents, and states
-                ``length`` as the longest one, for CUDA graphs and ``torch.compile``. The padding of
-                a pack counts as a document.
+                and ``cu_seqlens_kv`` count tokens without padding. ``cu_seqlens_q_padded`` and
+                ``cu_seqlens_kv_padded``, which are set only with ``multiple_of``, include it.
+            max_documents: repeats the last bound up to a fixed number of documents, and returns
+                ``length`` as the longest length, for CUDA graphs and ``torch.compile``. The padding
+                of a pack counts as a document.
 
         Raises:
-            ValueError: If an option is not valid, or the batch has more documents.
+            ValueError: If an option is not valid, or the batch has more than ``max_documents``.
             ImportError: If Megatron Core is not installed and ``style`` requires it.
 
         Examples:
@@ -262,18 +263,18 @@ class Packing:
         whole batch is therefore the sum over the ranks.
 
         Args:
-            batch: a whole batch of ``output="torch"`` or ``"numpy"``.
+            batch: a whole batch of a loader with ``output="torch"`` or ``"numpy"``.
             rank: the rank among those that share the batch.
-            size: their number.
+            size: the number of these ranks.
             per: what is cut: ``"document"``, including the padding of a pack, for kernels that take
                 documents of different lengths (THD), or ``"row"``, the whole pack.
             labels: the column of labels, ``"labels"`` by default. If the batch has no labels, they
                 are made from the first column.
 
         Returns:
-            The batch with parts of its arrays. In place of the labels, it has ``shift_labels``,
-            int64: the label of the next token in the document, and -100, or the ``pad_value`` of
-            the labels, at its last token; with ``next_token=True``, the labels of the batch.
+            The batch with the parts of its arrays. In place of the labels, it has ``shift_labels``,
+            int64: the label of the next token in the document; at the last token, -100 or the
+            ``pad_value`` of the labels. With ``next_token=True``, they are the labels of the batch.
             ``cu_seqlens`` are the bounds of the documents in the whole batch, and
             ``local_cu_seqlens`` those of their parts.
 

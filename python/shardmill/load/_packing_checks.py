@@ -66,10 +66,10 @@ def checked_inside(length: int, strategy: str, given: Mapping[str, Any]) -> dict
 
 
 def epoch_packs_of(plan: Any, length: int, packs: int | None, tokens: int | None) -> int | None:
-    """Return the packs of an epoch; ``None`` with ``plan="epoch"``.
+    """Return the number of packs of an epoch; ``None`` with ``plan="epoch"``.
 
     Raises:
-        ValueError: If an option is missing, or has no meaning for the plan.
+        ValueError: If an option is missing, or does not apply to the plan.
     """
     given = [
         name
@@ -99,7 +99,7 @@ def epoch_packs_of(plan: Any, length: int, packs: int | None, tokens: int | None
 
 
 def refuse_bad_rows(bad_rows: str) -> None:
-    """Check that every row must be readable.
+    """Check that bad rows raise an error, because packs need every row.
 
     Raises:
         ValueError: If bad rows are left out or replaced.
@@ -112,7 +112,7 @@ def refuse_bad_rows(bad_rows: str) -> None:
 
 
 def warn_of_joined(sources: Iterable[Tokenize | None]) -> None:
-    """Warn if packs join documents without a token that separates them, which is rarely meant."""
+    """Warn if packs join documents without a separating token, which is rarely intended."""
     for tokenize in sources:
         if tokenize is None or not tokenize.text or tokenize.function is not None:
             continue
@@ -127,10 +127,10 @@ def warn_of_joined(sources: Iterable[Tokenize | None]) -> None:
 def check_sources(mixture: Mixture, columns: Sequence[str], shares: Blend) -> None:
     """Check that every source that is drawn has the packed columns.
 
-    Nulls in their place are not as long as the tokens of a row.
+    Otherwise, nulls would take the place of tokens, with another length than other columns.
 
     Raises:
-        KeyError: If a source lacks one that another source has.
+        KeyError: If a source lacks a column that another source has.
     """
     for number, (name, source) in enumerate(mixture.sources.items()):
         if not shares.is_drawn(number) or not source.files:

@@ -1,4 +1,4 @@
-"""What a loader delivers in place of rows, by the kind of its packing."""
+"""Packs or batches that a loader delivers in place of rows, by the kind of its packing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def packed_rows(
     Args:
         packing: the options.
         dataset: the data set.
-        columns: the columns that were asked for.
+        columns: the requested columns.
         output: the output options.
         bad_rows: what happens to rows that cannot be read.
         threads: number of threads that plan a shuffled epoch.
@@ -57,7 +57,7 @@ def batch_size_of(batch_size: Any, packing: Packing | TokenBatches | None) -> in
     """Return the number of rows or packs of a batch.
 
     Raises:
-        ValueError: If it is not a number, or not 1 where batches are planned by length.
+        ValueError: If it is not a number, or not 1 if batches are planned by length.
     """
     size = None if batch_size is None else at_least("batch_size", batch_size, 1)
     if not isinstance(packing, TokenBatches):

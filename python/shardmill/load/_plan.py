@@ -30,7 +30,7 @@ class LoaderPlan:
 
     Attributes:
         dataset: the data set or mixture.
-        packed: the packs or batches, if they are dealt out in place of rows.
+        packed: the packs or batches, if they are distributed in place of rows.
         window_bytes: size of the shuffle window, ``None`` for rows in file order.
         seed: seed of the order.
         asked_lanes: the number of lanes that was asked for; by default it is that of the run that
@@ -78,10 +78,10 @@ class LoaderPlan:
     def check_known(self, epoch: int) -> None:
         """Check that the weights of an epoch are known.
 
-        Those of the passes of endless lanes are checked where packs are drawn.
+        For endless lanes, the weights of passes are checked when packs are drawn.
 
         Raises:
-            ValueError: If they are not.
+            ValueError: If they are not known.
         """
         if self.set_weights is None or self.is_endless:
             return
@@ -94,7 +94,7 @@ class LoaderPlan:
 
     @property
     def is_endless(self) -> bool:
-        """Whether packs are those of endless lanes."""
+        """Whether lanes are endless."""
         return self.packed is not None and self.packed.is_endless
 
     def share(
@@ -164,7 +164,7 @@ class LoaderPlan:
         Args:
             epoch: the epoch.
             step: the step from its start.
-            share: what ranks get of each step.
+            share: the part of each step that ranks get.
             columns: the columns whose bytes are counted.
             consumed: the position of the loader in its epoch.
         """
@@ -230,8 +230,8 @@ class LoaderPlan:
         """Return the plan that continues a state.
 
         Raises:
-            ValueError: If the state is of other data or another order, or its position is outside
-                its epoch. The message names what differs and shows both values.
+            ValueError: If the state was saved with other data or another order, or its position is
+                outside its epoch. The message names what differs and shows both values.
         """
         plan = self.with_lanes(self.asked_lanes or state["lanes"])
         plan._check_settings(state)

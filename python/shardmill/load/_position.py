@@ -102,7 +102,7 @@ class Cursor:
         """Check that batches are made in this process.
 
         Raises:
-            ValueError: If worker processes make them, to which new weights are not known.
+            ValueError: If worker processes make batches, because they do not know new weights.
         """
         if self.is_elsewhere():
             raise OptionError(
@@ -171,7 +171,7 @@ class Cursor:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing has moved it."""
+        """Whether the position has never moved."""
         return self._newest is None and self.position == Position()
 
     @property

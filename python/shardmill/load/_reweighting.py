@@ -70,7 +70,7 @@ def set_weights(cursor: Cursor, conversion: Conversion, weights: Any, group: Any
 
 
 def _checked(plan: LoaderPlan, conversion: Conversion, weights: Any) -> tuple[float, ...]:
-    """Return the weights of the sources in order, as a state has them."""
+    """Return the weights in the order of the sources, as in a state."""
     mixture = plan.dataset
     if isinstance(mixture, Dataset):
         raise OptionError(
@@ -99,10 +99,10 @@ def _num_lanes(plan: LoaderPlan) -> int:
 
 
 def _compares(plan: LoaderPlan, group: Any) -> bool:
-    """Return whether the ranks exchange what they know.
+    """Return whether the ranks compare their calls.
 
     Raises:
-        ValueError: If they cannot.
+        ValueError: If they must, but have no process group.
     """
     if group is None and (not plan.is_endless or plan.world_size == 1):
         return False
@@ -134,17 +134,17 @@ def _distributed() -> Any:
 def _of_all_ranks(
     plan: LoaderPlan, begun: Sequence[_Begun], call: Sequence[int], group: Any
 ) -> list[_Begun]:
-    """Return the lanes of all ranks, by one all-reduce.
+    """Return the lanes of all ranks, with one all-reduce.
 
     Args:
         plan: the plan.
         begun: the lanes of this rank.
-        call: three numbers that must be equal on all ranks.
+        call: three numbers that must be the same on all ranks.
         group: the process group.
 
     Raises:
-        ValueError: If ranks have called with other weights, or at another position.
-        EngineError: If another rank has failed.
+        ValueError: If ranks pass different weights, or are at different positions.
+        EngineError: If the call failed on another rank.
     """
     own = [(-1,) * 5] * _num_lanes(plan)
     for lane, mark, start in begun:

@@ -1,4 +1,4 @@
-"""The weights of a mixture that were set during a run, as a plan and a state have them."""
+"""The weights of a mixture that were set during a run, in a plan and in a state."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _MOST = 2**63
 class SetWeights:
     """Weights by epoch, for the epochs that a loader still needs.
 
-    Epochs of endless lanes are passes.
+    With endless lanes, passes take the place of epochs.
 
     Attributes:
-        stages: the first epoch of each, and the weights of the sources.
+        stages: for each stage, its first epoch and the weights of the sources.
         drawn: rows of each source before the first stage.
-        known_from: the first epoch whose weights are known. Those before the first stage have the
-            given ones, unless earlier stages were forgotten.
-        marks: with endless lanes, a position of each; earlier packs are not known.
+        known_from: the first epoch whose weights are known. Known epochs before the first stage
+            have the weights with which the mixture was created.
+        marks: with endless lanes, a position of each lane; earlier packs are not known.
     """
 
     stages: tuple[tuple[int, tuple[float, ...]], ...]
@@ -42,11 +42,11 @@ class SetWeights:
 
     @property
     def native_stages(self) -> list[tuple[int, list[int]]]:
-        """Return the stages with integers as weights."""
+        """Return the stages with integer weights."""
         return [(epoch, native_weights(weights)) for epoch, weights in self.stages]
 
     def state(self) -> dict[str, Any]:
-        """Return plain JSON values, from which ``parsed`` makes equal weights."""
+        """Return plain JSON values, which ``parsed`` reads."""
         stages = [[epoch, list(weights)] for epoch, weights in self.stages]
         marks = {"marks": [list(mark) for mark in self.marks]} if self.marks else {}
         known = {"drawn": list(self.drawn), "known_from": self.known_from}
@@ -65,7 +65,7 @@ class SetWeights:
             lanes: the number of lanes, if they are endless.
 
         Raises:
-            ValueError: If it is damaged.
+            ValueError: If the state is damaged.
         """
         try:
             found = cls(

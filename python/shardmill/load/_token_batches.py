@@ -1,4 +1,4 @@
-"""Batches by length: rows of about equal length, as many as a number of tokens allows."""
+"""Batches by length: rows of about equal length, up to a number of tokens."""
 
 from __future__ import annotations
 
@@ -27,44 +27,44 @@ _MOST_ROWS = 2**32 - 1
 class TokenBatches:
     """How a ``Loader`` makes batches of rows of about equal length, with little padding.
 
-    Pass it as ``packing``. Rows stay rows. The rows of a lane are cut into windows in epoch order.
-    Those of a window are sorted by length, and cut such that the rows of a batch, each padded to
-    the longest, have at most ``tokens`` tokens. Batches come in random order, which says nothing
-    about their length.
+    Pass it as ``packing``. Rows are not joined. The rows of a lane, in epoch order, are cut into
+    windows. The rows of a window are sorted by length and cut into batches. Padded to the longest
+    row, a batch has at most ``tokens`` tokens. Batches come in random order, so their lengths do
+    not depend on their position.
 
-    A batch is a dict with an array ``[rows, longest]`` for each of ``columns``, and all other
-    columns as they are without it. ``lengths``, int32, ``[rows]``, has the tokens of each row;
-    float32 if the column of lengths has floats. ``tokens_of_rank`` and ``tokens_of_step`` are the
-    tokens of the batch and of the batches of all ranks at the same step, by which a loss can be
-    weighted.
+    A batch is a dict with an array ``[rows, longest]`` for each of ``columns``. All other columns
+    are as without ``TokenBatches``. ``lengths``, ``[rows]``, has the number of tokens of each row,
+    as int32, or as float32 if the column of lengths has floats. ``tokens_of_rank`` and
+    ``tokens_of_step`` are the tokens of the batch, and of the batches of all ranks at the same
+    step. They can be used to weight a loss.
 
-    Batches are distributed to steps and ranks like rows, one to each rank: ``batch_size`` is
-    omitted, and ``tail``, ``len()`` and ``consumed`` in a state count batches. All ranks take the
-    same number of steps. With ``tail="pad"``, a rank may repeat a batch in the last step; its
-    ``tokens_of_rank`` is 0, and ``tokens_of_step`` does not count it. The number of batches may
-    differ from epoch to epoch if rows are shuffled.
+    Batches are distributed to steps and ranks like rows, one to each rank. Omit ``batch_size``.
+    ``tail``, ``len()`` and ``consumed`` in a state count batches. All ranks take the same number of
+    steps. With ``tail="pad"``, a rank may repeat a batch in the last step. Such a batch has
+    ``tokens_of_rank`` 0, and ``tokens_of_step`` does not count it. If rows are shuffled, the number
+    of batches may differ from epoch to epoch.
 
     The lengths of all rows are needed before the first batch. A rank keeps the rows of one window
-    of each of its lanes in memory, and of two while windows change.
+    of each of its lanes in memory, and of two while it changes to the next window.
 
     Args:
-        columns: list columns that are padded to the longest row of a batch. Lists of one row must
-            be equally long, unless ``lengths`` is given; it may then be empty.
-        tokens: maximum number of tokens in a batch, with padding; in the unit of ``lengths``.
+        columns: list columns that are padded to the longest row of a batch. The lists of a row must
+            be equally long, unless ``lengths`` is given; ``columns`` may then be empty.
+        tokens: maximum number of tokens in a batch, including padding; in the unit of ``lengths``.
         max_rows: maximum number of rows in a batch.
         window_rows: number of consecutive rows of a lane that are sorted together. Larger windows
             need less padding, and more memory.
-        multiple_of: the longest row is rounded up to a multiple of this number of tokens; 8 by
-            default, or 1 if ``tokens`` is less. Not for lengths that are floats.
+        multiple_of: the padded length is rounded up to a multiple of this number of tokens; 8 by
+            default, or 1 if ``tokens`` is less than 8. Not for lengths that are floats.
         lengths: a column of integers or floats with the length of each row, such as seconds of
             audio. Without it, the lists of the first column are read one more time to make the
             plan. With it, a batch also has ``<column>__length``, int32, for each padded column.
         long: what happens to a row with more than ``tokens`` tokens. ``"raise"`` raises;
             ``"truncate"`` keeps the first tokens of each padded column; ``"drop"`` drops the row.
         pad_value: as for ``Packing``.
-        balance: order batches such that all ranks have equal work at each step; see ``Balance``,
-            whose ``window_packs`` and ``per_step`` then count batches. A batch costs as much as
-            its rows, each as long as the longest of them unless ``count_padding`` is false.
+        balance: order batches so that all ranks have equal work at each step; see ``Balance``. Its
+            ``window_packs`` and ``per_step`` then count batches. The cost of a batch is that of its
+            rows. Unless ``count_padding`` is false, each counts with the length of the longest row.
 
     Raises:
         ValueError: If an option is not valid.
@@ -149,9 +149,9 @@ def batched_columns(
     """Return the columns that a loader with batches by length delivers.
 
     Args:
-        packing: the options of batches.
-        columns: the columns that were asked for.
-        every: the columns of the data set.
+        packing: the options of the batches.
+        columns: the requested columns.
+        every: all columns of the data set.
         output: the output options.
         bad_rows: what happens to rows that cannot be read.
 

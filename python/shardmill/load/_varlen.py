@@ -1,4 +1,4 @@
-"""The documents of a batch of packs, as attention kernels and context parallelism take them."""
+"""The documents of a batch of packs, for attention kernels and context parallelism."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ IGNORED = -100
 
 @dataclass(frozen=True)
 class Documents:
-    """The documents of a batch in order. The padding after the last one of a pack is one more.
+    """The documents of a batch in order. The padding at the end of a pack is one more document.
 
     Attributes:
-        tokens: tokens of each, int64; 0 for the padding of a pack.
-        room: the same with the padding inside the document; the sum is the size of the batch.
+        tokens: tokens of each document, int64; 0 for the padding of a pack.
+        room: the same with the padding inside documents; the sum is the size of the batch.
         packs: number of packs.
     """
 
@@ -45,7 +45,7 @@ class Documents:
         """Return the documents of a batch.
 
         Raises:
-            ValueError: If it is not a whole batch of packs of ``length`` tokens.
+            ValueError: If the batch is not a whole batch of packs of ``length`` tokens.
         """
         import numpy
 
@@ -71,7 +71,7 @@ class Documents:
 
 
 def bounds_of(lengths: numpy.ndarray) -> numpy.ndarray:
-    """Return cumulative lengths from 0 on, int32."""
+    """Return cumulative lengths, starting with 0, as int32."""
     import numpy
 
     return numpy.concatenate(([0], lengths.cumsum())).astype(numpy.int32)
@@ -89,14 +89,14 @@ def beside(array: numpy.ndarray, other: Any) -> Any:
 
 
 def cu_seqlens(packing: Packing, batch: Mapping[str, Any]) -> Any:
-    """Do what ``Packing.cu_seqlens`` documents."""
+    """See ``Packing.cu_seqlens``."""
     return beside(bounds_of(Documents.of(batch, packing.length).room), batch["segment_ids"])
 
 
 def varlen(
     packing: Packing, batch: Mapping[str, Any], style: VarlenStyle, max_documents: int | None
 ) -> Any:
-    """Do what ``Packing.varlen`` documents."""
+    """See ``Packing.varlen``."""
     import numpy
 
     check_choice("style", style, VarlenStyle)
@@ -141,7 +141,7 @@ def varlen(
 def context_parallel(
     packing: Packing, batch: Mapping[str, Any], rank: int, size: int, per: Per, labels: str | None
 ) -> dict[str, Any]:
-    """Do what ``Packing.context_parallel`` documents."""
+    """See ``Packing.context_parallel``."""
     import numpy
 
     check_choice("per", per, Per)
@@ -181,7 +181,7 @@ def context_parallel(
 
 
 def _each(ends: Iterable[str], **values: Any) -> dict[str, Any]:
-    """Return the values under each name, completed by each of ``ends``."""
+    """Return each value under its name with each of ``ends`` appended."""
     return {f"{name}{end}": value for name, value in values.items() for end in ends}
 
 
@@ -189,7 +189,7 @@ def _packed_seq_params(**values: Any) -> Any:
     """Return the values as an object of Megatron Core.
 
     Raises:
-        ImportError: If it is not installed.
+        ImportError: If Megatron Core is not installed.
     """
     try:
         kind = import_module("megatron.core.packed_seq_params").PackedSeqParams
@@ -203,7 +203,7 @@ def _packed_seq_params(**values: Any) -> Any:
 
 
 def _zigzag(parts: numpy.ndarray, rank: int, size: int) -> numpy.ndarray:
-    """Return the places of the chunks ``rank`` and ``2 * size - 1 - rank`` of each part, ascending.
+    """Return the indices of chunks ``rank`` and ``2 * size - 1 - rank`` of each part, ascending.
 
     With a causal mask, all ranks have equal work, as with ``thd_get_partitioned_indices`` of
     Transformer Engine, and with https://github.com/zhuzilin/ring-flash-attention.
@@ -217,7 +217,7 @@ def _zigzag(parts: numpy.ndarray, rank: int, size: int) -> numpy.ndarray:
 
 
 def _labels(packing: Packing, batch: Mapping[str, Any], named: str | None) -> tuple[str, Any]:
-    """Return the labels of a batch, and their name. Without any, the tokens are the labels.
+    """Return the labels of a batch and their name. If there are none, the tokens are the labels.
 
     Raises:
         KeyError: If there is no such column, or none with the labels of the next token.

@@ -55,7 +55,7 @@ class Source:
         images: how a loader computes pixels, for the page of pixels.
         seed: the seed of that loader.
         world_size: number of ranks whose work the page of packs compares, if the packing has a
-            balance. The packs themselves are shown in the order in which they are packed.
+            balance. The packs themselves are shown in the order of packing.
     """
 
     paths: Sequence[str]

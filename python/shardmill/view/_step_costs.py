@@ -1,4 +1,4 @@
-"""The work of ranks at each step, in the order in which rows are packed and with a balance."""
+"""The work of ranks at each step, in the order of packing and with a balance."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _MOST_STEPS = 200
 
 
 class StepCosts:
-    """Costs of the first steps, each with a pack of one lane on every rank.
+    """Costs of the first steps, in which each rank takes one pack of its lane.
 
     Args:
-        dataset: its rows have the columns of the packing.
-        packing: how the rows are packed; it has a balance.
+        dataset: a data set whose rows have the columns of the packing.
+        packing: how the rows are packed, with a balance.
         world_size: number of ranks, and of lanes.
     """
 
@@ -82,7 +82,7 @@ class StepCosts:
         return zip(*lanes, strict=True)
 
     def _cost(self, documents: Sequence[int]) -> float:
-        """Return the cost of a pack with these tokens of its documents."""
+        """Return the cost of a pack whose documents have these numbers of tokens."""
         packing = self._packing
         assert packing.balance is not None
         cost: Cost = packing.balance.cost

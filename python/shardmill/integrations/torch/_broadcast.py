@@ -1,9 +1,9 @@
-"""Batches on their way from the reading rank of a replica to the others.
+"""The broadcast of batches from the rank of a replica that reads to its other ranks.
 
-At each call, all ranks exchange a header of fixed size: what they call, and from the reading rank
-what comes of it. Every rank therefore knows when calls differ. A note is in the header, or follows
-it if it is longer. The tensors of the next batch come after that, in blocks of bytes, and arrive
-while the trainer works on the batch before.
+At each call, all ranks exchange a header of fixed size. It contains the call and, from the reading
+rank, its outcome, so every rank detects calls that differ. A note is in the header; if it is too
+long, the rest follows the header. Then come the tensors of the next batch, in blocks of bytes. They
+arrive while the trainer processes the previous batch.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Arriving = tuple[Any, list[Any]]
 
 
 class _Call(NamedTuple):
-    """A call, which must be equal on all ranks of a replica."""
+    """A call, which must be the same on all ranks of a replica."""
 
     operation: int
     #: Number of the pass, and of the batch in it. A pass begins with its first batch.
@@ -89,7 +89,7 @@ class _Leaf:
 
 
 class Form:
-    """What a batch is but for the values of its tensors.
+    """A batch without the values of its tensors.
 
     Attributes:
         batch: the batch.
@@ -98,7 +98,7 @@ class Form:
 
     Args:
         batch: the batch.
-        kept: columns that the ranks in the middle receive; ``None`` for all.
+        kept: columns that middle ranks receive; ``None`` for all.
 
     Raises:
         ValueError: If it contains something other than tensors and numbers.
@@ -180,7 +180,7 @@ class Channel:
         return group
 
     def record(self, operation: str, argument: Any) -> None:
-        """Record a call, whose argument must be equal on all ranks."""
+        """Record a call. Its argument must be the same on all ranks."""
         self._history = crc32(repr((operation, argument)).encode(), self._history)
 
     def begin_pass(self) -> None:
@@ -188,10 +188,10 @@ class Channel:
         self._passes, self._step = self._passes + 1, 0
 
     def exchange(self, operation: str, outcome: int, place: int, note: Any) -> tuple[int, int, Any]:
-        """Return outcome, place and note of the reading rank; those of other ranks are ignored.
+        """Return the outcome, place and note of the reading rank, and ignore those of other ranks.
 
         Raises:
-            EngineError: If the ranks call in another order, or one of them does not call in time.
+            EngineError: If the ranks make different calls, or one of them does not call in time.
         """
         if self._failure is not None:
             raise EngineError(self._failure)
@@ -209,7 +209,7 @@ class Channel:
         return outcome, place, pickle.loads(packed)
 
     def _rest(self, content: bytes, size: int) -> bytes:
-        """Return the rest of a note, which only the reading rank has."""
+        """Return the rest of a note on all ranks. Only the reading rank passes it."""
         if size <= 0:
             return b""
         rest = _bytes_of(content) if self.is_reader else torch.empty(size, dtype=torch.uint8)
@@ -264,7 +264,7 @@ class Channel:
         return batch, works
 
     def _blocks(self, leaves: list[_Leaf]) -> Iterator[tuple[list[int], torch.Tensor, Any, Any]]:
-        """Yield what this rank sends or receives at once.
+        """Yield the blocks that this rank sends or receives at once.
 
         Yields:
             The numbers of the leaves, a block of bytes, the tensors in it, and the group.
@@ -302,7 +302,7 @@ class Channel:
             raise EngineError(self._failure) from error
 
     def close(self) -> None:
-        """Leave the process groups, which is an error on ranks that wait for this one."""
+        """Leave the process groups. Ranks that wait for this rank then raise an error."""
         for group in self._groups:
             distributed.destroy_process_group(group)
         # Connections are open as long as a group is held.

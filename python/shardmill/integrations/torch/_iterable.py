@@ -67,7 +67,7 @@ def _refuse_collation(frame: FrameType | None) -> None:
 
 
 def _refuse_dispatch(frame: FrameType | None, loader: Loader) -> None:
-    """Check that Accelerate does not share out the batches of one of several ranks."""
+    """Check that Accelerate does not distribute the batches of one of several ranks."""
     while frame is not None and loader.world_size > 1:
         if type(frame.f_locals.get("self")).__name__ == "DataLoaderDispatcher":
             raise OptionError(

@@ -15,10 +15,10 @@ from shardmill.load._loader import Loader
 class LoaderState:
     """The position of a loader for a checkpoint that all ranks save together.
 
-    It is a ``Stateful`` of ``torch.distributed.checkpoint``, which stores the parts of a state one
-    by one: it ignores parts that only the checkpoint has, and fails on parts that only the loader
-    has. So the whole state is one JSON string here, and ``load_state_dict`` compares all of it. The
-    state may be loaded on another number of ranks.
+    It is a ``Stateful`` of ``torch.distributed.checkpoint``, which stores each entry of a state
+    separately: it ignores entries that only the checkpoint has, and fails on entries that only the
+    loader has. ``LoaderState`` therefore stores the whole state as one JSON string, and
+    ``load_state_dict`` compares all of it. The state can be loaded on another number of ranks.
 
     Args:
         loader: the loader of this rank.
@@ -42,10 +42,10 @@ class LoaderState:
         self._loader = loader
 
     def state_dict(self) -> dict[str, str]:
-        """Return the state, for which all ranks of the job wait for one another.
+        """Return the state. All ranks of the job wait for each other.
 
         Raises:
-            EngineError: If the ranks are at different steps or disagree about their number.
+            EngineError: If the ranks are at different steps or disagree about ``world_size``.
         """
         check_ranks(self._loader)
         return {"state": json.dumps(self._loader.state_dict())}

@@ -1,4 +1,4 @@
-"""Equal batches on all ranks of a replica, of which one reads."""
+"""Equal batches on all ranks of a replica, of which only one reads."""
 
 from __future__ import annotations
 
@@ -25,45 +25,44 @@ class MeshLoader:
 
     The ranks that train one replica of the model together receive equal batches. Rows are divided
     over the *data ranks*, one for each replica. The first rank of a replica reads and decodes. The
-    others open no file, and receive each batch by a broadcast while the trainer works on the batch
-    before: tensors in host memory by gloo, tensors on a device by the backend of the job. Batches
-    contain only tensors and numbers.
+    others open no file. They receive each batch in a broadcast while the trainer processes the
+    previous batch: tensors in host memory by gloo, tensors on a device by the backend of the job.
+    Batches must contain only tensors and numbers.
 
     All ranks of a replica create the loader, iterate, and call ``steps``, ``set_epoch``, ``skip``,
     ``set_weights`` and ``load_state_dict`` in the same order and with the same arguments. Each of
-    these calls, and each ``next()``, waits for the other ranks of the replica. If they call in
-    another order, each of them raises an ``EngineError``. An error of the rank that reads is raised
-    on all ranks of its replica, at the same batch. ``state_dict``, ``len``, ``epoch`` and
-    ``metrics`` wait for no rank.
+    these calls, and each ``next()``, waits for the other ranks of the replica. If the calls differ,
+    all of these ranks raise an ``EngineError``. An error on the rank that reads is raised on all
+    ranks of its replica, at the same batch. ``state_dict``, ``len``, ``epoch`` and ``metrics`` do
+    not wait for other ranks.
 
-    Passes, epochs and ``steps`` are those of ``Loader``, and a pass begins with its first
-    ``next()``. The loader has process groups of its own, so the collectives of the model may run
-    between batches.
+    Passes, epochs and ``steps`` work as in ``Loader``, but a pass begins with its first ``next()``.
+    The loader has its own process groups, so the collectives of the model may run between batches.
 
     Args:
         loader: a ``Loader`` that was created without ``rank`` and ``world_size``; or a function
-            without arguments that creates it, which is called only where data is read. To create a
-            ``Loader`` lists the files and reads their footers.
+            without arguments that creates it. The function is called only on ranks that read.
+            Creating a ``Loader`` lists the files and reads their footers.
         mesh: the device mesh of the job.
         data: names of the dimensions over which rows are divided. By default ``"dp"``, or
             ``"batch"``, or ``"dp_replicate"`` and ``"dp_shard"``. With ``[]``, all ranks receive
             equal batches.
-        columns: the columns that ranks receive which are neither first nor last in a dimension,
+        columns: the columns that the ranks receive that are neither first nor last in a dimension,
             such as ``{"pp": ["segment_ids", "document_lengths"]}`` for the middle stages of a
             pipeline. Their other columns are tensors on the device ``"meta"``, which have a type
             and a shape but no values.
         data_parallel: in place of ``mesh``: the data rank, and the number of data ranks.
-        replica: in place of ``mesh``: a process group of the ranks with this data rank. It only
-            names them.
+        replica: in place of ``mesh``: a process group of the ranks with this data rank. It is not
+            used for communication.
         share: with ``"read"``, each rank reads for itself, and batches may be of any kind.
         timeout: longest time in seconds that a rank waits for the others of its replica.
 
     Raises:
-        ValueError: If an option is not valid, if the mesh does not say over which dimensions rows
-            are divided, or if batches contain strings or other objects. With a ``transform``, those
-            are an error at the batch that contains them.
+        ValueError: If an option is not valid, if the dimensions over which rows are divided are not
+            clear from the mesh, or if batches contain strings or other objects. With a
+            ``transform``, the error is raised at the batch that contains them.
         KeyError: If ``columns`` names a column that batches do not have.
-        EngineError: If a rank of the replica does not call in time, or calls something else.
+        EngineError: If a rank of the replica does not call in time, or makes another call.
 
     Examples:
         >>> import pyarrow as pa, pyarrow.parquet as pq
@@ -126,7 +125,7 @@ class MeshLoader:
             raise
 
     def _made(self, loader: Loader | Callable[[], Loader]) -> None:
-        """Make the loader of this data rank."""
+        """Create the loader of this data rank."""
         if not isinstance(loader, Loader) and not isinstance(loader := loader(), Loader):
             raise OptionError(f"the function must return a Loader, not {loader!r}")
         refuse_own_batches(loader, "a MeshLoader")
@@ -178,7 +177,7 @@ class MeshLoader:
     def __len__(self) -> int:
         """Number of batches of a whole epoch on this data rank.
 
-        With ``packing`` and ``shuffle``, it is that of the epoch in which the last pass began.
+        With ``packing`` and ``shuffle``, it is that of the epoch in which the newest pass began.
         """
         return self._rounds.length if self._rounds else len(self._own)
 
@@ -187,7 +186,7 @@ class MeshLoader:
         return self._rounds.begin(None) if self._rounds else iter(self._own)
 
     def steps(self, n: int) -> Iterator[Any]:
-        """Iterate over the next ``n`` batches, as ``shardmill.Loader.steps``.
+        """Iterate over the next ``n`` batches, like ``shardmill.Loader.steps``.
 
         Raises:
             ValueError: If ``n`` is not an integer of at least 0.
@@ -197,24 +196,24 @@ class MeshLoader:
         return self._rounds.begin(n) if self._rounds else self._own.steps(n)
 
     def set_epoch(self, epoch: int) -> None:
-        """Move to an epoch, as ``shardmill.Loader.set_epoch``. Call it on all ranks."""
+        """Move to an epoch, like ``shardmill.Loader.set_epoch``. Call it on all ranks."""
         self._move("set_epoch", epoch, lambda: self._own.set_epoch(epoch))
 
     def skip(self, steps: int) -> None:
-        """Move past steps, as ``shardmill.Loader.skip``. Call it on all ranks."""
+        """Move past steps, like ``shardmill.Loader.skip``. Call it on all ranks."""
         self._move("skip", steps, lambda: self._own.skip(steps))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position after the batch that this rank returned last.
 
-        It is the same on all ranks, and that of ``shardmill.Loader.state_dict``.
+        It is the same on all ranks, and the same as that of ``shardmill.Loader.state_dict``.
         """
         return deepcopy(self._rounds.state) if self._rounds else self._own.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue after the last batch recorded in ``state``. Call it on all ranks.
 
-        The state may be that of another mesh, or of a ``Loader``; see
+        The state may have been saved on another mesh, or by a ``Loader``; see
         ``shardmill.Loader.load_state_dict``.
 
         Raises:
@@ -226,18 +225,18 @@ class MeshLoader:
         self._move("load_state_dict", place, lambda: self._own.load_state_dict(state))
 
     def set_weights(self, weights: Mapping[str, float], group: Any = None) -> int:
-        """Change the weights of a mixture, as ``shardmill.Loader.set_weights``.
+        """Change the weights of a mixture, like ``shardmill.Loader.set_weights``.
 
         Call it on all ranks.
 
         Args:
             weights: the share of each source.
-            group: a process group of the first ranks of all replicas, which read. With
+            group: a process group of the first rank of each replica, which reads. With
                 ``plan="ahead"`` and several data ranks, the default group is used if each replica
-                has one rank. Other ranks of a replica ignore it.
+                has one rank. The other ranks of a replica ignore ``group``.
 
         Raises:
-            ValueError: As ``shardmill.Loader.set_weights``.
+            ValueError: As for ``shardmill.Loader.set_weights``.
         """
         if self._rounds is not None:
             # The batch on its way may be of other weights.
@@ -250,7 +249,7 @@ class MeshLoader:
     def metrics(self, *, since_last: bool = False) -> LoaderMetrics:
         """Return the counters of this rank; see ``shardmill.Loader.metrics``.
 
-        A rank that does not read has its batches, rows and waits, and reads 0 bytes. On the rank
+        A rank that does not read counts its batches, rows and waits, and 0 bytes read. On the rank
         that reads, the time of a broadcast counts as time of the trainer.
         """
         if self._loader is not None or self._rounds is None:
@@ -260,7 +259,7 @@ class MeshLoader:
     def close(self) -> None:
         """Leave the process groups of the loader. Call it on all ranks of a replica.
 
-        A rank that waits for one that closes its loader raises an ``EngineError``.
+        If a rank closes its loader, ranks that wait for it raise an ``EngineError``.
         """
         if self._rounds is not None and not self._is_closed:
             self._rounds.close()

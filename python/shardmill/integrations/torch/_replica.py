@@ -1,4 +1,4 @@
-"""The ranks that get equal batches, by a device mesh or as a user names them."""
+"""The ranks that get equal batches, from a device mesh or as given by the user."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Replica:
         rank: data rank of the replica.
         size: number of replicas.
         members: global ranks; the first one reads.
-        columns: what ranks in the middle of a dimension receive; ``None`` for all columns.
+        columns: the columns that middle ranks of a dimension receive; ``None`` for all.
         ends: members that receive all columns.
     """
 
@@ -46,7 +46,7 @@ def replica_of_mesh(
     """Return the replica of this process.
 
     Raises:
-        ValueError: If the mesh does not say over which dimensions data are divided.
+        ValueError: If the dimensions over which data are divided are not clear.
     """
     if not isinstance(mesh, DeviceMesh):
         raise OptionError(f"mesh must be a DeviceMesh, not {mesh!r}\nhint: {_BY_HAND}")
@@ -81,7 +81,7 @@ def replica_of_group(data_parallel: Any, replica: Any) -> Replica:
     """Return the replica of this process, whose members are those of a process group.
 
     Raises:
-        ValueError: If they are not a rank, a size and a group with this process.
+        ValueError: If the arguments are not a rank, a size and a group with this process.
     """
     pair = list(data_parallel) if isinstance(data_parallel, Iterable) else []
     numbers = [index_of(value) for value in pair]

@@ -1,6 +1,6 @@
 """Calls that all ranks of a replica make together.
 
-The rank that reads does the work. The others hear what comes of it.
+The rank that reads does the work, and the other ranks receive the result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shardmill.load._metrics import Counters, LoaderMetrics
 
 
 class _Note(NamedTuple):
-    """What the reading rank says about a call."""
+    """What the reading rank reports about a call."""
 
     #: Entries of the state that have changed, but the place in the epoch.
     changes: dict[str, Any]
@@ -33,7 +33,7 @@ class _Note(NamedTuple):
 
 
 class Ahead:
-    """The stage in which a loader reads one batch ahead of the trainer, so that it can be sent."""
+    """A stage that reads one batch ahead of the trainer, so that it can be sent."""
 
     def __init__(self) -> None:
         #: The batch after the one that the loader delivers; `None` if there is none.
@@ -44,7 +44,7 @@ class Ahead:
         self.is_wanted = True
 
     def over(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
-        """Yield the batches. A failure to read ahead is raised in its place."""
+        """Yield the batches. If reading ahead fails, raise the error in place of that batch."""
         failure: Exception | None = None
         current = next(batches, None)
         while current is not None:
@@ -71,8 +71,8 @@ class Rounds:
     Attributes:
         state: the state after the last batch that this rank returned.
         length: number of batches of an epoch.
-        loader: on the rank that reads, what it reads with.
-        ahead: a stage of its passes.
+        loader: the loader, on the rank that reads.
+        ahead: a stage of the passes of the loader.
     """
 
     def __init__(self, replica: Replica, timeout_s: float) -> None:
@@ -88,12 +88,12 @@ class Rounds:
         self._arriving: tuple[Any, list[Any]] | None = None
 
     def move(self, operation: str, argument: Any, act: Callable[[], object]) -> None:
-        """Move the loader on the rank that reads, and tell the others.
+        """Move the loader on the rank that reads, and notify the other ranks.
 
         Args:
             operation: name of the method, for messages.
-            argument: its argument, which must be equal on all ranks.
-            act: makes or moves the loader.
+            argument: its argument, which must be the same on all ranks.
+            act: creates or moves the loader.
         """
         self._channel.record(operation, argument)
         note, failure = _Note({}), None
@@ -191,10 +191,10 @@ class Rounds:
     def _hear(
         self, operation: str, outcome: int, note: _Note, failure: Exception | None
     ) -> tuple[int, _Note]:
-        """Exchange what is called, and return what comes of it.
+        """Exchange the call with the other ranks, and return its outcome.
 
         Raises:
-            Exception: That of the rank that reads.
+            Exception: The error of the rank that reads.
         """
         place = note.changes.pop("consumed", self.state.get("consumed", 0))
         outcome, place, content = self._channel.exchange(operation, outcome, place, tuple(note))
@@ -209,7 +209,7 @@ class Rounds:
         return outcome, note
 
     def drop(self) -> None:
-        """Wait for the batch on its way, which is not needed any more."""
+        """Wait for the batch that is being sent, and discard it."""
         if self._arriving is not None:
             _, works = self._arriving
             self._arriving = None
