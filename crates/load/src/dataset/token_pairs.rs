@@ -46,8 +46,8 @@ pub fn listing_of_pair(path: &str) -> shardmill_plan::Result<Listing> {
     }
 }
 
-/// Which of `paths` are files of tokens with an index beside them. Indexes that are known are
-/// not looked for; others are, by so many threads in a store.
+/// Which of `paths` are files of tokens with an index beside them. Indexes that are not known are
+/// looked for, in a store by up to `threads` at a time.
 pub(super) fn pairs<'a>(
     paths: &[&'a str],
     is_known: impl Fn(&str) -> bool,
