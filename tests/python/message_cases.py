@@ -1,6 +1,6 @@
 """Situations that raise, by name.
 
-``python tests/python/message_cases.py`` writes what each says to ``messages.txt``.
+``PYTHONPATH=tests python tests/python/message_cases.py`` writes what each says to ``messages.txt``.
 
 All run in one directory of small files, which :func:`write_files` makes, so the messages have
 relative paths.

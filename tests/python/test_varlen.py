@@ -380,3 +380,22 @@ def test_what_varlen_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
         ImportError, match="requires megatron.core\nhint: pip install megatron-core"
     ):
         packing.varlen(batch, style="megatron")
+
+
+@pytest.mark.parametrize("batch", [None, 5, pa.record_batch({"tokens": [1]})], ids=repr)
+def test_what_is_not_a_batch_of_arrays_is_refused(batch: Any) -> None:
+    packing = sm.Packing("tokens", length=8)
+    for call in (
+        lambda: packing.cu_seqlens(batch),
+        lambda: packing.varlen(batch, style="flash"),
+        lambda: packing.context_parallel(batch, 0, 2),
+    ):
+        with pytest.raises(sm.OptionError, match="arrays with packs of 8 tokens\nhint: pass"):
+            call()
+
+
+@pytest.mark.parametrize("option", [sm.Packing, sm.TokenBatches])
+def test_columns_that_are_not_names_are_refused(option: Any) -> None:
+    more: dict[str, Any] = {"length": 8} if option is sm.Packing else {}
+    with pytest.raises(sm.OptionError, match="a name or a list of names, not 5"):
+        option(5, **more)

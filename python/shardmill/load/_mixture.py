@@ -311,9 +311,9 @@ def reweighted(mixture: Mixture, weights: Any) -> tuple[blend.Blend, bool]:
     """
     given = mixture._blend  # pyright: ignore[reportPrivateUsage]
     if given.mode != "weights" or given.interpolate:
-        by = f'interpolate="{given.interpolate}"' if given.interpolate else given.mode
+        by = f'interpolate="{given.interpolate}"' if given.interpolate else "no weights"
         raise OptionError(
-            f"set_weights changes the weights of a mixture, and this one has {by}\n"
+            f"set_weights requires a mixture with weights, but this one has {by}\n"
             "hint: create the Mixture with weights=, by name"
         )
     if not isinstance(weights, Mapping):

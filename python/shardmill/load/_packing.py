@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -145,7 +145,8 @@ class Packing:
         balance: Balance | None = None,
     ) -> None:
         given = {name: value for name, value in locals().items() if name != "self"}
-        names = (columns,) if isinstance(columns, str) else tuple(columns)
+        is_list = isinstance(columns, Iterable) and not isinstance(columns, str)
+        names = tuple(columns) if is_list else (columns,)
         if not names or not all(isinstance(name, str) for name in names):
             raise OptionError(
                 f"columns of a Packing must be a name or a list of names, not {columns!r}"

@@ -74,7 +74,7 @@ def _checked(plan: LoaderPlan, conversion: Conversion, weights: Any) -> tuple[fl
     mixture = plan.dataset
     if isinstance(mixture, Dataset):
         raise OptionError(
-            "set_weights changes the weights of a mixture, and this loader has one data set\n"
+            "set_weights requires a mixture, but this loader has a single data set\n"
             "hint: create the Loader over a sm.Mixture with weights="
         )
     shares, is_filtered = reweighted(mixture, weights)

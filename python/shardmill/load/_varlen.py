@@ -51,7 +51,8 @@ class Documents:
 
         from shardmill.load._nested import Ragged, on_host
 
-        lists, segments = batch.get("document_lengths"), batch.get("segment_ids")
+        found = batch if isinstance(batch, Mapping) else {}
+        lists, segments = found.get("document_lengths"), found.get("segment_ids")
         shape = tuple(getattr(segments, "shape", ()))
         if not isinstance(lists, Ragged) or shape != (len(lists), length):
             raise OptionError(
@@ -62,7 +63,7 @@ class Documents:
         offsets = on_host(lists.offsets)
         tokens, room = (
             on_host(one.values).astype(numpy.int64)
-            for one in (lists, batch.get("padded_lengths", lists))
+            for one in (lists, found.get("padded_lengths", lists))
         )
         ends = numpy.concatenate(([0], room.cumsum()))[offsets]
         tokens = numpy.insert(tokens, offsets[1:], 0)
