@@ -192,7 +192,7 @@ def test_mixtures_without_weights_that_can_be_set_are_refused(sources: dict[str,
         loader = loader_of(sm.Mixture(sources, **options), "rows", batch_size=4)  # type: ignore[arg-type]
         with pytest.raises(sm.OptionError, match=f"this one has {name}\nhint: .* weights="):
             loader.set_weights(named([1, 1, 1]))
-    with pytest.raises(sm.OptionError, match="this loader has a single data set\nhint: .* sm.Mixture"):
+    with pytest.raises(sm.OptionError, match="this loader has a single data set\nhint: "):
         loader_of(sources["web"], "rows", batch_size=4).set_weights({"web": 1})
     loader = loader_of(mixture_of(sources, stages), "rows", batch_size=14)
     assert loader.set_weights(named([0, 0, 1])) == 0
