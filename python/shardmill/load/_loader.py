@@ -6,23 +6,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any
 
-from shardmill._choices import check_choice
-from shardmill._option_values import checked_seed, whole
-from shardmill._threads import checked_threads
 from shardmill.data._arrow import ArrowRows
-from shardmill.data._dataset import Dataset, opened_files
-from shardmill.data._error_policy import ErrorPolicy, error_policy
+from shardmill.data._dataset import Dataset
+from shardmill.data._error_policy import ErrorPolicy
 from shardmill.data._own_methods import own_method, refuse_own_batches
 from shardmill.expressions import Expression, Value
-from shardmill.load import _ranks as ranks
+from shardmill.load._assembly import iteration_from
 from shardmill.load._audit import Audit
 from shardmill.load._bad_rows import BadRow
-from shardmill.load._checks import MOST_LANES, at_least, dataset_of
-from shardmill.load._conversion import Conversion
+from shardmill.load._checks import at_least
 from shardmill.load._diagnosis import Diagnosis
 from shardmill.load._explanation import table_of
 from shardmill.load._iteration import Iteration
-from shardmill.load._ledger import Ledger
 from shardmill.load._metrics import LoaderMetrics
 from shardmill.load._mixture import Mixture
 from shardmill.load._options import (
@@ -32,16 +27,8 @@ from shardmill.load._options import (
     Shuffle,
     Tail,
     Transform,
-    output_of,
-    runtime_of,
-    transform_of,
-    window_bytes_of,
 )
 from shardmill.load._packing import Packing
-from shardmill.load._packings import batch_size_of, packed_rows
-from shardmill.load._plan import LoaderPlan
-from shardmill.load._position import Cursor
-from shardmill.load._progress import Progress
 from shardmill.load._reweighting import set_weights
 from shardmill.load._token_batches import TokenBatches
 from shardmill.storage._paths import PathLike
@@ -147,55 +134,15 @@ class Loader(ArrowRows):
         errors: ErrorPolicy | None = None,
         runtime: Runtime | None = None,
     ) -> None:
-        batch_size = batch_size_of(batch_size, packing)
-        lanes = None if lanes is None else whole("lanes", lanes, 1, MOST_LANES)
-        window_bytes, output = window_bytes_of(shuffle), output_of(output)
-        transform, errors, runtime = (
-            transform_of(transform),
-            error_policy(errors),
-            runtime_of(runtime),
-        )
-        seed = checked_seed(seed)
-        has_share = None not in (rank, world_size)
-        rank, world_size = ranks.resolve(rank, world_size)
-        if tail is not None:
-            check_choice("tail", tail, Tail)
-        dataset = dataset_of(
-            data,
-            filter=filter,
-            storage_options=storage_options,
-            errors=errors,
-            threads=runtime.threads,
-            has_columns=columns is not None,
-        )
-        threads = checked_threads(runtime.threads)
-        columns, packed = packed_rows(
-            packing, dataset, columns, output, bad_rows=errors.rows, threads=threads
-        )
-        plan = LoaderPlan(
-            dataset=dataset,
-            packed=packed,
-            window_bytes=window_bytes,
-            seed=seed,
-            asked_lanes=lanes,
-            lanes=lanes or min(world_size, MOST_LANES),
-            batch_size=batch_size,
-            rank=rank,
-            world_size=world_size,
-            asked_tail=tail,
-        )
-        if plan.packed is not None:
-            plan.packed.warn_of_balance(plan.lanes, plan.share(), int(runtime.prefetch_bytes))
-        #: What the batches are: columns, kind, memory.
-        self._conversion = Conversion(plan, columns, output, runtime)
-        if dataset is not data:
-            opened_files(dataset).refuse_pickles(self._conversion.names)
-        #: The plan of the rows, the position in it, and the bad rows and audits up to there.
-        self._cursor = Cursor(plan, Ledger(errors.rows, errors.max_rows, is_audited=runtime.audit))
-        #: Metrics and diagnosis.
-        self._progress = Progress(self._cursor, runtime, threads, transform)
+        given = {name: value for name, value in locals().items() if name != "self"}
         #: Begins passes, which move the cursor, convert rows to batches, and count their progress.
-        self._iteration = Iteration(self._cursor, self._conversion, self._progress, has_share)
+        self._iteration = iteration = iteration_from(**given)
+        #: The plan of the rows, the position in it, and the bad rows and audits up to there.
+        self._cursor = iteration.cursor
+        #: What the batches are: columns, kind, memory.
+        self._conversion = iteration.conversion
+        #: Metrics and diagnosis.
+        self._progress = iteration.progress
 
     @property
     def dataset(self) -> Dataset | Mixture:
