@@ -75,8 +75,10 @@ def test_adapter_of_a_trainer_names_the_package_that_is_missing(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setitem(sys.modules, f"{name}.pytorch", None)
+    # Another test may have imported them.
+    loaded = [module for module in sys.modules if module.startswith(f"{name}.")]
+    for module in (name, f"{name}.pytorch", *loaded):
+        monkeypatch.setitem(sys.modules, module, None)
     adapter = f"shardmill.integrations.{name}"
     monkeypatch.delitem(sys.modules, adapter, raising=False)
     with pytest.raises(ModuleNotFoundError, match=rf"hint: pip install '?{name}"):

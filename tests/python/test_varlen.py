@@ -375,7 +375,8 @@ def test_what_varlen_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
         sm.OptionError, match="style must be one of 'flash', 'megatron', .* not 'te'"
     ):
         packing.varlen(batch, style="te")  # pyright: ignore[reportArgumentType]
-    monkeypatch.setitem(sys.modules, "megatron", None)
+    for name in ("megatron", "megatron.core", "megatron.core.packed_seq_params"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(
         ImportError, match="requires megatron.core\nhint: pip install megatron-core"
     ):
