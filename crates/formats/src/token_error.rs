@@ -18,7 +18,7 @@ pub enum Error {
         field: &'static str,
         found: Box<str>,
         expected: Box<str>,
-        hint: Option<&'static str>,
+        hint: &'static str,
     },
     /// An entry of an index, at `offset` of the file.
     #[error("Byte {offset} of `{path}`: {field} is {found}, expected {expected}")]
@@ -42,6 +42,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// A file of a format is not valid, because a field is not what is expected.
+    pub(crate) fn header(
+        (path, format): (&str, &'static str),
+        field: &'static str,
+        found: impl Into<Box<str>>,
+        expected: impl Into<Box<str>>,
+        hint: &'static str,
+    ) -> Self {
+        let (path, found, expected) = (path.to_owned(), found.into(), expected.into());
+        Self::Header { path, format, field, found, expected, hint }
+    }
+
     /// What the error is to the caller.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -58,7 +70,7 @@ impl Error {
         match self {
             Self::Storage(error) => error.hint(),
             Self::TooLarge(_) => Some(TooLarge::HINT),
-            Self::Header { hint, .. } => *hint,
+            Self::Header { hint, .. } => Some(hint),
             Self::Entry { .. } | Self::Line { .. } | Self::Unzip { .. } => {
                 Some("the index is damaged or of other tokens; write or fetch both files again")
             }

@@ -82,7 +82,5 @@ impl DatatroveFiles {
 }
 
 fn wrong(path: &str, field: &'static str, found: String, expected: String) -> Error {
-    let (path, hint) = (path.to_owned(), Some(OTHER_TOKENS));
-    let (found, expected) = (found.into(), expected.into());
-    Error::Header { path, format: FORMAT, field, found, expected, hint }
+    Error::header((path, FORMAT), field, found, expected, OTHER_TOKENS)
 }

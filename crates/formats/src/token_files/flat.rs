@@ -56,11 +56,8 @@ impl FlatFile {
     /// For a size or a type that is not that of the header.
     pub fn open(object: Arc<dyn RangeRead>, dtype: Option<Dtype>) -> Result<Self, Error> {
         let size = object.size();
-        let path = object.path().to_owned();
         let wrong = |field, found: String, expected: String| {
-            let (path, hint) = (path.clone(), Some(ODD_SIZE));
-            let (found, expected) = (found.into(), expected.into());
-            Err(Error::Header { path, format: FORMAT, field, found, expected, hint })
+            Err(Error::header((object.path(), FORMAT), field, found, expected, ODD_SIZE))
         };
         let mut head = [0; 12];
         if size >= HEADER_BYTES {
@@ -107,25 +104,24 @@ impl FlatFile {
     /// # Errors
     /// For a file with the header of NumPy, one of an odd size, and without `dtype`.
     pub fn plain(object: Arc<dyn RangeRead>, dtype: Option<Dtype>) -> Result<Self, Error> {
-        let (size, path) = (object.size(), object.path().to_owned());
+        let size = object.size();
         let mut head = [0; NUMPY.len()];
         if size >= NUMPY.len() as u64 {
             object.read_at(0, &mut head)?;
         }
-        let wrong = |field, found: String, expected: String, hint| {
-            let (path, hint) = (object.path().to_owned(), Some(hint));
-            let (found, expected) = (found.into(), expected.into());
-            Err(Error::Header { path, format: "npy", field, found, expected, hint })
-        };
+        let of = (object.path(), "npy");
         if &head == NUMPY {
-            let expected = "tokens, as OLMo-core and dolma write them".to_owned();
-            return wrong("the start", "the header of NumPy".to_owned(), expected, NUMPY_ARRAY);
+            let (found, expected) =
+                ("the header of NumPy", "tokens, as OLMo-core and dolma write them");
+            return Err(Error::header(of, "the start", found, expected, NUMPY_ARRAY));
         }
-        let Some(dtype) = dtype else { return Err(Error::NoDtype { path }) };
+        let Some(dtype) = dtype else {
+            return Err(Error::NoDtype { path: object.path().to_owned() });
+        };
         let width = dtype.width();
         if !size.is_multiple_of(width) {
             let expected = format!("a multiple of {width}");
-            return wrong("the size", size.to_string(), expected, ODD_SIZE);
+            return Err(Error::header(of, "the size", size.to_string(), expected, ODD_SIZE));
         }
         Ok(Self { object, dtype, first_byte: 0, tokens: size / width })
     }

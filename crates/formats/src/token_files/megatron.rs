@@ -62,11 +62,8 @@ impl MegatronIndex {
         let mut header = [0; HEADER_BYTES];
         let known = usize::try_from(size).unwrap_or(usize::MAX).min(HEADER_BYTES);
         object.read_at(0, header.get_mut(..known).unwrap_or_default())?;
-        let path = object.path().to_owned();
         let wrong = |field, found: String, expected: String| {
-            let (path, hint) = (path.clone(), Some(OTHER_FILE));
-            let (found, expected) = (found.into(), expected.into());
-            Err(Error::Header { path, format: FORMAT, field, found, expected, hint })
+            Err(Error::header((object.path(), FORMAT), field, found, expected, OTHER_FILE))
         };
         let (magic, rest) = header.split_at(MAGIC.len());
         if magic != MAGIC {
@@ -155,14 +152,9 @@ impl MegatronIndex {
             let tokens = i32::from_le_bytes(self.lengths.get(last, pages)?);
             let end = i128::from(start) + i128::from(tokens) * i128::from(self.dtype.width());
             if start < 0 || tokens < 0 || end > i128::from(self.bin_bytes) {
-                return Err(Error::Header {
-                    path: self.object.path().to_owned(),
-                    format: FORMAT,
-                    field: "the end of the last sequence",
-                    found: end.to_string().into(),
-                    expected: format!("at most {}, the size of the tokens", self.bin_bytes).into(),
-                    hint: Some(OTHER_TOKENS),
-                });
+                let expected = format!("at most {}, the size of the tokens", self.bin_bytes);
+                let (of, field) = ((self.object.path(), FORMAT), "the end of the last sequence");
+                return Err(Error::header(of, field, end.to_string(), expected, OTHER_TOKENS));
             }
         }
         Ok(())

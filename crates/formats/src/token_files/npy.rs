@@ -51,12 +51,11 @@ pub(super) fn lengths(file: &FlatFile, csv: &dyn RangeRead) -> Result<Vec<u32>, 
     if end == file.tokens {
         return Ok(lengths);
     }
-    Err(Error::Header {
-        path: path.to_owned(),
-        format: "npy",
-        field: "the end of the last document",
-        found: end.to_string().into(),
-        expected: format!("{}, the number of tokens", file.tokens).into(),
-        hint: Some("the files are not of one writer, or one of them was cut; fetch both again"),
-    })
+    Err(Error::header(
+        (path, "npy"),
+        "the end of the last document",
+        end.to_string(),
+        format!("{}, the number of tokens", file.tokens),
+        "the files are not of one writer, or one of them was cut; fetch both again",
+    ))
 }
