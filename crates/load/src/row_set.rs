@@ -9,7 +9,7 @@ use crate::Result;
 use crate::dataset::{BlockOf, Dataset};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use shardmill_engine::{Cancel, run_in_order};
-use shardmill_plan::order::Block;
+use shardmill_plan::order::{Block, RowOrder};
 use shardmill_plan::prune::{prune, prune_by_members, prune_pages};
 use shardmill_plan::{Expression, Predicate};
 use std::ops::{ControlFlow, Range};
@@ -172,6 +172,12 @@ impl RowSet {
     #[must_use]
     pub fn first_id(&self, block: usize) -> Option<u64> {
         self.starts.get(block).copied()
+    }
+
+    /// The id of a row of a scheduled block; no row has it if there is no such block.
+    pub(crate) fn id_at(&self, order: &RowOrder, scheduled: usize, row: u64) -> u64 {
+        let first = order.block(scheduled).and_then(|block| self.first_id(block));
+        first.map_or(u64::MAX, |first| first.saturating_add(row))
     }
 
     /// In the form that the order needs.

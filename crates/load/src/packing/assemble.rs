@@ -415,7 +415,7 @@ fn labels<'a, T: ArrowPrimitiveType>(
     for (at, list, items) in runs {
         let to = values.get_mut(at..).into_iter().flatten();
         let from = list.tokens.as_primitive::<T>().values().get(items).unwrap_or_default();
-        // A larger token is no label that a loss could use.
+        // A loss cannot use a larger token as a label.
         to.zip(from).for_each(|(to, from)| *to = from.to_i64().unwrap_or(pad));
     }
     PrimitiveArray::new(values.into(), None)

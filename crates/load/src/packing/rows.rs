@@ -43,16 +43,9 @@ impl Packs {
             return Ok(parts.gathered);
         };
         let mut planned: Vec<u32> = Vec::with_capacity(gathered.num_rows());
-        let (mut known, mut first_id) = (usize::MAX, u64::MAX);
         for run in positions.iter().cloned() {
             parts.order.for_each(run, |scheduled, row| {
-                if scheduled != known {
-                    known = scheduled;
-                    let block = parts.order.block(scheduled);
-                    first_id =
-                        block.and_then(|block| parts.rows.first_id(block)).unwrap_or(u64::MAX);
-                }
-                planned.push(lengths.of(first_id.saturating_add(row)));
+                planned.push(lengths.of(parts.rows.id_at(parts.order, scheduled, row)));
             });
         }
         self.check_lengths(&parts, &planned)?;

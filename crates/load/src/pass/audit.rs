@@ -60,12 +60,7 @@ impl Audit {
             match ids {
                 AuditIds::Packs => run.for_each(&mut next),
                 AuditIds::Rows { order, rows } => order.for_each(run, |scheduled, row| {
-                    next(
-                        order
-                            .block(scheduled)
-                            .and_then(|block| rows.first_id(block))
-                            .map_or(u64::MAX, |first| first + row),
-                    );
+                    next(rows.id_at(order, scheduled, row));
                 }),
             }
         }
