@@ -6,7 +6,7 @@
 use super::format::signature_of;
 use super::mds::DirectoryIndex;
 use super::text_shards::text_shards;
-use super::token_pairs::{listing_of_pair, pairs};
+use super::token_pairs::{index_of, listing_of_pair, pairs};
 use super::{Format, MdsShards};
 use crate::{Error, Result};
 use shardmill_engine::{Cancel, run_in_order};
@@ -113,22 +113,13 @@ pub(super) fn find_files(
     }
     let mut candidates = candidates.files;
     if matches!(format, None | Some(Format::Megatron)) {
-        let unknown: Vec<&str> = candidates
-            .iter()
-            .filter(|candidate| candidate.format.is_none())
-            .map(|candidate| candidate.file.path.as_str())
+        let may_be_tokens: Vec<&mut Candidate> = candidates
+            .iter_mut()
+            .filter(|candidate| {
+                candidate.format.is_none() && index_of(&candidate.file.path).is_some()
+            })
             .collect();
-        let listed: HashSet<&str> = found.left_out.iter().map(|file| file.path.as_str()).collect();
-        let pairs: HashSet<String> =
-            pairs(&unknown, |path| listed.contains(path), REQUESTING_THREADS)?
-                .into_iter()
-                .map(str::to_owned)
-                .collect();
-        for candidate in &mut candidates {
-            if pairs.contains(&candidate.file.path) {
-                candidate.format = Some(Format::Megatron);
-            }
-        }
+        mark_pairs(may_be_tokens, &found.left_out)?;
     }
     // A file skipped below one path may be named by another one.
     let read: HashSet<&str> =
@@ -177,6 +168,23 @@ impl Candidates {
             }
         }
     }
+}
+
+/// Tells which of these are files of tokens with an index beside them.
+fn mark_pairs(candidates: Vec<&mut Candidate>, left_out: &[LeftOut]) -> Result<()> {
+    if candidates.is_empty() {
+        return Ok(());
+    }
+    let listed: HashSet<&str> = left_out.iter().map(|file| file.path.as_str()).collect();
+    let paths: Vec<&str> =
+        candidates.iter().map(|candidate| candidate.file.path.as_str()).collect();
+    let found = pairs(&paths, |path| listed.contains(path), REQUESTING_THREADS)?;
+    for (candidate, is_pair) in candidates.into_iter().zip(found) {
+        if is_pair {
+            candidate.format = Some(Format::Megatron);
+        }
+    }
+    Ok(())
 }
 
 /// A file that is named, or that an index lists, is read. From a directory or a glob, the files

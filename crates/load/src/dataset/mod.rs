@@ -280,8 +280,12 @@ impl OpenFile {
         }
     }
 
-    fn is_virtual(&self, column: usize) -> bool {
-        matches!(self.columns.get(column), Some(Origin::File(own)) if self.table.is_virtual(*own))
+    /// `None` if the file does not have the column.
+    fn is_virtual(&self, column: usize) -> Option<bool> {
+        match self.columns.get(column) {
+            Some(Origin::File(own)) => Some(self.table.is_virtual(*own)),
+            _ => None,
+        }
     }
 
     /// Empty for a top-level column of the file, which needs none of them.

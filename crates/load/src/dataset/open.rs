@@ -185,9 +185,10 @@ impl Dataset {
         });
         let top_level = schema.fields().len();
         let files: Vec<OpenFile> = files.collect();
-        let hidden = (0..top_level)
-            .filter(|column| files.iter().any(|file| file.is_virtual(*column)))
-            .collect();
+        // A column is virtual in all files that have it, because they have one format.
+        let is_hidden =
+            |column: &usize| files.iter().find_map(|file| file.is_virtual(*column)) == Some(true);
+        let hidden = (0..top_level).filter(is_hidden).collect();
         let image_columns = BTreeSet::new();
         let bytes_read = vec![bytes_read];
         let dataset = Self {

@@ -46,34 +46,34 @@ pub fn listing_of_pair(path: &str) -> shardmill_plan::Result<Listing> {
     }
 }
 
-/// Which of `paths` are files of tokens with an index beside them. Indexes that are not known are
-/// looked for, in a store by up to `threads` at a time.
-pub(super) fn pairs<'a>(
-    paths: &[&'a str],
+/// Whether each of `paths` is a file of tokens with an index beside it. Indexes that are not known
+/// are looked for, in a store by up to `threads` at a time.
+pub(super) fn pairs(
+    paths: &[&str],
     is_known: impl Fn(&str) -> bool,
     threads: usize,
-) -> Result<Vec<&'a str>> {
-    let (mut found, mut asked) = (Vec::new(), Vec::new());
-    for path in paths {
-        match index_of(path) {
-            Some(index) if is_known(&index) => found.push(*path),
-            Some(index) => asked.push((*path, index)),
-            None => {}
+) -> Result<Vec<bool>> {
+    let mut found = vec![false; paths.len()];
+    let (mut places, mut asked) = (Vec::new(), Vec::new());
+    for (place, index) in paths.iter().map(|path| index_of(path)).enumerate() {
+        let Some(index) = index else { continue };
+        if is_known(&index) {
+            found.get_mut(place).into_iter().for_each(|is_pair| *is_pair = true);
+        } else {
+            places.push(place);
+            asked.push(index);
         }
     }
     if asked.is_empty() {
         return Ok(found);
     }
-    let (count, indexes) =
-        (asked.len(), asked.iter().map(|(_, index)| index.clone()).collect::<Vec<_>>());
-    let threads = if indexes.iter().any(|path| is_remote(path)) { threads.min(count) } else { 1 };
-    let look = move |number: usize| {
-        ControlFlow::Continue(indexes.get(number).is_some_and(|index| exists(index)))
-    };
-    for (is_pair, (path, _)) in run_in_order(count, threads, &Cancel::default(), look)?.zip(asked) {
-        if is_pair? {
-            found.push(path);
-        }
+    let count = asked.len();
+    let threads = if asked.iter().any(|path| is_remote(path)) { threads.min(count) } else { 1 };
+    let look =
+        move |number: usize| ControlFlow::Continue(asked.get(number).is_some_and(|at| exists(at)));
+    for (is_pair, place) in run_in_order(count, threads, &Cancel::default(), look)?.zip(places) {
+        let is_pair = is_pair?;
+        found.get_mut(place).into_iter().for_each(|slot| *slot = is_pair);
     }
     Ok(found)
 }
