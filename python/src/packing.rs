@@ -78,14 +78,20 @@ struct PyCost {
     count_padding: bool,
 }
 
-impl PyBalance {
-    fn of(self, seed: i64, epoch: u64) -> Balance {
-        let PyCost { token, pair, window_pair, window, count_padding } = self.cost;
+impl From<PyCost> for Cost {
+    fn from(cost: PyCost) -> Self {
+        let PyCost { token, pair, window_pair, window, count_padding } = cost;
         // Documents are shorter than the largest window.
         let window = window.map(|window| u32::try_from(window).unwrap_or(u32::MAX));
+        Self { token, pair, window_pair, window, counts_padding: count_padding }
+    }
+}
+
+impl PyBalance {
+    fn of(self, seed: i64, epoch: u64) -> Balance {
         let within = if self.within == "alike" { Within::Alike } else { Within::Mixed };
         Balance {
-            cost: Cost { token, pair, window_pair, window, counts_padding: count_padding },
+            cost: self.cost.into(),
             per_step: self.per_step,
             window_packs: self.window_packs,
             within,
@@ -130,6 +136,19 @@ fn packed(
         Ok(unpacked.with_packs(epoch, Packs { source, contents: Contents::Tokens(columns) }))
     };
     Ok(PyRowPlan(Arc::new(interruptible(py, packed)?)))
+}
+
+/// The costs of packs of `length` tokens, given the numbers of tokens of their documents.
+#[pyfunction]
+#[pyo3(signature = (packs, cost, *, length, multiple_of))]
+#[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+fn pack_costs(packs: Vec<Vec<u32>>, cost: PyCost, length: u32, multiple_of: u32) -> Vec<u64> {
+    let packing = Packing { multiple_of, ..Packing::new(length, Strategy::Concat) };
+    let cost = Cost::from(cost);
+    let of_pack = |documents: &Vec<u32>| {
+        cost.of_pack(length, documents.iter().map(|tokens| packing.padded(*tokens)))
+    };
+    packs.iter().map(of_pack).collect()
 }
 
 /// The plan of one epoch that deals out batches of whole rows. `counted` are the columns whose
@@ -295,5 +314,6 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("PACK_WINDOW_ROWS", PACK_WINDOW_ROWS)?;
     module.add("MOST_WINDOW_PACKS", MOST_WINDOW_PACKS)?;
     module.add_function(wrap_pyfunction!(batched, &module)?)?;
+    module.add_function(wrap_pyfunction!(pack_costs, &module)?)?;
     module.add_function(wrap_pyfunction!(packed, &module)?)
 }

@@ -9,6 +9,7 @@ __all__ = [
     "Lengths",
     "PackColumns",
     "batched",
+    "pack_costs",
     "packed",
 ]
 
@@ -64,6 +65,9 @@ def batched(
     threads: int,
     balance: dict[str, Any] | None = None,
 ) -> RowPlan: ...
+def pack_costs(
+    packs: list[list[int]], cost: dict[str, Any], *, length: int, multiple_of: int
+) -> list[int]: ...
 def packed(
     rows: RowPlan,
     columns: PackColumns,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from shardmill._native import packing as _native
+from shardmill.load._cost import unit_of, units_of
+
 if TYPE_CHECKING:
-    from shardmill import Cost, Dataset, Loader, Packing
+    from shardmill import Dataset, Loader, Packing
 
 _MOST_STEPS = 200
 
@@ -77,20 +80,16 @@ class StepCosts:
         packs = loader.explain(world_size=1, rank=0, batch_size=steps * self._ranks, epoch=0)[
             "packs"
         ]
-        costs = [self._cost([tokens for *_, tokens in pieces]) for pieces in packs]
+        balance = self._packing.balance
+        assert balance is not None
+        documents = [[tokens for *_, tokens in pieces] for pieces in packs]
+        units = _native.pack_costs(
+            documents,
+            units_of(balance.cost),
+            length=self._packing.length,
+            multiple_of=self._packing.multiple_of,
+        )
+        unit = unit_of(balance.cost)
+        costs = [cost * unit for cost in units]
         lanes = [costs[start : start + steps] for start in range(0, len(costs), steps)]
         return zip(*lanes, strict=True)
-
-    def _cost(self, documents: Sequence[int]) -> float:
-        """Return the cost of a pack whose documents have these numbers of tokens."""
-        packing = self._packing
-        assert packing.balance is not None
-        cost: Cost = packing.balance.cost
-        padded = [-(-tokens // packing.multiple_of) * packing.multiple_of for tokens in documents]
-        if cost.count_padding:
-            padded.append(packing.length - sum(padded))
-        window = cost.window or 0
-        return sum(
-            tokens * (cost.token + cost.pair * tokens + cost.window_pair * min(tokens, window))
-            for tokens in padded
-        )
