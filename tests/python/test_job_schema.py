@@ -397,3 +397,18 @@ def test_file_of_the_same_schema_stays_in_a_resumed_output_without_a_warning(
         Pipeline(source=TableSource([path]), sink=sink).run(progress=False)
     assert len(list((tmp_path / "out").glob("*.parquet"))) == 2
     assert [str(warning.message) for warning in recwarn] == []
+
+
+def test_damaged_file_that_stays_in_a_resumed_output_is_left_alone(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    source, out = tmp_path / "0.parquet", tmp_path / "out"
+    pq.write_table(pa.table({"v": [1]}), source)
+    out.mkdir()
+    (out / "other.parquet").write_bytes(b"not Parquet")
+    (out / "directory.parquet").mkdir()
+    sink = ParquetSink(out, mode="resume")
+    report = Pipeline(source=TableSource([source]), sink=sink).run(progress=False)
+    assert pq.read_table(report.outputs[0]["path"]).to_pylist() == [{"v": 1}]
+    assert (out / "other.parquet").read_bytes() == b"not Parquet"
+    assert [str(warning.message) for warning in recwarn] == []
