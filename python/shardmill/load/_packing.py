@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +14,7 @@ from shardmill.load._balance import Balance
 from shardmill.load._packing_checks import (
     LONGEST,
     checked_inside,
+    column_names,
     epoch_packs_of,
     refuse_bad_rows,
 )
@@ -145,12 +146,7 @@ class Packing:
         balance: Balance | None = None,
     ) -> None:
         given = {name: value for name, value in locals().items() if name != "self"}
-        is_list = isinstance(columns, Iterable) and not isinstance(columns, str)
-        names = tuple(columns) if is_list else (columns,)
-        if not names or not all(isinstance(name, str) for name in names):
-            raise OptionError(
-                f"columns of a Packing must be a name or a list of names, not {columns!r}"
-            )
+        names = column_names("a Packing", columns, is_optional=False)
         check_fields(Packing, given)
         if strategy == "concat":
             for name, value in (("open_packs", open_packs), ("long", long)):

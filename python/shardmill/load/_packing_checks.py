@@ -30,6 +30,19 @@ INSIDE: Mapping[str, int | bool] = {
 }
 
 
+def column_names(option: str, columns: Any, *, is_optional: bool = True) -> tuple[str, ...]:
+    """Return the names in ``columns``, which is a name or several names; or none if optional.
+
+    Raises:
+        ValueError: If it is anything else.
+    """
+    is_list = isinstance(columns, Iterable) and not isinstance(columns, str)
+    names: tuple[Any, ...] = tuple(columns) if is_list else (columns,)
+    if not (names or is_optional) or not all(isinstance(name, str) for name in names):
+        raise OptionError(f"columns of {option} must be a name or a list of names, not {columns!r}")
+    return names
+
+
 def checked_inside(length: int, strategy: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that decide what is inside a pack of ``length`` tokens.
 

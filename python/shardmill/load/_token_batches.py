@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,7 +10,7 @@ from shardmill._choices import check_fields
 from shardmill._option_values import check_filled, check_kind, listed, whole
 from shardmill.errors import OptionError
 from shardmill.load._balance import Balance
-from shardmill.load._packing_checks import LONGEST, refuse_bad_rows
+from shardmill.load._packing_checks import LONGEST, column_names, refuse_bad_rows
 
 if TYPE_CHECKING:
     from shardmill.load._options import Output
@@ -106,13 +106,8 @@ class TokenBatches:
         balance: Balance | None = None,
     ) -> None:
         given = {name: value for name, value in locals().items() if name != "self"}
-        is_list = isinstance(columns, Iterable) and not isinstance(columns, str)
-        names = tuple(columns) if is_list else (columns,)
+        names = column_names("TokenBatches", columns)
         check_filled("lengths", lengths, is_optional=True)
-        if not all(isinstance(name, str) for name in names):
-            raise OptionError(
-                f"columns of TokenBatches must be a name or a list of names, not {columns!r}"
-            )
         if not names and lengths is None:
             raise OptionError(
                 "TokenBatches without columns requires lengths\n"
