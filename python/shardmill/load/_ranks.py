@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 from shardmill._option_values import index_of
 from shardmill.errors import OptionError
@@ -80,11 +81,26 @@ def refuse_copies(*, made_in: int, has_share: bool) -> None:
     )
 
 
+def distributed_of_torch() -> Any:
+    """Return ``torch.distributed`` if torch is imported and built with it, else ``None``.
+
+    If torch is not imported, there is no process group.
+    """
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)
+    return distributed if distributed is not None and distributed.is_available() else None
+
+
+def backends_of(group: Any = None) -> dict[str, str]:
+    """Return the backend of each device of a process group."""
+    from torch import distributed
+
+    devices = distributed.get_backend_config(group).split(",")
+    return dict(device.split(":", 1) for device in devices)
+
+
 def _of_this_process() -> tuple[int | None, int | None]:
-    # If torch is not imported, there is no process group.
-    torch = sys.modules.get("torch")
-    distributed = getattr(torch, "distributed", None)
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+    distributed = distributed_of_torch()
+    if distributed is not None and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
     return _of_environment("RANK"), _of_environment("WORLD_SIZE")
 

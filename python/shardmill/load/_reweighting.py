@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
@@ -16,6 +15,7 @@ from shardmill.load._mixture import reweighted
 from shardmill.load._packing_checks import check_sources
 from shardmill.load._plan import LoaderPlan
 from shardmill.load._position import Cursor
+from shardmill.load._ranks import backends_of, distributed_of_torch
 from shardmill.load._set_weights import Mark, SetWeights
 
 #: A lane, a position before its packs of the epoch, and the first pass that it has not begun.
@@ -106,7 +106,7 @@ def _compares(plan: LoaderPlan, group: Any) -> bool:
     """
     if group is None and (not plan.is_endless or plan.world_size == 1):
         return False
-    distributed = _distributed()
+    distributed = distributed_of_torch()
     if group is not None and not (distributed and isinstance(group, distributed.ProcessGroup)):
         raise OptionError(f"group must be a process group of torch.distributed, not {group!r}")
     if not (distributed and distributed.is_initialized()):
@@ -123,12 +123,6 @@ def _compares(plan: LoaderPlan, group: Any) -> bool:
             "hint: pass group=, a process group of the ranks that share the rows"
         )
     return size > 1
-
-
-def _distributed() -> Any:
-    # If torch is not imported, there is no process group.
-    distributed = getattr(sys.modules.get("torch"), "distributed", None)
-    return distributed if distributed is not None and distributed.is_available() else None
 
 
 def _of_all_ranks(
@@ -166,9 +160,8 @@ def _maxima(group: Any, numbers: list[int]) -> list[int]:
     import torch
     from torch import distributed
 
-    devices = distributed.get_backend_config(group).split(",")
-    names = [device.split(":")[0] for device in devices]
-    values = torch.tensor(numbers, device="cpu" if "cpu" in names else names[0])
+    devices = list(backends_of(group))
+    values = torch.tensor(numbers, device="cpu" if "cpu" in devices else devices[0])
     distributed.all_reduce(values, distributed.ReduceOp.MAX, group=group)
     return values.tolist()
 

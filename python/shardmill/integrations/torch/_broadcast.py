@@ -24,6 +24,7 @@ from torch import distributed
 from shardmill.errors import EngineError, OptionError
 from shardmill.integrations.torch._replica import Replica
 from shardmill.load._nested import Batch, map_leaves
+from shardmill.load._ranks import backends_of
 
 #: What comes of a call. Only ``next()`` may have a batch.
 NO_BATCH, BATCH, END, ERROR = range(4)
@@ -168,8 +169,7 @@ class Channel:
 
     def _joined(self, ranks: tuple[int, ...]) -> Any:
         # The host reads headers.
-        devices = distributed.get_backend_config().split(",")
-        backends = dict(device.split(":") for device in devices) | {"cpu": "gloo"}
+        backends = backends_of() | {"cpu": "gloo"}
         group: Any = distributed.new_group(
             list(ranks),
             timeout=timedelta(seconds=self._timeout_s),
