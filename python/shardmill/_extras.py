@@ -25,7 +25,17 @@ def pyarrow_for(what: str, *, extra: str = "arrow") -> Any:
     return package_for(what, "pyarrow", extra=extra)
 
 
-def missing_module(module: str, *, install: str, missing: ModuleNotFoundError) -> ImportError:
-    """Return an error for ``module``, which cannot be imported, that says what to install."""
-    name = missing.name or install
-    return ModuleNotFoundError(f"{module} needs {name}\nhint: pip install {install}", name=name)
+def missing_module(
+    module: str, *, name: str | None, install: str, shown: str | None = None
+) -> ModuleNotFoundError:
+    """Return an error for ``module``, which cannot be imported, that says what to install.
+
+    Args:
+        module: what cannot be imported.
+        name: the module that it needs.
+        install: what pip installs.
+        shown: how the package is called.
+    """
+    return ModuleNotFoundError(
+        f"{module} needs {shown or name}\nhint: pip install {install}", name=name
+    )

@@ -15,7 +15,7 @@ try:
     from accelerate import Accelerator
     from torch.utils.data import DataLoader
 except ModuleNotFoundError as missing:
-    raise missing_module(__name__, install="accelerate", missing=missing) from missing
+    raise missing_module(__name__, name=missing.name, install="accelerate") from missing
 
 from shardmill.errors import OptionError
 from shardmill.integrations.torch import BatchDataset, unchanged

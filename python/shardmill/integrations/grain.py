@@ -12,12 +12,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, SupportsIndex
 
+from shardmill._extras import missing_module
+
 try:
     import grain
 except ModuleNotFoundError as missing:
-    raise ModuleNotFoundError(
-        "shardmill.integrations.grain needs Grain\nhint: pip install grain", name="grain"
-    ) from missing
+    raise missing_module(__name__, name="grain", shown="Grain", install="grain") from missing
 
 from shardmill.arrayrecord import ArrayRecordDataSource
 from shardmill.data._dataset import Dataset, opened_files

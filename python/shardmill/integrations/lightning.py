@@ -12,7 +12,7 @@ from shardmill._extras import missing_module
 try:
     from lightning.pytorch import Callback
 except ModuleNotFoundError as missing:
-    raise missing_module(__name__, install="lightning", missing=missing) from missing
+    raise missing_module(__name__, name=missing.name, install="lightning") from missing
 
 from shardmill.errors import OptionError
 from shardmill.integrations.torch import MeshLoader

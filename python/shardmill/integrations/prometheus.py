@@ -9,6 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from shardmill._docstrings import first_sentences
+from shardmill._extras import missing_module
 from shardmill.errors import OptionError
 from shardmill.load._loader import Loader
 from shardmill.metrics._snapshot import Snapshot, StageSeconds, is_state
@@ -23,10 +24,8 @@ try:
         Metric,
     )
 except ModuleNotFoundError as missing:
-    raise ModuleNotFoundError(
-        "shardmill.integrations.prometheus needs prometheus_client\n"
-        "hint: pip install 'shardmill[prometheus]'",
-        name="prometheus_client",
+    raise missing_module(
+        __name__, name="prometheus_client", install="'shardmill[prometheus]'"
     ) from missing
 
 __all__ = ["LoaderCollector", "register"]

@@ -11,7 +11,7 @@ from shardmill._extras import missing_module
 try:
     from transformers.trainer_callback import ExportableState, TrainerCallback
 except ModuleNotFoundError as missing:
-    raise missing_module(__name__, install="'transformers[torch]'", missing=missing) from missing
+    raise missing_module(__name__, name=missing.name, install="'transformers[torch]'") from missing
 
 from shardmill.errors import CheckpointMismatchError, OptionError
 from shardmill.integrations.torch import MeshLoader

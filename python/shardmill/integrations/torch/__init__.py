@@ -1,11 +1,12 @@
 """Batches for PyTorch: the torch-dataloader-utils API, and a data set for any ``DataLoader``."""
 
+from shardmill._extras import missing_module
+
 try:
     import torch  # noqa: F401
 except ModuleNotFoundError as missing:
-    raise ModuleNotFoundError(
-        "shardmill.integrations.torch needs PyTorch\nhint: pip install 'shardmill[torch]'",
-        name="torch",
+    raise missing_module(
+        __name__, name="torch", shown="PyTorch", install="'shardmill[torch]'"
     ) from missing
 
 from shardmill.integrations.torch._dataloader import (
