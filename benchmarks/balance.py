@@ -79,6 +79,14 @@ def balance_of(options: BalanceOptions) -> sm.Balance:
     return sm.Balance(cost, per_step=options.per_step, window_packs=options.window)
 
 
+def packing_of(options: BalanceOptions, *, is_balanced: bool, **more: Any) -> sm.Packing:
+    """How rows are packed."""
+    balance = balance_of(options) if is_balanced else None
+    return sm.Packing(
+        "tokens", length=options.length, strategy=options.strategy, balance=balance, **more
+    )
+
+
 def write_counts(path: Path, lengths: np.ndarray) -> None:
     """A file of token counts, with lists that are never read."""
     empty = pa.ListArray.from_arrays(
@@ -88,18 +96,11 @@ def write_counts(path: Path, lengths: np.ndarray) -> None:
     pq.write_table(table, path, row_group_size=1 << 18)
 
 
-def planned(path: Path, options: BalanceOptions, balance: sm.Balance | None) -> tuple[float, Any]:
+def planned(path: Path, options: BalanceOptions, *, is_balanced: bool) -> tuple[float, Any]:
     """Seconds that the first plan takes after the counts are read, and the loader."""
-    lanes = options.lanes
-    packing = sm.Packing(
-        "tokens",
-        length=options.length,
-        strategy=options.strategy,
-        lengths="n",
-        balance=balance,
-    )
+    packing = packing_of(options, is_balanced=is_balanced, lengths="n")
     data = sm.Dataset(path)
-    common: dict[str, Any] = {"batch_size": 1, "lanes": lanes, "shuffle": options.shuffle}
+    common: dict[str, Any] = {"batch_size": 1, "lanes": options.lanes, "shuffle": options.shuffle}
     # The counts are read once for the data set, whatever packs them.
     len(sm.Loader(data, packing=sm.Packing("tokens", length=1 << 20, lengths="n"), **common))
     loader = sm.Loader(data, packing=packing, **common)
@@ -112,7 +113,7 @@ def imbalance(options: BalanceOptions) -> Metrics:
     packs = options.lanes * options.window * options.windows
     path = options.scratch / "counts.parquet"
     write_counts(path, lengths_of(options, int(packs * options.length * 1.08 / mean)))
-    _, loader = planned(path, options, balance_of(options))
+    _, loader = planned(path, options, is_balanced=True)
     answer = loader.explain(batch_size=1, world_size=options.lanes)
     found = answer["cost_imbalance"]
     return {
@@ -132,16 +133,9 @@ def mix(options: BalanceOptions) -> Metrics:
         drawn = np.random.default_rng(tokens).poisson(tokens, packs * options.length // 2 // tokens)
         write_counts(path, drawn.astype(np.int32))
         sources[name] = sm.Dataset(path)
-    packing = sm.Packing(
-        "tokens",
-        length=options.length,
-        strategy=options.strategy,
-        lengths="n",
-        balance=balance_of(options),
-    )
     loader = sm.Loader(
         sm.Mixture(sources, weights={"short": 0.816, "long": 0.184}),
-        packing=packing,
+        packing=packing_of(options, is_balanced=True, lengths="n"),
         batch_size=1,
         lanes=options.lanes,
         shuffle=True,
@@ -161,7 +155,7 @@ def plan(options: BalanceOptions) -> Metrics:
     seconds: dict[bool, list[float]] = {True: [], False: []}
     packs = 0
     for is_balanced in (False, True) * options.repeats:
-        took, loader = planned(path, options, balance_of(options) if is_balanced else None)
+        took, loader = planned(path, options, is_balanced=is_balanced)
         seconds[is_balanced].append(took)
         packs = len(loader)
     with_s, without_s = min(seconds[True]), min(seconds[False])
@@ -169,8 +163,10 @@ def plan(options: BalanceOptions) -> Metrics:
     return {"packs": packs, "with_s": with_s, "without_s": without_s, "added_ns": added_ns}
 
 
-def write_tokens(path: Path, options: BalanceOptions, tokens: int) -> None:
-    """A file of documents with about as many tokens, whose ids are as frequent as words are."""
+def write_tokens(options: BalanceOptions) -> Path:
+    """A file of documents that fill the windows, whose ids are as frequent as words are."""
+    path = options.scratch / "tokens.parquet"
+    tokens = options.lanes * options.window * options.windows * options.length
     ids = (np.random.default_rng(5).zipf(1.2, 1 << 20) % _VOCABULARY).astype(np.int32)
     lengths = lengths_of(options, int(tokens / lengths_of(options, 1 << 16).mean()))
     ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
@@ -186,23 +182,17 @@ def write_tokens(path: Path, options: BalanceOptions, tokens: int) -> None:
             )
             file.write_table(pa.table({"tokens": lists}, schema), row_group_size=256)
             start = end
+    return path
 
 
 def loader_of(data: Any, options: BalanceOptions, is_balanced: bool, **more: Any) -> sm.Loader:
     """A rank with all lanes."""
-    packing = sm.Packing(
-        "tokens",
-        length=options.length,
-        strategy=options.strategy,
-        balance=balance_of(options) if is_balanced else None,
-        **more,
-    )
     if options.order == "mixture":
         sources = {"first": sm.Dataset(data), "second": sm.Dataset(data)}
         data = sm.Mixture(sources, weights={"first": 2, "second": 1})
     return sm.Loader(
         data,
-        packing=packing,
+        packing=packing_of(options, is_balanced=is_balanced, **more),
         batch_size=options.lanes,
         lanes=options.lanes,
         shuffle=options.shuffle or options.order != "ordered",
@@ -212,8 +202,7 @@ def loader_of(data: Any, options: BalanceOptions, is_balanced: bool, **more: Any
 
 def rate(options: BalanceOptions) -> Metrics:
     """Seconds of an epoch with and without a balance, which take turns, after a first one."""
-    path = options.scratch / "tokens.parquet"
-    write_tokens(path, options, options.lanes * options.window * options.windows * options.length)
+    path = write_tokens(options)
     loaders = {name: loader_of(path, options, name == "with_s") for name in ("without_s", "with_s")}
     for loader in loaders.values():
         for _batch in loader:
@@ -229,7 +218,7 @@ def _peak(path: Path, options: BalanceOptions, is_balanced: bool) -> tuple[int, 
     loader = loader_of(path, options, is_balanced)
     share = {"batch_size": options.lanes, "world_size": 1}
     explained = loader.explain(**share).get("balance_bytes", 0)
-    before = status_bytes("RssAnon")
+    before = status_bytes()
     forget_peak()
     for _batch in loader:
         pass
@@ -238,8 +227,7 @@ def _peak(path: Path, options: BalanceOptions, is_balanced: bool) -> tuple[int, 
 
 def memory(options: BalanceOptions) -> Metrics:
     """Peak memory of an epoch with and without a balance, each in a process of its own."""
-    path = options.scratch / "tokens.parquet"
-    write_tokens(path, options, options.lanes * options.window * options.windows * options.length)
+    path = write_tokens(options)
     peaks = {}
     for name, is_balanced in (("without", False), ("with", True)):
         [(peaks[name], stated)] = in_processes(
@@ -250,8 +238,7 @@ def memory(options: BalanceOptions) -> Metrics:
 
 def first(options: BalanceOptions) -> Metrics:
     """Seconds to the first batch of a plan ahead, with and without a balance, in turns."""
-    path = options.scratch / "tokens.parquet"
-    write_tokens(path, options, options.lanes * options.window * options.windows * options.length)
+    path = write_tokens(options)
     seconds: dict[str, list[float]] = {"without_s": [], "with_s": []}
     for _ in range(options.repeats):
         for name, times in seconds.items():
