@@ -26,7 +26,7 @@ from reference_balance import balanced, cost_of, rounded
 from reference_order import dealt, lanes_of
 from reference_packing import Pack, pack_steps
 from shardmill.load._balance import obstacle
-from test_packing import packings, packs_in, write_documents
+from test_packing import packings, packs_in, state_after, write_documents
 
 quick = settings(
     max_examples=examples(40),
@@ -279,14 +279,8 @@ def test_runs_on_other_ranks_go_on_where_one_stopped(
         for rank in range(world_size):
             own = {"rank": rank, "lanes": lanes if state is None else None, **share, **order}
             loader = loader_of(path, packing, balance_of(balance), packs=packs, **own)
-            if state is not None:
-                loader.load_state_dict(state)
-            batches = iter(loader)
-            for _, step in steps:
-                if step[rank].packs:
-                    assert packs_in(next(batches), packing["length"]) == step[rank].packs
-            batches.close()  # type: ignore[attr-defined]
-            states.append(loader.state_dict())
+            expected_packs = [step[rank].packs for _, step in steps]
+            states.append(state_after(loader, state, expected_packs, packing["length"]))
         if steps:
             consumed = steps[-1][0]
         state = dict(json.loads(json.dumps(states[0])))

@@ -125,6 +125,23 @@ def packs_in(batch: dict[str, Any], length: int) -> list[Pack]:
     return packs
 
 
+def state_after(
+    loader: sm.Loader, state: dict[str, Any] | None, steps: Sequence[list[Pack]], length: int
+) -> dict[str, Any]:
+    """The state of a rank that continues another one, after steps with these packs.
+
+    A step without packs has no batch.
+    """
+    if state is not None:
+        loader.load_state_dict(state)
+    batches = iter(loader)
+    for packs in steps:
+        if packs:
+            assert packs_in(next(batches), length) == packs
+    batches.close()  # type: ignore[attr-defined]
+    return loader.state_dict()
+
+
 def all_packs(batches: Sequence[dict[str, Any]], length: int) -> list[Pack]:
     return [pack for batch in batches for pack in packs_in(batch, length)]
 
@@ -256,14 +273,8 @@ def test_runs_on_other_ranks_and_threads_go_on_where_one_stopped(
         ]
         states = []
         for rank, loader in enumerate(loaders):
-            if state is not None:
-                loader.load_state_dict(state)
-            batches = iter(loader)
-            for _, step in steps:
-                if step[rank].packs:
-                    assert packs_in(next(batches), packing["length"]) == step[rank].packs
-            batches.close()  # type: ignore[attr-defined]
-            states.append(loader.state_dict())
+            expected_packs = [step[rank].packs for _, step in steps]
+            states.append(state_after(loader, state, expected_packs, packing["length"]))
         if steps:
             consumed = steps[-1][0]
         if steps and all(step.packs for step in steps[-1][1]):

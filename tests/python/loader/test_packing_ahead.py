@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference_ahead import WINDOW_ROWS, lanes_of_packs, loader_of, steps_of, taken
 from shardmill.load._loader import iteration_of
-from test_packing import all_packs, packings, packs_in, write_documents
+from test_packing import all_packs, packings, packs_in, state_after, write_documents
 
 quick = settings(
     max_examples=examples(40),
@@ -173,14 +173,8 @@ def test_runs_on_other_ranks_and_threads_go_on_where_one_stopped(
                 **options,
             }
             loader = loader_of(path, {**packing, "epoch_packs": epoch_packs}, **own)
-            if state is not None:
-                loader.load_state_dict(state)
-            batches = iter(loader)
-            for _, step in steps:
-                if step[rank].packs:
-                    assert packs_in(next(batches), packing["length"]) == step[rank].packs
-            batches.close()  # type: ignore[attr-defined]
-            states.append(loader.state_dict())
+            expected_packs = [step[rank].packs for _, step in steps]
+            states.append(state_after(loader, state, expected_packs, packing["length"]))
         if steps:
             consumed = steps[-1][0]
         if steps and all(step.packs for step in steps[-1][1]):
