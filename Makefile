@@ -308,7 +308,7 @@ bench-safety: build-release $(VENV)/.ready ## What page checksums and many small
 
 .PHONY: bench-balance
 bench-balance: build-release $(VENV)/.ready ## What a balance of packs is worth, and what it costs; needs apt; QUICK=1 is a short trial
-	$(call bench,balance)
+	$(call bench,balance,balance)
 
 .PHONY: bench-interleaved
 bench-interleaved: build-release $(VENV)/.ready ## The four paths compared with NeMo Curator; QUICK=1 is a short trial
