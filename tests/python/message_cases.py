@@ -417,9 +417,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "packing of a long row": lambda: read(
         "long.parquet", packing=Packing("t", length=4, strategy="best_fit", long="raise")
     ),
-    "packing of one column twice": lambda: read(
-        "long.parquet", packing=Packing(["t", "t"], length=4)
-    ),
+    "packing of one column twice": lambda: Packing(["t", "t"], length=4),
     "packing of long rows by an unknown policy": lambda: Packing(
         "t",
         length=4,

@@ -133,7 +133,7 @@ def _figures(plan: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         now, then = (of(plan["cost_imbalance"][order][name]) for order in _ORDERS)
         return title, now, then
 
-    yield "largest cost of a rank over the mean", "now", "with balance"
+    yield "largest cost of a rank over the mean", "without balance", "with balance"
     yield both("all_steps", "  all steps")
     yield both("worst_step", "  worst step")
     yield both("before_first_end", "  steps before the first lane ends")
@@ -146,7 +146,7 @@ def _figures(plan: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 def _needs(plan: dict[str, Any], balance: Balance) -> Iterator[tuple[str, str]]:
     yield (
         "order",
-        f"{counted(balance.per_step, 'pack')} of a lane in a step of the optimizer, "
+        f"{counted(balance.per_step, 'pack')} of a lane in an optimizer step, "
         f"windows of {counted(balance.window_packs, 'pack')}, {balance.within}",
     )
     yield "memory", f"up to {size_text(plan['balance_bytes'])} on each rank"

@@ -34,7 +34,7 @@ balance_options = together(
     click.option(
         "--per-step",
         **FROM_1,
-        help="Packs of a lane in a step of the optimizer: batch size × accumulation if each rank "
+        help="Packs of a lane in an optimizer step: batch size × accumulation if each rank "
         "has a lane.",
     ),
     click.option(
@@ -48,7 +48,7 @@ balance_options = together(
     click.option(
         "--within",
         **one_of("mixed", "alike"),
-        help="Whether a step of the optimizer has packs of all costs, or of about the same.",
+        help="Whether an optimizer step has packs of all costs, or of about the same.",
     ),
 )
 
@@ -63,7 +63,7 @@ def balance_of(options: dict[str, Any]) -> Balance:
 
     for name, meaning in (
         ("pack", "the number of tokens of a pack"),
-        ("per_step", "the number of packs of a lane in a step of the optimizer"),
+        ("per_step", "the number of packs of a lane in an optimizer step"),
     ):
         if options[name] is None:
             raise click.UsageError(

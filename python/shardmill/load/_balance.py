@@ -12,7 +12,7 @@ from shardmill._native import packing as _native
 from shardmill._option_values import whole
 from shardmill._warnings import warn_caller
 from shardmill.errors import OptionError
-from shardmill.load._cost import Cost, unit_of, units_of
+from shardmill.load._cost import Cost, unit_of
 
 Within = Literal["mixed", "alike"]
 
@@ -92,7 +92,7 @@ class Balance:
         if self.within == "alike" or per_step < _MIXED_FROM:
             cause = "within='alike'" if self.within == "alike" else f"per_step={per_step}"
             warn_caller(
-                f"with {cause}, all documents of a step of the optimizer are about equally long, "
+                f"with {cause}, all documents of an optimizer step are about equally long, "
                 "and often from one source\n"
                 "hint: compare step_mix of Loader.explain(), or use within='mixed' and more packs "
                 "of a lane in a step"
@@ -102,7 +102,7 @@ class Balance:
 def identity_of(balance: Balance) -> dict[str, Any]:
     """Return everything that decides the order, except the seed."""
     return {
-        "cost": units_of(balance.cost),
+        "cost": dict(vars(balance.cost)),
         "per_step": balance.per_step,
         "window_packs": balance.window_packs,
         "within": balance.within,

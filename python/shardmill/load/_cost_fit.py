@@ -46,7 +46,7 @@ def fitted(
     used = {name: values for name, values in columns.items() if values.any()}
     if all(numpy.ptp(values) == 0 for values in used.values()):
         raise OptionError(
-            "each term has the same value at all steps, so none of them can be told from another\n"
+            "each term has the same value at all steps, so they cannot be distinguished\n"
             "hint: measure steps whose packs hold documents of other lengths"
         )
     scales = {name: values.max() for name, values in used.items()}
@@ -127,7 +127,7 @@ def _check_independent(parts: Mapping[str, numpy.ndarray]) -> None:
         if numpy.linalg.matrix_rank(numpy.column_stack(list(kept.values())), rtol=1e-9) < len(kept):
             others = ", ".join(list(kept)[:-1])
             raise OptionError(
-                f"{name} cannot be told from {others} in these steps\n"
+                f"{name} cannot be distinguished from {others} in these steps\n"
                 "hint: measure steps whose packs hold documents of other lengths, or leave out one "
                 "of the terms"
             )

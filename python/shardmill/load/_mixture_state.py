@@ -94,8 +94,11 @@ def check(saved: Any, current: dict[str, Any] | None) -> None:
         raise CheckpointMismatchError(f"the state is damaged: mixture is {saved!r}")
     for name, value in current.items():
         if saved.get(name) != value:
+            old, new = saved.get(name), value
+            if name == "weights":
+                old, new = (_by_source(one, current["sources"]) for one in (old, new))
             raise CheckpointMismatchError(
-                difference(name, saved.get(name), value, of="a mixture of ")
+                difference(name, old, new, of="a mixture of ")
                 + _named(name, saved, current)
                 + (_WEIGHTS_HINT if name == "weights" else "")
             )
@@ -159,6 +162,17 @@ def _named(name: str, saved: dict[str, Any], current: dict[str, Any]) -> str:
         if name in ("rows", "fingerprints", "filters")
         else ""
     )
+
+
+def _by_source(stages: Any, names: Any) -> Any:
+    """Return the weights of each stage by the name of the source, if names are known."""
+    if not (isinstance(stages, list) and isinstance(names, list)):
+        return stages
+    try:
+        named = {start: dict(zip(names, weights, strict=True)) for start, weights in stages}
+    except (TypeError, ValueError):
+        return stages
+    return named[0] if list(named) == [0] else named
 
 
 def _shown(values: list[Any]) -> Any:

@@ -207,6 +207,12 @@ def _attention(text: _Section, hidden: int) -> tuple[int, float]:
     heads = text.number("num_attention_heads")
     shared = text.number("num_key_value_heads", heads)
     size = text.number("head_dim", hidden // heads)
+    if heads % shared or not (size * heads == hidden or text.get("head_dim")):
+        raise OptionError(
+            f"the {heads} heads of {text.where} must be a multiple of its {shared} "
+            f"key/value heads, and divide its width of {hidden} unless it has head_dim\n"
+            "hint: compare num_attention_heads, num_key_value_heads and hidden_size with the model"
+        )
     return 2 * hidden * size * (heads + shared), 4 * heads * size
 
 

@@ -40,6 +40,8 @@ def column_names(option: str, columns: Any, *, is_optional: bool = True) -> tupl
     names: tuple[Any, ...] = tuple(columns) if is_list else (columns,)
     if not (names or is_optional) or not all(isinstance(name, str) for name in names):
         raise OptionError(f"columns of {option} must be a name or a list of names, not {columns!r}")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise OptionError(f"column {twice[0]!r} is packed twice\nhint: name each column once")
     return names
 
 

@@ -113,6 +113,8 @@ def test_missing_number_of_a_part_is_named(name: str, part: str | None, key: str
         (LLAMA | {"hidden_size": 2**40}, "hidden_size .* must be an integer"),
         (LLAMA | {"text_config": [1]}, "text_config of the configuration must be an object"),
         (LLAMA | {"layer_types": ["full_attention"]}, "must be a list of 32 names, not"),
+        (LLAMA | {"num_attention_heads": 33}, "the 33 heads .* divide its width of 4096 unless"),
+        (LLAMA | {"num_key_value_heads": 5}, "a multiple of its 5 key/value heads"),
         (LLAMA | {"layer_types": "full_attention"}, "must be a list of 32 names, not"),
         (
             LLAMA | {"layer_types": ["linear_attention"] * 32},

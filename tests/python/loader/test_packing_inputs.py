@@ -235,6 +235,12 @@ def test_option_that_means_nothing_is_refused(arguments: dict[str, Any], message
         sm.Packing("tokens", **arguments)
 
 
+@pytest.mark.parametrize("packing", [sm.Packing, sm.TokenBatches])
+def test_column_twice_is_refused(packing: Any) -> None:
+    with pytest.raises(sm.OptionError, match="column 'tokens' is packed twice"):
+        packing(["tokens", "labels", "tokens"], **{"length": 4} if packing is sm.Packing else {})
+
+
 @pytest.mark.parametrize("columns", [[], (), [3], 7, None])
 def test_columns_that_are_no_names_are_refused(columns: Any) -> None:
     with pytest.raises((sm.OptionError, TypeError)):
@@ -254,7 +260,6 @@ def test_loader_refuses_what_cannot_be_packed(tmp_path: Path) -> None:
             sm.OptionError,
             "`n_tokens` is int32",
         ),
-        ({"packing": sm.Packing(["tokens", "tokens"], length=4)}, sm.OptionError, "packed twice"),
         ({"packing": sm.Packing("words", length=4)}, sm.MissingColumnError, "No column `words`"),
         (
             {"packing": sm.Packing("tokens", length=4, lengths="n")},

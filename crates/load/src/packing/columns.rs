@@ -94,9 +94,6 @@ impl PackColumns {
             if reserved.contains(&column.as_str()) || (has_padding && column == PADDED_LENGTHS) {
                 return Err(Error::ReservedName { column });
             }
-            if packed.iter().any(|other| other.name == column) {
-                return Err(Error::Twice { column });
-            }
             let Some(element) = element_of(&data_type) else {
                 return Err(Error::NotTokens { column, data_type });
             };

@@ -18,8 +18,6 @@ pub enum Error {
         type_name(.data_type)
     )]
     NotLabels { column: String, data_type: DataType },
-    #[error("Column `{column}` is packed twice")]
-    Twice { column: String },
     #[error("Column `{column}` cannot be packed, a batch has `{column}` of its own")]
     ReservedName { column: String },
     #[error(
@@ -93,7 +91,6 @@ impl Error {
             | Self::NotLengths { .. }
             | Self::NotNumbers { .. }
             | Self::NotLabels { .. }
-            | Self::Twice { .. }
             | Self::ReservedName { .. }
             | Self::PadValue { .. }
             | Self::EmptyLane { .. }
@@ -149,6 +146,7 @@ impl Error {
             Self::BadLength { .. } => {
                 Some("lengths are finite, and at least 0; leave such rows out with a filter")
             }
+            Self::EmptyLane { rows: 0, .. } => Some("check the files and the filter"),
             Self::EmptyLane { .. } => Some("use fewer lanes, so that each lane has more rows"),
             Self::ForgottenPack { .. } => {
                 Some("load a state of that epoch, which has the weights of its time")

@@ -36,7 +36,7 @@ pub struct Imbalance {
     pub worst: f64,
 }
 
-/// Bounds of what steps of the optimizer consist of.
+/// Bounds of what optimizer steps consist of.
 #[derive(Debug, Clone, Default)]
 pub struct StepMix {
     /// Per pack.
@@ -67,7 +67,7 @@ pub struct Figures {
 pub(super) struct Part<'a> {
     pub(super) steps: &'a Steps,
     pub(super) places: Range<u64>,
-    /// Of a step of the optimizer.
+    /// Of an optimizer step.
     pub(super) packs: u64,
 }
 

@@ -148,7 +148,7 @@ impl WorkOf<'_> {
         Ok(BalanceReport { rank_costs: part.costs_at(step, &balanced), figures })
     }
 
-    /// Packs of a step of the optimizer.
+    /// Packs of an optimizer step.
     fn per_step(&self, steps: &Steps) -> u64 {
         steps.lanes.num_lanes().saturating_mul(u64::from(self.balance.per_step.max(1)))
     }

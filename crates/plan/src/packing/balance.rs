@@ -143,7 +143,7 @@ pub enum Within {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Balance {
     pub cost: Cost,
-    /// Packs of a lane in a step of the optimizer.
+    /// Packs of a lane in an optimizer step.
     pub per_step: u32,
     /// At most [`MOST_WINDOW_PACKS`].
     pub window_packs: u32,
