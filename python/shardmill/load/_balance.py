@@ -12,7 +12,7 @@ from shardmill._native import packing as _native
 from shardmill._option_values import whole
 from shardmill._warnings import warn_caller
 from shardmill.errors import OptionError
-from shardmill.load._cost import Cost, unit_of
+from shardmill.load._cost import Cost, unit_of, units_of
 
 Within = Literal["mixed", "alike"]
 
@@ -101,8 +101,13 @@ class Balance:
 
 def identity_of(balance: Balance) -> dict[str, Any]:
     """Return everything that decides the order, except the seed."""
+    return {**planned(balance), "cost": dict(vars(balance.cost))}
+
+
+def planned(balance: Balance) -> dict[str, Any]:
+    """Return what the plan needs of a balance, with the cost in its units."""
     return {
-        "cost": dict(vars(balance.cost)),
+        "cost": units_of(balance.cost),
         "per_step": balance.per_step,
         "window_packs": balance.window_packs,
         "within": balance.within,

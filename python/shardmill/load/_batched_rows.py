@@ -93,7 +93,7 @@ class BatchedRows(EpochPlans):
             multiple_of=self._multiple_of,
             long=packing.long,
             threads=self.threads,
-            balance=packing.balance and balancing.identity_of(packing.balance),
+            balance=packing.balance and balancing.planned(packing.balance),
         )
 
     def pad_form(self) -> dict[str, Any]:

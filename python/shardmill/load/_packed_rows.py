@@ -79,7 +79,7 @@ class PackedRows(EpochPlans):
             "overlaps": packing.overlap > 0,
             "looks_ahead": packing.across,
             "threads": self.threads,
-            "balance": packing.balance and balancing.identity_of(packing.balance),
+            "balance": packing.balance and balancing.planned(packing.balance),
         }
         epoch_packs = self.epoch_packs(lanes)
         if epoch_packs is None:
