@@ -87,7 +87,7 @@ $(VENV)/.demo: requirements-demo.txt | $(UV)
 	@$(UV) pip install --quiet --python $(BIN)/python -r requirements-demo.txt
 	@touch $@
 
-$(VENV)/.ready: requirements-dev.txt $(VENV)/.demo
+$(VENV)/.ready: requirements-dev.txt requirements-docs.txt $(VENV)/.demo
 	@echo "installing what the tests need into $(VENV): gigabytes, minutes the first time …" >&2
 	@cargo fetch --quiet --locked
 	@$(UV) pip install --quiet --python $(BIN)/python -r requirements-dev.txt
@@ -143,9 +143,18 @@ deny: prerequisites ## Licences, banned and unused crates; builds cargo-deny and
 advisories: deny ## Known vulnerabilities of the crates; asks the network
 	$(TOOLS)/bin/cargo-deny check advisories
 
+# The tables and help texts come from the native module: of this checkout, or else of a wheel.
+DOCS := build/docs-env
+WHEEL := $(lastword $(sort $(wildcard build/wheels/*.whl)))
+$(DOCS)/.ready: requirements-docs.txt
+	@$(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/pip install --quiet --disable-pip-version-check -r requirements-docs.txt
+	@touch $@
+
 .PHONY: docs
-docs: build $(VENV)/.ready ## Build the documentation into build/site; a link that leads nowhere fails
-	$(BIN)/mkdocs build --strict
+docs: $(if $(wildcard $(NATIVE) $(WHEEL)),,build) $(DOCS)/.ready ## Build the documentation into build/site; a link that leads nowhere fails
+	@test -e $(NATIVE) || $(DOCS)/bin/pip install --quiet --no-deps --force-reinstall $(WHEEL)
+	PYTHONPATH=$$(test -e $(NATIVE) && echo python) $(DOCS)/bin/mkdocs build --strict
 
 $(TOOLS)/wheels/.ready: requirements-wheels.txt | prerequisites $(CMAKE)
 	@$(PYTHON) -m venv $(TOOLS)/wheels
