@@ -183,8 +183,8 @@ class SampleKeys:
         image_member_field: key that names the member, for entries without a member name.
         json_extensions: extensions of the members that are documents, in lower or upper case. An
             extension that ends with ``.json`` also matches with ``.gz`` or ``.zst`` after it.
-            Hidden members are not documents. ``X.Y.json`` next to ``X.json`` is a document only if
-            it has one of the lists, texts or images.
+            Hidden members are not documents. ``X.Y.json`` next to ``X.json`` is a document if it
+            has one of the lists, texts or images.
         image_extensions: extensions that are tried for the document's own image, with or without
             the dot.
 

@@ -21,10 +21,10 @@ TOKEN_FORMATS = ("megatron", "datatrove", "bin", "npy")
 class TokenFiles:
     r"""How files of token ids are read.
 
-    A row is a document; its ids are the column ``tokens``. ``num_tokens`` is a column for filters,
-    which the index of the files states; it is delivered only if ``columns`` names it. So is
-    ``sequence_lengths``, the lengths of the sequences of a document of Megatron-LM. The modes of
-    its sequences, if the files have any, are the column ``modes``.
+    A row is a document; its ids are the column ``tokens``. Two more columns are
+    for filters, and delivered if ``columns`` names them: ``num_tokens``, from the index of the
+    files, and ``sequence_lengths``, the lengths of the sequences of a document of Megatron-LM. The
+    modes of its sequences, if the files have any, are the column ``modes``.
 
     The loss of a token of datatrove is the column ``loss_mask``.
 

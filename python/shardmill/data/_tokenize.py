@@ -38,10 +38,10 @@ _SHOWN = 200
 class Tokenize:
     """How a ``Dataset`` computes tokens from the texts or messages of its rows.
 
-    The list column ``output`` follows the other columns. The source columns are read, but delivered
-    only if ``columns`` names them. Texts are tokenized by the threads that decode them, so they
-    never become Python strings. No special token is added unless an option asks for it. An empty
-    text, or an empty list of messages, has no tokens, not even ``bos`` or ``eos``.
+    The list column ``output`` follows the other columns. The source columns are read; to deliver
+    them too, name them in ``columns``. Texts are tokenized by the threads that decode them, so they
+    never become Python strings. By default, no special token is added. An empty text, or an empty
+    list of messages, has no tokens, not even ``bos`` or ``eos``.
 
     Pass exactly one source: ``text``, ``messages``, ``prompt`` with ``completion``, or
     ``function``.

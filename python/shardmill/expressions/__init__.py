@@ -1,10 +1,10 @@
 """Filters on rows, written as Python expressions or as text.
 
 An expression has the semantics of the same ``pyarrow.compute`` expression in ``Table.filter``: a
-row is kept only if the whole expression is true. Comparing a null gives unknown, also with ``==``
-and ``!=``. NaN does not equal any value. ``is_in`` is false for a null unless ``null_is_unknown``
-is set, and finds NaN. Where pyarrow rounds or raises, such as for a 64-bit integer compared with a
-float, values are compared exactly.
+row is kept if the whole expression is true. Comparing a null gives unknown, also with ``==``
+and ``!=``. NaN does not equal any value. ``is_in`` is false for a null, or unknown with
+``null_is_unknown``, and finds NaN. Where pyarrow rounds or raises, such as for a 64-bit integer
+compared with a float, values are compared exactly.
 
 Arithmetic with a null gives null. Integers are computed with 64 bits, and a result out of that
 range is an error. ``/`` always gives a float, dividing by zero gives null, and ``%`` has the sign

@@ -40,9 +40,9 @@ Nulls become NaN in float columns and None in object columns. For other numeric 
 * ``"raise"`` raises with the file, the column and the row.
 * ``"fill"`` replaces them with ``fill_values[column]``, for floats as well; a null list becomes
   empty. Columns without a fill value raise.
-* ``"mask"`` replaces them with zeros and adds a boolean column ``<column>__valid`` to every batch,
-  unless the schema of the files says that the column has no nulls. A row is valid exactly if it is
-  not null, as in Arrow; a list that has null elements is valid, whatever the type of the elements.
+* ``"mask"`` replaces them with zeros and adds a boolean column ``<column>__valid`` to every batch.
+  Columns that have no nulls, by the schema of the files, get none. ``<column>__valid`` is true
+  where the row is not null, as in Arrow; a list with null elements is not null.
   ``<column>__valid_items`` (lists that become a tensor) and ``valid`` (``Ragged``) mark single
   elements; null floats need no mark, because they are NaN. Lists of floats have ``<column>__valid``
   too, because a null list becomes an empty one, or a row of NaNs.

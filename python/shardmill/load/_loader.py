@@ -58,8 +58,8 @@ class Loader(ArrowRows):
         batch_size: number of rows per batch of this rank; 1,024 by default.
         columns: names of the columns to return, in this order; all by default. May be paths into
             structs, such as ``"meta.lang"``, as for ``Dataset``.
-        filter: as for ``Dataset``; only if ``data`` is paths.
-        storage_options: as for ``Dataset``; only if ``data`` is paths.
+        filter: as for ``Dataset``, where ``data`` is paths.
+        storage_options: as for ``Dataset``, where ``data`` is paths.
         shuffle: ``True`` or a ``Shuffle`` for a new row order in every epoch. By default, rows come
             in file order.
         seed: seed of the order; any 64-bit integer.

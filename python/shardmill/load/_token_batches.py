@@ -48,8 +48,8 @@ class TokenBatches:
     of each of its lanes in memory, and of two while it changes to the next window.
 
     Args:
-        columns: list columns that are padded to the longest row of a batch. The lists of a row must
-            be equally long, unless ``lengths`` is given; ``columns`` may then be empty.
+        columns: list columns that are padded to the longest row of a batch. Without ``lengths``,
+            the lists of a row must be equally long. With it, ``columns`` may be empty.
         tokens: maximum number of tokens in a batch, including padding; in the unit of ``lengths``.
         max_rows: maximum number of rows in a batch.
         window_rows: number of consecutive rows of a lane that are sorted together. Larger windows
@@ -64,7 +64,8 @@ class TokenBatches:
         pad_value: as for ``Packing``.
         balance: order batches so that all ranks have equal work at each step; see ``Balance``. Its
             ``window_packs`` and ``per_step`` then count batches. The cost of a batch is that of its
-            rows. Unless ``count_padding`` is false, each counts with the length of the longest row.
+            rows. Each counts with the length of the longest row; with ``count_padding=False``, with
+            its own.
 
     Raises:
         ValueError: If an option is not valid.

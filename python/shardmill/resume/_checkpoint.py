@@ -157,9 +157,9 @@ class Checkpoint:
     ) -> None:
         """Set new paths for the input and output of the job.
 
-        This is required only if they were moved separately from the checkpoint, and not if
-        checkpoint, input and output were moved or copied together, in one directory tree. The
-        earlier paths are neither read nor written.
+        Call it if they were moved separately from the checkpoint. If checkpoint, input and output
+        were moved or copied together, in one directory tree, it is not needed. The earlier paths
+        are neither read nor written.
 
         Args:
             input: the new path of the input; for a job with several inputs a list, in the order of

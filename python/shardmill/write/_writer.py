@@ -406,8 +406,8 @@ class Writer:
     def close(self) -> None:
         """Write remaining data and rename the files. Closing twice is allowed.
 
-        If it raises, nothing is published, unless ``mode="overwrite"`` has replaced some files
-        already, or only the sync of the index failed.
+        If it raises, nothing is published, with two exceptions: ``mode="overwrite"`` may have
+        replaced some files already, and the sync of the index may have failed last.
 
         Raises:
             FileExistsError: If a file was created under one of the names in the meantime.
