@@ -97,8 +97,8 @@ class LoaderMetrics(Snapshot):
             not included.
         text_bytes: bytes of the encoded texts, rendered conversations included; 0 for a function.
         rows_without_labels: rows with tokens but no label.
-        special_in_text: special tokens that are spelled out in texts, under every policy; for messages,
-            those of the template are included.
+        special_in_text: special tokens that are spelled out in texts, under every policy; for
+            messages, those of the template are included.
         cost_terms: the terms of the cost of delivered packs, if there is a balance; see
             ``Cost.fit``.
     """
