@@ -1,8 +1,8 @@
 """Ranks of a job, forked from one process that has imported torch, and joined by gloo.
 
-``python mesh_ranks.py`` forks the ranks of each line of its input, a directory and a number. They
-connect to a socket in that directory, and run the functions that they are asked for, of
-``mesh_scenes`` or of a module that is named with a dot.
+``python mesh_ranks.py MODULE`` imports a module, and forks the ranks of each line of its input, a
+directory and a number. They connect to a socket in that directory, and run the functions that they
+are asked for, of ``mesh_scenes`` or of a module that is named with a dot.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 import traceback
@@ -29,11 +30,12 @@ from promptness import HANGS_S
 class Ranks:
     """Ranks that run, seen from a test."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, python: str = sys.executable, imports: str = "torch") -> None:
+        """Forks ranks of a Python that has imported a module."""
         self._directory = tempfile.TemporaryDirectory()
         path = Path(self._directory.name)
         with Listener(str(path / "socket")) as listener:
-            server = _server(os.getpid())
+            server = _server(os.getpid(), python, imports)
             assert server.stdin is not None
             server.stdin.write(json.dumps([str(path), size]) + "\n")
             server.stdin.flush()
@@ -82,11 +84,13 @@ class Ranks:
 
 
 @cache
-def _server(_process: int) -> subprocess.Popen[str]:
+def _server(_process: int, python: str, imports: str) -> subprocess.Popen[str]:
     """One for each process of tests. It ends when its input is closed."""
-    paths = os.pathsep.join(filter(None, sys.path))
+    # Another Python has its own packages.
+    packages = tuple(map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
+    paths = os.pathsep.join(path for path in sys.path if path and not path.startswith(packages))
     return subprocess.Popen(
-        [sys.executable, __file__],
+        [python, __file__, imports],
         stdin=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": paths},
@@ -98,6 +102,7 @@ def _serve() -> None:
     import torch
     import trainer_scenes  # noqa: F401
 
+    import_module(sys.argv[1])
     torch.set_num_threads(1)
     # Ranks that were killed leave nothing.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -33,6 +33,7 @@ from message_situations import (
     closed_mesh_loader,
     closed_reader,
     epoch_before_set_weights,
+    external_loader,
     iterated_after_a_newer_one,
     job,
     loaded_by_loader_state,
@@ -680,6 +681,8 @@ CASES: dict[str, Callable[[], Any]] = {
     # Trainers.
     "state without LoaderState": lambda: loaded_by_loader_state({"epoch": 0}),
     "batches of a rank under Accelerate": shared_out_again,
+    "loader of another rank in Megatron": lambda: external_loader(1, 2),
+    "directory without a state of Megatron": lambda: external_loader(0, 1),
     # Meshes of ranks.
     "mesh that is a number": lambda: mesh_loader(mesh=2),
     "no mesh": mesh_loader,

@@ -50,6 +50,20 @@ def mesh_loader(
         distributed.destroy_process_group()
 
 
+def external_loader(rank: int, world_size: int) -> None:
+    """A loader for Megatron in a job with a single rank, and a state that is not there."""
+    from shardmill.integrations.megatron import ExternalLoader
+    from torch import distributed
+
+    store = distributed.HashStore()  # pyright: ignore[reportPrivateImportUsage]
+    distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        loader = sm.Loader("a.parquet", rank=rank, world_size=world_size)
+        ExternalLoader(loader, distributed.group.WORLD).load("states", 7)
+    finally:
+        distributed.destroy_process_group()
+
+
 def loaded_by_loader_state(state: Any) -> None:
     """A state that is loaded under ``torch.distributed.checkpoint``."""
     from shardmill.integrations.torch import LoaderState

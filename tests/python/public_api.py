@@ -25,6 +25,7 @@ MODULES = (
     "shardmill.integrations.grain",
     "shardmill.integrations.iceberg",
     "shardmill.integrations.lightning",
+    "shardmill.integrations.megatron",
     "shardmill.integrations.open_clip",
     "shardmill.integrations.ray",
     "shardmill.integrations.ray_checkpoint",

@@ -134,6 +134,31 @@ def test_state_of_another_order_is_an_error_of_the_loader(
     assert second.state_dict() == unchanged
 
 
+def test_set_weights_continue_in_a_loader_with_the_original_ones(tmp_path: Path) -> None:
+    sources = {"web": str(tmp_path / "web.parquet"), "code": str(tmp_path / "code.parquet")}
+    for number, path in enumerate(sources.values()):
+        ids = range(1000 * number, 1000 * number + 50)
+        pq.write_table(pa.table({"id": ids}), path, row_group_size=10)
+    mixture = sm.Mixture(sources, weights={"web": 1, "code": 1}, epoch_rows=40)
+    given: dict[str, Any] = OPTIONS | {"lanes": 4, "batch_size": 4, "rank": 0, "world_size": 1}
+    first = sm.Loader(mixture, **given)
+    ids = []
+    for step, batch in enumerate(first.steps(30), 1):
+        ids.append(batch["id"].tolist())
+        if step == 4:
+            first.set_weights({"web": 1, "code": 3})
+        if step in (7, 13):
+            saved = {"loader": LoaderState(first)}
+            dcp.save(saved, checkpoint_id=tmp_path / str(step), no_dist=True)
+    # The new weights apply from the second epoch on, which has 10 steps.
+    rows = list(itertools.chain(*ids))
+    assert [sum(row >= 1000 for row in rows[at : at + 40]) for at in (0, 40, 80)] == [20, 30, 30]
+    for step in (7, 13):
+        second = sm.Loader(mixture, **given)
+        dcp.load({"loader": LoaderState(second)}, checkpoint_id=tmp_path / str(step), no_dist=True)
+        assert [batch["id"].tolist() for batch in second.steps(30 - step)] == ids[step:]
+
+
 @pytest.mark.parametrize("state", [{}, {"state": {}}, {"state": "{"}, None])
 def test_other_content_is_not_a_state(rows: str, state: Any) -> None:
     loader = sm.Loader(rows, rank=0, world_size=1)

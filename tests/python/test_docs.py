@@ -60,18 +60,18 @@ def test_python_of_the_page_runs(page, shards, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shards").symlink_to(shards)
     text = page.read_text(encoding="utf-8")
-    for needed in re.findall(
-        r"^(?:import|from) (torch|lightning|shardmill\.integrations\.\w+)\b",
-        text,
-        re.MULTILINE,
-    ):
-        pytest.importorskip(needed)
     names = {"__name__": "__main__"}
     for match in _BLOCK.finditer(text):
         flags, code = match[1].strip(), match[2]
         if flags == "no-run":
             continue
         assert not flags, f"unknown mark on a block: {flags}"
+        for needed in re.findall(
+            r"^(?:import|from) (torch|lightning|shardmill\.integrations\.\w+)\b",
+            code,
+            re.MULTILINE,
+        ):
+            pytest.importorskip(needed)
         # Line numbers of a failure are those of the page.
         padding = "\n" * text.count("\n", 0, match.start(2))
         exec(compile(padding + code, name_of(page), "exec"), names)

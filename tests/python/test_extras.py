@@ -70,7 +70,7 @@ def test_missing_package_is_named_with_its_extra(messages: list[str], call: str)
     assert f"hint: pip install 'shardmill[{extra}]'" in message
 
 
-@pytest.mark.parametrize("name", ["accelerate", "lightning", "transformers"])
+@pytest.mark.parametrize("name", ["accelerate", "lightning", "torchtitan", "transformers"])
 def test_adapter_of_a_trainer_names_the_package_that_is_missing(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,25 +49,31 @@ class DispatchedLoader:
         self._loader, self._processes = loader, accelerator.num_processes
         #: Moves by the steps that were returned, and reads nothing.
         self._place = loader_with(loader, iteration_of(loader).of_rank(0, 1, iter))
+        #: Steps by which it has to move before its state is read.
+        self._steps = 0
         batches = DataLoader(BatchDataset(loader), batch_size=None, collate_fn=unchanged)
         self._batches: Any = accelerator.prepare(batches)
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the rest of an epoch, after the step that was returned last."""
-        self._loader.load_state_dict(self._place.state_dict())
+        self._loader.load_state_dict(self.state_dict())
         # Accelerate counts passes, and sets the epoch to their number.
         self._batches.set_epoch(self._place.epoch)
         for batch in self._batches:
             if self._batches.end_of_dataloader:
                 self._place.set_epoch(self._place.epoch + 1)
+                self._steps = 0
             else:
-                self._place.skip(self._processes)
+                self._steps += self._processes
             yield batch
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position after the step that was returned last."""
+        self._place.skip(self._steps)
+        self._steps = 0
         return self._place.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue after the last step recorded in ``state``; see ``Loader.load_state_dict``."""
         self._place.load_state_dict(state)
+        self._steps = 0

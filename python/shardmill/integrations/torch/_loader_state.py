@@ -67,8 +67,8 @@ class LoaderState:
         self._loader.load_state_dict(content)
 
 
-def check_ranks(loader: Loader | MeshLoader) -> None:
-    """Check that the loaders of all ranks of the job are at the same step.
+def check_ranks(loader: Loader | MeshLoader, group: distributed.ProcessGroup | None = None) -> None:
+    """Check that the loaders of all ranks of the job, or of a group, are at the same step.
 
     Raises:
         EngineError: If they are not. All ranks raise the same error.
@@ -77,8 +77,8 @@ def check_ranks(loader: Loader | MeshLoader) -> None:
         return
     state = loader.state_dict()
     own = loader.world_size, f"row {state['consumed']:,} of epoch {state['epoch']}"
-    found: list[Any] = [None] * distributed.get_world_size()
-    distributed.all_gather_object(found, own)
+    found: list[Any] = [None] * distributed.get_world_size(group)
+    distributed.all_gather_object(found, own, group)
     for values, problem, hint in zip(
         zip(*found, strict=True),
         ("disagree about world_size", "are at different steps"),
