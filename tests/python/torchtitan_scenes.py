@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import shardmill as sm
+import torch
 from environment import guide_code
 from mesh_scenes import failure
 from torch import distributed
@@ -25,6 +26,7 @@ def run(directory: str, below: str, steps: range) -> list[dict[str, Any]]:
     batches = iter(loader)
     found = [next(batches) for _ in steps]
     dcp.save({"dataloader": loader}, checkpoint_id=f"{below}/{steps.stop}")
+    assert {value.dtype for inputs, _ in found for value in inputs.values()} == {torch.int64}
     return [
         {name: value.tolist() for name, value in (inputs | {"labels": labels}).items()}
         for inputs, labels in found

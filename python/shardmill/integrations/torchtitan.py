@@ -1,4 +1,7 @@
-"""Batches of a loader in torchtitan."""
+"""Packs of a loader in torchtitan."""
+
+# torchtitan requires another version of datasets than the tests.
+# pyright: reportMissingImports=false, reportUntypedBaseClass=false
 
 from __future__ import annotations
 
@@ -82,10 +85,11 @@ class ShardmillDataLoader(BaseDataLoader):
         """Continue after the last batch."""
         loader, has_positions = self._loader, self._config.positions
         for batch in loader.steps(sys.maxsize) if self._config.infinite else loader:
-            inputs = {"input": batch[next(iter(batch))]}
+            inputs = {"input": batch[next(iter(batch))].long()}
             if has_positions:
-                inputs["positions"] = batch["positions"]
-            yield inputs, batch["labels"]
+                # As indices of a gather, they must be int64.
+                inputs["positions"] = batch["positions"].long()
+            yield inputs, batch["labels"].long()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state, which is the same on all ranks; see ``LoaderState``."""
