@@ -244,9 +244,10 @@ test-with: build $(UV) ## The Python tests with another version: make test-with 
 
 # torchtitan requires datasets below 4.8, and Megatron Python 3.12.
 TRAINERS := torchtitan==0.3.0 megatron-core==0.19.2 torch==2.15.0 numpy==2.3.5 click==8.5.1
+TRAINERS_PYTHON ?= 3.12
 .PHONY: trainers
 trainers: | $(UV) ## Build the environment of torchtitan and Megatron, whose tests are skipped without it
-	$(UV) venv --quiet --clear --python 3.12 $(CACHE)/environments/trainers
+	$(UV) venv --quiet --clear --python $(TRAINERS_PYTHON) $(CACHE)/environments/trainers
 	$(UV) pip install --quiet --python $(CACHE)/environments/trainers/bin/python $(TRAINERS)
 
 .PHONY: fuzz
