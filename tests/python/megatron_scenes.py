@@ -10,8 +10,9 @@ from typing import Any
 import shardmill as sm
 import torch
 from environment import guide_code
-from mesh_scenes import failure, taken
+from mesh_scenes import failure, mesh_of, taken
 from shardmill.integrations.megatron import ExternalLoader
+from shardmill.integrations.torch import MeshLoader
 from torch import distributed
 
 
@@ -64,3 +65,15 @@ def external(path: str, options: dict[str, Any], steps: list[int]) -> list[Any]:
         failure(loader.save_state),
         failure(lambda: ExternalLoader(alone, group)),
     ]
+
+
+def of_a_replica(path: str, options: dict[str, Any]) -> list[Any]:
+    """Ten batches of one replica, the last five twice."""
+    mesh = mesh_of((1, 2), ("dp", "tp"))
+    inner = MeshLoader(sm.Loader(path, **options), mesh)
+    loader = ExternalLoader(inner, mesh["dp"].get_group())
+    before, state, after = taken(loader, 5), loader.save_state(), taken(loader, 5)
+    loader.restore_state(state)
+    found = [before + after, before + taken(loader, 5)]
+    inner.close()
+    return found

@@ -1,5 +1,6 @@
 """Megatron's external data loaders: any file of a checkpoint continues on other groups."""
 
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ pytest.importorskip("torch")
 
 from environment import python_of_trainers
 from mesh_ranks import Ranks
+from mesh_scenes import taken
 
 OPTIONS: dict[str, Any] = {"batch_size": 6, "shuffle": True, "lanes": 12, "tail": "drop"}
 
@@ -63,13 +65,24 @@ def test_any_file_of_a_checkpoint_continues_on_other_groups(rows: Path, tmp_path
             assert batch["position_ids"] == expected["positions"].tolist()
 
 
-def test_ranks_save_equal_states_at_equal_steps_alone(rows: Path) -> None:
+@pytest.fixture(scope="module")
+def two() -> Iterator[Ranks]:
+    with Ranks(2) as ranks:
+        yield ranks
+
+
+def test_ranks_save_equal_states_at_equal_steps_alone(two: Ranks, rows: Path) -> None:
     options = OPTIONS | {"columns": ["input_ids"]}
-    with Ranks(2) as two:
-        found = two.run("megatron_scenes.external", str(rows), options, [3, 4])
+    found = two.run("megatron_scenes.external", str(rows), options, [3, 4])
     states, are_equal, late, alone = zip(*found)
     assert states[0] == states[1]
     assert all(are_equal)
     assert late[0] == late[1]
     assert late[0].startswith("EngineError: the loaders of the ranks are at different steps")
     assert "world_size=1, but this is rank 1 of 2 data ranks" in alone[1]
+
+
+def test_ranks_of_a_mesh_continue_with_equal_batches(two: Ranks, rows: Path) -> None:
+    expected = taken(sm.Loader(str(rows), rank=0, world_size=1, **OPTIONS).steps(10))
+    found = two.run("megatron_scenes.of_a_replica", str(rows), OPTIONS)
+    assert found == [[expected] * 2] * 2
