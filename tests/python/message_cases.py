@@ -173,6 +173,13 @@ def without(module: str, call: Callable[[], Any]) -> None:
 
 Transform, Output, Packing, Mixture = sm.Transform, sm.Output, sm.Packing, sm.Mixture
 TokenBatches = sm.TokenBatches
+
+
+def of_ray(name: str) -> Any:
+    """A function for Ray Data. No cluster is started before its arguments are checked."""
+    return getattr(importlib.import_module("shardmill.integrations.ray"), name)
+
+
 P = "a.parquet"
 
 CASES: dict[str, Callable[[], Any]] = {
@@ -678,6 +685,13 @@ CASES: dict[str, Callable[[], Any]] = {
     "PyTorch is missing": lambda: without(
         "torch", lambda: list(sm.Loader(P, rank=0, world_size=1))
     ),
+    # Ray Data.
+    "ids of Ray Data that are a number": lambda: of_ray("read")(P, ids=5),
+    "ids of Ray Data that are a column": lambda: of_ray("read")(P, ids="x"),
+    "ids of Ray Data and a filter": lambda: of_ray("read")(P, ids="_row", filter="x > 1"),
+    "option of a data set for Ray Data": lambda: of_ray("read")(sm.Dataset(P), columns=["x"]),
+    "rows of Ray Data to a store": lambda: of_ray("write")(None, "s3://bucket/out"),
+    "rows of Ray Data to a file": lambda: of_ray("write")(None, "out.parquet"),
     # Trainers.
     "state without LoaderState": lambda: loaded_by_loader_state({"epoch": 0}),
     "batches of a rank under Accelerate": shared_out_again,

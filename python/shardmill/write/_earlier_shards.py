@@ -8,16 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from shardmill._native import storage
-from shardmill._native import write as _native
 from shardmill.data._shard_index import index_path
 from shardmill.errors import PlanError
 from shardmill.write._formats import EXTENSIONS, WrittenFormat, is_one_file
 from shardmill.write._output import Mode
 
 _COMPARED = ("parquet", "jsonl", "webdataset")
+
+
+class _Rows(Protocol):
+    """New rows."""
+
+    @property
+    def schema(self) -> Any | None:
+        """Their Arrow schema, once there are some."""
+        ...
 
 
 class EarlierShards:
@@ -62,11 +70,11 @@ class EarlierShards:
                     return int(name) + 1 if name.isdecimal() and len(name) < 19 else 0
         return 0
 
-    def check(self, rows: _native.Writer, alternatives: Collection[str] = ()) -> None:
+    def check(self, rows: _Rows, alternatives: Collection[str] = ()) -> None:
         """Compare the columns of the new rows with those of the last shard with rows, once.
 
         Args:
-            rows: the native writer of the new rows, which knows their columns once there are some.
+            rows: what knows the columns of the new rows, once there are some.
             alternatives: columns of which the existing shards may lack some.
 
         Raises:

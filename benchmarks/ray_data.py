@@ -1,0 +1,131 @@
+"""Measures rows through Ray Data: its own readers and writer, and those of shardmill.
+
+    python -m benchmarks.ray_data --out=DIR --scenario=parquet --rounds=3
+
+Scenarios are ``parquet``, ``webdataset``, ``json`` and ``write_parquet``. Both systems run in one
+cluster, in turns. The clock begins when the workers have started, and holds the listing of files.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.measure import (
+    Metrics,
+    Options,
+    WrongRowsError,
+    make_set,
+    prepare_caches,
+    run_entry,
+    start_ray,
+    timed,
+    timed_rows,
+)
+
+_BATCH_ROWS = 1_024
+
+
+@dataclass(frozen=True, kw_only=True)
+class RayDataOptions(Options):
+    """What is read or written.
+
+    Attributes:
+        data: Directory of the data sets, which are kept.
+        rows: Rows of a data set.
+        value_bytes: Size of the text of a row.
+        cpus: Cores of the cluster.
+        rounds: Times that each system runs; the fastest counts.
+    """
+
+    data: Path = Path(".cache/benchmarks/ray_data")
+    rows: int = 400_000
+    value_bytes: int = 1_000
+    files: int = 8
+    cpus: int = 2
+    rounds: int = 3
+
+    @property
+    def format(self) -> str:
+        """Format of the data set."""
+        return {"json": "jsonl", "write_parquet": "parquet"}.get(self.scenario, self.scenario)
+
+
+def write_set(options: RayDataOptions, directory: Path) -> None:
+    """Rows of a number and a text of letters, in files of equal size."""
+    import shardmill as sm
+
+    letters, size = np.random.default_rng(1), options.value_bytes
+    for file in range(options.files):
+        first, last = (options.rows * part // options.files for part in (file, file + 1))
+        text = letters.integers(97, 123, (last - first) * size, dtype=np.uint8)
+        offsets = np.arange(0, len(text) + 1, size, dtype=np.int32)
+        texts = pa.StringArray.from_buffers(last - first, pa.py_buffer(offsets), pa.py_buffer(text))
+        table = pa.table({"cls": np.arange(first, last), "txt": texts})
+        extension = {"webdataset": "tar"}.get(options.format, options.format)
+        with sm.Writer(directory / f"{file}.{extension}") as writer:
+            writer.write_batch(table)
+
+
+def consumed(open_rows: Callable[[], Any]) -> int:
+    """Takes all batches of a data set; returns their rows."""
+    batches = open_rows().iter_batches(batch_size=_BATCH_ROWS, batch_format="pyarrow")
+    return sum(batch.num_rows for batch in batches)
+
+
+def measure(options: RayDataOptions) -> Metrics:
+    """Runs both systems in turns."""
+    import pyarrow.parquet as pq
+    import ray
+    from shardmill.integrations.ray import read, write
+
+    source = options.data / f"{options.format}-{options.rows}"
+    wanted = {"rows": options.rows, "files": options.files, "value_bytes": options.value_bytes}
+    make_set(source, wanted, partial(write_set, options))
+    prepare_caches("warm", [source])
+    start_ray(options.cpus)
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    out = options.scratch / "rows"
+    best: dict[str, Metrics] = {}
+    try:
+        if options.scenario == "write_parquet":
+            rows = ray.data.read_parquet(str(source)).materialize()
+            systems: dict[str, Callable[[], Any]] = {
+                "ray": lambda: rows.write_parquet(str(out)),
+                "shardmill": lambda: write(rows, out, compression="snappy"),
+            }
+        else:
+            readers = {
+                "ray": partial(getattr(ray.data, f"read_{options.scenario}"), str(source)),
+                "shardmill": partial(read, source),
+            }
+            systems = {name: partial(consumed, reader) for name, reader in readers.items()}
+        for _ in range(options.rounds):
+            for name, run in systems.items():
+                if options.scenario == "write_parquet":
+                    shutil.rmtree(out, ignore_errors=True)
+                    seconds, _ = timed(run)
+                    found = sum(pq.read_metadata(path).num_rows for path in out.glob("*.parquet"))
+                    if found != options.rows:
+                        raise WrongRowsError(f"{found:,} rows of {options.rows:,}")
+                    size = sum(path.stat().st_size for path in out.iterdir())
+                    figure = {"seconds": seconds, "per_s": options.rows / seconds, "bytes": size}
+                else:
+                    figure = timed_rows(options.rows, run)
+                if name not in best or figure["per_s"] > best[name]["per_s"]:
+                    best[name] = figure
+    finally:
+        ray.shutdown()
+    ratio = best["shardmill"]["per_s"] / best["ray"]["per_s"]
+    return {**best, "times_as_fast": ratio}
+
+
+if __name__ == "__main__":
+    run_entry(RayDataOptions, measure)

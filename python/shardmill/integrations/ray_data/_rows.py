@@ -1,0 +1,193 @@
+"""Reads the rows of one task: opens its files, and no others."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from shardmill._native import plan as native_plan
+from shardmill._native.load import OutputConverter, RowPlan
+from shardmill._stall import STALL_SECONDS, warn_of_stall
+from shardmill.data._dataset import Dataset, opened_files
+from shardmill.errors import FormatError, MissingColumnError
+from shardmill.expressions import Expression
+from shardmill.integrations._landmark import located
+from shardmill.integrations.ray_data._parts import Part
+
+#: An id is the number of the file, shifted by this, plus the number of the row in the file.
+FILE_SHIFT = 40
+#: Rows of a range are decoded in pieces of about this size, and those of whole files ahead of Ray.
+_PIECE_BYTES = 64 << 20
+#: More steps than any data set has: only the first one is taken.
+_ONE_STEP = 1 << 40
+_BATCH_ROWS = 256
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """How tasks read rows.
+
+    Attributes:
+        reopen: opens a data set from its class and arguments, as when one is unpickled.
+        kind: class of the data set.
+        arguments: arguments of the data set, without its paths and its filter.
+        schema: schema of the columns of the files.
+        order: names of the delivered columns, which may include the ids.
+        condition: the filter.
+        condition_schema: schema of the columns that the filter may use.
+        ids: name of the column of ids.
+    """
+
+    reopen: Callable[[type[Dataset], dict[str, Any]], Dataset]
+    kind: type[Dataset]
+    arguments: dict[str, Any]
+    schema: pa.Schema
+    order: Sequence[str]
+    condition: Expression | None = None
+    condition_schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    ids: str | None = None
+
+    def tables(self, parts: Sequence[Part]) -> Iterator[pa.Table]:
+        """Yield the rows of the parts in order.
+
+        Raises:
+            shardmill.StorageError: If a file cannot be read on this node.
+            shardmill.FormatError: If a file has other rows than when it was listed.
+        """
+        from shardmill.errors import StorageError
+
+        for part in parts:
+            try:
+                yield from self._tables(part)
+            except StorageError as error:
+                raise located(error) from error.__cause__
+
+    def _tables(self, part: Part) -> Iterator[pa.Table]:
+        try:
+            opened = self._opened(part, self.condition)
+        except MissingColumnError:
+            if self.condition is None:
+                raise
+            # These files lack a column of the filter, which is null there.
+            every = replace(
+                self,
+                condition=None,
+                schema=self.condition_schema,
+                order=self.condition_schema.names,
+            )
+            for table in every._tables(part):
+                for batch in table.combine_chunks().to_batches():
+                    kept = pa.array(native_plan.evaluate(self.condition.tree, batch))
+                    yield pa.Table.from_batches([batch]).filter(kept).select(self.order)
+            return
+        files = opened_files(opened)
+        names = _present(opened, self.schema.names)
+        delivered, first = 0, part.start
+        for batch in _batches(files.row_plan(), opened, names, part):
+            table = _conformed(pa.Table.from_batches([batch]), self.schema)
+            if self.ids is not None:
+                table = table.append_column(self.ids, _ids(part, first + delivered, len(table)))
+            delivered += len(table)
+            yield table if table.column_names == self.order else table.select(self.order)
+        if self.condition is None and delivered != part.rows:
+            raise FormatError(
+                f"{part.files[0].path!r} was listed with other rows than it has now\n"
+                "hint: call read again after files were rewritten"
+            )
+
+    def _opened(self, part: Part, condition: Expression | None) -> Dataset:
+        given = {"path": [file.path for file in part.files], "columns": None, "filter": condition}
+        with warnings.catch_warnings():
+            # The driver has warned of them.
+            warnings.simplefilter("ignore")
+            return self.reopen(self.kind, self.arguments | given)
+
+
+def _present(opened: Dataset, names: Sequence[str]) -> list[str]:
+    """Return the columns that the files of a task have: others are null there."""
+    files = opened_files(opened)
+
+    def has(name: str) -> bool:
+        try:
+            return bool(files.numbers_of([name]))
+        except MissingColumnError:
+            return False
+
+    return [name for name in names if has(name)]
+
+
+def _batches(
+    plan: RowPlan, opened: Dataset, names: Sequence[str], part: Part
+) -> Iterator[pa.RecordBatch]:
+    files = opened_files(opened)
+    numbers = files.numbers_of(names)
+    form = {"kind": "stream", "nulls": "raise", "fill_values": {}, "pad": None, "list_lengths": {}}
+    converter = OutputConverter(
+        files.native,
+        columns=numbers,
+        form=form,
+        is_padded=False,
+        is_filtered=files.is_filtered,
+    )
+    order = plan.ordered(window_bytes=None, seed=0, lanes=1)
+    if part.stop is None:
+        yield from _pass(order, converter, 0, _BATCH_ROWS, stride=1)
+        return
+    # A pass reads ahead, so each piece is one step of its own, after which nothing is read.
+    row_bytes = max(order.decoded_bytes // max(order.num_rows, 1), 1)
+    rows = max(_PIECE_BYTES // row_bytes, 1)
+    for start in range(part.start, part.stop, rows):
+        size = min(rows, part.stop - start)
+        yield from _pass(order, converter, start, size, stride=_ONE_STEP)
+
+
+def _pass(
+    order: RowPlan, converter: OutputConverter, start: int, batch_rows: int, *, stride: int
+) -> Iterator[pa.RecordBatch]:
+    if start >= order.num_places:
+        return
+    native = order.start(
+        converter,
+        {"batch_size": batch_rows, "world_size": 1, "rank": 0, "tail": "uneven"},
+        epoch=0,
+        consumed=start,
+        threads=1,
+        prefetch_bytes=_PIECE_BYTES,
+        stride=stride,
+    )
+    try:
+        while (superbatch := native.next_superbatch(STALL_SECONDS, warn_of_stall)) is not None:
+            content, *_ = superbatch
+            for piece in content:
+                yield pa.record_batch(piece)
+    finally:
+        native.stop()
+
+
+def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows with the columns and types of all files."""
+    if table.schema.equals(schema):
+        return table
+    columns = [
+        table.column(field.name).cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(len(table), field.type)
+        for field in schema
+    ]
+    if not columns:
+        return table
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _ids(part: Part, first: int, count: int) -> pa.Array:
+    """Return the ids of consecutive rows of a part, of which ``first`` is the first."""
+    ends = np.cumsum([file.rows for file in part.files])
+    rows = np.arange(first, first + count, dtype=np.int64)
+    files = np.searchsorted(ends, rows, side="right")
+    starts = ends - [file.rows for file in part.files]
+    return pa.array(((part.first + files) << FILE_SHIFT) + rows - starts[files])

@@ -1,0 +1,261 @@
+"""Writes a data set of Ray Data as files of shardmill."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import ray.data
+from ray.data import Datasink
+from ray.data.block import Block, BlockAccessor
+from ray.data.datasource import WriteResult
+
+from shardmill.errors import FormatError, MissingColumnError, OptionError, PlanError
+from shardmill.integrations._landmark import Landmark
+from shardmill.integrations.ray_data._nodes import check_nodes
+from shardmill.integrations.ray_data._staging import Staging
+from shardmill.storage._paths import PathLike, absolute, is_remote
+from shardmill.write._earlier_shards import EarlierShards
+from shardmill.write._formats import WrittenFormat, format_of, is_one_file
+from shardmill.write._output import Mode
+from shardmill.write._writer import Writer
+
+#: Formats whose files have no index that says what their columns are.
+_WITH_SCHEMA = ("parquet", "jsonl", "webdataset")
+_TENSOR, _PICKLED = "ray.data.arrow_tensor", "ray.data.arrow_pickled_object"
+
+
+def write(
+    ds: ray.data.Dataset,
+    path: PathLike,
+    *,
+    format: WrittenFormat | None = None,
+    mode: Mode = "error",
+    ids: str | None = None,
+    ray_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> list[str]:
+    """Write a data set of Ray Data as Parquet, MDS, WebDataset, JSONL or ArrayRecord.
+
+    Each task writes its own shards. They become visible together, after all tasks have succeeded:
+    if a task fails, or the driver is killed, nothing is visible, and attempts of a task that Ray
+    repeats leave nothing. If the driver is killed while files become visible, the next ``write`` to
+    the directory completes that first.
+
+    Args:
+        ds: the rows.
+        path: a directory on this machine, or on a file system that all nodes share.
+        format: the format of ``shardmill.Writer``; Parquet by default.
+        mode: what happens to files in the directory, as in ``shardmill.Writer``.
+        ids: a column that is not written, such as that of ``read(ids=…)``.
+        ray_options: options of ``Dataset.write_datasink``, such as ``concurrency``.
+        **options: options of ``shardmill.Writer``, such as ``compression``, ``shard_bytes`` and
+            ``columns``. Samples of WebDataset get a unique ``__key__`` if there is none.
+
+    Returns:
+        The paths of the written files, in row order.
+
+    Raises:
+        shardmill.EngineError: If a node of the cluster lacks shardmill.
+        shardmill.StorageError: If a node does not see the directory.
+        FileExistsError: If ``mode`` is ``"error"`` and files exist, or another ``write`` to the
+            directory is running.
+        ValueError: If an option is not valid, or rows of two tasks have other columns.
+
+    Examples:
+        >>> import ray
+        >>> from shardmill.integrations.ray import write
+        >>> write(ray.data.range(3), "numbers", format="jsonl")  # doctest: +SKIP
+        ['numbers/part-00000.jsonl', 'numbers/part-00001.jsonl', 'numbers/part-00002.jsonl']
+    """
+    if is_remote(path):
+        raise OptionError(
+            f"write needs a directory on a file system that all nodes share, not {path!r}\n"
+            "hint: an object store cannot rename objects; write to such a directory, "
+            "or use Dataset.write_parquet of Ray"
+        )
+    out = absolute(path)
+    found = format_of(out, format)
+    if is_one_file(out, found):
+        raise OptionError(
+            f"{out!r} is the name of a file, but each task writes its own\n"
+            "hint: pass a directory, and format= if it is not Parquet"
+        )
+    has_index = found == "mds" or options.get("index") is not None
+    staging = Staging(
+        out, mode=mode, prefix="shard." if has_index else "part-", has_index=has_index
+    )
+    with staging:
+        task = WriteTask(
+            str(staging.run), found, options, ids=ids, first=staging.directory.first_number()
+        )
+        task.check_options()
+        earlier = EarlierShards(out, found, mode, list(staging.directory.data_files()))
+        check_nodes([str(staging.run)], is_written=True)
+        ds.write_datasink(ShardmillDatasink(task, staging, earlier), **(ray_options or {}))
+        return [str(Path(path, Path(file).name)) for file in staging.files]
+
+
+@dataclass(frozen=True)
+class WrittenShards:
+    """What a write task returns.
+
+    Attributes:
+        task: index of the task.
+        files: its files, in row order.
+        schema: the columns of its rows; ``None`` without rows, or if options give the types.
+    """
+
+    task: int
+    files: list[str]
+    schema: pa.Schema | None
+
+
+@dataclass(frozen=True)
+class WriteTask:
+    """What a task needs to write its rows.
+
+    Attributes:
+        run: directory of the files of this write.
+        format: their format.
+        options: options of the writer.
+        ids: a column that is not written.
+        first: number of the first shard, which makes keys of samples unique.
+    """
+
+    run: str
+    format: WrittenFormat
+    options: Mapping[str, Any]
+    ids: str | None
+    first: int
+
+    def check_options(self) -> None:
+        """Make a writer that writes nothing.
+
+        Raises:
+            ValueError: If an option is not valid.
+        """
+        with suppress(_CheckedError), self._writer(Path(self.run, "options")):
+            raise _CheckedError
+
+    def __call__(self, blocks: Iterable[Block], task: int) -> WrittenShards:
+        """Write the rows of a task."""
+        Landmark(self.run, "output directory").require()
+        writer: Writer | None = None
+        schema: pa.Schema | None = None
+        rows = 0
+        try:
+            for block in blocks:
+                table = self._columns(BlockAccessor.for_block(block).to_arrow())
+                if not len(table):
+                    continue
+                if self.format == "webdataset" and "__key__" not in table.column_names:
+                    keys = range(rows, rows + len(table))
+                    names = [f"{self.first:05}-{task:05}-{number:08}" for number in keys]
+                    table = table.append_column("__key__", pa.array(names))
+                rows += len(table)
+                if writer is None:
+                    # An attempt does not write over the files of another one.
+                    attempt = Path(self.run, f"{task:06}-{uuid.uuid4().hex}")
+                    writer, schema = self._writer(attempt), self._schema(table)
+                writer.write_batch(table)
+        except BaseException as error:
+            if writer is not None:
+                writer.__exit__(type(error), error, None)
+            raise
+        if writer is None:
+            return WrittenShards(task, [], None)
+        writer.close()
+        return WrittenShards(task, writer.files, schema)
+
+    def _writer(self, directory: Path) -> Writer:
+        return Writer(directory, format=self.format, **{"threads": 1, **self.options})
+
+    def _schema(self, table: pa.Table) -> pa.Schema | None:
+        columns = self.options.get("columns")
+        if self.options.get("schema") is not None or isinstance(columns, Mapping):
+            return None
+        selected = table if columns is None else table.select(columns)
+        return selected.schema.remove_metadata()
+
+    def _columns(self, table: pa.Table) -> pa.Table:
+        if self.ids is not None and table.num_columns:
+            if self.ids not in table.column_names:
+                raise MissingColumnError(
+                    f"the rows have no column {self.ids!r}; "
+                    f"they have {', '.join(table.column_names)}\n"
+                    "hint: let every operator keep the column of ids, or omit ids"
+                )
+            table = table.drop_columns([self.ids])
+        for number, column in enumerate(table.schema):
+            kind = getattr(column.type, "extension_name", "")
+            if kind.startswith(_PICKLED):
+                raise FormatError(
+                    f"column {column.name!r} holds Python objects, which no format stores\n"
+                    "hint: convert them to strings, bytes, numbers, lists or dicts"
+                )
+            if kind.startswith(_TENSOR):
+                stored = [chunk.storage for chunk in table.column(number).chunks]
+                values = pa.chunked_array(stored, column.type.storage_type)
+                table = table.set_column(number, column.name, values)
+        return table
+
+
+class ShardmillDatasink(Datasink[WrittenShards]):
+    """Writes blocks with a ``Writer``, and publishes the files of all tasks together.
+
+    Args:
+        task: what each task does.
+        staging: the files of the tasks.
+        earlier: the files to which they are appended.
+    """
+
+    def __init__(self, task: WriteTask, staging: Staging, earlier: EarlierShards) -> None:
+        self._task = task
+        self._driver: tuple[Staging, EarlierShards] | None = staging, earlier
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_task": self._task, "_driver": None}
+
+    def write(self, blocks: Iterable[Block], ctx: Any) -> WrittenShards:
+        """Write the blocks of a task to hidden files."""
+        return self._task(blocks, ctx.task_idx)
+
+    def on_write_complete(self, write_result: WriteResult[WrittenShards]) -> None:
+        """Make the files of all tasks visible."""
+        assert self._driver is not None
+        staging, earlier = self._driver
+        shards = sorted(write_result.write_returns, key=lambda shards: shards.task)
+        with_rows = [one for one in shards if one.schema is not None]
+        if with_rows and self._task.format in _WITH_SCHEMA:
+            _check_same_schema(with_rows)
+            earlier.check(with_rows[0])
+        staging.publish([Path(file) for one in shards for file in one.files])
+
+    def get_name(self) -> str:
+        """Return the name of the operator."""
+        return "Shardmill"
+
+
+class _CheckedError(Exception):
+    """Ends a writer that was made for its options."""
+
+
+def _check_same_schema(shards: Sequence[WrittenShards]) -> None:
+    first = shards[0].schema
+    for one in shards[1:]:
+        if one.schema != first:
+            raise PlanError(
+                f"the rows of two tasks have other columns: {_shown(first)}, and "
+                f"{_shown(one.schema)}\n"
+                "hint: let functions return one type per column, or pass schema="
+            )
+
+
+def _shown(schema: Any) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
