@@ -131,7 +131,7 @@ class ShardmillDatasource(Datasource):
         """Return the source with a filter, or itself if Ray has to apply the filter."""
         try:
             condition = expression_of(predicate_expr.to_pyarrow())
-            native_plan.check(condition.tree, self._all_columns())
+            native_plan.check(condition.tree, self._dataset.schema)
         except (Error, TypeError):
             return self
         copied = super().apply_predicate(predicate_expr)
@@ -197,22 +197,20 @@ class ShardmillDatasource(Datasource):
     def _reader(self) -> RowReader:
         # As pickle would take it apart: secrets are left out.
         reopen, (kind, arguments), *_ = self._dataset.__reduce__()
-        schema, every = self._schema(), self._all_columns()
-        names = [name for name in schema.names if name != self._ids]
+        delivered, every = self._schema(), self._all_columns()
         own = {"path": None, "columns": None, "filter": None, "threads": 1}
         if self._dataset.format in ("csv", "jsonl") and arguments["schema"] is None:
             # Types are those of all files, and are not inferred again.
             own["schema"] = self._declared(every)
-        others = [field for field in every if field.name not in names]
+        others = [field for field in every if field.name not in delivered.names]
         return RowReader(
             reopen,
             kind,
             arguments | own,
-            schema=pa.schema([schema.field(name) for name in names]),
-            order=schema.names,
+            delivered,
             condition=self._condition,
-            condition_schema=pa.schema([*(schema.field(name) for name in names), *others]),
-            ids=self._ids if self._ids in schema.names else None,
+            with_condition=pa.schema([*delivered, *others]),
+            ids=self._ids if self._ids in delivered.names else None,
         )
 
     def _declared(self, every: pa.Schema) -> pa.Schema | None:
@@ -225,7 +223,7 @@ class ShardmillDatasource(Datasource):
 def _read_function(reader: RowReader, parts: list[Part]) -> Any:
     def read_shardmill() -> Iterable[pa.Table]:
         tables = reader.tables(parts)
-        if reader.order:
+        if len(reader.delivered):
             return tables
         # Without columns, Ray keeps the number of rows in a column of its own.
         return (BlockAccessor.for_block(table).select([]) for table in tables)

@@ -14,7 +14,7 @@ from shardmill._native import plan as native_plan
 from shardmill._native.load import OutputConverter, RowPlan
 from shardmill._stall import STALL_SECONDS, warn_of_stall
 from shardmill.data._dataset import Dataset, opened_files
-from shardmill.errors import FormatError, MissingColumnError
+from shardmill.errors import FormatError, MissingColumnError, StorageError
 from shardmill.expressions import Expression
 from shardmill.integrations._landmark import located
 from shardmill.integrations.ray_data._parts import Part
@@ -36,36 +36,37 @@ class RowReader:
         reopen: opens a data set from its class and arguments, as when one is unpickled.
         kind: class of the data set.
         arguments: arguments of the data set, without its paths and its filter.
-        schema: schema of the columns of the files.
-        order: names of the delivered columns, which may include the ids.
+        delivered: schema of the delivered rows.
         condition: the filter.
-        condition_schema: schema of the columns that the filter may use.
-        ids: name of the column of ids.
+        with_condition: schema of the delivered columns and those of the filter.
+        ids: name of the column of ids, if it is delivered.
     """
 
     reopen: Callable[[type[Dataset], dict[str, Any]], Dataset]
     kind: type[Dataset]
     arguments: dict[str, Any]
-    schema: pa.Schema
-    order: Sequence[str]
+    delivered: pa.Schema
     condition: Expression | None = None
-    condition_schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    with_condition: pa.Schema = field(default_factory=lambda: pa.schema([]))
     ids: str | None = None
 
     def tables(self, parts: Sequence[Part]) -> Iterator[pa.Table]:
-        """Yield the rows of the parts in order.
+        """Yield the rows of the parts in order, at least one table.
 
         Raises:
             shardmill.StorageError: If a file cannot be read on this node.
             shardmill.FormatError: If a file has other rows than when it was listed.
         """
-        from shardmill.errors import StorageError
-
+        has_rows = False
         for part in parts:
             try:
-                yield from self._tables(part)
+                for table in self._tables(part):
+                    has_rows = True
+                    yield table
             except StorageError as error:
                 raise located(error) from error.__cause__
+        if not has_rows:
+            yield self.delivered.empty_table()
 
     def _tables(self, part: Part) -> Iterator[pa.Table]:
         try:
@@ -74,27 +75,25 @@ class RowReader:
             if self.condition is None:
                 raise
             # These files lack a column of the filter, which is null there.
-            every = replace(
-                self,
-                condition=None,
-                schema=self.condition_schema,
-                order=self.condition_schema.names,
-            )
+            every = replace(self, condition=None, delivered=self.with_condition)
             for table in every._tables(part):
                 for batch in table.combine_chunks().to_batches():
                     kept = pa.array(native_plan.evaluate(self.condition.tree, batch))
-                    yield pa.Table.from_batches([batch]).filter(kept).select(self.order)
+                    rows = pa.Table.from_batches([batch]).filter(kept)
+                    yield rows.select(self.delivered.names)
             return
-        files = opened_files(opened)
-        names = _present(opened, self.schema.names)
-        delivered, first = 0, part.start
-        for batch in _batches(files.row_plan(), opened, names, part):
-            table = _conformed(pa.Table.from_batches([batch]), self.schema)
+        schema = pa.schema([field for field in self.delivered if field.name != self.ids])
+        names = _present(opened, schema.names)
+        plan = opened_files(opened).row_plan()
+        read = 0
+        for batch in _batches(plan, opened, names, part):
+            table = _conformed(pa.Table.from_batches([batch]), schema)
             if self.ids is not None:
-                table = table.append_column(self.ids, _ids(part, first + delivered, len(table)))
-            delivered += len(table)
-            yield table if table.column_names == self.order else table.select(self.order)
-        if self.condition is None and delivered != part.rows:
+                ids = _ids(part, part.start + read, len(table))
+                table = table.append_column(self.ids, ids).select(self.delivered.names)
+            read += len(table)
+            yield table
+        if self.condition is None and read != part.rows:
             raise FormatError(
                 f"{part.files[0].path!r} was listed with other rows than it has now\n"
                 "hint: call read again after files were rewritten"
