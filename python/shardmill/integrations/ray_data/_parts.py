@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -9,6 +10,9 @@ from itertools import groupby
 #: Formats whose files are read from their start, and so are never divided.
 _STREAMS = ("csv", "jsonl")
 _COMPRESSED = (".gz", ".tgz", ".zst", ".zstd", ".br", ".bz2", ".snappy", ".xz")
+#: Size of a range at least. Each task of a file reads its metadata again, and the blocks of rows at
+#: its borders; Ray divides what a task returns.
+RANGE_BYTES = 32 << 20
 #: A border this close to that of a file moves there, as a fraction of a task.
 _NEAR = 0.25
 
@@ -54,11 +58,11 @@ class Part:
 def divided(
     files: Sequence[File], tasks: int, format: str | None, *, by_file: bool
 ) -> list[list[Part]]:
-    """Divide the rows into about ``tasks`` lists of parts with similar sizes, in order.
+    """Divide the rows into at most ``tasks`` lists of parts with similar sizes, in order.
 
     Args:
         files: the files of a data set.
-        tasks: number of lists; fewer if files cannot be divided.
+        tasks: number of lists; fewer if files would be divided into ranges that are too small.
         format: their format.
         by_file: whether all files stay whole.
     """
@@ -67,7 +71,8 @@ def divided(
     begun = 0.0
     for number, file in enumerate(files):
         is_whole = by_file or format in _STREAMS or file.path.lower().endswith(_COMPRESSED)
-        for task, start, stop in _pieces(file, begun / share, _weight(file) / share, is_whole):
+        step = math.inf if is_whole else max(math.ceil(RANGE_BYTES / share), 1)
+        for task, start, stop in _pieces(file, begun / share, _weight(file) / share, step):
             pieces.setdefault(min(task, tasks - 1), []).append((number, start, stop))
         begun += _weight(file)
     return [list(_joined(files, pieces[task])) for task in sorted(pieces)]
@@ -77,19 +82,25 @@ def _weight(file: File) -> int:
     return max(file.size, 1) if file.rows else 0
 
 
-def _pieces(
-    file: File, begun: float, length: float, is_whole: bool
-) -> Iterator[tuple[int, int, int]]:
-    """Yield task, first row and end of each piece of a file at ``begun``, measured in tasks."""
+def _pieces(file: File, begun: float, length: float, step: float) -> Iterator[tuple[int, int, int]]:
+    """Yield task, first row and end of each piece of a file.
+
+    Args:
+        file: the file.
+        begun: where it begins, measured in tasks.
+        length: its length in tasks.
+        step: the least length of a piece in tasks.
+    """
     if not file.rows:
         return
-    if is_whole or length <= _NEAR:
+    if step > length / 2 or length <= _NEAR:
         yield int(begun + length / 2), 0, file.rows
         return
     first, last = int(begun + _NEAR), max(int(begun + _NEAR), int(begun + length - _NEAR))
     start = 0
-    for task in range(first, last + 1):
-        stop = file.rows if task == last else round(file.rows * max(task + 1 - begun, 0) / length)
+    for task in range(first, last + 1, int(step)):
+        end = file.rows * max(task + step - begun, 0) / length
+        stop = file.rows if task + step > last else round(end)
         if start < stop:
             yield task, start, stop
         start = stop
