@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import tarfile
 import time
@@ -421,6 +422,53 @@ def test_driver_that_is_killed_is_completed_by_the_next_write(tmp_path, monkeypa
     rows = [0, 1, 2] * (1 if stop == 0 else 2)
     assert [row["x"] for row in sm.Dataset(out)] == rows
     assert len(os.listdir(out)) == len(rows) + 1
+
+
+#: Ends in the first step that moves a file, or stays in a task for ever.
+DRIVER = """
+import os, sys, time
+from pathlib import Path
+import ray
+from shardmill.integrations.ray import write
+
+def moved(*_): os._exit(9)
+
+def stays(batch):
+    time.sleep(600)
+    return batch
+
+ray.init(num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
+rows = ray.data.range(8, override_num_blocks=2)
+if sys.argv[2] == "move":
+    Path.rename = moved
+else:
+    rows = rows.map_batches(lambda batch: stays(batch) if 7 in batch["id"] else batch)
+write(rows, sys.argv[1], mode="append")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["move", "task"])
+def test_driver_of_ray_that_is_killed_loses_and_repeats_nothing(cluster, tmp_path, moment):
+    out = tmp_path / "out"
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVER, out, moment], env=os.environ | {"RAY_ADDRESS": "local"}
+    ) as driver:
+        while moment == "task" and not [*out.glob(".shardmill-ray/*/*/*.parquet")]:
+            assert driver.poll() is None
+            time.sleep(0.1)
+        if moment == "task":
+            driver.kill()
+        assert driver.wait() in (9, -9)
+    assert not [*out.glob("*.parquet")]
+    write(ray.data.range(3), out, mode="append")
+    assert [row["id"] for row in sm.Dataset(out)] == [
+        *(range(8) if moment == "move" else ()),
+        0,
+        1,
+        2,
+    ]
+    assert not (out / ".shardmill-ray").exists()
 
 
 def test_two_writes_to_a_directory_at_once_are_an_error(tmp_path, monkeypatch):

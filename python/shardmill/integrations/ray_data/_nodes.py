@@ -28,6 +28,9 @@ def check_nodes(paths: Sequence[str], *, is_written: bool = False, **task_option
         shardmill.EngineError: If a node lacks shardmill, or has another version.
         shardmill.StorageError: If a path is not visible there.
     """
+    if not ray.is_initialized():
+        # As Ray Data does.
+        ray.init()
     local = [absolute(path) for path in paths if not is_remote(path)]
     asked = [
         ray.remote(_probe())

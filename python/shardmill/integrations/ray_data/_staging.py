@@ -72,7 +72,8 @@ class Staging:
     """
 
     def __init__(self, out: str, *, mode: Mode, prefix: str, has_index: bool) -> None:
-        self._out, self._mode, self._prefix, self._has_index = Path(out), mode, prefix, has_index
+        self._mode: Mode = mode
+        self._out, self._prefix, self._has_index = Path(out), prefix, has_index
         self._root = self._out / _NAME
         #: Where tasks write. Its name is unique, so tasks of an earlier run do not find it.
         self.run = self._root / uuid.uuid4().hex
