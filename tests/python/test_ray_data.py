@@ -20,19 +20,23 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import ray
 import shardmill as sm
-from breadth import examples
+from breadth import beginning, examples
+from byte_tokenizer import write_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ray.data.datasource import WriteResult
 from ray.data.expressions import col
 from shardmill import errors
 from shardmill.data._dataset import opened_files
-from shardmill.integrations.ray import read, write
+from shardmill.integrations.ray import checkpoint_config, read, write
 from shardmill.integrations.ray_data import _parts as parts
 from shardmill.integrations.ray_data import _staging as staging
 from shardmill.integrations.ray_data._nodes import check_nodes
 from shardmill.integrations.ray_data._parts import File, divided
 from shardmill.integrations.ray_data._read import ShardmillDatasource
 from shardmill.integrations.ray_data._staging import Staging
+from shardmill.integrations.ray_data._write import ShardmillDatasink, WriteTask
+from shardmill.write._earlier_shards import EarlierShards
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -95,8 +99,9 @@ def source_of(path, ids=None, **options):
 
 
 def tables_of(source, tasks):
-    """The rows of each task, which are read here."""
-    found = [list(task()) for task in source.get_read_tasks(tasks)]
+    """The rows of each task, which comes here as it comes to a worker."""
+    sent = [ray.cloudpickle.dumps(task) for task in source.get_read_tasks(tasks)]
+    found = [list(ray.cloudpickle.loads(task)()) for task in sent]
     return [pa.concat_tables(tables) for tables in found]
 
 
@@ -228,6 +233,25 @@ def test_ids_are_the_file_and_the_row(tmp_path, kind, tiny_ranges):
     assert not source.supports_predicate_pushdown()
 
 
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+def test_data_set_with_tokens_a_filter_and_keys_of_paths_is_read_as_it_is(tmp_path, kind):
+    (tmp_path / "in").mkdir()
+    for number in range(2):
+        files = write_files(tmp_path / "in" / f"part={number}a", kind, files=2)
+    options = {
+        "tokenize": sm.Tokenize("text", tokenizer=write_tokenizer(tmp_path / "tokenizer")),
+        "partitioning": "hive",
+        "filter": sm.col("x") >= 500,
+        "columns": ["tokens", "part", "x"],
+    }
+    expected = pa.table(sm.Dataset(files.parent, **options))
+    assert set(expected["part"].to_pylist()) == {"0a", "1a"}
+    for tasks in (1, 3):
+        source = source_of(files.parent, **options)
+        assert pa.concat_tables(tables_of(source, tasks)).equals(expected)
+        assert [task.metadata.num_rows for task in source.get_read_tasks(1)] == [None]
+
+
 def test_filter_that_we_cannot_express_is_left_to_ray(wide):
     source = source_of(wide)
     assert source.apply_predicate((col("x") + 1) * 2 > 4) is source
@@ -277,6 +301,38 @@ def test_selection_and_filter_of_ray_are_those_of_its_own_reader(cluster, tmp_pa
     assert ds.count() == len(expected)
 
 
+@pytest.mark.slow
+def test_ids_of_files_are_those_of_a_checkpoint_of_ray(cluster, tmp_path):
+    directory = write_files(tmp_path / "in", "webdataset", files=2)
+    config = checkpoint_config(id_column="_row", checkpoint_path=tmp_path / "checkpoint")
+    context = ray.data.DataContext.get_current()
+    context.checkpoint_config = config
+    try:
+        for files in (2, 3):
+            if files == 3:
+                with sm.Writer(directory / "2", format="webdataset") as writer:
+                    writer.write_batch(table_of(ROWS, 20_000))
+            read(directory, ids="_row").write_parquet(str(tmp_path / "out"))
+        with pytest.raises(Exception, match="_row"):
+            read(directory, ids="_row").drop_columns(["_row"]).write_parquet(str(tmp_path / "two"))
+    finally:
+        context.checkpoint_config = None
+    found = sorted(pq.read_table(tmp_path / "out")["_row"].to_pylist())
+    assert found == [(file << 40) + row for file in range(3) for row in range(ROWS + file % 2)]
+
+
+def test_blocks_have_the_size_that_is_asked_for(cluster, wide):
+    context = ray.data.DataContext.get_current()
+    before, context.target_max_block_size = context.target_max_block_size, 200_000
+    try:
+        batches = read(wide).iter_batches(batch_size=None, batch_format="pyarrow")
+        blocks = [batch.select(["x", "blob"]) for batch in batches]
+    finally:
+        context.target_max_block_size = before
+    assert len(blocks) >= 5 and max(block.nbytes for block in blocks) < 400_000
+    assert pa.concat_tables(blocks)["x"].to_pylist() == list(range(ROWS))
+
+
 def test_no_files_are_no_rows(cluster, tmp_path):
     (tmp_path / "in").mkdir()
     assert read(tmp_path / "in").count() == 0
@@ -287,7 +343,9 @@ def members_of(path):
         return tar.getnames()
 
 
-@pytest.mark.parametrize("format", ["parquet", "mds", "webdataset", "jsonl", "arrayrecord"])
+@pytest.mark.parametrize(
+    "format", beginning(2, ["parquet", "mds", "webdataset", "jsonl", "arrayrecord"])
+)
 def test_rows_that_are_written_are_those_of_the_data_set(cluster, tmp_path, format):
     directory = write_files(
         tmp_path / "in", "arrayrecord" if format == "arrayrecord" else "parquet"
@@ -322,8 +380,8 @@ def test_shards_are_appended_and_replaced(cluster, tmp_path):
     ]
 
 
-def test_task_that_fails_or_is_repeated_leaves_nothing(cluster, tmp_path):
-    marker, out = tmp_path / "died", tmp_path / "out"
+def test_task_that_fails_leaves_nothing(cluster, tmp_path):
+    out = tmp_path / "out"
 
     def fails(row):
         if row["id"] == 9:
@@ -333,6 +391,11 @@ def test_task_that_fails_or_is_repeated_leaves_nothing(cluster, tmp_path):
     with pytest.raises(Exception, match="of the user"):
         write(ray.data.range(10).map(fails), out, mode="append")
     assert not out.exists()
+
+
+@pytest.mark.slow
+def test_task_that_is_repeated_leaves_nothing(cluster, tmp_path):
+    marker, out = tmp_path / "died", tmp_path / "out"
 
     def dies_once(blocks):
         if blocks["id"][-1] == 9 and not marker.exists():
@@ -469,6 +532,23 @@ def test_driver_of_ray_that_is_killed_loses_and_repeats_nothing(cluster, tmp_pat
         2,
     ]
     assert not (out / ".shardmill-ray").exists()
+
+
+def test_task_that_runs_twice_is_written_once(tmp_path):
+    out = tmp_path / "out"
+    with Staging(str(out), mode="error", prefix="part-", has_index=False) as run:
+        task = WriteTask(str(run.run), "parquet", {}, ids=None, first=0)
+        _, second = task([table_of()], 0), task([table_of()], 0)
+        sink = ShardmillDatasink(task, run, EarlierShards(str(out), "parquet", "error", []))
+        sink.on_write_complete(WriteResult(ROWS, 0, [second]))
+    assert os.listdir(out) == ["part-00000.parquet"]
+    assert pq.read_table(out).equals(table_of())
+
+
+def test_task_of_an_earlier_run_fails(cluster, tmp_path):
+    task = WriteTask(str(tmp_path / "gone"), "parquet", {}, ids=None, first=0)
+    with pytest.raises(errors.StorageError, match="a later run has started"):
+        task([table_of()], 0)
 
 
 def test_two_writes_to_a_directory_at_once_are_an_error(tmp_path, monkeypatch):

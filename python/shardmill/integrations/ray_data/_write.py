@@ -160,8 +160,10 @@ class WriteTask:
                     table = table.append_column("__key__", pa.array(names))
                 rows += len(table)
                 if writer is None:
-                    # An attempt does not write over the files of another one.
+                    # An attempt does not write over the files of another one, and one of an
+                    # earlier run does not make the directory of that run again.
                     attempt = Path(self.run, f"{task:06}-{uuid.uuid4().hex}")
+                    attempt.mkdir()
                     writer, schema = self._writer(attempt), self._schema(table)
                 writer.write_batch(table)
         except BaseException as error:
