@@ -204,8 +204,11 @@ def test_size_is_that_of_the_selected_columns(wide):
 def test_task_describes_only_its_own_files(tmp_path):
     for number in range(200):
         (tmp_path / f"{number:04}.csv").write_text(f"x\n{number}\n")
-    tasks = source_of(tmp_path).get_read_tasks(100)
+    source = source_of(tmp_path)
+    tasks = source.get_read_tasks(100)
     assert len(tasks) == 100
+    sent = ray.cloudpickle.loads(ray.cloudpickle.dumps(source))
+    assert sent.get_read_tasks(100)[7].metadata == tasks[7].metadata
     assert max(len(ray.cloudpickle.dumps(task)) for task in tasks) < 8_000
 
 
@@ -568,6 +571,13 @@ def test_name_that_another_writer_took_meanwhile_is_not_replaced(tmp_path, monke
     with pytest.raises(errors.StorageError, match="taken the name"):
         staged(out, monkeypatch=monkeypatch)
     assert (out / "shard.00001.mds").read_bytes() == b"theirs"
+
+
+def test_output_that_is_a_file_is_an_error(tmp_path):
+    (tmp_path / "out").touch()
+    with pytest.raises(errors.OutputExistsError, match="is a file"):
+        write(None, tmp_path / "out")
+    assert (tmp_path / "out").is_file()
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,8 @@ class Staging:
         self.files: list[str] = []
 
     def __enter__(self) -> Staging:
+        # Refuses a file.
+        self._directory("append")
         made = not self._out.exists()
         self._lock = self._locked()
         try:
