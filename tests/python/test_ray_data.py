@@ -478,14 +478,18 @@ def kill_before(stop, patch):
     patch.setattr(Staging, "_end", lambda self, **_: os.close(self._lock))
 
 
-@pytest.mark.parametrize("stop", range(6))
-def test_driver_that_is_killed_is_completed_by_the_next_write(tmp_path, monkeypatch, stop):
+@pytest.mark.parametrize(
+    ("mode", "stop"), [*(("append", n) for n in range(6)), *(("overwrite", n) for n in range(7))]
+)
+def test_driver_that_is_killed_is_completed_by_the_next_write(tmp_path, monkeypatch, mode, stop):
     out = tmp_path / "out"
+    if mode == "overwrite":
+        staged(out, monkeypatch=monkeypatch)
     with pytest.raises(KilledError):
-        staged(out, stop=stop, monkeypatch=monkeypatch)
+        staged(out, mode, stop=stop, monkeypatch=monkeypatch)
     staged(out, monkeypatch=monkeypatch)
-    # Before the manifest, which is the first step, nothing of the first write exists.
-    rows = [0, 1, 2] * (1 if stop == 0 else 2)
+    # Before the manifest, which is the first step, nothing of the interrupted write exists.
+    rows = [0, 1, 2] * (1 if mode == "append" and stop == 0 else 2)
     assert [row["x"] for row in sm.Dataset(out)] == rows
     assert len(os.listdir(out)) == len(rows) + 1
 
@@ -578,6 +582,15 @@ def test_output_that_is_a_file_is_an_error(tmp_path):
     with pytest.raises(errors.OutputExistsError, match="is a file"):
         write(None, tmp_path / "out")
     assert (tmp_path / "out").is_file()
+
+
+def test_file_of_an_interrupted_write_that_is_missing_is_an_error(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    with pytest.raises(KilledError):
+        staged(out, stop=2, monkeypatch=monkeypatch)
+    next(out.glob(".shardmill-ray/*/1/*.mds")).unlink()
+    with pytest.raises(errors.StorageError, match="is missing"):
+        staged(out, monkeypatch=monkeypatch)
 
 
 @pytest.mark.parametrize(

@@ -73,10 +73,11 @@ def read(
     else:
         dataset = Dataset(data, **options)
     refuse_own_rows(dataset, "ray.read")
+    opened_files(dataset).refuse_bits(dataset.columns)
     if ids is not None:
         _check_ids(ids, dataset)
     files = [File(path, size, rows) for path, _, size, rows in opened_files(dataset).native.files]
-    check_nodes(sorted({path for file in (*files[:1], *files[-1:]) for path in [file.path]}))
+    check_nodes(sorted({file.path for file in (*files[:1], *files[-1:])}))
     source = ShardmillDatasource(dataset, files, ids)
     found = ray.data.read_datasource(source, **(ray_options or {}))
     # Of this data set and those derived from it only.
@@ -199,9 +200,10 @@ class ShardmillDatasource(Datasource):
         reopen, (kind, arguments), *_ = self._dataset.__reduce__()
         delivered, every = self._schema(), self._all_columns()
         own = {"path": None, "columns": None, "filter": None, "threads": 1}
-        if self._dataset.format in ("csv", "jsonl") and arguments["schema"] is None:
+        is_computed = any(arguments[name] for name in ("tokenize", "images", "partitioning"))
+        if self._dataset.format in ("csv", "jsonl") and not is_computed:
             # Types are those of all files, and are not inferred again.
-            own["schema"] = self._declared(every)
+            own["schema"] = arguments["schema"] or every
         others = [field for field in every if field.name not in delivered.names]
         return RowReader(
             reopen,
@@ -212,12 +214,6 @@ class ShardmillDatasource(Datasource):
             with_condition=pa.schema([*delivered, *others]),
             ids=self._ids if self._ids in delivered.names else None,
         )
-
-    def _declared(self, every: pa.Schema) -> pa.Schema | None:
-        """Return the schema of text files, if all columns are theirs."""
-        native, arguments = opened_files(self._dataset).native, self._dataset.__reduce__()[1][1]
-        is_computed = any(arguments[name] for name in ("tokenize", "images", "partitioning"))
-        return None if is_computed or not native.files else every
 
 
 def _read_function(reader: RowReader, parts: list[Part]) -> Any:

@@ -131,6 +131,8 @@ class Staging:
                 is_indented=any(entry["format"] == "parquet" for entry in entries),
                 replaced=self._earlier if self._mode == "overwrite" else [],
             )
+            for directory in (self.run, self._root, self._out):
+                _sync(str(directory))
             publish_bytes(str(self._manifest), json.dumps(vars(manifest)).encode(), True)
             self._complete()
 
@@ -154,20 +156,25 @@ class Staging:
         manifest = Manifest(**json.loads(self._manifest.read_bytes()))
         self._check_names(manifest)
         out, index = str(self._out), Path(index_path(str(self._out)))
-        if INDEX_NAME in manifest.replaced and not manifest.entries:
+        if INDEX_NAME in manifest.replaced:
+            # It would be wrong while files are replaced.
             index.unlink(missing_ok=True)
         for staged, name in manifest.files:
             # What is not there was moved before.
             with suppress(FileNotFoundError):
                 (self._root / manifest.run / staged).rename(self._out / name)
+            if not (self._out / name).exists():
+                raise StorageError(
+                    f"the file {staged!r} of an interrupted write to {out!r} is missing\n"
+                    f"hint: remove {str(self._root)!r}, and write those rows again"
+                )
         written = {name for _, name in manifest.files} | {INDEX_NAME}
         for name in manifest.replaced:
             if name not in written:
                 (self._out / name).unlink(missing_ok=True)
         _sync(out)
         if manifest.entries:
-            has_earlier = index.exists() and INDEX_NAME not in manifest.replaced
-            known = read_index(str(index))["shards"] if has_earlier else []
+            known = read_index(str(index))["shards"] if index.exists() else []
             kept = [entry for entry in known if basename_of(entry) not in _names(manifest.entries)]
             write_index(out, [*kept, *manifest.entries], is_indented=manifest.is_indented)
         self.files = [str(self._out / name) for _, name in manifest.files]
