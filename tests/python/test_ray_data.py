@@ -24,19 +24,15 @@ from breadth import beginning, examples
 from byte_tokenizer import write_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ray.data.datasource import WriteResult
 from ray.data.expressions import col
 from shardmill import errors
 from shardmill.data._dataset import opened_files
 from shardmill.integrations.ray import checkpoint_config, read, write
 from shardmill.integrations.ray_data import _parts as parts
-from shardmill.integrations.ray_data import _staging as staging
 from shardmill.integrations.ray_data._nodes import check_nodes
 from shardmill.integrations.ray_data._parts import File, divided
 from shardmill.integrations.ray_data._read import ShardmillDatasource
-from shardmill.integrations.ray_data._staging import Staging
-from shardmill.integrations.ray_data._write import ShardmillDatasink, WriteTask
-from shardmill.write._earlier_shards import EarlierShards
+from shardmill.integrations.ray_data._write import WriteTask
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -295,8 +291,9 @@ def test_read_has_the_order_and_the_rows_of_the_files(cluster, tmp_path):
     assert [row["x"] for row in found.iter_rows()] == expected["x"].to_pylist()
 
 
-def test_selection_and_filter_of_ray_are_those_of_its_own_reader(cluster, tmp_path):
-    directory = write_files(tmp_path / "in", "parquet")
+def test_selection_and_filter_of_ray_are_those_of_its_own_reader(cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    directory = write_files(Path("in"), "parquet")
     ds = read(directory).filter(expr=col("x") % 3 == 0).filter(expr=col("x") > 10_100)
     expected = pa.table(sm.Dataset(directory))["x"].to_pylist()
     expected = [x for x in expected if x % 3 == 0 and x > 10_100]
@@ -441,59 +438,6 @@ def test_node_without_shardmill_is_an_error(cluster, tmp_path):
         check_nodes([], runtime_env={"env_vars": {"PYTHONPATH": str(tmp_path)}})
 
 
-def staged(out, mode="append", stop=None, monkeypatch=None):
-    """Publishes three shards of MDS; is killed before step ``stop``."""
-    with monkeypatch.context() as patch:
-        if stop is not None:
-            kill_before(stop, patch)
-        with Staging(str(out), mode=mode, prefix="shard.", has_index=True) as run:
-            found = []
-            for number in range(3):
-                with sm.Writer(run.run / f"{number}", format="mds", columns={"x": "int"}) as writer:
-                    writer.write({"x": number})
-                found += map(Path, writer.files)
-            run.publish(found)
-
-
-class KilledError(BaseException):
-    pass
-
-
-def kill_before(stop, patch):
-    """A killed process does nothing afterwards: its lock ends with it."""
-    steps = iter(range(100))
-
-    def counted(function):
-        def call(*arguments, **options):
-            if next(steps) == stop:
-                raise KilledError
-            return function(*arguments, **options)
-
-        return call
-
-    patch.setattr(Path, "rename", counted(Path.rename))
-    patch.setattr(Path, "unlink", counted(Path.unlink))
-    patch.setattr(staging, "write_index", counted(staging.write_index))
-    patch.setattr(staging, "publish_bytes", counted(staging.publish_bytes))
-    patch.setattr(Staging, "_end", lambda self, **_: os.close(self._lock))
-
-
-@pytest.mark.parametrize(
-    ("mode", "stop"), [*(("append", n) for n in range(6)), *(("overwrite", n) for n in range(7))]
-)
-def test_driver_that_is_killed_is_completed_by_the_next_write(tmp_path, monkeypatch, mode, stop):
-    out = tmp_path / "out"
-    if mode == "overwrite":
-        staged(out, monkeypatch=monkeypatch)
-    with pytest.raises(KilledError):
-        staged(out, mode, stop=stop, monkeypatch=monkeypatch)
-    staged(out, monkeypatch=monkeypatch)
-    # Before the manifest, which is the first step, nothing of the interrupted write exists.
-    rows = [0, 1, 2] * (1 if mode == "append" and stop == 0 else 2)
-    assert [row["x"] for row in sm.Dataset(out)] == rows
-    assert len(os.listdir(out)) == len(rows) + 1
-
-
 #: Ends in the first step that moves a file, or stays in a task for ever.
 DRIVER = """
 import os, sys, time
@@ -541,67 +485,7 @@ def test_driver_of_ray_that_is_killed_loses_and_repeats_nothing(cluster, tmp_pat
     assert not (out / ".shardmill-ray").exists()
 
 
-def test_task_that_runs_twice_is_written_once(tmp_path):
-    out = tmp_path / "out"
-    with Staging(str(out), mode="error", prefix="part-", has_index=False) as run:
-        task = WriteTask(str(run.run), "parquet", {}, ids=None, first=0)
-        _, second = task([table_of()], 0), task([table_of()], 0)
-        sink = ShardmillDatasink(task, run, EarlierShards(str(out), "parquet", "error", []))
-        sink.on_write_complete(WriteResult(ROWS, 0, [second]))
-    assert os.listdir(out) == ["part-00000.parquet"]
-    assert pq.read_table(out).equals(table_of())
-
-
 def test_task_of_an_earlier_run_fails(cluster, tmp_path):
     task = WriteTask(str(tmp_path / "gone"), "parquet", {}, ids=None, first=0)
     with pytest.raises(errors.StorageError, match="a later run has started"):
         task([table_of()], 0)
-
-
-def test_two_writes_to_a_directory_at_once_are_an_error(tmp_path, monkeypatch):
-    with (
-        Staging(str(tmp_path / "out"), mode="error", prefix="part-", has_index=False),
-        pytest.raises(errors.OutputExistsError, match="is running"),
-    ):
-        staged(tmp_path / "out", monkeypatch=monkeypatch)
-    assert not (tmp_path / "out").exists()
-
-
-def test_name_that_another_writer_took_meanwhile_is_not_replaced(tmp_path, monkeypatch):
-    out = tmp_path / "out"
-    with pytest.raises(KilledError):
-        staged(out, stop=2, monkeypatch=monkeypatch)
-    (out / "shard.00001.mds").write_bytes(b"theirs")
-    with pytest.raises(errors.StorageError, match="taken the name"):
-        staged(out, monkeypatch=monkeypatch)
-    assert (out / "shard.00001.mds").read_bytes() == b"theirs"
-
-
-def test_output_that_is_a_file_is_an_error(tmp_path):
-    (tmp_path / "out").touch()
-    with pytest.raises(errors.OutputExistsError, match="is a file"):
-        write(None, tmp_path / "out")
-    assert (tmp_path / "out").is_file()
-
-
-def test_file_of_an_interrupted_write_that_is_missing_is_an_error(tmp_path, monkeypatch):
-    out = tmp_path / "out"
-    with pytest.raises(KilledError):
-        staged(out, stop=2, monkeypatch=monkeypatch)
-    next(out.glob(".shardmill-ray/*/1/*.mds")).unlink()
-    with pytest.raises(errors.StorageError, match="is missing"):
-        staged(out, monkeypatch=monkeypatch)
-
-
-@pytest.mark.parametrize(
-    ("path", "match"), [("s3://bucket/out", "file system"), ("out.parquet", "name of a file")]
-)
-def test_output_that_is_not_a_local_directory_is_an_error(path, match):
-    with pytest.raises(errors.OptionError, match=match):
-        write(None, path)
-
-
-def test_option_of_the_writer_is_checked_before_anything_runs(tmp_path):
-    with pytest.raises(errors.OptionError, match="compression"):
-        write(None, tmp_path / "out", compression="rar")
-    assert not (tmp_path / "out").exists()

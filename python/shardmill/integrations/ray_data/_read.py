@@ -21,7 +21,7 @@ from shardmill.expressions._conditions import combined
 from shardmill.integrations.ray_data._nodes import check_nodes
 from shardmill.integrations.ray_data._parts import File, Part, divided
 from shardmill.integrations.ray_data._rows import RowReader
-from shardmill.storage._paths import PathLike
+from shardmill.storage._paths import PathLike, absolute
 
 #: Formats with statistics: a filter of theirs reads less. Rows of others are filtered by Ray.
 _WITH_STATISTICS = ("parquet", "orc")
@@ -76,7 +76,11 @@ def read(
     opened_files(dataset).refuse_bits(dataset.columns)
     if ids is not None:
         _check_ids(ids, dataset)
-    files = [File(path, size, rows) for path, _, size, rows in opened_files(dataset).native.files]
+    # Workers have another working directory.
+    files = [
+        File(absolute(path), size, rows)
+        for path, _, size, rows in opened_files(dataset).native.files
+    ]
     check_nodes(sorted({file.path for file in (*files[:1], *files[-1:])}))
     source = ShardmillDatasource(dataset, files, ids)
     found = ray.data.read_datasource(source, **(ray_options or {}))

@@ -1,0 +1,137 @@
+"""Files of a write of Ray Data become visible together, whatever is killed; without a cluster."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray")
+pa = pytest.importorskip("pyarrow")
+
+import pyarrow.parquet as pq
+import shardmill as sm
+from ray.data.datasource import WriteResult
+from shardmill import errors
+from shardmill.integrations.ray import write
+from shardmill.integrations.ray_data import _staging as staging
+from shardmill.integrations.ray_data._staging import Staging
+from shardmill.integrations.ray_data._write import ShardmillDatasink, WriteTask
+from shardmill.write._earlier_shards import EarlierShards
+
+pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
+
+
+def staged(out, mode="append", stop=None, monkeypatch=None):
+    """Publishes three shards of MDS; is killed before step ``stop``."""
+    with monkeypatch.context() as patch:
+        if stop is not None:
+            kill_before(stop, patch)
+        with Staging(str(out), mode=mode, prefix="shard.", has_index=True) as run:
+            found = []
+            for number in range(3):
+                with sm.Writer(run.run / f"{number}", format="mds", columns={"x": "int"}) as writer:
+                    writer.write({"x": number})
+                found += map(Path, writer.files)
+            run.publish(found)
+
+
+class KilledError(BaseException):
+    pass
+
+
+def kill_before(stop, patch):
+    """A killed process does nothing afterwards: its lock ends with it."""
+    steps = iter(range(100))
+
+    def counted(function):
+        def call(*arguments, **options):
+            if next(steps) == stop:
+                raise KilledError
+            return function(*arguments, **options)
+
+        return call
+
+    patch.setattr(Path, "rename", counted(Path.rename))
+    patch.setattr(Path, "unlink", counted(Path.unlink))
+    patch.setattr(staging, "write_index", counted(staging.write_index))
+    patch.setattr(staging, "publish_bytes", counted(staging.publish_bytes))
+    patch.setattr(Staging, "_end", lambda self, **_: os.close(self._lock))
+
+
+@pytest.mark.parametrize(
+    ("mode", "stop"), [*(("append", n) for n in range(6)), *(("overwrite", n) for n in range(7))]
+)
+def test_driver_that_is_killed_is_completed_by_the_next_write(tmp_path, monkeypatch, mode, stop):
+    out = tmp_path / "out"
+    if mode == "overwrite":
+        staged(out, monkeypatch=monkeypatch)
+    with pytest.raises(KilledError):
+        staged(out, mode, stop=stop, monkeypatch=monkeypatch)
+    staged(out, monkeypatch=monkeypatch)
+    # Before the manifest, which is the first step, nothing of the interrupted write exists.
+    rows = [0, 1, 2] * (1 if mode == "append" and stop == 0 else 2)
+    assert [row["x"] for row in sm.Dataset(out)] == rows
+    assert len(os.listdir(out)) == len(rows) + 1
+
+
+def test_task_that_runs_twice_is_written_once(tmp_path):
+    out = tmp_path / "out"
+    with Staging(str(out), mode="error", prefix="part-", has_index=False) as run:
+        task = WriteTask(str(run.run), "parquet", {}, ids=None, first=0)
+        table = pa.table({"x": list(range(1000))})
+        _, second = task([table], 0), task([table], 0)
+        sink = ShardmillDatasink(task, run, EarlierShards(str(out), "parquet", "error", []))
+        sink.on_write_complete(WriteResult(1000, 0, [second]))
+    assert os.listdir(out) == ["part-00000.parquet"]
+    assert pq.read_table(out).equals(table)
+
+
+def test_two_writes_to_a_directory_at_once_are_an_error(tmp_path, monkeypatch):
+    with (
+        Staging(str(tmp_path / "out"), mode="error", prefix="part-", has_index=False),
+        pytest.raises(errors.OutputExistsError, match="is running"),
+    ):
+        staged(tmp_path / "out", monkeypatch=monkeypatch)
+    assert not (tmp_path / "out").exists()
+
+
+def test_name_that_another_writer_took_meanwhile_is_not_replaced(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    with pytest.raises(KilledError):
+        staged(out, stop=2, monkeypatch=monkeypatch)
+    (out / "shard.00001.mds").write_bytes(b"theirs")
+    with pytest.raises(errors.StorageError, match="taken the name"):
+        staged(out, monkeypatch=monkeypatch)
+    assert (out / "shard.00001.mds").read_bytes() == b"theirs"
+
+
+def test_output_that_is_a_file_is_an_error(tmp_path):
+    (tmp_path / "out").touch()
+    with pytest.raises(errors.OutputExistsError, match="is a file"):
+        write(None, tmp_path / "out")
+    assert (tmp_path / "out").is_file()
+
+
+def test_file_of_an_interrupted_write_that_is_missing_is_an_error(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    with pytest.raises(KilledError):
+        staged(out, stop=2, monkeypatch=monkeypatch)
+    next(out.glob(".shardmill-ray/*/1/*.mds")).unlink()
+    with pytest.raises(errors.StorageError, match="is missing"):
+        staged(out, monkeypatch=monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("path", "match"), [("s3://bucket/out", "file system"), ("out.parquet", "name of a file")]
+)
+def test_output_that_is_not_a_local_directory_is_an_error(path, match):
+    with pytest.raises(errors.OptionError, match=match):
+        write(None, path)
+
+
+def test_option_of_the_writer_is_checked_before_anything_runs(tmp_path):
+    with pytest.raises(errors.OptionError, match="compression"):
+        write(None, tmp_path / "out", compression="rar")
+    assert not (tmp_path / "out").exists()
