@@ -96,7 +96,9 @@ def measure(options: RayDataOptions) -> Metrics:
     best: dict[str, Metrics] = {}
     try:
         if options.scenario == "write_parquet":
-            rows = ray.data.read_parquet(str(source)).materialize()
+            # Some blocks for each core.
+            blocks = {"override_num_blocks": options.files}
+            rows = read(source, ray_options=blocks).materialize()
             systems: dict[str, Callable[[], Any]] = {
                 "ray": lambda: rows.write_parquet(str(out)),
                 "shardmill": lambda: write(rows, out, compression="snappy"),

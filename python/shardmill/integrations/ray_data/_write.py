@@ -176,7 +176,7 @@ class WriteTask:
         return WrittenShards(task, writer.files, schema)
 
     def _writer(self, directory: Path) -> Writer:
-        return Writer(directory, format=self.format, **{"threads": 1, **self.options})
+        return Writer(directory, format=self.format, **{"threads": 0, **self.options})
 
     def _schema(self, table: pa.Table) -> pa.Schema | None:
         columns = self.options.get("columns")
