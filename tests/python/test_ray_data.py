@@ -431,6 +431,14 @@ def test_node_that_does_not_see_a_path_is_an_error(cluster, tmp_path):
         check_nodes([str(tmp_path / "elsewhere")])
 
 
+def test_file_that_a_node_cannot_read_is_an_error_that_names_the_node(cluster, tmp_path):
+    directory = write_files(tmp_path / "in", "parquet")
+    [task] = source_of(directory).get_read_tasks(1)
+    (directory / "1.parquet").unlink()
+    with pytest.raises(errors.NotFoundError, match=r"(?s)1.parquet.*, on node .*hint: "):
+        list(task())
+
+
 @pytest.mark.slow
 def test_node_without_shardmill_is_an_error(cluster, tmp_path):
     (tmp_path / "shardmill.py").write_text("raise ImportError(\"No module named 'shardmill'\")")
