@@ -361,6 +361,16 @@ CASES: dict[str, Callable[[], Any]] = {
     "documents with a gap": lambda: sm.Dataset(
         "gap.npy", format="npy", token_files=sm.TokenFiles(dtype="uint16")
     ),
+    "mask of another length": lambda: sm.Dataset(
+        "flat.npy",
+        format="npy",
+        token_files=sm.TokenFiles(dtype="uint16", label_mask_paths="mask.npy"),
+    ),
+    "masks of other files": lambda: sm.Dataset(
+        "flat.npy",
+        format="npy",
+        token_files=sm.TokenFiles(dtype="uint16", label_mask_paths=["mask.npy", "flat.npy"]),
+    ),
     "rows with two separators": lambda: sm.TokenFiles(bos=1, eos=2),
     "rows of batches": lambda: sm.TokenFiles(rows="batches"),  # pyright: ignore[reportArgumentType]
     "token files of Parquet": lambda: sm.Dataset(P, token_files=sm.TokenFiles()),

@@ -122,6 +122,8 @@ def write_token_files() -> None:
     np.save("array.npy", np.zeros(2, np.uint16))
     write_npy(Path("gap.npy"), [[1], [2]])
     Path("gap.csv.gz").write_bytes(gzip.compress(b"0,1\n2,2\n"))
+    write_npy(Path("flat.npy"), [[1], [2]])
+    Path("mask.npy").write_bytes(b"\1")
     write_datatrove(Path("width.ds"), [[1, 2]], metadata="gpt2|4\n2")
 
 

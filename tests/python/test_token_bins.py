@@ -140,6 +140,60 @@ def test_documents_of_olmo_are_those_of_the_csv_file(tmp_path: Path) -> None:
     assert sum(batch["tokens"].size for batch in batches) > 0
 
 
+def write_masked(path: Path) -> list[dict[str, list[Any]]]:
+    """Write two files of open-instruct with their masks; return their rows."""
+    random, rows = np.random.default_rng(1), []
+    for number, documents in enumerate((random_documents(200), [[], [5, 6, 7]])):
+        write_npy(path / f"token_ids_part_{number:04}.npy", documents, "uint32")
+        masks = [random.integers(0, 2, len(document)).astype(bool) for document in documents]
+        np.concatenate(masks).tofile(path / f"labels_mask_part_{number:04}.npy")
+        pairs = zip(documents, masks, strict=True)
+        rows += [{"tokens": ids, "loss_mask": mask.tolist()} for ids, mask in pairs]
+    return rows
+
+
+def test_mask_files_are_a_column(tmp_path: Path) -> None:
+    rows = write_masked(tmp_path)
+    named = sorted(tmp_path.glob("labels_mask_*.npy"))
+    for masks in (f"{tmp_path}/labels_mask_*.npy", named, iter(named)):
+        options = sm.TokenFiles(dtype="uint32", label_mask_paths=masks)
+        tokens = f"{tmp_path}/token_ids_part_*.npy"
+        data = sm.Dataset(tokens, format="npy", token_files=options)
+        assert list(data) == rows
+    assert data.take([200, 3]).to_pylist() == [rows[200], rows[3]]
+    packing = sm.Packing(["tokens", "loss_mask"], length=64)
+    loader = sm.Loader(data, packing=packing, batch_size=1, lanes=1, output="numpy")
+    found = np.concatenate([batch["loss_mask"][0] for batch in loader]).tolist()
+    mask = [bit for row in rows for bit in row["loss_mask"]]
+    assert found == [*mask, *[False] * (len(found) - len(mask))]
+
+
+def test_masks_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    tokens = [write_npy(tmp_path / f"{name}.npy", [[1, 2], [3]]) for name in "ab"]
+    mask = tmp_path / "mask.npy"
+    mask.write_bytes(b"\1\1")
+    with pytest.raises(sm.FormatError, match=r"mask\.npy.*size is 2, expected 3.*a\.npy"):
+        npy(tokens[0], label_mask_paths=mask)
+    np.save(mask, np.ones(3, bool))
+    with pytest.raises(sm.FormatError, match=r"mask\.npy.*the header of NumPy"):
+        npy(tokens[0], label_mask_paths=mask)
+    mask.write_bytes(b"\1\1\2")
+    with pytest.raises(sm.FormatError, match=r"Byte 2 of .*mask\.npy.*the mask of a token is 2"):
+        tokens_of(npy(tokens[0], label_mask_paths=mask))
+    with pytest.raises(sm.OptionError, match="masks is 1, that of files of tokens is 2"):
+        sm.Dataset(tokens, format="npy", token_files=masked(mask))
+    (tmp_path / "other.npy").write_bytes(mask.read_bytes())
+    with pytest.raises(sm.OptionError, match="masks is 2, that of files of tokens is 1"):
+        both = masked([mask, tmp_path / "other.npy"])
+        sm.Dataset([tokens[0], tokens[0]], format="npy", token_files=both)
+    with pytest.raises(sm.OptionError, match="label_mask_paths concerns npy files"):
+        opened(tokens[0], dtype="uint16", label_mask_paths=mask)
+
+
+def masked(masks: Any) -> sm.TokenFiles:
+    return sm.TokenFiles(dtype="uint16", label_mask_paths=masks)
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

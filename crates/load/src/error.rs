@@ -50,6 +50,8 @@ pub enum Error {
     TextShards { path: String, format: String },
     #[error("`{path}` has {rows} rows, but the index of its directory lists {samples}")]
     SampleCount { path: String, rows: u64, samples: u64 },
+    #[error("label_mask_paths: the number of masks is {masks}, that of files of tokens is {files}")]
+    LabelMasks { masks: usize, files: usize },
     #[error("`{name}` is not a known format")]
     NoSuchFormat { name: String },
     #[error("`{option}` of the TextOptions does not concern {format} files")]
@@ -243,6 +245,7 @@ impl Error {
             Self::UnknownPath { .. } => ErrorKind::MissingColumn,
             Self::NoSuchFormat { .. }
             | Self::TextOption { .. }
+            | Self::LabelMasks { .. }
             | Self::ReservedColumn { .. }
             | Self::DerivedColumn { .. }
             | Self::DerivedFrom { .. }
@@ -375,6 +378,10 @@ impl Error {
             Self::NoSuchFormat { .. } => Some(
                 "one of parquet, orc, csv, json, jsonl, arrayrecord, mds, webdataset, megatron, \
                       datatrove, bin, npy",
+            ),
+            Self::LabelMasks { .. } => Some(
+                "give one file of a mask for each file of tokens, in the same order, \
+                 or a glob for both",
             ),
             Self::TextOption { .. } => Some(
                 "delimiter and quote are for CSV, encoding for CSV and JSONL, nan for JSONL \

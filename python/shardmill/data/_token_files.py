@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from shardmill._choices import check_fields
-from shardmill._option_values import check_kind, whole
+from shardmill._option_values import check_kind, keep_iterated, whole
 from shardmill.data._counts_directory import default_counts
 from shardmill.errors import OptionError
+from shardmill.storage._paths import Paths, path_list
 
 TokenRows = Literal["documents", "sequences"]
 TokenDtype = Literal["uint8", "int8", "uint16", "int16", "uint32", "int32", "int64"]
@@ -34,7 +35,8 @@ class TokenFiles:
     ``counts``. What precedes the first ``bos`` or follows the last ``eos`` of a file is a row too.
 
     Files of OLMo-core and dolma are read with ``format="npy"`` and ``dtype``. The rows of ``X.npy``
-    are those of ``X.csv.gz``.
+    are those of ``X.csv.gz``. Their masks, which ``label_mask_paths`` names as in OLMo-core, are
+    the column ``loss_mask``.
 
     Ids are int32; only stored int64 stays int64.
 
@@ -49,6 +51,8 @@ class TokenFiles:
         row_tokens: number of tokens of a row without ``bos`` and ``eos``.
         counts: directory of the rows that were found, local or in an object store; by default that
             of the token counts of ``Tokenize``.
+        label_mask_paths: files, directories or globs of the masks of ``.npy`` files: one file for
+            each file of tokens, in the same order, with one bool for each token.
 
     Raises:
         ValueError: If an option is not valid.
@@ -71,8 +75,10 @@ class TokenFiles:
     eos: int | None = None
     row_tokens: int = 1 << 16
     counts: str | None = None
+    label_mask_paths: Paths | None = None
 
     def __post_init__(self) -> None:
+        keep_iterated(self)
         check_fields(TokenFiles, vars(self), prefix="TokenFiles.")
         if self.vocab_size is not None:
             whole("TokenFiles.vocab_size", self.vocab_size, 1)
@@ -101,7 +107,7 @@ def check_concerns(token_files: TokenFiles, format: str | None) -> None:
             "hint: leave token_files out"
         )
     plain = TokenFiles()
-    concerned = {"rows": ("megatron",), "dtype": ("bin", "npy")}
+    concerned = {"rows": ("megatron",), "dtype": ("bin", "npy"), "label_mask_paths": ("npy",)}
     concerned |= dict.fromkeys(("bos", "eos", "row_tokens", "counts"), ("bin",))
     for name, wanted in concerned.items():
         if format not in wanted and getattr(token_files, name) != getattr(plain, name):
@@ -112,12 +118,17 @@ def check_concerns(token_files: TokenFiles, format: str | None) -> None:
 
 
 def checked_token_files(token_files: TokenFiles | None) -> TokenFiles | None:
-    """Return ``token_files``, with the directory of counts.
+    """Return ``token_files``, with the directory of counts and a list of masks.
 
     Raises:
         ValueError: If it is not a ``TokenFiles``.
     """
     check_kind("token_files", token_files, TokenFiles, "sm.TokenFiles(vocab_size=50257)")
-    if token_files is None or token_files.counts is not None:
-        return token_files
-    return replace(token_files, counts=f"{default_counts()}/token-files")
+    if token_files is None:
+        return None
+    counts, masks = token_files.counts, token_files.label_mask_paths
+    return replace(
+        token_files,
+        counts=f"{default_counts()}/token-files" if counts is None else counts,
+        label_mask_paths=None if masks is None else path_list(masks),
+    )

@@ -85,6 +85,7 @@ struct PyTokenFiles {
     eos: Option<i64>,
     row_tokens: u32,
     counts: Option<String>,
+    label_mask_paths: Option<Vec<String>>,
 }
 
 impl From<PyTokenFiles> for TokenFileOptions {
@@ -102,7 +103,8 @@ impl From<PyTokenFiles> for TokenFileOptions {
         let vocab_size = options.vocab_size;
         let tokens = TokenOptions { rows, dtype, separator, vocab_size, ..TokenOptions::default() };
         let kept = options.counts.map(|directory| CountsDirectory::new(Some(directory)));
-        Self { tokens, kept: kept.map(|kept| Arc::new(kept) as Arc<dyn KeptRows>) }
+        let kept = kept.map(|kept| Arc::new(kept) as Arc<dyn KeptRows>);
+        Self { tokens, kept, label_masks: options.label_mask_paths.unwrap_or_default() }
     }
 }
 

@@ -8,6 +8,7 @@
 //! an index that lies is an error at its block.
 
 mod blocks;
+mod column;
 mod datatrove;
 mod documents;
 mod dtype;

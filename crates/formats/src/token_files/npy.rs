@@ -4,11 +4,12 @@
 //! A line of the CSV starts with the first token of a document and the token after its last one,
 //! as `MemmapMetadata` of dolma has them.
 
-use super::FlatFile;
+use super::{Dtype, FlatFile};
 use crate::token_error::Error;
 use flate2::bufread::MultiGzDecoder;
 use shardmill_storage::{RangeRead, SequentialRead};
 use std::io::{BufRead, BufReader, Read};
+use std::sync::Arc;
 
 const READ_BYTES: usize = 256 << 10;
 /// Ids and paths of a document are in its line.
@@ -51,11 +52,24 @@ pub(super) fn lengths(file: &FlatFile, csv: &dyn RangeRead) -> Result<Vec<u32>, 
     if end == file.tokens {
         return Ok(lengths);
     }
-    Err(Error::header(
-        (path, "npy"),
-        "the end of the last document",
-        end.to_string(),
-        format!("{}, the number of tokens", file.tokens),
-        "the files are not of one writer, or one of them was cut; fetch both again",
-    ))
+    let expected = format!("{}, the number of tokens", file.tokens);
+    Err(other(path, "the end of the last document", end, expected))
+}
+
+/// A mask of `file`: a byte, 0 or 1, for each token.
+pub(super) fn mask_of(
+    file: &FlatFile,
+    mask: Arc<dyn RangeRead>,
+) -> Result<Arc<dyn RangeRead>, Error> {
+    let mask = FlatFile::plain(mask, Some(Dtype::U8))?;
+    if mask.tokens == file.tokens {
+        return Ok(mask.object);
+    }
+    let expected = format!("{}, one byte for each token of `{}`", file.tokens, file.object.path());
+    Err(other(mask.object.path(), "the size", mask.tokens, expected))
+}
+
+fn other(path: &str, field: &'static str, found: u64, expected: String) -> Error {
+    let hint = "the files are not of one writer, or one of them was cut; fetch both again";
+    Error::header((path, "npy"), field, found.to_string(), expected, hint)
 }

@@ -1,11 +1,12 @@
 //! A file of tokens as a table: one row per document.
 
 use super::blocks::{Border, cut};
+use super::column::Column;
 use super::documents::{Documents, Spans};
 use super::dtype::Ids;
 use super::entries::Pages;
 use super::flat::FlatRows;
-use super::npy::lengths;
+use super::npy::{lengths, mask_of};
 use super::{DatatroveFiles, Dtype, FlatFile, MegatronIndex, MegatronRows, Separator};
 use crate::limit::DecodeLimit;
 use crate::table::{Block, TableError, TableFile};
@@ -17,14 +18,11 @@ use arrow_array::{
 use arrow_buffer::{
     ArrowNativeType, BooleanBuffer, BooleanBufferBuilder, OffsetBuffer, ScalarBuffer,
 };
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use shardmill_storage::{RangeRead, whole_if_small};
 use std::ops::Range;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3Default;
-
-/// Metadata of the column of tokens: how the file stores an id.
-const STORED_DTYPE: &str = "tokens.dtype";
 
 /// Tokens of a local file are widened in pieces, a whole number of the widest.
 const PIECE_BYTES: u64 = 128 << 10;
@@ -40,32 +38,6 @@ pub struct TokenOptions {
     /// Every id must be below it.
     pub vocab_size: Option<u64>,
     pub limit: DecodeLimit,
-}
-
-/// What a column is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Column {
-    Tokens,
-    LossMask,
-    Modes,
-    SequenceLengths,
-    NumTokens,
-}
-
-impl Column {
-    fn field(self, dtype: Dtype) -> Field {
-        let list = |item| DataType::List(Arc::new(Field::new_list_field(item, false)));
-        match self {
-            Self::Tokens => {
-                let stored = [(STORED_DTYPE.to_owned(), dtype.name().to_owned())];
-                Field::new("tokens", list(dtype.delivered()), false).with_metadata(stored.into())
-            }
-            Self::LossMask => Field::new("loss_mask", list(DataType::Boolean), false),
-            Self::Modes => Field::new("modes", list(DataType::Int8), false),
-            Self::SequenceLengths => Field::new("sequence_lengths", list(DataType::Int32), false),
-            Self::NumTokens => Field::new("num_tokens", DataType::Int64, false),
-        }
-    }
 }
 
 /// An open file of tokens, with its index.
@@ -135,21 +107,40 @@ impl TokenTable {
         separator: Separator,
         options: &TokenOptions,
     ) -> Result<Self, Error> {
-        let other = || Error::OtherLength { path: file.object.path().to_owned(), offset: 0 };
-        let rows = FlatRows::new(&file, lengths, Some(separator)).ok_or_else(other)?;
-        let columns = vec![Column::Tokens, Column::NumTokens];
-        let index = Arc::clone(&file.object);
-        let parts = Parts { tokens: file.object, dtype: file.dtype, mask: None, columns };
-        Self::new(parts, Box::new(rows), &*index, options)
+        Self::of_rows(file, lengths, separator, None, options)
     }
 
-    /// Opens `X.npy` of OLMo-core or dolma with its `X.csv.gz`.
+    /// Opens `X.npy` of OLMo-core or dolma with its `X.csv.gz`, and with its mask if there is one.
     ///
     /// # Errors
-    /// For a line that does not go on where the previous one ends.
-    pub fn npy(file: FlatFile, csv: &dyn RangeRead, options: &TokenOptions) -> Result<Self, Error> {
+    /// For a line that does not go on where the previous one ends, and for a mask of another
+    /// length.
+    pub fn npy(
+        file: FlatFile,
+        csv: &dyn RangeRead,
+        mask: Option<Arc<dyn RangeRead>>,
+        options: &TokenOptions,
+    ) -> Result<Self, Error> {
         let lengths = lengths(&file, csv)?;
-        Self::flat(file, &lengths, Separator::default(), options)
+        let mask = mask.map(|mask| mask_of(&file, mask)).transpose()?;
+        Self::of_rows(file, &lengths, Separator::default(), mask, options)
+    }
+
+    fn of_rows(
+        file: FlatFile,
+        lengths: &[u32],
+        separator: Separator,
+        mask: Option<Arc<dyn RangeRead>>,
+        options: &TokenOptions,
+    ) -> Result<Self, Error> {
+        let other = || Error::OtherLength { path: file.object.path().to_owned(), offset: 0 };
+        let rows = FlatRows::new(&file, lengths, Some(separator)).ok_or_else(other)?;
+        let mut columns = vec![Column::Tokens];
+        columns.extend(mask.is_some().then_some(Column::LossMask));
+        columns.push(Column::NumTokens);
+        let index = Arc::clone(&file.object);
+        let parts = Parts { tokens: file.object, dtype: file.dtype, mask, columns };
+        Self::new(parts, Box::new(rows), &*index, options)
     }
 
     fn new(

@@ -23,6 +23,7 @@ mod rows;
 mod table;
 mod text;
 mod text_shards;
+mod token_masks;
 mod token_opener;
 mod token_pairs;
 
@@ -41,7 +42,7 @@ pub use table::{TableColumn, TableDataFile, TableOptions};
 pub use text::{Nan, TextForm, TextOptions};
 pub use text_shards::{TextShard, text_files};
 pub use token_opener::{FileKey, KeptRows, TokenFileOptions};
-pub use token_pairs::{has_token_index, listing_of_pair};
+pub use token_pairs::{has_token_index, is_plain_pair, listing_of_pair};
 
 use self::derived::Derivation;
 use self::images::ImageOrigin;

@@ -3,6 +3,7 @@
 
 use super::found::{Found, REQUESTING_THREADS, find_files};
 use super::objects::Objects;
+use super::token_masks::masks_of;
 use super::token_opener::{TokenFileOptions, TokenOpener};
 use super::{Dataset, FileOpener, Format, MdsShards, OpenFile, Origin, TextOptions};
 use crate::{Error, Result};
@@ -109,6 +110,7 @@ impl Dataset {
             });
         };
         options.text.form.check(format)?;
+        let masks = masks_of(&files, &options.tokens.label_masks)?;
         let samples =
             if options.text.bad_lines == BadLines::Skip { HashMap::new() } else { samples };
         let keys: Vec<&str> = options
@@ -123,7 +125,8 @@ impl Dataset {
             .filter(|(number, _)| wanted.get(*number) != Some(&false))
             .collect();
         let bytes_read = Arc::default();
-        let tables = open_all(format, &listed, options, shards, &bytes_read, cancel)?;
+        let beside = Beside { shards, masks };
+        let tables = open_all(format, &listed, options, beside, &bytes_read, cancel)?;
         let mut opened = Vec::with_capacity(listed.len());
         let mut skipped = Vec::new();
         for ((number, file), table) in listed.drain(..).zip(tables) {
@@ -293,8 +296,17 @@ pub fn open_files(
     };
     let file = |path: &String| DataFile { path: path.clone(), relative: path.clone() };
     let files: Vec<(usize, DataFile)> = paths.iter().map(file).enumerate().collect();
-    let opened = open_all(format, &files, options, shards, &Arc::default(), cancel)?;
+    let beside = Beside { shards, ..Beside::default() };
+    let opened = open_all(format, &files, options, beside, &Arc::default(), cancel)?;
     opened.into_iter().map(|opened| Ok(opened?.0)).collect()
+}
+
+/// What is known about files from others, before they are opened.
+#[derive(Debug, Default)]
+pub(super) struct Beside {
+    pub(super) shards: MdsShards,
+    /// Masks of tokens, by the path of the tokens.
+    pub(super) masks: HashMap<String, String>,
 }
 
 /// A file and its size.
@@ -304,7 +316,7 @@ pub(super) fn open_all(
     format: Format,
     files: &[(usize, DataFile)],
     options: &DatasetOptions,
-    shards: MdsShards,
+    beside: Beside,
     bytes_read: &Arc<AtomicU64>,
     cancel: &Cancel,
 ) -> Result<Vec<Opened>> {
@@ -331,7 +343,7 @@ pub(super) fn open_all(
     // The types of text are inferred over all files, before any of them is indexed.
     let opener = match format {
         Format::Mds => {
-            FileOpener::of_mds(shards, options.has_pickle_bytes, options.limit, &readable)
+            FileOpener::of_mds(beside.shards, options.has_pickle_bytes, options.limit, &readable)
         }
         Format::WebDataset => {
             FileOpener::of_tars(options.ignores_zeros, &options.text.form, options.limit)
@@ -339,7 +351,7 @@ pub(super) fn open_all(
         Format::Megatron | Format::Datatrove | Format::Bin | Format::Npy => {
             let mut tokens = options.tokens.clone();
             tokens.tokens.limit = options.limit;
-            FileOpener::of_tokens(TokenOpener::new(format, source, tokens))
+            FileOpener::of_tokens(TokenOpener::new(format, source, tokens).with_masks(beside.masks))
         }
         _ => FileOpener::new(format, &options.text, options.limit, &readable)?,
     };

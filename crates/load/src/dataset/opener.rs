@@ -122,7 +122,7 @@ impl FileOpener {
             Format::Mds => Kind::Mds(MdsOpener::new(MdsShards::default(), false, limit, objects)),
             Format::Megatron | Format::Datatrove | Format::Bin | Format::Npy => {
                 let tokens = TokenOptions { limit, ..TokenOptions::default() };
-                let options = TokenFileOptions { tokens, kept: None };
+                let options = TokenFileOptions { tokens, ..TokenFileOptions::default() };
                 Kind::Tokens(TokenOpener::new(format, Objects::default(), options))
             }
         };

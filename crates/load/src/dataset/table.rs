@@ -5,8 +5,8 @@
 //! if a file uses other column names or narrower types.
 
 use super::by_id::with_columns;
-use super::open::{DatasetOptions, open_all};
-use super::{Dataset, Format, MdsShards, OpenFile, Origin};
+use super::open::{Beside, DatasetOptions, open_all};
+use super::{Dataset, Format, OpenFile, Origin};
 use crate::{Error, Result};
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
@@ -74,7 +74,7 @@ impl Dataset {
             Format::Parquet,
             &listed,
             &parquet(options.threads),
-            MdsShards::default(),
+            Beside::default(),
             &bytes_read,
             cancel,
         )?;

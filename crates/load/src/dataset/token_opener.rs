@@ -2,12 +2,13 @@
 
 use super::Format;
 use super::objects::Objects;
-use super::token_pairs::index_of;
+use super::token_pairs::{documents_of, index_of};
 use shardmill_formats::table::{TableError, TableFile};
 use shardmill_formats::token_files::{
     DatatroveFiles, FlatFile, Separator, TokenOptions, TokenTable,
 };
 use shardmill_storage::{Error as StorageError, RangeRead};
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub trait KeptRows: Debug + Send + Sync {
 pub struct TokenFileOptions {
     pub tokens: TokenOptions,
     pub kept: Option<Arc<dyn KeptRows>>,
+    /// Files, directories and globs of masks: one file for each file of tokens, in their order.
+    pub label_masks: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -44,13 +47,19 @@ pub(super) struct TokenOpener {
     format: Format,
     objects: Objects,
     options: TokenFileOptions,
+    /// By the path of the tokens.
+    masks: HashMap<String, String>,
 }
 
 type Opened = Result<Arc<dyn TableFile>, TableError>;
 
 impl TokenOpener {
     pub(super) fn new(format: Format, objects: Objects, options: TokenFileOptions) -> Self {
-        Self { format, objects, options }
+        Self { format, objects, options, masks: HashMap::new() }
+    }
+
+    pub(super) fn with_masks(self, masks: HashMap<String, String>) -> Self {
+        Self { masks, ..self }
     }
 
     pub(super) fn format(&self) -> Format {
@@ -97,8 +106,9 @@ impl TokenOpener {
     fn npy(&self, object: Arc<dyn RangeRead>) -> Opened {
         let path = object.path().to_owned();
         let file = FlatFile::plain(object, self.options().dtype)?;
-        let csv = format!("{}.csv.gz", path.strip_suffix(".npy").unwrap_or(&path));
-        Ok(Arc::new(TokenTable::npy(file, &*self.objects.open(&csv)?, self.options())?))
+        let csv = self.objects.open(&documents_of(&path))?;
+        let mask = self.masks.get(&path).map(|mask| self.objects.open(mask)).transpose()?;
+        Ok(Arc::new(TokenTable::npy(file, &*csv, mask, self.options())?))
     }
 
     /// Rows of a file that was read before are known.

@@ -11,10 +11,26 @@ use std::ops::ControlFlow;
 
 const TOKENS: &str = ".bin";
 const INDEX: &str = ".idx";
+const PLAIN: &str = ".npy";
+const DOCUMENTS: &str = ".csv.gz";
 
 /// The index of a file of tokens, whether it exists or not.
 pub(super) fn index_of(path: &str) -> Option<String> {
     Some(format!("{}{INDEX}", path.strip_suffix(TOKENS)?))
+}
+
+/// The documents of tokens of OLMo-core, whether that file exists or not.
+pub(super) fn documents_of(path: &str) -> String {
+    format!("{}{DOCUMENTS}", path.strip_suffix(PLAIN).unwrap_or(path))
+}
+
+/// Whether this is `X.npy` with `X.csv.gz` beside it, or that file beside its tokens.
+#[must_use]
+pub fn is_plain_pair(path: &str) -> bool {
+    match path.strip_suffix(DOCUMENTS) {
+        Some(stem) => exists(&format!("{stem}{PLAIN}")),
+        None => path.ends_with(PLAIN) && exists(&documents_of(path)),
+    }
 }
 
 fn exists(path: &str) -> bool {
@@ -27,6 +43,10 @@ pub fn has_token_index(path: &str) -> bool {
     index_of(path).is_some_and(|index| exists(&index))
 }
 
+fn is_cache(relative: &str) -> bool {
+    relative.starts_with("cache/")
+}
+
 /// As [`listing`], for paths that may mean a pair: its prefix `P`, or its index.
 ///
 /// # Errors
@@ -36,14 +56,17 @@ pub fn listing_of_pair(path: &str) -> shardmill_plan::Result<Listing> {
     if let Some(tokens) = tokens.filter(|tokens| exists(tokens)) {
         return listing(&tokens);
     }
-    match listing(path) {
-        Err(PlanError::Storage(StorageError::NotFound { .. }))
-            if exists(&format!("{path}{INDEX}")) =>
-        {
-            listing(&format!("{path}{TOKENS}"))
-        }
-        listed => listed,
+    let listed = listing(path);
+    let may_be_prefix = match &listed {
+        Err(PlanError::Storage(StorageError::NotFound { .. })) => true,
+        // Megatron keeps the order of its samples in a directory of this name.
+        Ok(listed) => !listed.is_named && listed.files.iter().all(|file| is_cache(&file.relative)),
+        Err(_) => false,
+    };
+    if may_be_prefix && exists(&format!("{path}{INDEX}")) {
+        return listing(&format!("{path}{TOKENS}"));
     }
+    listed
 }
 
 /// Whether each of `paths` is a file of tokens with an index beside it. Indexes that are not known
