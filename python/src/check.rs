@@ -15,8 +15,13 @@ use shardmill_engine::Cancel;
 /// files. An explicitly named file is always included.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "a list of Python becomes a vector")]
-fn checkable_files(py: Python<'_>, paths: Vec<String>) -> PyResult<(Vec<String>, Vec<String>)> {
-    let checkable = answered(py, || Ok(files::checkable_files(&paths).map_err(Error::from)?))?;
+fn checkable_files(
+    py: Python<'_>,
+    paths: Vec<String>,
+    has_dtype: bool,
+) -> PyResult<(Vec<String>, Vec<String>)> {
+    let checkable =
+        answered(py, || Ok(files::checkable_files(&paths, has_dtype).map_err(Error::from)?))?;
     Ok((checkable.files, checkable.left_out))
 }
 

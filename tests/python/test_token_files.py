@@ -88,6 +88,11 @@ def test_pair_is_found_by_each_of_its_names(tmp_path: Path) -> None:
     for path in (tmp_path / "a", tmp_path / "a.bin", tmp_path / "a.idx"):
         assert tokens_of(sm.Dataset(path)) == one
         assert tokens_of(sm.Dataset(path, format="megatron")) == one
+    # Megatron keeps the order of its samples in a directory that is called like the prefix.
+    cache = tmp_path / "a/cache/GPTDataset_indices"
+    cache.mkdir(parents=True)
+    np.save(cache / "x-document_index.npy", np.arange(3))
+    assert tokens_of(sm.Dataset(tmp_path / "a")) == one
     memory = fsspec.filesystem("memory")
     for end in ("bin", "idx"):
         memory.pipe(f"/{tmp_path.name}/a.{end}", (tmp_path / f"a.{end}").read_bytes())

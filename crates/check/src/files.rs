@@ -10,15 +10,18 @@ use shardmill_documents::source::tokens::{self, content_type};
 use shardmill_formats::mds::INDEX_NAME;
 use shardmill_formats::signature::Signature;
 use shardmill_formats::tar::Compression;
+use shardmill_formats::token_files::FlatFile;
 use shardmill_jobs::input_files::{InputFiles, format_of_content};
 use shardmill_load::{
-    Format, has_token_index, indexed_files, listing_of_pair, signature_of, text_files,
+    Format, has_token_index, indexed_files, is_plain_pair, listing_of_pair, signature_of,
+    text_files,
 };
 use shardmill_plan::{DataFile, Error};
-use shardmill_storage::RangeRead;
+use shardmill_storage::{RangeRead, store_of};
 use std::collections::HashSet;
 
-const WANTED: &str = "Parquet / ORC / CSV / JSONL / ArrayRecord / MDS / tar / Megatron / datatrove";
+const WANTED: &str =
+    "Parquet / ORC / CSV / JSONL / ArrayRecord / MDS / tar / Megatron / datatrove / bin";
 /// Enough bytes to detect the format of an image.
 const HEAD_LEN: u64 = 64;
 
@@ -32,6 +35,8 @@ pub enum FileFormat {
     Mds,
     Megatron,
     Datatrove,
+    Bin,
+    Npy,
     /// Represents all shards that it lists.
     MdsIndex,
     /// Represents all JSON Lines shards that it lists.
@@ -45,9 +50,10 @@ pub enum FileFormat {
 }
 
 impl FileFormat {
-    /// From the name if it states a format, otherwise from the content.
+    /// From the name if it states a format, otherwise from the content. With `has_dtype`, files of
+    /// tokens need no header.
     #[must_use]
-    pub fn of(object: &dyn RangeRead) -> Self {
+    pub fn of(object: &dyn RangeRead, has_dtype: bool) -> Self {
         let path = object.path();
         if let Some(shards) = IndexedShards::of(path) {
             return shards.into();
@@ -57,6 +63,12 @@ impl FileFormat {
         }
         if has_token_index(path) {
             return Self::Megatron;
+        }
+        if Format::Npy.may_be(path) && has_dtype {
+            return Self::Npy;
+        }
+        if is_token_bin(object, has_dtype) {
+            return Self::Bin;
         }
         let Ok(signature) = signature_of(object) else { return Self::Unknown };
         match Format::of_signature(signature) {
@@ -86,9 +98,23 @@ impl From<Format> for FileFormat {
             Format::Mds => Self::Mds,
             Format::Megatron => Self::Megatron,
             Format::Datatrove => Self::Datatrove,
-            Format::Bin | Format::Npy => Self::Unknown,
+            Format::Bin => Self::Bin,
+            Format::Npy => Self::Npy,
         }
     }
+}
+
+fn is_token_bin(object: &dyn RangeRead, has_dtype: bool) -> bool {
+    Format::Bin.may_be(object.path()) && (has_dtype || FlatFile::has_header(object))
+}
+
+/// Whether a file in a directory has tokens without an index, or only with `X.csv.gz`.
+fn has_flat_tokens(path: &str, has_dtype: bool) -> bool {
+    if Format::Npy.may_be(path) {
+        return has_dtype && is_plain_pair(path);
+    }
+    let open = || store_of(path).and_then(|store| store.open(path));
+    Format::Bin.may_be(path) && open().is_ok_and(|object| is_token_bin(&*object, has_dtype))
 }
 
 fn is_image_file(object: &dyn RangeRead) -> bool {
@@ -100,11 +126,12 @@ fn is_image_file(object: &dyn RangeRead) -> bool {
 
 /// The files at or below `paths` of any format that a data set can read. An explicitly named file
 /// is always included. An index represents the shards that it lists. Files with only the extension
-/// `.json` are taken for descriptions of other files, if there are any.
+/// `.json` are taken for descriptions of other files, if there are any. Files of tokens that do not
+/// say how an id is stored are included with `has_dtype`.
 ///
 /// # Errors
 /// For a missing path, and for a directory or glob without such files.
-pub fn checkable_files(paths: &[String]) -> Result<InputFiles, Error> {
+pub fn checkable_files(paths: &[String], has_dtype: bool) -> Result<InputFiles, Error> {
     let mut checkable = InputFiles::default();
     for path in paths {
         let listed = listing_of_pair(path)?;
@@ -127,8 +154,13 @@ pub fn checkable_files(paths: &[String]) -> Result<InputFiles, Error> {
                 Some(Format::Jsonl) if path.to_ascii_lowercase().ends_with(".json") => {
                     json.push(path);
                 }
+                // It says where the documents of tokens are.
+                Some(Format::Csv) if is_plain_pair(&path) => {}
                 Some(_) => data.push(path),
-                None if has_token_index(&path) || format_of_content(&path).is_some() => {
+                None if has_token_index(&path)
+                    || has_flat_tokens(&path, has_dtype)
+                    || format_of_content(&path).is_some() =>
+                {
                     data.push(path);
                 }
                 None if content_type(&path) != tokens::UNKNOWN => {}
@@ -153,7 +185,7 @@ pub fn checkable_files(paths: &[String]) -> Result<InputFiles, Error> {
 /// # Errors
 /// As [`checkable_files`].
 pub fn data_formats(paths: &[String]) -> Result<HashSet<Format>, Error> {
-    let files = checkable_files(paths)?.files;
+    let files = checkable_files(paths, false)?.files;
     Ok(files
         .iter()
         .filter_map(|file| Format::of(file).or_else(|| format_of_content(file)))

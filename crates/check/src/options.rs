@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 use shardmill_documents::source::keys::SampleKeys;
+use shardmill_formats::token_files::{Dtype, TokenOptions};
+use shardmill_load::TokenFileOptions;
 
 /// The rules that a tar must follow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -31,4 +33,16 @@ pub struct CheckOptions {
     pub is_renumbered: bool,
     /// For `verify`: maximal number of problems listed per file; all are counted.
     pub max_problems: usize,
+    /// Every token id must be below it.
+    pub vocab_size: Option<u64>,
+    /// How files of tokens without a header store an id.
+    pub dtype: Option<String>,
+}
+
+impl CheckOptions {
+    pub(crate) fn token_files(&self) -> TokenFileOptions {
+        let dtype = self.dtype.as_deref().and_then(Dtype::parse);
+        let tokens = TokenOptions { dtype, vocab_size: self.vocab_size, ..TokenOptions::default() };
+        TokenFileOptions { tokens, ..TokenFileOptions::default() }
+    }
 }

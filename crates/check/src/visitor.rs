@@ -66,6 +66,8 @@ pub(crate) trait Visitor<'a> {
     fn new(file: FileSummary, options: &'a CheckOptions) -> Self;
     fn file(&mut self) -> &mut FileSummary;
     fn problem(&mut self, problem: Problem);
+    /// What is unusual about a valid file.
+    fn note(&mut self, _note: String) {}
 
     /// Whether records, or rows of this pass, are still of interest.
     fn wants_more(&self) -> bool {

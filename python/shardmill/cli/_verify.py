@@ -35,6 +35,14 @@ from shardmill.cli._options import (
 @click.option(
     "--max-problems", **FROM_1, default=100, help="Maximum number of problems shown per file."
 )
+@click.option(
+    "--vocab-size", **FROM_1, help="Number of ids of the vocabulary, to check those of token files."
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["uint8", "int8", "uint16", "int16", "uint32", "int32", "int64"]),
+    help="How token files without a header store an id.",
+)
 @sample_options
 @threads_option
 @progress_option
@@ -44,15 +52,16 @@ from shardmill.cli._options import (
 def command(paths: tuple[str, ...], renumbered: bool, as_json: bool, **options: Any) -> int:
     """Check files completely. PATH is a file, a directory or a glob.
 
-    Reads all rows of Parquet, ORC, CSV, JSONL, ArrayRecord, MDS and WebDataset files, and compares
-    every checksum. Interleaved documents are also checked for order, structure and image headers. A
-    directory may hold several formats. Each problem is one line. The exit code is 1 if a file has a
-    problem.
+    Reads all rows of Parquet, ORC, CSV, JSONL, ArrayRecord, MDS, WebDataset and token files, and
+    compares every checksum. Interleaved documents are also checked for order, structure and image
+    headers. A directory may hold several formats. Each problem is one line. The exit code is 1 if a
+    file has a problem.
 
     \b
     Example:
       shardmill verify curated/ train.array_record table.parquet
       shardmill verify curated/*.tar --layout written --json > checks.json
+      shardmill verify tokens/ --vocab-size 50257
     """
     from shardmill.curate._verification import problem_table, verify
 
@@ -62,6 +71,9 @@ def command(paths: tuple[str, ...], renumbered: bool, as_json: bool, **options: 
         write_json([check.to_dict() for check in checks])
     elif bad:
         click.echo(problem_table(bad))
+    notes = [f"note: {check.path}: {note}" for check in checks for note in check.notes]
+    if notes and not as_json:
+        click.echo("\n".join(notes))
     samples, rows = (
         sum(check.samples for check in checks),
         sum(sum(check.rows.values()) for check in checks),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from shardmill._choices import check_choice
@@ -11,6 +11,7 @@ from shardmill._native.check import verify_files
 from shardmill._option_values import whole
 from shardmill._terminal import aligned
 from shardmill.curate._walk import walk
+from shardmill.data._token_files import TokenDtype
 from shardmill.storage._paths import Paths
 
 Layout = Literal["auto", "source", "written"]
@@ -53,7 +54,7 @@ class FileCheck:
     Attributes:
         path: the file.
         format: ``tar``, ``parquet``, ``orc``, ``csv``, ``jsonl``, ``arrayrecord``, ``mds``,
-            ``mds_index``, ``megatron``, ``datatrove``, ``image`` or ``unknown``.
+            ``mds_index``, ``megatron``, ``datatrove``, ``bin``, ``npy``, ``image`` or ``unknown``.
         is_written: for a tar, whether the rules for files of ``WebDatasetSink`` were applied.
         bytes: size of the file.
         samples: number of documents; for files without documents, number of rows.
@@ -67,6 +68,8 @@ class FileCheck:
             formats.
         problem_count: number of all problems; ``problems`` has the first ones.
         problems: the problems, in file order.
+        notes: what is unusual about a valid file, such as gaps between the sequences of
+            Megatron-LM.
     """
 
     path: str
@@ -81,6 +84,7 @@ class FileCheck:
     wds_valid: bool | None
     problem_count: int
     problems: list[Problem]
+    notes: list[str] = field(default_factory=list)
 
     @property
     def is_valid(self) -> bool:
@@ -103,17 +107,19 @@ def verify(
     image_member_field: str | None = None,
     ignore_zeros: bool = False,
     max_problems: int = 100,
+    vocab_size: int | None = None,
+    dtype: TokenDtype | None = None,
     threads: int | None = None,
     progress: bool = False,
 ) -> list[FileCheck]:
-    """Check Parquet, ORC, CSV, JSONL, ArrayRecord, MDS and tar files completely, on threads.
+    """Check Parquet, ORC, CSV, JSONL, ArrayRecord, MDS, tar and token files completely, on threads.
 
     Damage is a result, never an exception. A file passes if ``shardmill.Loader`` can read all of
     its rows and every checksum matches: the CRC of each Parquet page, every hash of an MDS index,
     the hashes of each ArrayRecord chunk, the checksums of gzip and zstd streams. Tars and Parquet
     files of interleaved documents are also checked for order, structure and image headers. The
     payloads in an uncompressed tar of documents are not read, because a tar has no checksums of
-    them.
+    them. Of token files, all sizes, indices and masks are checked; ids if ``vocab_size`` is given.
 
     Args:
         paths: a file, a directory (searched recursively), a glob, or a list of these. An explicit
@@ -128,6 +134,9 @@ def verify(
         ignore_zeros: read tars that were joined with ``cat`` up to their last member, like
             ``tar -i``.
         max_problems: number of problems kept for each file; all are counted.
+        vocab_size: number of ids of the vocabulary, which every id of token files must be below.
+        dtype: how token files without a header store an id: ``.bin`` of nanoGPT, and ``.npy`` with
+            ``.csv.gz`` of OLMo-core, which are left out otherwise.
         threads: number of threads, each of which checks one file at a time; the number of cores by
             default.
         progress: show a bar on a terminal if it takes longer than two seconds.
@@ -144,6 +153,8 @@ def verify(
         []
     """
     check_choice("layout", layout, Layout)
+    if dtype is not None:
+        check_choice("dtype", dtype, TokenDtype)
     return walk(
         paths,
         verify_files,
@@ -154,6 +165,8 @@ def verify(
         layout=layout,
         is_renumbered=is_renumbered,
         max_problems=whole("max_problems", max_problems, 0),
+        vocab_size=None if vocab_size is None else whole("vocab_size", vocab_size, 1),
+        dtype=dtype,
         ignore_zeros=ignore_zeros,
         keys={
             "texts_field": texts_field,

@@ -23,7 +23,7 @@ def walk(
     **options: Any,
 ) -> list[Any]:
     """Return the result for each file, sorted by path."""
-    files, left_out = checkable_files(path_list(paths))
+    files, left_out = checkable_files(path_list(paths), options.get("dtype") is not None)
     warn_of_left_out(left_out, outcome=f"of an unknown format and not {left_out_as}")
     found: list[Any] = []
     with Progress(total=len(files), is_shown=progress, noun="files") as bar:

@@ -44,6 +44,8 @@ pub struct FileCheck {
     /// Number of all problems; `problems` lists the first ones.
     pub problem_count: u64,
     pub problems: Vec<Problem>,
+    /// What is unusual, and no problem.
+    pub notes: Vec<String>,
 }
 
 pub(crate) struct Verify<'a> {
@@ -141,6 +143,10 @@ impl<'a> Visitor<'a> for Verify<'a> {
         if self.check.problems.len() < self.options.max_problems {
             self.check.problems.push(problem);
         }
+    }
+
+    fn note(&mut self, note: String) {
+        self.check.notes.push(note);
     }
 
     /// Reports hashes of unsupported algorithms, each algorithm once.

@@ -21,7 +21,9 @@ use shardmill_storage::{RangeRead, store_of};
 use std::error::Error;
 use std::sync::Arc;
 
-const UNKNOWN: &str = "not a tar, Parquet, ORC, CSV, JSONL, ArrayRecord, MDS, Megatron or datatrove file, and not an image";
+const UNKNOWN: &str = "not a tar, Parquet, ORC, CSV, JSONL, ArrayRecord, MDS, Megatron or \
+                       datatrove file, and not an image; files of tokens without a header need \
+                       their dtype";
 
 struct Walk<'a, V> {
     path: &'a str,
@@ -41,9 +43,11 @@ pub(crate) fn walk<'a, V: Visitor<'a>>(
     cancel: &'a Cancel,
 ) -> Result<V> {
     let opened = store_of(path).and_then(|store| store.open(path));
+    let format_of =
+        |object: &Arc<dyn RangeRead>| FileFormat::of(&**object, options.dtype.is_some());
     let (format, bytes) = opened
         .as_ref()
-        .map_or_else(|_| Default::default(), |object| (FileFormat::of(&**object), object.size()));
+        .map_or_else(|_| Default::default(), |object| (format_of(object), object.size()));
     let mut visitor = V::new(
         FileSummary { path: path.to_owned(), format, bytes, ..FileSummary::default() },
         options,
@@ -71,6 +75,8 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
             FileFormat::JsonlIndex => self.text_index(directory_of(self.path))?,
             FileFormat::Megatron => self.table(self.path, Format::Megatron, None)?,
             FileFormat::Datatrove => self.table(self.path, Format::Datatrove, None)?,
+            FileFormat::Bin => self.table(self.path, Format::Bin, None)?,
+            FileFormat::Npy => self.table(self.path, Format::Npy, None)?,
             FileFormat::Orc => self.table(self.path, Format::Orc, None)?,
             FileFormat::Csv => self.table(self.path, Format::Csv, None)?,
             FileFormat::Jsonl => self.table(self.path, Format::Jsonl, None)?,

@@ -22,6 +22,7 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
         let options = DatasetOptions {
             has_pickle_bytes: true,
             ignores_zeros: self.options.ignore_zeros,
+            tokens: self.options.token_files(),
             ..alone
         };
         match Dataset::open(&options, self.cancel) {
@@ -100,6 +101,9 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
             }
             row += block.rows;
         }
+        // What cannot be read is reported above.
+        let notes = if V::IS_THOROUGH { table.notes().unwrap_or_default() } else { Vec::new() };
+        notes.into_iter().for_each(|note| self.visitor.note(note));
         Ok(())
     }
 }

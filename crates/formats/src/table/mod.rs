@@ -172,6 +172,14 @@ pub trait TableFile: Debug + Send + Sync {
         Ok(true)
     }
 
+    /// What is unusual about a file that is valid, such as parts that no row has.
+    ///
+    /// # Errors
+    /// When the bytes cannot be read.
+    fn notes(&self) -> Result<Vec<String>, TableError> {
+        Ok(Vec::new())
+    }
+
     /// Digest of the footer or index: two files with equal digests, sizes
     /// and blocks are considered copies.
     fn digest(&self) -> u128;

@@ -145,6 +145,10 @@ impl<A: Around> TableFile for Wrapped<A> {
         self.around(block, |file| file.may_contain(block, column, values))
     }
 
+    fn notes(&self) -> Result<Vec<String>, TableError> {
+        self.around(0, |file| file.notes())
+    }
+
     fn digest(&self) -> u128 {
         self.inner.digest()
     }

@@ -18,6 +18,11 @@ pub(super) trait Documents: Debug + Send + Sync {
     /// The sequences of consecutive documents, all checked.
     fn spans(&self, documents: Range<u64>) -> Result<Spans, Error>;
 
+    /// Runs of bytes that no document has, in order.
+    fn gaps(&self) -> Result<Vec<Range<u64>>, Error> {
+        Ok(Vec::new())
+    }
+
     /// Whether these ids can be those of a document, in a format that finds documents by their ids.
     fn is_row(&self, _document: u64, _ids: &Ids, _range: Range<usize>) -> bool {
         true

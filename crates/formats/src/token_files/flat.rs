@@ -14,6 +14,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 const HEADER_BYTES: u64 = 256 * 4;
+/// The first numbers of the headers of llm.c.
+const OF_U16: u32 = 20_240_520;
+const OF_U32: u32 = 20_240_801;
 const FORMAT: &str = "bin";
 /// Tokens are searched in pieces of this size.
 const PIECE_BYTES: u64 = 4 << 20;
@@ -68,9 +71,9 @@ impl FlatFile {
             u32::from_le_bytes(bytes.unwrap_or_default())
         };
         let stored = match (number(0), number(4)) {
-            (20_240_520, 1) => Some(Dtype::U16),
-            (20_240_801, 7) => Some(Dtype::U32),
-            (20_240_520 | 20_240_801, version) => {
+            (OF_U16, 1) => Some(Dtype::U16),
+            (OF_U32, 7) => Some(Dtype::U32),
+            (OF_U16 | OF_U32, version) => {
                 return wrong("the version of the header", version.to_string(), "1 or 7".into());
             }
             _ => None,
@@ -97,6 +100,15 @@ impl FlatFile {
             return wrong("the size", size.to_string(), expected);
         }
         Ok(Self { object, dtype, first_byte, tokens })
+    }
+
+    /// Whether the file begins as those of llm.c.
+    #[must_use]
+    pub fn has_header(object: &dyn RangeRead) -> bool {
+        let mut head = [0; 4];
+        object.size() >= HEADER_BYTES
+            && object.read_at(0, &mut head).is_ok()
+            && matches!(u32::from_le_bytes(head), OF_U16 | OF_U32)
     }
 
     /// A file of tokens and nothing else, as NumPy writes it with `tofile`.

@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 const MAGIC: &[u8; 9] = b"MMIDIDX\0\0";
 const HEADER_BYTES: usize = 34;
+/// Sequences that are read together in search of gaps.
+const MOST_SEQUENCES: u64 = 1 << 18;
 const FORMAT: &str = "Megatron index";
 const OTHER_FILE: &str = "the index was cut, or is of another version; write or fetch it again";
 const OTHER_TOKENS: &str =
@@ -239,6 +241,21 @@ impl MegatronIndex {
 }
 
 impl Documents for MegatronIndex {
+    fn gaps(&self) -> Result<Vec<Range<u64>>, Error> {
+        let (mut gaps, mut first, mut end) = (Vec::new(), 0, 0);
+        while first < self.sequences {
+            let next = self.sequences.min(first + MOST_SEQUENCES);
+            let spans = self.sequences(first..next, None)?;
+            for (start, tokens) in spans.starts.iter().zip(&spans.tokens) {
+                gaps.extend((end < *start).then_some(end..*start));
+                end = start + u64::from(*tokens) * self.dtype.width();
+            }
+            first = next;
+        }
+        gaps.extend((end < self.bin_bytes).then_some(end..self.bin_bytes));
+        Ok(gaps)
+    }
+
     fn count(&self) -> u64 {
         match self.rows {
             MegatronRows::Documents => self.documents,

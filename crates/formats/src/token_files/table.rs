@@ -477,6 +477,16 @@ impl TableFile for TokenTable {
         columns.iter().map(size).fold(0, u64::saturating_add)
     }
 
+    fn notes(&self) -> Result<Vec<String>, TableError> {
+        let gaps = self.documents.gaps()?;
+        let Some(first) = gaps.first() else { return Ok(Vec::new()) };
+        let bytes: u64 = gaps.iter().map(|gap| gap.end - gap.start).sum();
+        let (count, start) = (gaps.len(), first.start);
+        Ok(vec![format!(
+            "gaps between sequences: {count}, of {bytes} bytes; the first is at byte {start}"
+        )])
+    }
+
     fn digest(&self) -> u128 {
         self.digest
     }
