@@ -42,3 +42,7 @@ def test_writer_and_reader_of_datatrove_agree(tmp_path: Path, width: int) -> Non
     for place in (0, len(theirs) - 1):
         found = theirs[place]["input_ids"].tolist()
         assert found == stream[65 * place : 65 * place + 65]
+    packing = sm.Packing("tokens", length=65)
+    packs = sm.Loader(tmp_path / "x.ds", packing=packing, batch_size=1, lanes=1, output="numpy")
+    windows = [theirs[place]["input_ids"].tolist() for place in range(len(theirs))]
+    assert [batch["tokens"][0].tolist() for batch in packs][: len(windows)] == windows

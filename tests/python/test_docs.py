@@ -67,7 +67,7 @@ def test_python_of_the_page_runs(page, shards, tmp_path, monkeypatch):
             continue
         assert not flags, f"unknown mark on a block: {flags}"
         for needed in re.findall(
-            r"^(?:import|from) (torch|lightning|shardmill\.integrations\.\w+)\b",
+            r"^(?:import|from) (torch|lightning|megatron|shardmill\.integrations\.\w+)\b",
             code,
             re.MULTILINE,
         ):
