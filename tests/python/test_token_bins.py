@@ -155,11 +155,14 @@ def write_masked(path: Path) -> list[dict[str, list[Any]]]:
 def test_mask_files_are_a_column(tmp_path: Path) -> None:
     rows = write_masked(tmp_path)
     named = sorted(tmp_path.glob("labels_mask_*.npy"))
-    for masks in (f"{tmp_path}/labels_mask_*.npy", named, iter(named)):
+    given: list[Any] = [named, iter(named), f"{tmp_path}/labels_mask_*.npy"]
+
+    def read(masks: Any) -> sm.Dataset:
         options = sm.TokenFiles(dtype="uint32", label_mask_paths=masks)
-        tokens = f"{tmp_path}/token_ids_part_*.npy"
-        data = sm.Dataset(tokens, format="npy", token_files=options)
-        assert list(data) == rows
+        return sm.Dataset(f"{tmp_path}/token_ids_*.npy", format="npy", token_files=options)
+
+    assert [list(read(masks)) for masks in given] == [rows] * 3
+    data = read(given[-1])
     assert data.take([200, 3]).to_pylist() == [rows[200], rows[3]]
     packing = sm.Packing(["tokens", "loss_mask"], length=64)
     loader = sm.Loader(data, packing=packing, batch_size=1, lanes=1, output="numpy")
