@@ -3,8 +3,10 @@
 use crate::arrow_data::ArrowBatch;
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::plain::Plain;
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3_arrow::{PyArray, PySchema};
+use shardmill_plan::images::{Piece, RULES_VERSION, Rule};
 use shardmill_plan::{Expression, InputFile, Split};
 use std::sync::Arc;
 
@@ -64,8 +66,60 @@ impl PySplit {
     }
 }
 
+/// By which images become tokens.
+#[pyclass(name = "ImageRule", module = "shardmill._native.plan", frozen)]
+struct PyImageRule(Rule);
+
+#[pymethods]
+impl PyImageRule {
+    #[new]
+    fn new(options: Plain<Rule>) -> Self {
+        Self(options.0)
+    }
+
+    /// Heights, widths, tokens, patches, rows and columns of all images, one after the other.
+    fn plan_all<'py>(
+        &self,
+        py: Python<'py>,
+        heights: PyReadonlyArray1<'py, i32>,
+        widths: PyReadonlyArray1<'py, i32>,
+    ) -> PyResult<Bound<'py, PyArray1<i32>>> {
+        let (heights, widths) = (heights.as_slice()?, widths.as_slice()?);
+        Ok(PyArray1::from_vec(py, py.detach(|| self.0.plan_all(heights, widths))))
+    }
+
+    /// Why an image cannot be planned.
+    fn refusal(&self, height: i32, width: i32) -> Option<String> {
+        self.0.plan(height, width).err().map(|refusal| refusal.to_string())
+    }
+
+    /// Names of the pieces of an image, with how often each comes; of a tag of a tile, its text.
+    fn expansion(&self, height: i32, width: i32) -> PyResult<Vec<(String, u64)>> {
+        let image = self.0.plan(height, width);
+        let image = image.map_err(|refusal| PyShardmillError::option(&refusal.to_string()))?;
+        let named = |(piece, count)| (name_of(piece), count);
+        Ok(self.0.expansion(&image).into_iter().map(named).collect())
+    }
+}
+
+fn name_of(piece: Piece) -> String {
+    let name = match piece {
+        Piece::Placeholder => "placeholder",
+        Piece::Start => "start",
+        Piece::End => "end",
+        Piece::RowBreak => "row_break",
+        Piece::Overview => "overview",
+        Piece::Newline => "\n",
+        Piece::BlankLine => "\n\n",
+        Piece::Tile { row, col } => return format!("<row_{row}_col_{col}>"),
+    };
+    name.to_owned()
+}
+
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "plan")?;
+    module.add("RULES_VERSION", RULES_VERSION)?;
+    module.add_class::<PyImageRule>()?;
     module.add_class::<PyInputFile>()?;
     module.add_class::<PySplit>()?;
     module.add_function(wrap_pyfunction!(check, &module)?)?;

@@ -34,6 +34,8 @@ from message_situations import (
     closed_reader,
     epoch_before_set_weights,
     external_loader,
+    image_model,
+    image_sizes,
     iterated_after_a_newer_one,
     job,
     loaded_by_loader_state,
@@ -448,6 +450,32 @@ CASES: dict[str, Callable[[], Any]] = {
         errors=sm.ErrorPolicy(rows="skip"),
         output="numpy",
     ),
+    # Tokens of images.
+    "rule of a function that is a number": lambda: sm.ImageTokens(3, version="1"),  # pyright: ignore[reportArgumentType]
+    "function without a version": lambda: sm.ImageTokens(max, version=1),  # pyright: ignore[reportArgumentType]
+    "image size that is text": lambda: sm.ImageTokens.fixed("224", 256),  # pyright: ignore[reportArgumentType]
+    "placeholder that is empty": lambda: sm.ImageTokens.qwen2_vl(placeholder=""),
+    "prefix that is a number": lambda: sm.ImageTokens.qwen2_vl(prefix=7),  # pyright: ignore[reportArgumentType]
+    "heights that are floats": lambda: sm.ImageTokens.qwen2_vl().count([1.5], [2]),
+    "heights without widths": lambda: sm.ImageTokens.qwen2_vl().count([1, 2], [2]),
+    "image that cannot be planned": lambda: sm.ImageTokens.qwen2_vl().expansion(1, 201),
+    "function that returns a list": lambda: image_sizes([]),
+    "function with floats": lambda: image_sizes({"height": [1.5]}),
+    "function below 0": lambda: image_sizes({"tokens": [-1]}),
+    "function without a height": lambda: image_sizes({"height": [0]}),
+    "model of images without files": lambda: sm.ImageTokens.from_pretrained("missing"),
+    "model of images that is a number": lambda: sm.ImageTokens.from_pretrained(3),  # pyright: ignore[reportArgumentType]
+    "processor of images that is not JSON": lambda: image_model(text="{"),
+    "processor of images that is a list": lambda: image_model(text="[]"),
+    "processor of images without a class": lambda: image_model(text="{}"),
+    "processor of images of an unknown class": lambda: image_model(
+        image_processor_type="BlipImageProcessor"
+    ),
+    "processor of images with an unknown key": lambda: image_model(max_pixel=1),
+    "processor of images that does not resize": lambda: image_model(do_resize=False),
+    "processor of images with a text": lambda: image_model(patch_size="14"),
+    "processor of images with a number as a flag": lambda: image_model(do_resize=1),
+    "processor of images without an edge": lambda: image_model(size={}),
     "coefficient below 0": lambda: sm.Cost(pair=-1),
     "coefficients that are all 0": lambda: sm.Cost(token=0),
     "coefficients that are too far apart": lambda: sm.Cost(pair=1e-12),

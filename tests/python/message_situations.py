@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,24 @@ def job(*stages: Any, source: Any = None, run: Any = None, **options: Any) -> No
     Pipeline(source=source or TableSource("in"), stages=stages, sink=sink, **options).run(
         progress=False, **run or {}
     )
+
+
+def image_sizes(result: Any) -> Any:
+    """What a function that returns these sizes counts; a dict lacks some of them."""
+    sizes = {"height": [4], "width": [4], "tokens": [1]}
+
+    def sizes_of(_heights: Any, _widths: Any) -> Any:
+        return sizes | result if isinstance(result, dict) else result
+
+    return sm.ImageTokens(sizes_of, version="1").count([8], [8])
+
+
+def image_model(text: str | None = None, **options: Any) -> Any:
+    """The rule of a directory with such a processor of Qwen2-VL."""
+    options = {"image_processor_type": "Qwen2VLImageProcessor"} | options
+    Path("model").mkdir(exist_ok=True)
+    Path("model/preprocessor_config.json").write_text(text or json.dumps(options))
+    return sm.ImageTokens.from_pretrained("model")
 
 
 def returning(*values: Any) -> Any:

@@ -8,6 +8,7 @@ mod data_files;
 mod discover;
 mod error;
 mod expression;
+pub mod images;
 mod lake;
 mod literal;
 pub mod names;

@@ -1,6 +1,20 @@
 from typing import Any, final
 
-__all__ = ["InputFile", "Split", "check", "evaluate"]
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["RULES_VERSION", "ImageRule", "InputFile", "Split", "check", "evaluate"]
+
+RULES_VERSION: int
+
+@final
+class ImageRule:
+    def __new__(cls, options: dict[str, Any]) -> ImageRule: ...
+    def plan_all(
+        self, heights: npt.NDArray[np.int32], widths: npt.NDArray[np.int32]
+    ) -> npt.NDArray[np.int32]: ...
+    def refusal(self, height: int, width: int) -> str | None: ...
+    def expansion(self, height: int, width: int) -> list[tuple[str, int]]: ...
 
 @final
 class InputFile:

@@ -79,7 +79,7 @@ def token_lists(
     return [_integers(name, pa.array(result[name]), kind) for name, kind in kinds.items()]
 
 
-def name_of(function: Callable[[Any], Any]) -> str:
+def name_of(function: Callable[..., Any]) -> str:
     """Return the name of a function, of the one that a partial calls, or of a class.
 
     The class is that of an object that can be called.
