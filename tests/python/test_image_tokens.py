@@ -133,18 +133,18 @@ def test_idefics3_has_the_tiles_of_its_processor(model, longest, tile, splitting
 
 
 def test_the_cap_of_idefics3_is_that_of_its_processor():
-    rule = sm.ImageTokens.idefics3(longest=5000, tile=1000)
+    rule = sm.ImageTokens.idefics3(longest=5000, tile=820)
     processor = image_processor(
         "idefics3",
         "Idefics3",
         size={"longest_edge": 5000},
-        max_image_size={"longest_edge": 1000},
+        max_image_size={"longest_edge": 820},
+        do_normalize=False,
+        do_pad=False,
     )
-    for height, width in [(2, 90), (90, 2)]:
-        inputs = processed(processor, height, width, return_row_col_info=True)
-        counts = counted(rule, height, width)
-        assert (counts.rows, counts.cols) == (inputs["rows"][0][0], inputs["cols"][0][0])
-        assert max(counts.rows, counts.cols) == 5
+    counts = counted(rule, 2, 90)
+    inputs = processed(processor, 2, 90, return_row_col_info=True)
+    assert (counts.rows, counts.cols) == (inputs["rows"][0][0], inputs["cols"][0][0]) == (1, 5)
 
 
 @pytest.mark.parametrize(("patch_size", "max_patches"), [(16, 64), (4, 256), (14, 1)])
@@ -284,11 +284,13 @@ def test_a_function_counts_images_and_refuses_those_without_tokens():
     ],
 )
 def test_a_function_that_returns_something_else_is_named(result, message):
-    whole = {name: [1, 1] for name in ("height", "width", "tokens", "rows", "cols")}
-    whole = whole | result if result and len(result) < 3 and "height" not in result else result
-    rule = sm.ImageTokens(lambda heights, widths: whole, version="1", pixels="tiles")
-    with pytest.raises(sm.OptionError, match=f"lambda.*{message}|{message}.*lambda"):
+    if result and "height" not in result:
+        whole = {name: [1, 1] for name in ("height", "width", "tokens", "rows", "cols")}
+        result = whole | result
+    rule = sm.ImageTokens(lambda heights, widths: result, version="1", pixels="tiles")
+    with pytest.raises(sm.OptionError, match=message) as raised:
         rule.count([10, 20], [30, 40])
+    assert "<lambda>" in str(raised.value)
 
 
 def test_the_fingerprint_changes_with_rule_version_parameters_and_tokens():

@@ -51,6 +51,7 @@ QWEN = image("Qwen2VL", patch_size=14, merge_size=2, processor_class="Qwen2VLPro
 PIXTRAL = image("Pixtral", patch_size={"height": 16, "width": 16}, size={"longest_edge": 128})
 IDEFICS = {"size": {"longest_edge": 120}, "max_image_size": {"longest_edge": 36}, "do_pad": True}
 CLIP = image("CLIP", size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28})
+CLIP = CLIP | {"do_center_crop": True}
 LLAVA = {"processor_class": "LlavaProcessor", "patch_size": 7}
 
 
@@ -238,8 +239,10 @@ def pixels_of(rule, counts):
         ([CLIP], "image_processor_type 'CLIPImageProcessor' with the processor_class None"),
         ([{"size": 3}], "has no image_processor_type"),
         ([QWEN | {"do_resize": False}], "has do_resize false"),
+        ([QWEN | {"do_resize": None}], "has do_resize false or null"),
+        ([QWEN | {"patch_size": None}], "patch_size of .* must be a positive integer, not None"),
         ([QWEN | {"max_pixel": 5}], r"has the key max_pixel \(5\)"),
-        ([QWEN | {"do_center_crop": True}], "has do_center_crop"),
+        ([QWEN | {"do_center_crop": True}], "has do_center_crop true"),
         ([QWEN | {"size": {"shortest_edge": 5, "height": 6}}], "size of .* has no longest_edge"),
         (
             [QWEN | {"size": {"shortest_edge": 5, "longest_edge": 9, "height": 6}}],
@@ -253,7 +256,7 @@ def pixels_of(rule, counts):
         ([CLIP, LLAVA | {"patch_size": 0}], "processor_config.json` has patch_size 0"),
         ([CLIP | {"do_pad": True}, LLAVA], "has do_pad true"),
         ([CLIP | {"crop_size": 20}, LLAVA], "crop_size .20, 20. that differs from size .28, 28."),
-        ([CLIP | {"do_center_crop": False}, LLAVA], "a shortest_edge without do_center_crop"),
+        ([CLIP | {"do_center_crop": None}, LLAVA], "a shortest_edge without do_center_crop"),
         ([CLIP | {"use_square_size": True}, LLAVA], "has the key use_square_size"),
         ([image("Siglip", size=28), LLAVA], "a shortest_edge without do_center_crop"),
         ([PIXTRAL | {"size": {"height": 3, "width": 4}}], "size 3 x 4, which is not a square"),

@@ -56,7 +56,9 @@ def sides_of(heights: npt.ArrayLike, widths: npt.ArrayLike) -> npt.NDArray[np.in
             f"heights and widths must have the same shape, not {pair[0].shape} and {pair[1].shape}"
         )
     # A side outside of these limits is refused like the limits themselves.
-    return np.stack([np.clip(array.astype(np.int64), 0, MOST_SIDE + 1).astype(np.int32) for array in pair])
+    return np.stack(
+        [np.clip(array.astype(np.int64), 0, MOST_SIDE + 1).astype(np.int32) for array in pair]
+    )
 
 
 def counted(

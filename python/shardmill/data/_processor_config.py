@@ -35,31 +35,34 @@ _HINT = (
 
 
 class _Section:
-    """An object of a file, whose keys are taken one by one. Null is as a missing key."""
+    """An object of a file, whose keys are taken one by one.
+
+    Null is a value for transformers: it turns a flag off, and fails as a number.
+    """
 
     def __init__(self, values: Any, where: str) -> None:
         if not isinstance(values, dict):
             raise OptionError(f"{where} must be a JSON object, not {values!r}")
-        self.values = {key: value for key, value in values.items() if value is not None}
+        self.values = dict(values)
         self.where = where
 
     def take(self, key: str, default: Any = None) -> Any:
         return self.values.pop(key, default)
 
     def number(self, key: str, default: int | None = None) -> int:
+        if key not in self.values and default is None:
+            raise OptionError(f"{self.where} has no {key}\n{_HINT}")
         value = self.take(key, default)
         number = index_of(value)
         if number is None or not 0 <= number < 2**32:
-            if value is None:
-                raise OptionError(f"{self.where} has no {key}\n{_HINT}")
             raise OptionError(f"{key} of {self.where} must be a positive integer, not {value!r}")
         return number
 
     def flag(self, key: str, default: bool) -> bool:
         value = self.take(key, default)
-        if not isinstance(value, bool):
+        if not isinstance(value, bool | None):
             raise OptionError(f"{key} of {self.where} must be true or false, not {value!r}")
-        return value
+        return bool(value)
 
     def part(self, key: str, default: dict[str, int]) -> _Section:
         """Return an object, which for a size may also be one number: that of a square."""
@@ -85,7 +88,8 @@ class _Section:
 
     def check_empty(self) -> None:
         for key, value in self.values.items():
-            self.refuse(f"the key {key} ({json.dumps(value)[:80]})")
+            if value is not None:
+                self.refuse(f"the key {key} ({json.dumps(value)[:80]})")
 
     def refuse(self, what: str) -> NoReturn:
         raise OptionError(
@@ -113,7 +117,7 @@ def rule_of(directory: Any) -> tuple[str, dict[str, Any]]:
         raise OptionError(f"directory must be the path of a directory, not {directory!r}")
     files = _read(Path(directory))
     image = files.image
-    kind = image.values.get("image_processor_type", image.values.get("feature_extractor_type"))
+    kind = image.values.get("image_processor_type") or image.values.get("feature_extractor_type")
     if kind is None:
         raise OptionError(f"{image.where} has no image_processor_type\n{_HINT}")
     base = str(kind).replace("FeatureExtractor", "ImageProcessor")
@@ -124,12 +128,13 @@ def rule_of(directory: Any) -> tuple[str, dict[str, Any]]:
     if files.kind not in processors:
         image.refuse(f"an image_processor_type {kind!r} with the processor_class {files.kind!r}")
     if not image.flag("do_resize", True):
-        image.refuse("do_resize false")
+        image.refuse("do_resize false or null")
     name, options = reader(files)
     for key in _NEUTRAL:
         image.take(key)
-    if image.take("do_center_crop", False) is not False:
-        image.refuse("do_center_crop")
+    for key in ("do_center_crop", "do_pad"):
+        if image.flag(key, False):
+            image.refuse(f"{key} true")
     image.check_empty()
     return name, options
 
@@ -181,12 +186,14 @@ def _named_tokens(tokenizer: _Section) -> dict[str, str]:
 
 def _qwen2_vl(files: _Files) -> tuple[str, dict[str, Any]]:
     image = files.image
+    if image.values.get("size") is None:
+        image.take("size")
     size = image.part("size", {"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280})
     limits = dict[str, int]()
     # The keys outside of the size have priority, and remove their namesakes inside.
     for name, edge in (("min_pixels", "shortest_edge"), ("max_pixels", "longest_edge")):
-        if name in image.values:
-            size.values[edge] = image.take(name)
+        if (value := image.take(name)) is not None:
+            size.values[edge] = value
             size.take(name)
         limits[name] = size.number(edge)
     size.check_empty()
@@ -200,8 +207,6 @@ def _qwen2_vl(files: _Files) -> tuple[str, dict[str, Any]]:
 
 def _fixed(files: _Files) -> tuple[str, dict[str, Any]]:
     image, processor = files.image, files.processor
-    if image.flag("do_pad", False):
-        image.refuse("do_pad true")
     is_siglip = "Siglip" in str(image.values.get("image_processor_type"))
     edge = image.values.get("size")
     if index_of(edge) is not None and image.values.get("default_to_square") is not True:
@@ -212,14 +217,15 @@ def _fixed(files: _Files) -> tuple[str, dict[str, Any]]:
     keys = ["shortest_edge"] if is_edge else ["height", "width"]
     sides = [size.number(key) for key in keys] * (2 if is_edge else 1)
     size.check_empty()
-    crop = image.part("crop_size", square)
-    if not is_siglip and image.flag("do_center_crop", True):
+    if image.flag("do_center_crop", not is_siglip):
+        crop = image.part("crop_size", square)
         cropped = [crop.number("height"), crop.number("width")]
         crop.check_empty()
         if cropped != sides:
             image.refuse(f"a crop_size {cropped} that differs from size {sides}")
     elif is_edge:
         image.refuse("a shortest_edge without do_center_crop")
+    image.take("crop_size")
     patch = processor.number("patch_size")
     if patch == 0:
         processor.refuse("patch_size 0")
@@ -309,7 +315,9 @@ _READERS: dict[str, tuple[Callable[[_Files], tuple[str, dict[str, Any]]], set[st
     ),
     "GotOcr2ImageProcessor": (_tiles, {"InternVLProcessor"}),
     "PixtralImageProcessor": (_pixtral, {"PixtralProcessor", None}),
-    "Idefics3ImageProcessor": (_idefics3, {"Idefics3Processor"}),
-    "SmolVLMImageProcessor": (_idefics3, {"SmolVLMProcessor"}),
+    **dict.fromkeys(
+        ("Idefics3ImageProcessor", "SmolVLMImageProcessor"),
+        (_idefics3, {"Idefics3Processor", "SmolVLMProcessor"}),
+    ),
     "Siglip2ImageProcessor": (_siglip2, {"Siglip2Processor", None}),
 }

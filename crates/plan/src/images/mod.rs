@@ -78,7 +78,7 @@ impl Rule {
     /// What takes the place of the placeholder of an image, in order, with how often each comes.
     pub fn expansion(&self, image: &PlannedImage) -> Vec<(Piece, u64)> {
         match self {
-            Self::Tiles(tiles) => tiles.expansion(image),
+            Self::Tiles(_) => Tiles::expansion(image),
             Self::Pixtral(_) => Pixtral::expansion(image),
             Self::Idefics3(idefics3) => idefics3.expansion(image),
             _ => vec![(Piece::Placeholder, image.tokens)],

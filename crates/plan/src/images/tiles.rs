@@ -63,8 +63,7 @@ impl Tiles {
         }
     }
 
-    #[expect(clippy::unused_self, reason = "as the other rules")]
-    pub(super) fn expansion(&self, image: &PlannedImage) -> Vec<(Piece, u64)> {
+    pub(super) fn expansion(image: &PlannedImage) -> Vec<(Piece, u64)> {
         vec![(Piece::Start, 1), (Piece::Placeholder, image.tokens - 2), (Piece::End, 1)]
     }
 }
