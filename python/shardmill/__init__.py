@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from shardmill.data._chat_template import ChatTemplate
     from shardmill.data._dataset import Dataset
     from shardmill.data._error_policy import ErrorPolicy
-    from shardmill.data._image_counts import ImageCounts
     from shardmill.data._image_tokens import ImageTokens
     from shardmill.data._images import ImagePaths, Images, RandomCrop
     from shardmill.data._mds_index import rebuild_index
@@ -58,7 +57,6 @@ __all__ = [
     "Diagnosis",
     "ErrorPolicy",
     "Expression",
-    "ImageCounts",
     "ImagePaths",
     "ImageTokens",
     "Images",
@@ -108,7 +106,6 @@ _MODULES = {
     "ChatTemplate": "data._chat_template",
     "Dataset": "data._dataset",
     "ErrorPolicy": "data._error_policy",
-    "ImageCounts": "data._image_counts",
     "ImageTokens": "data._image_tokens",
     "ImagePaths": "data._images",
     "Images": "data._images",

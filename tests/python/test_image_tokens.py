@@ -10,6 +10,7 @@ import shardmill as sm
 from hypothesis import given
 from hypothesis import strategies as st
 from image_processors import image_processor, processed, replaced, sizes
+from shardmill.data._image_counts import ImageCounts
 
 
 def counted(rule, height, width):
@@ -20,7 +21,7 @@ def counted(rule, height, width):
     if refusal is not None:
         assert not any(counts)
         return None
-    return sm.ImageCounts(*map(int, counts))
+    return ImageCounts(*map(int, counts))
 
 
 def text_of(rule, height, width):

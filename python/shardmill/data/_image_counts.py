@@ -20,22 +20,13 @@ _MOST = 2**31 - 1
 
 
 class ImageCounts(NamedTuple):
-    """Sizes and counts of images: int32 arrays of equal shape.
+    """Sizes and counts of images: int32 arrays of equal shape."""
 
-    All are 0 for an image that the rule cannot plan.
-    """
-
-    #: Height in pixels to which the image is resized; of tiles, that of their whole grid.
     height: npt.NDArray[np.int32]
-    #: Width in pixels.
     width: npt.NDArray[np.int32]
-    #: Tokens that replace the placeholder, without prefix and suffix.
     tokens: npt.NDArray[np.int32]
-    #: Patches that the vision encoder takes; of rules with tiles, the tiles; of ``fixed``, 1.
     patches: npt.NDArray[np.int32]
-    #: Rows of patches or tiles; for ``pixtral``, of merged patches.
     rows: npt.NDArray[np.int32]
-    #: Columns of patches or tiles.
     cols: npt.NDArray[np.int32]
 
 

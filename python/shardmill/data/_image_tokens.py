@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -13,6 +12,7 @@ from shardmill._native import plan as _native
 from shardmill._option_values import flag, index_of, whole
 from shardmill.data._image_counts import MOST_SIDE, ImageCounts, ImageFunction, counted, sides_of
 from shardmill.data._processor_config import rule_of
+from shardmill.data._special_tokens import Affix, Token, checked_affix, checked_token
 from shardmill.data._token_function import name_of
 from shardmill.errors import OptionError
 
@@ -22,13 +22,7 @@ if TYPE_CHECKING:
 PixelLayout = Literal["image", "patches", "tiles"]
 ImageFit = Literal["crop", "stretch"]
 
-#: A token by its text or its id.
-Token = str | int
-#: Text, which may be empty, or ids.
-Affix = str | Sequence[int]
-
-_MOST_PIXELS = 2**32 - 1
-_HIGHEST_ID = 2**32 - 1
+_MOST_PIXELS = _MOST_TOKENS = 2**32 - 1
 
 
 @dataclass(frozen=True, init=False)
@@ -108,8 +102,8 @@ class ImageTokens:
                 f"not {version!r}"
             )
         check_choice("pixels", pixels, PixelLayout)
-        self._set(name_of(function), {}, pixels, (placeholder, prefix, suffix))
-        self._assign(version=version, function=function)
+        affixed = placeholder, prefix, suffix
+        self._set(name_of(function), {}, pixels, affixed, version=version, function=function)
 
     @classmethod
     def qwen2_vl(
@@ -180,7 +174,7 @@ class ImageTokens:
             raise OptionError(f"size must be an integer or (height, width), not {size!r}")
         parameters = {
             "size": [_side("size", side) for side in sides],
-            "tokens": whole("tokens", tokens, 1, _HIGHEST_ID),
+            "tokens": whole("tokens", tokens, 1, _MOST_TOKENS),
             "fit": fit,
         }
         return cls._of("fixed", parameters, "image", (placeholder, prefix, suffix))
@@ -222,7 +216,7 @@ class ImageTokens:
             "size": _side("size", size),
             "min_tiles": least,
             "max_tiles": whole("max_tiles", max_tiles, least, 1000),
-            "tokens_a_tile": whole("tokens_a_tile", tokens_a_tile, 1, _HIGHEST_ID),
+            "tokens_a_tile": whole("tokens_a_tile", tokens_a_tile, 1, _MOST_TOKENS),
             "thumbnail": flag("thumbnail", thumbnail),
         }
         affixed = placeholder, prefix, suffix
@@ -307,7 +301,7 @@ class ImageTokens:
         parameters = {
             "longest": _side("longest", longest),
             "tile": _side("tile", tile),
-            "tokens_a_tile": whole("tokens_a_tile", tokens_a_tile, 1, _HIGHEST_ID),
+            "tokens_a_tile": whole("tokens_a_tile", tokens_a_tile, 1, _MOST_TOKENS),
             "splitting": flag("splitting", splitting),
             "blank_line_tokens": whole("blank_line_tokens", blank_line_tokens, 1, 2),
         }
@@ -343,7 +337,7 @@ class ImageTokens:
         parameters = {
             "patch_size": _side("patch_size", patch_size),
             "max_patches": whole("max_patches", max_patches, 1, _MOST_PIXELS),
-            "tokens": None if tokens is None else whole("tokens", tokens, 1, _HIGHEST_ID),
+            "tokens": None if tokens is None else whole("tokens", tokens, 1, _MOST_TOKENS),
         }
         return cls._of("siglip2", parameters, "patches", (placeholder, prefix, suffix))
 
@@ -384,6 +378,13 @@ class ImageTokens:
 
     def count(self, heights: npt.ArrayLike, widths: npt.ArrayLike) -> ImageCounts:
         """Return the sizes, tokens and patches of images.
+
+        The result is a named tuple of int32 arrays of the shape of the heights. ``height`` and
+        ``width`` are what an image is resized to; of tiles, the size of their grid. ``tokens``
+        replace its placeholder; prefix and suffix are not included. ``patches`` are what the vision
+        encoder takes: patches, tiles, or for ``fixed`` one image. ``rows`` and ``cols`` are the
+        grid of patches or tiles; for ``pixtral``, of merged patches. All are 0 for an image that
+        cannot be planned.
 
         Args:
             heights: heights in pixels, as images are seen: after their orientation is applied.
@@ -441,7 +442,7 @@ class ImageTokens:
         **texts: Token,
     ) -> Self:
         made = cls.__new__(cls)
-        made._set(rule, parameters, pixels, affixed, **texts)
+        made._set(rule, parameters, pixels, affixed, texts=texts)
         return made
 
     def _set(
@@ -450,21 +451,22 @@ class ImageTokens:
         parameters: dict[str, Any],
         pixels: PixelLayout,
         affixed: tuple[Token, Affix, Affix],
-        **texts: Token,
+        *,
+        texts: dict[str, Token] | None = None,
+        version: str | None = None,
+        function: ImageFunction | None = None,
     ) -> None:
-        self._assign(
-            rule=rule,
-            parameters=parameters,
-            pixels=pixels,
-            placeholder=_token("placeholder", affixed[0]),
-            prefix=_affix("prefix", affixed[1]),
-            suffix=_affix("suffix", affixed[2]),
-            texts={name: _token(name, value) for name, value in texts.items()},
-            version=None,
-            function=None,
-        )
-
-    def _assign(self, **values: Any) -> None:
+        values = {
+            "rule": rule,
+            "parameters": parameters,
+            "pixels": pixels,
+            "placeholder": checked_token("placeholder", affixed[0]),
+            "prefix": checked_affix("prefix", affixed[1]),
+            "suffix": checked_affix("suffix", affixed[2]),
+            "texts": {name: checked_token(name, text) for name, text in (texts or {}).items()},
+            "version": version,
+            "function": function,
+        }
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -479,21 +481,3 @@ class ImageTokens:
 
 def _side(name: str, value: Any) -> int:
     return whole(name, value, 1, MOST_SIDE)
-
-
-def _token(name: str, value: Any) -> Token:
-    if isinstance(value, str) and value:
-        return value
-    number = index_of(value)
-    if number is None or not 0 <= number <= _HIGHEST_ID:
-        raise OptionError(f"{name} must be the text or the id of a token, not {value!r}")
-    return number
-
-
-def _affix(name: str, value: Any) -> str | tuple[int, ...]:
-    if isinstance(value, str):
-        return value
-    ids = tuple(map(index_of, value)) if isinstance(value, Sequence) else (None,)
-    if any(number is None or not 0 <= number <= _HIGHEST_ID for number in ids):
-        raise OptionError(f"{name} must be a text or a list of token ids, not {value!r}")
-    return tuple(int(number) for number in ids if number is not None)
