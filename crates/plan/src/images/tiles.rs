@@ -28,7 +28,9 @@ impl From<Options> for Tiles {
     fn from(options: Options) -> Self {
         let areas = u64::from(options.min_tiles.get())..=u64::from(options.max_tiles.get());
         let of_area = |area: u64| {
-            (1..=area).filter(move |cols| area % cols == 0).map(move |cols| (cols, area / cols))
+            (1..=area)
+                .filter(move |cols| area.is_multiple_of(*cols))
+                .map(move |cols| (cols, area / cols))
         };
         Self { options, grids: areas.flat_map(of_area).collect() }
     }
