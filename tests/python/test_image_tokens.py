@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import shardmill as sm
-from hypothesis import given
+from breadth import examples
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from image_processors import image_processor, processed, replaced, sizes
 from shardmill.data._image_counts import ImageCounts
@@ -211,6 +212,7 @@ RULES = [
 SIDES = st.integers(-2, 70_000)
 
 
+@settings(max_examples=examples(500, 60), deadline=None)
 @given(
     st.sampled_from(RULES), st.lists(st.tuples(SIDES, SIDES), max_size=6), st.sampled_from("hlqHLQ")
 )

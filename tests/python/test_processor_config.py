@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 import shardmill as sm
-from breadth import in_one
-from hypothesis import given
+from breadth import examples, in_one
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from image_processors import image_processor, processed
 
@@ -303,6 +303,7 @@ COMPLETE = [
 ]
 
 
+@settings(max_examples=examples(500, 60), deadline=None)
 @given(st.data(), st.sampled_from(COMPLETE), VALUES)
 def test_any_value_is_a_rule_or_an_error_of_an_option(tmp_path_factory, data, files, value):
     files = [dict(content) for content in files]
