@@ -78,6 +78,7 @@ impl PyImageRule {
     }
 
     /// Heights, widths, tokens, patches, rows and columns of all images, one after the other.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn plan_all<'py>(
         &self,
         py: Python<'py>,
