@@ -10,6 +10,7 @@
 //! input row is delivered, or counted in the [`Ledger`].
 
 pub mod archive;
+mod boundaries;
 mod chunk;
 mod error;
 pub mod image_bytes;
@@ -25,6 +26,7 @@ pub mod source_ref;
 pub mod table;
 mod tiff_pages;
 
+pub use boundaries::Boundaries;
 pub use chunk::{Chunk, Lineage, Modality, Row};
 pub use error::{Error, Result, counted, reason};
 pub use ledger::{Counts, Ledger, Quarantined, RowError};

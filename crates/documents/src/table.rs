@@ -3,7 +3,7 @@
 use crate::ledger::Counts;
 use crate::payload::Payload;
 use crate::schema::{is_reserved, reconciled};
-use crate::{Chunk, Error, Lineage, Modality, Result, Row};
+use crate::{Boundaries, Chunk, Error, Lineage, Modality, Result, Row};
 use arrow_array::cast::AsArray;
 use arrow_array::{
     Array, ArrayRef, BinaryViewArray, Int32Array, LargeStringArray, RecordBatch,
@@ -120,8 +120,7 @@ pub struct LeftOut {
 
 /// A table of interleaved rows as a chunk. Image bytes are shared with the table, not copied.
 ///
-/// A document is a run of rows of equal `sample_id`; a metadata row after the first row starts a
-/// new one.
+/// [`Boundaries`] says where documents begin.
 ///
 /// # Errors
 /// [`Error::NoSampleId`] and [`Error::Cast`], e.g. for a position beyond 32 bits.
@@ -151,19 +150,15 @@ pub fn from_table(table: &RecordBatch, path: &str, lineage: Lineage) -> Result<(
     let mut documents: Vec<String> = Vec::new();
     let mut rows: Vec<Row> = Vec::with_capacity(table.num_rows());
     let mut left_out = LeftOut::default();
-    // The id of the preceding row; a document ends where it changes, even at skipped rows.
-    let mut above = None;
+    let mut boundaries = Boundaries::default();
     for index in 0..table.num_rows() {
         let modality = modalities
             .as_ref()
             .filter(|column| column.is_valid(index))
             .map(|column| Modality::new(column.value(index)));
         let id = ids.is_valid(index).then(|| ids.value(index));
-        let continues = above == id && modality != Some(Modality::Metadata);
-        above = id;
-        if let (Some(id), false) = (id, continues) {
-            documents.push(id.to_owned());
-        }
+        let begins = boundaries.begins(id, modality == Some(Modality::Metadata));
+        documents.extend(id.filter(|_| begins).map(str::to_owned));
         let position = positions.as_ref().and_then(|column| {
             let column = column.as_primitive::<arrow_array::types::Int32Type>();
             column.is_valid(index).then(|| column.value(index))
