@@ -6,6 +6,7 @@
 
 use crate::decode::Channels;
 use crate::geometry::Geometry;
+use crate::patches::Patches;
 use crate::raster::{Raster, ShapeError, Sides};
 use crate::resize::split_channels;
 
@@ -36,6 +37,15 @@ pub enum Layout {
     #[default]
     Chw,
     Hwc,
+    /// Of the three channels of an image without a background.
+    Patches(Patches),
+}
+
+impl Layout {
+    /// How often a pixel comes in an output.
+    pub fn copies(self) -> usize {
+        if let Self::Patches(patches) = self { patches.frames.max(1) } else { 1 }
+    }
 }
 
 /// Mean and standard deviation of each channel, for pixels of [0, 1]. A gray output uses those of
@@ -134,11 +144,26 @@ impl Output {
         };
         place.within(canvas)?;
         let count = self.channels.count();
-        let needed = canvas.height * canvas.width * count * BYTES;
+        let needed = canvas.height * canvas.width * count * self.layout.copies() * BYTES;
         if out.len() != needed {
             return Err(ShapeError::Output { found: out.len(), needed });
         }
         let out = out.as_chunks_mut::<BYTES>().0;
+        if let Layout::Patches(patches) = self.layout {
+            let mut pixels: Vec<[u8; 3]> = Vec::with_capacity(place.width);
+            for (y, row) in (place.top..).zip(window.rows()) {
+                pixels.clear();
+                match window.channels() {
+                    1 => pixels.extend(row.iter().map(|value| [*value; 3])),
+                    _ => pixels.extend_from_slice(pixels_of::<3>(row)),
+                }
+                if geometry.flip {
+                    pixels.reverse();
+                }
+                patches.write_row(y, &pixels, out, |channel, value| lookup.value(channel, value));
+            }
+            return Ok(());
+        }
         let left = if geometry.flip { canvas.width - place.left - place.width } else { place.left };
         if count == 1 || self.layout == Layout::Hwc {
             let rows = out.chunks_exact_mut(canvas.width * count).skip(place.top);

@@ -9,7 +9,7 @@ use crate::augment::Draw;
 use crate::decode::{DecodeOptions, Decoder, Mode, Part, Stored};
 use crate::error::Result;
 use crate::geometry::Geometry;
-use crate::raster::Sides;
+use crate::raster::{ShapeError, Sides};
 use crate::strips::{Limits, strips};
 use crate::transform::{Scratch, Transform};
 
@@ -27,6 +27,15 @@ pub struct Rendering<'a> {
     pub decode: &'a DecodeOptions,
     pub mode: Mode,
     pub transform: &'a Transform,
+    /// The size of this image, in place of that of the transform.
+    pub size: Option<Sides>,
+}
+
+impl Rendering<'_> {
+    fn geometry(&self, oriented: Sides, draw: Draw) -> std::result::Result<Geometry, ShapeError> {
+        let size = self.size.or(self.transform.spec().size);
+        self.transform.geometry_of(oriented, size, draw)
+    }
 }
 
 /// What is decoded of a JPEG, decided from its header.
@@ -108,7 +117,7 @@ impl Renderer {
         let geometry = match &planned {
             Some(plan) if plan.oriented != found => plan.geometry.scaled(plan.oriented, found),
             Some(plan) => plan.geometry,
-            None => how.transform.geometry(found, draw)?,
+            None => how.geometry(found, draw)?,
         };
         let out = place(geometry.canvas);
         how.transform.write_around(&geometry, out);
@@ -140,7 +149,7 @@ impl Renderer {
 }
 
 fn plan(how: &Rendering<'_>, oriented: Sides, draw: Draw, limits: Limits) -> Result<Plan> {
-    let geometry = how.transform.geometry(oriented, draw)?;
+    let geometry = how.geometry(oriented, draw)?;
     let headroom = match how.mode {
         Mode::Exact => None,
         Mode::Fast => Some(2),
@@ -214,6 +223,7 @@ mod tests {
             decode: &DecodeOptions::default(),
             mode: Mode::Exact,
             transform: &transform,
+            size: None,
         };
         let whole = jpeg_of_kind(4, 200, 400, 0);
         assert!(rendered(SMALL, &whole, how, 0).is_ok());
@@ -276,6 +286,7 @@ mod tests {
                 decode: &decode,
                 mode: [Mode::Exact, Mode::Fast, Mode::Draft][mode],
                 transform: &transform,
+                size: None,
             };
             prop_assert_eq!(
                 rendered(SMALL, &payload, how, row),

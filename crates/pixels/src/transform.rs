@@ -75,7 +75,17 @@ impl Transform {
     /// # Errors
     /// As [`Geometry::new`].
     pub fn geometry(&self, oriented: Sides, draw: Draw) -> Result<Geometry, ShapeError> {
-        Geometry::new(oriented, self.spec.size, self.spec.fit, self.spec.flip, draw)
+        self.geometry_of(oriented, self.spec.size, draw)
+    }
+
+    /// The same for an image that has a size of its own in place of that of the spec.
+    pub(crate) fn geometry_of(
+        &self,
+        oriented: Sides,
+        size: Option<Sides>,
+        draw: Draw,
+    ) -> Result<Geometry, ShapeError> {
+        Geometry::new(oriented, size, self.spec.fit, self.spec.flip, draw)
     }
 
     /// The columns that [`Transform::write`] reads of an image with this geometry.
@@ -107,6 +117,7 @@ impl Transform {
         geometry.canvas.height
             * geometry.canvas.width
             * self.spec.channels.count()
+            * self.spec.layout.copies()
             * self.spec.dtype.bytes()
     }
 

@@ -1,0 +1,77 @@
+//! The order of the pixels of an image that is cut into patches, as in Qwen2-VL
+//! (`image_processing_qwen2_vl.py` of transformers 5.23).
+
+/// Squares of pixels, each with the planes of its channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Patches {
+    /// Side of a patch in pixels.
+    pub size: usize,
+    /// Patches come in squares of this many patches a side, and these row by row.
+    pub merge: usize,
+    /// How often each plane comes: the frames of a video, of which an image has equal ones.
+    pub frames: usize,
+}
+
+impl Patches {
+    /// The number of the patch at a row and a column of patches, of which a row has `columns`.
+    fn number(self, row: usize, column: usize, columns: usize) -> usize {
+        let merge = self.merge.max(1);
+        let square = row / merge * (columns / merge) + column / merge;
+        (square * merge + row % merge) * merge + column % merge
+    }
+
+    /// Writes a row of pixels to its places in `out`, which has the patches of an image.
+    pub(crate) fn write_row<const BYTES: usize>(
+        self,
+        y: usize,
+        pixels: &[[u8; 3]],
+        out: &mut [[u8; BYTES]],
+        value: impl Fn(usize, u8) -> [u8; BYTES],
+    ) {
+        let (size, frames) = (self.size.max(1), self.frames.max(1));
+        let columns = pixels.len() / size;
+        for (column, pixels) in pixels.chunks_exact(size).enumerate() {
+            let patch = self.number(y / size, column, columns);
+            for channel in 0..3 {
+                let first = (patch * 3 + channel) * frames;
+                for frame in first..first + frames {
+                    let start = (frame * size + y % size) * size;
+                    let out = out.get_mut(start..start + size).unwrap_or_default();
+                    for (out, pixel) in out.iter_mut().zip(pixels) {
+                        *out = value(channel, pixel.get(channel).copied().unwrap_or_default());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patches_of_a_square_come_before_those_of_the_next() {
+        let patches = Patches { size: 1, merge: 2, frames: 1 };
+        let numbers: Vec<usize> = (0..4)
+            .flat_map(|row| (0..4).map(move |column| patches.number(row, column, 4)))
+            .collect();
+        assert_eq!(numbers, [0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15]);
+    }
+
+    #[test]
+    fn a_patch_has_the_planes_of_its_channels_for_each_frame() {
+        let patches = Patches { size: 2, merge: 1, frames: 2 };
+        let rows: [[[u8; 3]; 4]; 2] = [
+            [[1, 11, 21], [2, 12, 22], [5, 15, 25], [6, 16, 26]],
+            [[3, 13, 23], [4, 14, 24], [7, 17, 27], [8, 18, 28]],
+        ];
+        let mut out = [[0; 1]; 48];
+        for (y, pixels) in rows.iter().enumerate() {
+            patches.write_row(y, pixels, &mut out, |_, value| [value]);
+        }
+        let plane = |first: u8| [first, first + 1, first + 2, first + 3].repeat(2);
+        let expected: Vec<u8> = [1, 11, 21, 5, 15, 25].into_iter().flat_map(plane).collect();
+        assert_eq!(out.as_flattened(), expected);
+    }
+}
