@@ -297,15 +297,19 @@ def test_pickles_are_refused_by_name_unless_they_are_left_out_or_wanted_as_bytes
         with pytest.raises(sm.FormatError, match="column 'p'"):
             refused(directory)
     assert list(sm.Dataset(directory, columns=["s"])) == [{"s": "text"}]
-    assert list(sm.Dataset(directory, pickles="bytes")) == [{"p": b"\x80\x04N.", "s": "text"}]
+    stored = sm.ErrorPolicy(pickles="bytes")
+    data = sm.Dataset(directory, errors=stored)
+    assert list(data) == [{"p": b"\x80\x04N.", "s": "text"}]
     assert [batch["s"] for batch in sm.Loader(directory, columns=["s"], output="dict")] == [
         ["text"]
     ]
-    assert [
-        batch["p"] for batch in sm.Loader(sm.Dataset(directory, pickles="bytes"), output="dict")
-    ] == [[b"\x80\x04N."]]
+    for loader in (
+        sm.Loader(data, output="dict"),
+        sm.Loader(directory, errors=stored, output="dict"),
+    ):
+        assert [batch["p"] for batch in loader] == [[b"\x80\x04N."]]
     with pytest.raises(sm.OptionError, match="pickles"):
-        sm.Dataset(directory, pickles="load")
+        sm.ErrorPolicy(pickles="load")
 
 
 def test_array_of_another_shape_than_the_first_is_named_by_shard_and_sample(tmp_path):

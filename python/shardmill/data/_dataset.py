@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol, cast
 
-from shardmill._choices import check_choice
 from shardmill._native import load as _native
 from shardmill._native.columns import rows_of
 from shardmill._option_values import (
@@ -149,13 +148,11 @@ class Dataset(ArrowRows):
             lacks is ignored. Other formats contain their schema.
         text: delimiter, quotes and encoding of CSV and JSONL files, and whether ``NaN`` in JSON is
             an error; see ``TextOptions``.
-        errors: what happens to files that cannot be opened, and to lines of CSV and JSONL files
-            that cannot be read.
+        errors: what happens to files that cannot be opened, to lines of CSV and JSONL files that
+            cannot be read, and to columns of pickles.
         max_decoded_bytes: the largest decoded size of one value, line, page, chunk or member, such
             as ``"4GiB"``. A larger one raises an error before memory is allocated for it. The
             default is 1 GiB.
-        pickles: policy for pickle columns in MDS shards, which are never decoded: ``"raise"``
-            rejects a data set that would return one, and ``"bytes"`` returns the stored bytes.
         ignore_zeros: read WebDataset tars past the zeros that end an archive, like ``tar -i``, for
             archives concatenated with ``cat``. By default, bytes after the end raise an error.
         token_files: what a row of token files is, and their vocabulary; see ``TokenFiles``.
@@ -197,7 +194,6 @@ class Dataset(ArrowRows):
         schema: Any = None,
         text: TextOptions | None = None,
         errors: ErrorPolicy | None = None,
-        pickles: Literal["raise", "bytes"] = "raise",
         ignore_zeros: bool = False,
         max_decoded_bytes: int | str | None = None,
         token_files: TokenFiles | None = None,
@@ -207,7 +203,6 @@ class Dataset(ArrowRows):
     ) -> None:
         given = {name: value for name, value in locals().items() if name != "self"}
         inherited = set(vars(self))
-        check_choice("pickles", pickles, Literal["raise", "bytes"])
         errors = error_policy(errors)
         if errors.rows != "raise":
             raise OptionError(
@@ -239,7 +234,7 @@ class Dataset(ArrowRows):
             text=checked_text(text),
             bad_lines=errors.lines,
             skip_bad_files=errors.files == "skip",
-            has_pickle_bytes=pickles == "bytes",
+            has_pickle_bytes=errors.pickles == "bytes",
             ignores_zeros=ignore_zeros,
             token_files=checked_token_files(token_files),
             max_decoded_bytes=None
@@ -287,7 +282,7 @@ class Dataset(ArrowRows):
             names if columns is None else (columns := listed("columns", columns))
         )
         self._column_numbers = files.numbers_of(self._columns)
-        if pickles != "bytes" and native.format == "mds":
+        if errors.pickles != "bytes" and native.format == "mds":
             files.refuse_pickles(self._columns)
         self._decodings = files.decodings_of(self._columns)
         self._arguments = given | {

@@ -13,14 +13,15 @@ from shardmill.errors import OptionError
 RowPolicy = Literal["raise", "skip", "replace"]
 FilePolicy = Literal["raise", "skip"]
 LinePolicy = Literal["raise", "skip", "null"]
+PicklePolicy = Literal["raise", "bytes"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorPolicy:
-    """What happens to rows, files and lines that cannot be read.
+    """What happens to rows, files, lines and pickles that cannot be read.
 
-    ``files`` and ``lines`` apply when a ``Dataset`` is opened, ``rows`` and ``max_rows`` when a
-    ``Loader`` reads it.
+    ``files``, ``lines`` and ``pickles`` apply when a ``Dataset`` is opened, ``rows`` and
+    ``max_rows`` when a ``Loader`` reads it.
 
     Attributes:
         rows: ``"raise"`` raises in place of the batch. ``"skip"`` drops the row, which makes its
@@ -40,6 +41,8 @@ class ErrorPolicy:
             is an error. Elements of a JSON array are treated as lines. An array that is cut, or
             lacks a comma between two elements, is always an error, because its elements cannot be
             separated.
+        pickles: columns of pickles in MDS shards, which are never decoded. ``"raise"`` rejects a
+            data set that would return one, and ``"bytes"`` returns the stored bytes.
 
     Raises:
         ValueError: If a policy is unknown, ``max_rows`` is a float above 1, or it is given and
@@ -55,6 +58,7 @@ class ErrorPolicy:
     max_rows: float | None = None
     files: FilePolicy = "raise"
     lines: LinePolicy = "raise"
+    pickles: PicklePolicy = "raise"
 
     def __post_init__(self) -> None:
         check_fields(ErrorPolicy, vars(self), prefix="ErrorPolicy.")

@@ -98,7 +98,8 @@ class OpenedFiles:
                 raise FormatError(
                     f"column {name!r} of {', '.join(self.paths)} holds pickles, "
                     "which are never decoded\n"
-                    "hint: exclude it with columns=, or read its bytes with pickles='bytes'"
+                    "hint: exclude it with columns=, or read its bytes with "
+                    "ErrorPolicy(pickles='bytes')"
                 )
 
     def refuse_bits(self, columns: Sequence[str]) -> None:

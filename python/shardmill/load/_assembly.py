@@ -98,7 +98,7 @@ def iteration_from(
     if plan.packed is not None:
         plan.packed.warn_of_balance(plan.lanes, plan.share(), int(runtime.prefetch_bytes))
     conversion = Conversion(plan, columns, output, runtime)
-    if dataset is not data:
+    if dataset is not data and errors.pickles == "raise":
         opened_files(dataset).refuse_pickles(conversion.names)
     cursor = Cursor(plan, Ledger(errors.rows, errors.max_rows, is_audited=runtime.audit))
     progress = Progress(cursor, runtime, threads, transform)

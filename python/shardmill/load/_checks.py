@@ -60,7 +60,9 @@ def dataset_of(
             if value is not None
         ]
         given += [
-            f"ErrorPolicy.{name}" for name in ("files", "lines") if getattr(errors, name) != "raise"
+            f"ErrorPolicy.{name}"
+            for name in ("files", "lines", "pickles")
+            if getattr(errors, name) != "raise"
         ]
         if given:
             owner = (
@@ -76,7 +78,11 @@ def dataset_of(
         data,
         filter=filter,
         storage_options=storage_options,
-        errors=replace(errors, rows="raise", max_rows=None),
-        pickles="bytes" if has_columns else "raise",
+        errors=replace(
+            errors,
+            rows="raise",
+            max_rows=None,
+            pickles="bytes" if has_columns else errors.pickles,
+        ),
         threads=threads,
     )
