@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from shardmill.data._image_tokens import ImageTokens
     from shardmill.data._images import ImagePaths, Images, RandomCrop
     from shardmill.data._mds_index import rebuild_index
+    from shardmill.data._sequences import ImageOutput, Sequences
     from shardmill.data._text_options import TextOptions
     from shardmill.data._token_files import TokenFiles
     from shardmill.data._token_function import TokenFunction
@@ -57,6 +58,7 @@ __all__ = [
     "Diagnosis",
     "ErrorPolicy",
     "Expression",
+    "ImageOutput",
     "ImagePaths",
     "ImageTokens",
     "Images",
@@ -71,6 +73,7 @@ __all__ = [
     "Ragged",
     "RandomCrop",
     "Runtime",
+    "Sequences",
     "Shuffle",
     "StageSeconds",
     "StallWarning",
@@ -111,6 +114,8 @@ _MODULES = {
     "Images": "data._images",
     "RandomCrop": "data._images",
     "rebuild_index": "data._mds_index",
+    "ImageOutput": "data._sequences",
+    "Sequences": "data._sequences",
     "TextOptions": "data._text_options",
     "TokenFiles": "data._token_files",
     "TokenFunction": "data._token_function",

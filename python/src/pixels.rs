@@ -7,11 +7,13 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde::Deserialize;
 use shardmill_images::{ImageFormat, sniff};
-use shardmill_load::images::{ImageOptions, ImageSource, Images};
+use shardmill_load::images::{ImageOptions, ImageSource, Images, Planned};
 use shardmill_pixels::decode::{Damaged, DecodeOptions, Decoder, Mode, Part};
 use shardmill_pixels::{
-    AUGMENT_VERSION, Channels, Dtype, Filter, Fit, Layout, Normalize, Raster, Resizer, Sides, Spec,
+    AUGMENT_VERSION, Channels, Dtype, Filter, Fit, Layout, Normalize, Patches, Raster, Resizer,
+    Sides, Spec,
 };
+use shardmill_plan::images::Rule;
 use std::sync::Arc;
 
 /// The options of `shardmill.Images`.
@@ -38,6 +40,18 @@ struct Settings {
     on_error: Option<String>,
     source: String,
     root: Option<String>,
+    planned: Option<PlannedSettings>,
+}
+
+/// The images of documents.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlannedSettings {
+    rule: Rule,
+    output: String,
+    /// Side of a patch, side of the squares in which patches come, and frames.
+    patches: Option<(usize, usize, usize)>,
+    has_rope: bool,
 }
 
 /// Top, left, height and width of a region; height and width of the result; whether it is flipped.
@@ -101,6 +115,11 @@ impl Settings {
             (Some(scale), Some(ratio)) => Fit::RandomCrop { scale, ratio },
             _ => named("fit", &self.fit, &names)?,
         };
+        let layouts = [("CHW", Layout::Chw), ("HWC", Layout::Hwc), ("bytes", Layout::Hwc)];
+        let layout = match self.planned.as_ref().and_then(|planned| planned.patches) {
+            Some((size, merge, frames)) => Layout::Patches(Patches { size, merge, frames }),
+            None => named("layout", &self.layout, &layouts)?,
+        };
         let spec = Spec {
             size: self.size.map(|(height, width)| Sides { height, width }),
             fit,
@@ -113,11 +132,7 @@ impl Settings {
             normalize: self
                 .normalize
                 .map(|(mean, std)| Normalize { mean: three(&mean), std: three(&std) }),
-            layout: named(
-                "layout",
-                &self.layout,
-                &[("CHW", Layout::Chw), ("HWC", Layout::Hwc), ("bytes", Layout::Hwc)],
-            )?,
+            layout,
             channels,
             background: self.background.unwrap_or([255; 3]),
             flip: self.flip,
@@ -149,6 +164,11 @@ impl Settings {
             mode,
             spec,
             fills_bad: self.on_error.as_deref() == Some("null"),
+            planned: self.planned.map(|PlannedSettings { rule, output, has_rope, .. }| Planned {
+                rule,
+                output,
+                has_rope,
+            }),
         })
     }
 }

@@ -25,15 +25,18 @@ def spelled(data):
     return "".join(chr(byte if byte in PRINTABLE else 0x100 + others.index(byte)) for byte in data)
 
 
-def write_tokenizer(directory, *, merges=(), template=None):
-    """Write it to a directory; ``merges`` are pairs of bytes. The id of a byte is the byte."""
+def write_tokenizer(directory, *, merges=(), template=None, special=()):
+    """Write it to a directory; ``merges`` are pairs of bytes. The id of a byte is the byte.
+
+    ``special`` are further special tokens.
+    """
     vocabulary = {spelled([byte]): byte for byte in range(256)}
     for left, right in merges:
         vocabulary[spelled(left + right)] = len(vocabulary)
     flags = dict.fromkeys(["single_word", "lstrip", "rstrip", "normalized"], False)
     added = [
         {"id": len(vocabulary) + at, "content": token, "special": True} | flags
-        for at, token in enumerate([END, START])
+        for at, token in enumerate([END, START, *special])
     ]
     level = {
         "type": "ByteLevel",

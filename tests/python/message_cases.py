@@ -32,6 +32,7 @@ from message_situations import (
     checkpoint_that_is_damaged,
     closed_mesh_loader,
     closed_reader,
+    document,
     epoch_before_set_weights,
     external_loader,
     image_model,
@@ -42,6 +43,7 @@ from message_situations import (
     mesh_loader,
     returning,
     second_job_of_a_checkpoint,
+    sequences,
     shared_out_again,
     state_with_damaged_weights,
     subclass,
@@ -476,6 +478,44 @@ CASES: dict[str, Callable[[], Any]] = {
     "processor of images with a text": lambda: image_model(patch_size="14"),
     "processor of images with a number as a flag": lambda: image_model(do_resize=1),
     "processor of images without an edge": lambda: image_model(size={}),
+    # Sequences of documents.
+    "sequences without a token of images": lambda: sequences(placeholder="<image>"),
+    "sequences with an id that is too large": lambda: sequences(placeholder=10**6),
+    "labels of sequences that are answers": lambda: sequences(labels="assistant"),
+    "rule without pixels": lambda: sm.Sequences(
+        tokenizer=sequences().tokenizer, images=sm.ImageTokens.tiles()
+    ),
+    "rule without normalization": lambda: sm.Sequences(
+        tokenizer=sequences().tokenizer,
+        images=sm.ImageTokens.fixed(224, 9, fit="stretch", placeholder=7),
+    ),
+    "rule that crops images": lambda: sm.Sequences(
+        tokenizer=sequences().tokenizer, images=sm.ImageTokens.fixed(224, 9, placeholder=7)
+    ),
+    "positions of images without images": lambda: sm.Sequences(
+        tokenizer=sequences().tokenizer, positions="mrope"
+    ),
+    "part of documents that is missing": lambda: sm.Dataset(
+        P, sequences=sm.Sequences(tokenizer=sequences().tokenizer, parts=["missing"])
+    ),
+    "labels of texts for a text column": lambda: sm.Tokenize(
+        "text", tokenizer=sequences().tokenizer, labels="text"
+    ),
+    "sequences with a file of rows": lambda: sm.Dataset(P, sequences=sequences()),
+    "sequences beside images": lambda: sm.Dataset(
+        P, sequences=sequences(), images=sm.Images("i", size=9)
+    ),
+    "part without a modality": lambda: document({}),
+    "image without bytes": lambda: document({"modality": "image"}),
+    "image of sequences without a rule": lambda: document(
+        {"modality": "image"}, sequences=sm.Sequences(tokenizer=sequences().tokenizer)
+    ),
+    "packs that cut documents": lambda: document(
+        {"modality": "text"}, packing=sm.Packing("tokens", length=9)
+    ),
+    "packs that split documents": lambda: document(
+        {"modality": "text"}, packing=sm.Packing("tokens", length=9, strategy="best_fit")
+    ),
     "coefficient below 0": lambda: sm.Cost(pair=-1),
     "coefficients that are all 0": lambda: sm.Cost(token=0),
     "coefficients that are too far apart": lambda: sm.Cost(pair=1e-12),

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import shardmill as sm
+from byte_tokenizer import write_tokenizer
 from shardmill.curate import Map, ParquetSink, Pipeline, TableSource
 
 
@@ -36,6 +37,25 @@ def image_model(text: str | None = None, **options: Any) -> Any:
     Path("model").mkdir(exist_ok=True)
     Path("model/preprocessor_config.json").write_text(text or json.dumps(options))
     return sm.ImageTokens.from_pretrained("model")
+
+
+def sequences(*, labels: Any = "text", **options: Any) -> Any:
+    """Sequences with a small tokenizer, and the rule of images with these options."""
+    tokenizer = write_tokenizer(Path("tokenizer"), special=["<|image_pad|>"])
+    given: dict[str, Any] = {"prefix": "", "suffix": ""} | options
+    rule = sm.ImageTokens.qwen2_vl(**given)
+    return sm.Sequences(tokenizer=tokenizer, images=rule, labels=labels)
+
+
+def document(part: dict[str, Any], **options: Any) -> Any:
+    """The only row of a data set of documents, which has this part; or its packs."""
+    names = ["sample_id", "modality", "text_content", "materialize_error"]
+    types = [(name, pa.string()) for name in names]
+    schema = pa.schema([*types, ("position", pa.int32()), ("binary_content", pa.binary())])
+    row = {"sample_id": "d", "position": 0} | part
+    pq.write_table(pa.Table.from_pylist([row], schema=schema), "document.parquet")
+    data = sm.Dataset("document.parquet", sequences=options.get("sequences") or sequences())
+    return data[0] if "packing" not in options else sm.Loader(data, packing=options["packing"])
 
 
 def returning(*values: Any) -> Any:

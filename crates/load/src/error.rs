@@ -34,6 +34,12 @@ pub enum Error {
         found: &'static str,
         source: Option<Arc<TableError>>,
     },
+    /// A file whose rows are to be the parts of documents.
+    #[error("`{path}` has no column `{column}`, so its rows are not parts of documents")]
+    NotDocuments { path: String, column: &'static str },
+    /// A file whose columns are to be the parts of documents.
+    #[error("Column `{column}` of `{path}` {reason}")]
+    NotParts { path: String, column: String, reason: &'static str },
     /// Neither the name nor the bytes of a named file show its format.
     #[error(
         "The format of `{path}` is unknown: its name has no known extension, \
@@ -258,6 +264,8 @@ impl Error {
             | Self::ArrowFile { .. }
             | Self::MixedFormats { .. } => ErrorKind::Plan,
             Self::WrongContents { .. }
+            | Self::NotDocuments { .. }
+            | Self::NotParts { .. }
             | Self::TextShards { .. }
             | Self::SampleCount { .. }
             | Self::MissingRequired { .. }
@@ -364,6 +372,13 @@ impl Error {
             }
             Self::WrongContents { found: "UTF-16 text", .. } => Some(
                 "read it with text=sm.TextOptions(encoding=\"utf-16\"), or convert it to UTF-8",
+            ),
+            Self::NotParts { .. } => Some(
+                "parts= names columns of strings, of bytes, of structs with a field `bytes`, or of \
+                 lists of these",
+            ),
+            Self::NotDocuments { .. } => Some(
+                "sequences= reads interleaved Parquet, as ParquetSink of a curation job writes it",
             ),
             Self::WrongContents { .. } => {
                 Some("set format= to the format of the file, or fetch the file again")

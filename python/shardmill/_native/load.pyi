@@ -12,6 +12,7 @@ __all__ = [
     "Pass",
     "RecordBatchReader",
     "RowPlan",
+    "Sequences",
     "TensorMemory",
     "TokenInput",
     "Tokens",
@@ -77,6 +78,7 @@ class Dataset:
         has_pickle_bytes: bool = False,
         ignores_zeros: bool = False,
         token_files: TokenFiles | None = None,
+        documents: list[str] | None = None,
         max_decoded_bytes: int | None = None,
         threads: int = 1,
     ) -> Dataset: ...
@@ -94,6 +96,7 @@ class Dataset:
         sources: list[tuple[str, Dataset, list[int]]], *, number_column: str | None = None
     ) -> Dataset: ...
     def with_tokens(self, tokens: Tokens, sources: list[int]) -> Dataset: ...
+    def with_sequences(self, sequences: Sequences) -> Dataset: ...
     def with_images(self, images: Images) -> Dataset: ...
     @property
     def format(self) -> str | None: ...
@@ -242,6 +245,24 @@ class RecordBatchReader:
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 def rebuild_mds_index(path: str, *, threads: int = 1) -> tuple[int, int]: ...
+
+@final
+class Sequences:
+    def __new__(
+        cls,
+        tokenizer: Tokenizer,
+        images: Images | None,
+        *,
+        bos: int | None,
+        eos: int | None,
+        separator: list[int],
+        block: tuple[int, list[int], list[int]],
+        tokens: str,
+        labels: tuple[str, int, bool] | None,
+        counts: str,
+    ) -> Sequences: ...
+    @property
+    def outputs(self) -> list[str]: ...
 
 @final
 class TokenInput:

@@ -33,6 +33,7 @@ from shardmill.data._left_out import warn_of_left_out
 from shardmill.data._opened_files import OpenedFiles
 from shardmill.data._own_methods import own_method, refuse_own_rows
 from shardmill.data._paths import is_list, paths_of
+from shardmill.data._sequences import Sequences, document_columns, native_sequences
 from shardmill.data._shard_index import INDEX_NAME, warn_of_missing_index
 from shardmill.data._splits import warn_of_mixed_splits
 from shardmill.data._text_options import TextOptions, checked_text
@@ -158,6 +159,8 @@ class Dataset(ArrowRows):
         token_files: what a row of token files is, and their vocabulary; see ``TokenFiles``.
         tokenize: computes tokens from texts or messages, whose columns are then not among the
             columns by default.
+        sequences: makes rows documents of texts and images, and computes tokens and pixels from
+            these; see ``Sequences``. Not with ``tokenize`` or ``images``.
         images: computes pixels from columns of encoded images, which they replace: one ``Images``,
             or a list of them. ``ds[0]`` has the random crop and flip of seed 0, epoch 0.
         threads: number of reading threads; the number of cores by default.
@@ -198,6 +201,7 @@ class Dataset(ArrowRows):
         max_decoded_bytes: int | str | None = None,
         token_files: TokenFiles | None = None,
         tokenize: Tokenize | None = None,
+        sequences: Sequences | None = None,
         images: Images | Sequence[Images] = (),
         threads: int | None = None,
     ) -> None:
@@ -215,6 +219,10 @@ class Dataset(ArrowRows):
                 f"format must be the name of a format, such as 'parquet', not {format!r}"
             )
         check_kind("tokenize", tokenize, Tokenize, "sm.Tokenize('text', tokenizer=…)")
+        check_kind("sequences", sequences, Sequences, "sm.Sequences(tokenizer=…)")
+        for name, value in (("tokenize", tokenize), ("images", images)):
+            if sequences is not None and value:
+                raise OptionError(f"{name} cannot be combined with sequences")
         flag("ignore_zeros", ignore_zeros)
         if partitioning not in (None, "hive"):
             raise OptionError(f"partitioning must be None or 'hive', not {partitioning!r}")
@@ -237,6 +245,7 @@ class Dataset(ArrowRows):
             has_pickle_bytes=errors.pickles == "bytes",
             ignores_zeros=ignore_zeros,
             token_files=checked_token_files(token_files),
+            documents=None if sequences is None else list(sequences.parts),
             max_decoded_bytes=None
             if max_decoded_bytes is None
             else byte_count(max_decoded_bytes, "max_decoded_bytes"),
@@ -264,6 +273,9 @@ class Dataset(ArrowRows):
             names = [
                 name for name in names if sources is None or name not in sources
             ] + tokenize.outputs
+        if sequences is not None and native.files:
+            native = native.with_sequences(native_sequences(sequences, paths))
+            names = document_columns(names, sequences)
         images = checked_images(images)
         for one in images if native.files else ():
             native = native.with_images(native_images(one))
@@ -275,7 +287,7 @@ class Dataset(ArrowRows):
             partial(_native.RowPlan, native, filter=filter_tree, threads=self._threads),
             threads=self._threads,
             is_filtered=self._filter is not None,
-            tokenize=[tokenize],
+            tokenize=[sequences if tokenize is None else tokenize],
             images=[images],
         )
         self._columns = files.delivered(

@@ -475,8 +475,13 @@ class ImageTokens:
         # Any rule checks the sides.
         if self.function is not None:
             return _native.ImageRule({"rule": "fixed", "size": [1, 1], "tokens": 1})
-        parameters = {name: value for name, value in self.parameters.items() if name != "fit"}
-        return _native.ImageRule({"rule": self.rule, **parameters})
+        return _native.ImageRule(native_rule(self))
+
+
+def native_rule(images: ImageTokens) -> dict[str, Any]:
+    """Return the options of a rule for native code."""
+    parameters = {name: value for name, value in images.parameters.items() if name != "fit"}
+    return {"rule": images.rule, **parameters}
 
 
 def _side(name: str, value: Any) -> int:

@@ -261,7 +261,7 @@ class Images:
             "flip": float(flip),
             "normalize": None
             if normalize is None
-            else _statistics(normalize, 1 if channels == "L" else 3),
+            else statistics(normalize, 1 if channels == "L" else 3),
             "background": _color(background),
             "source": ImagePaths() if source == "path" else source,
             "max_pixels": whole("max_pixels", max_pixels, 1),
@@ -412,7 +412,12 @@ def _checked_size(size: Any, fit: Any) -> tuple[int, int] | None:
     return sides[0], sides[1]
 
 
-def _statistics(normalize: Any, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def statistics(normalize: Any, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and standard deviation of each channel.
+
+    Raises:
+        ValueError: If they are not numbers, or have another number of channels.
+    """
     if isinstance(normalize, str):
         if normalize not in _STATISTICS:
             names = ", ".join(map(repr, _STATISTICS))

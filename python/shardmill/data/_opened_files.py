@@ -16,6 +16,7 @@ from shardmill.errors import FormatError, OptionError
 if TYPE_CHECKING:
     from shardmill._native.load import Dataset as NativeDataset
     from shardmill._native.load import RowPlan
+    from shardmill.data._sequences import Sequences
     from shardmill.data._tokenize import Tokenize
 
 
@@ -40,7 +41,7 @@ class OpenedFiles:
         *,
         threads: int,
         is_filtered: bool,
-        tokenize: Sequence[Tokenize | None] = (None,),
+        tokenize: Sequence[Tokenize | Sequences | None] = (None,),
         images: Sequence[Sequence[Images]] = ((),),
     ) -> None:
         self.native, self.paths, self.is_filtered = native, paths, is_filtered
@@ -129,6 +130,11 @@ class OpenedFiles:
         labels = [one.labels for one in self.tokenize if one is not None and one.labels is not None]
         each = [{one.output: one.ignore_index} for one in labels]
         return each[0] if each and all(pads == each[0] for pads in each) else {}
+
+    @property
+    def has_document_images(self) -> bool:
+        """Whether rows are documents with images."""
+        return any(getattr(one, "images", None) is not None for one in self.tokenize)
 
     @property
     def tokenization(self) -> str | None:

@@ -10,7 +10,7 @@ from shardmill._option_values import check_filled, whole
 from shardmill._sizes import byte_count
 from shardmill.data._tokenizer import SpecialInText
 
-LabelKind = Literal["all", "assistant", "completion", "function"]
+LabelKind = Literal["all", "text", "assistant", "completion", "function"]
 Unlabelled = Literal["keep", "raise"]
 NullTexts = Literal["raise", "fill"]
 InvalidBytes = Literal["raise", "replace"]
@@ -24,9 +24,9 @@ class Labels:
     a label. The first label of a row is always ``ignore_index``, except with ``"function"``.
 
     Attributes:
-        kind: ``"all"`` labels all tokens, ``"assistant"`` what an assistant wrote, ``"completion"``
-            the completion, and ``"function"`` takes the labels from the function that computes the
-            tokens.
+        kind: ``"all"`` labels all tokens, ``"text"`` the texts of the documents of ``Sequences``,
+            ``"assistant"`` what an assistant wrote, ``"completion"`` the completion, and
+            ``"function"`` takes the labels from the function that computes the tokens.
         ignore_index: label of tokens that a loss ignores.
         on_unlabelled: what happens to a row in which all labels are ignored, with ``"assistant"``
             or ``"completion"``. ``"keep"`` delivers it, and the first such row logs a warning;

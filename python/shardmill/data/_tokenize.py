@@ -281,7 +281,12 @@ class Tokenize:
                 if self.separator is None
                 else "separator is for several text columns"
             )
-        wanted = {"assistant": "messages", "completion": "completion", "function": "function"}
+        wanted = {
+            "text": "Sequences",
+            "assistant": "messages",
+            "completion": "completion",
+            "function": "function",
+        }
         labels = self.labels and self.labels.kind
         if (needed := wanted.get(labels or "", source)) != source:
             raise OptionError(f"labels={labels!r} is for {needed}, and the source is {source}")

@@ -18,6 +18,7 @@ from shardmill.errors import OptionError
 from shardmill.load._columns import check_torch, split
 from shardmill.load._memory import page_locked
 from shardmill.load._nested import Batch, Ragged, Rows, map_tensors
+from shardmill.load._packed_images import joined
 from shardmill.load._trees import register
 
 #: A batch, its number of rows, and the number of rows of the epoch that are consumed with it.
@@ -65,6 +66,8 @@ class Cutter:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.names: list[str] = []
+        #: Whether batches have the images of packs.
+        self.has_packed_images = False
 
     @property
     def is_pinned(self) -> bool:
@@ -86,7 +89,9 @@ class Cutter:
 
     def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
         """Yield the batches of a superbatch."""
-        return split(self.names, content, sizes, self.kind)
+        batches = split(self.names, content, sizes, self.kind)
+        is_joined = self.has_packed_images and self.kind in ("torch", "numpy")
+        return map(joined, batches) if is_joined else batches
 
     def staged(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
         """Move batches to the memory or device the trainer asked for."""

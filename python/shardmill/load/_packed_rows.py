@@ -12,7 +12,7 @@ from shardmill.errors import MissingColumnError
 from shardmill.load import _balance as balancing
 from shardmill.load._columns import plain_fill_values
 from shardmill.load._epoch_plans import EpochPlans
-from shardmill.load._packing_checks import INSIDE, warn_of_joined
+from shardmill.load._packing_checks import INSIDE, check_images, warn_of_joined
 from shardmill.load._varlen import IGNORED, LABELS
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class PackedRows(EpochPlans):
             threads=threads,
         )
         warn_of_joined(opened_files(dataset).tokenize)
+        if opened_files(dataset).has_document_images:
+            check_images(packing)
         self.packing, self.is_endless = packing, packing.plan == "ahead"
         #: For endless lanes, the packs of all epochs.
         self._ahead: _native.AheadPacks | None = None

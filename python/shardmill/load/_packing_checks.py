@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from shardmill._option_values import whole
 from shardmill._warnings import warn_caller
+from shardmill.data._tokenize import Tokenize
 from shardmill.errors import MissingColumnError, OptionError
 from shardmill.load._blend import Blend
 from shardmill.load._mixture import Mixture
 
 if TYPE_CHECKING:
-    from shardmill.data._tokenize import Tokenize
+    from shardmill.data._sequences import Sequences
+    from shardmill.load._packing import Packing
 
 #: Positions of packs, counted over all epochs, must fit in 63 bits.
 _MOST_PACKS = 2**62
@@ -126,17 +128,38 @@ def refuse_bad_rows(bad_rows: str) -> None:
         )
 
 
-def warn_of_joined(sources: Iterable[Tokenize | None]) -> None:
+def warn_of_joined(sources: Iterable[Tokenize | Sequences | None]) -> None:
     """Warn if packs join documents without a separating token, which is rarely intended."""
-    for tokenize in sources:
-        if tokenize is None or not tokenize.text or tokenize.function is not None:
+    for source in sources:
+        if source is None or source.bos is not None or source.eos is not None:
             continue
-        if tokenize.bos is None and tokenize.eos is None and not tokenize.add_special_tokens:
-            warn_caller(
-                "packs join documents without a token between them, because Tokenize has neither "
-                "bos nor eos"
-            )
-            return
+        if isinstance(source, Tokenize) and (
+            not source.text or source.function is not None or source.add_special_tokens
+        ):
+            continue
+        warn_caller(
+            "packs join documents without a token between them, because "
+            f"{type(source).__name__} has neither bos nor eos"
+        )
+        return
+
+
+def check_images(packing: Packing) -> None:
+    """Check that documents with images stay whole.
+
+    Raises:
+        ValueError: If a document could be cut inside of an image.
+    """
+    if packing.strategy == "concat":
+        raise OptionError(
+            "strategy='concat' cuts documents, and documents with images stay whole\n"
+            "hint: use strategy='best_fit' with long='drop' or 'raise'"
+        )
+    if packing.long not in ("drop", "raise"):
+        raise OptionError(
+            f"long={packing.long!r} cuts documents, and documents with images stay whole\n"
+            "hint: use long='drop' or 'raise'"
+        )
 
 
 def check_sources(mixture: Mixture, columns: Sequence[str], shares: Blend) -> None:

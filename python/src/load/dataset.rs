@@ -1,5 +1,6 @@
 //! Files of one schema.
 
+use super::sequences::PySequences;
 use super::tokenize::PyTokens;
 use crate::arrow_data::ArrowArray;
 use crate::error::{PyShardmillError, PyShardmillResult};
@@ -17,9 +18,9 @@ use shardmill_formats::records::{BadLines, Encoding};
 use shardmill_formats::token_files::{Dtype, MegatronRows, Separator, TokenOptions};
 use shardmill_load::tokenize::CountsDirectory;
 use shardmill_load::{
-    Dataset, DatasetOptions, Format, HiveKeys, KeptRows, MixedSource, Nan, TableColumn,
-    TableDataFile, TableOptions, TextForm, TextOptions, TokenFileOptions, disagreement,
-    fingerprint,
+    Dataset, DatasetOptions, DocumentRows, Format, HiveKeys, KeptRows, MixedSource, Nan,
+    TableColumn, TableDataFile, TableOptions, TextForm, TextOptions, TokenFileOptions,
+    disagreement, fingerprint,
 };
 use shardmill_plan::Expression;
 use std::collections::{BTreeMap, HashMap};
@@ -118,7 +119,7 @@ impl PyDataset {
         paths, *,
         format=None, hive=None, filter=None, schema=None, text=None,
         bad_lines="raise", skip_bad_files=false, has_pickle_bytes=false, ignores_zeros=false,
-        token_files=None, max_decoded_bytes=None, threads=1,
+        token_files=None, documents=None, max_decoded_bytes=None, threads=1,
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     fn new(
@@ -134,6 +135,7 @@ impl PyDataset {
         has_pickle_bytes: bool,
         ignores_zeros: bool,
         token_files: Option<PyTokenFiles>,
+        documents: Option<Vec<String>>,
         max_decoded_bytes: Option<u64>,
         threads: usize,
     ) -> PyResult<Self> {
@@ -148,6 +150,11 @@ impl PyDataset {
                 .into());
             }
         };
+        // Without parts, rows of the files are the parts.
+        let documents = documents.map(|parts| match parts.as_slice() {
+            [] => DocumentRows::Interleaved,
+            _ => DocumentRows::Parts(parts),
+        });
         let hive = match hive {
             None => None,
             Some("below") => Some(HiveKeys::Below),
@@ -175,6 +182,7 @@ impl PyDataset {
             has_pickle_bytes,
             ignores_zeros,
             tokens: token_files.map(TokenFileOptions::from).unwrap_or_default(),
+            documents,
             limit: max_decoded_bytes.map(DecodeLimit::new).unwrap_or_default(),
             threads: threads.max(1),
         };
@@ -239,6 +247,12 @@ impl PyDataset {
         sources: Vec<usize>,
     ) -> PyShardmillResult<Self> {
         tokens.added_to(self, &sources)
+    }
+
+    /// The data set of documents with the columns of their sequences.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn with_sequences(&self, sequences: PyRef<'_, PySequences>) -> PyShardmillResult<Self> {
+        Ok(Self(Arc::new(self.0.with_sequences(&sequences.0)?)))
     }
 
     /// The data set with pixels in place of a column of encoded images.

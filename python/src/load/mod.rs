@@ -5,6 +5,7 @@ mod dataset;
 mod explain;
 mod pack_columns;
 mod pass;
+mod sequences;
 mod tokenize;
 
 pub(crate) use converter::PyOutputConverter;
@@ -338,6 +339,7 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyRowPlan>()?;
     module.add_class::<PyPass>()?;
     module.add_class::<PyTensorMemory>()?;
+    module.add_class::<sequences::PySequences>()?;
     module.add_class::<tokenize::PyTokenInput>()?;
     module.add_class::<tokenize::PyTokens>()?;
     // Makes an Arrow stream of batches that Python iterates, without pyarrow.

@@ -21,7 +21,18 @@ const ALLOWED: [(&str, &[&str]); 14] = [
     ("plan", &["errors", "storage", "formats"]),
     (
         "load",
-        &["errors", "storage", "images", "pixels", "formats", "plan", "engine", "tokens", "write"],
+        &[
+            "errors",
+            "storage",
+            "images",
+            "pixels",
+            "formats",
+            "plan",
+            "engine",
+            "documents",
+            "tokens",
+            "write",
+        ],
     ),
     ("resume", &["errors", "storage", "formats", "plan", "engine", "load"]),
     (

@@ -28,6 +28,9 @@ pub enum TableError {
     /// The decoder panicked.
     #[error("Rows of `{path}` cannot be read after row {row}: the decoder failed on damaged data")]
     Decoder { path: String, row: u64 },
+    /// A row that belongs to no document.
+    #[error("Row {row} of `{path}` belongs to no document: its `{column}` is null")]
+    NullPart { path: String, row: u64, column: &'static str },
     #[error("Blocks of `{path}` cannot be put together")]
     Join { path: String, source: arrow_schema::ArrowError },
 }
@@ -59,7 +62,7 @@ impl TableError {
             Self::Parquet(_) | Self::Text(_) | Self::Orc(_) | Self::WebDataset(_) => {
                 ErrorKind::Format
             }
-            Self::Decoder { .. } | Self::Join { .. } => ErrorKind::Format,
+            Self::Decoder { .. } | Self::NullPart { .. } | Self::Join { .. } => ErrorKind::Format,
         }
     }
 
@@ -69,7 +72,7 @@ impl TableError {
         match self {
             _ if self.of_store().is_some() => self.of_store().and_then(StorageError::hint),
             Self::Storage(error) => error.hint(),
-            Self::Join { .. } | Self::Decoder { .. } => None,
+            Self::Join { .. } | Self::Decoder { .. } | Self::NullPart { .. } => None,
             Self::Parquet(error) => error.hint(),
             Self::Text(error) => error.hint(),
             Self::Orc(error) => error.hint(),

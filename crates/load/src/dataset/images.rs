@@ -6,16 +6,11 @@
 //! fraction of the pixels. The invariant: the pixels of a row depend only on its bytes, the
 //! options, its number in its data set, and the seed, source, epoch and round of its draw.
 
+use super::encoded::{encoded_fields, is_binary, is_string};
 use super::{Dataset, OpenFile, Origin};
 use crate::images::{ImagePlace, Images};
 use crate::{Error, Result};
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, StructArray, new_null_array};
-use arrow_cast::cast;
-use arrow_schema::{ArrowError, DataType, Field, Fields, Schema};
-use arrow_select::nullif::nullif;
-use shardmill_formats::table::type_name;
-use shardmill_plan::schema::value_type;
+use arrow_schema::{DataType, Field, FieldRef, Schema};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -45,14 +40,6 @@ struct EncodedColumns {
     path: Option<usize>,
 }
 
-/// The struct in which encoded images are read.
-pub(super) fn encoded_fields() -> Fields {
-    Fields::from(vec![
-        Field::new("bytes", DataType::BinaryView, true),
-        Field::new("path", DataType::Utf8View, true),
-    ])
-}
-
 impl Dataset {
     /// The data set with pixels in place of the encoded images of a column.
     ///
@@ -65,15 +52,13 @@ impl Dataset {
         };
         let Some(field) = self.schema.fields().get(column) else { return Ok(self.clone()) };
         let encoded = self.encoded_columns(column, field, images)?;
-        let images = if list_item(field.data_type()).is_some() {
-            &Arc::new(images.of_lists())
-        } else {
-            images
-        };
+        let is_list = list_item(field.data_type()).is_some() && !images.is_list();
+        let images = if is_list { &Arc::new(images.of_lists()) } else { images };
         let outputs = images.outputs();
-        if let Some(taken) =
-            outputs.iter().skip(1).find(|field| self.schema.index_of(field.name()).is_ok())
-        {
+        let is_taken = |output: &&FieldRef| {
+            output.name() != field.name() && self.schema.index_of(output.name()).is_ok()
+        };
+        if let Some(taken) = outputs.iter().find(is_taken) {
             return Err(Error::DerivedColumn { column: taken.name().clone(), is_image: true });
         }
         let mut fields = self.schema.fields().to_vec();
@@ -167,6 +152,14 @@ impl Dataset {
         self.image_columns.contains(&column)
     }
 
+    /// The column of the images of documents, if there is one.
+    pub(crate) fn planned_images(&self) -> Option<(usize, &Arc<Images>)> {
+        self.image_columns.iter().find_map(|column| {
+            let images = self.images_of(*column)?;
+            images.options().planned.is_some().then_some((*column, images))
+        })
+    }
+
     /// Size of the pixels of a row in these columns, estimated where sizes vary.
     pub(crate) fn pixel_bytes(&self, columns: &[usize]) -> u64 {
         let each = columns
@@ -256,61 +249,4 @@ fn holds_images(data_type: &DataType, images: &Images) -> bool {
         DataType::Struct(fields) => fields.iter().any(|field| is_field(field)),
         other => is_binary(other) || names_file(other),
     }
-}
-
-/// Lists of encoded images in the type in which they are read.
-pub(super) fn encoded_lists(array: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
-    let array = match array.data_type() {
-        DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
-            &cast(array, &DataType::List(Arc::clone(item)))?
-        }
-        _ => array,
-    };
-    let Some(lists) = array.as_list_opt::<i32>() else {
-        return Err(ArrowError::CastError(format!(
-            "{} is not a list",
-            type_name(array.data_type())
-        )));
-    };
-    let (_, offsets, items, nulls) = lists.clone().into_parts();
-    let images = Arc::new(encoded_items(&items)?);
-    let item = Arc::new(Field::new("item", DataType::Struct(encoded_fields()), true));
-    Ok(Arc::new(ListArray::try_new(item, offsets, images, nulls)?))
-}
-
-fn encoded_items(items: &ArrayRef) -> std::result::Result<StructArray, ArrowError> {
-    let (bytes, path) = match items.as_struct_opt() {
-        Some(fields) => {
-            let is_null = items.nulls().map(|nulls| BooleanArray::new(!nulls.inner(), None));
-            let field = |name: &str, is_wanted: fn(&DataType) -> bool| match fields
-                .column_by_name(name)
-                .filter(|field| is_wanted(field.data_type()))
-            {
-                Some(field) => is_null
-                    .as_ref()
-                    .map_or_else(|| Ok(Arc::clone(field)), |is_null| nullif(field, is_null))
-                    .map(Some),
-                None => Ok(None),
-            };
-            (field("bytes", is_binary)?, field("path", is_string)?)
-        }
-        None if is_string(items.data_type()) => (None, Some(Arc::clone(items))),
-        None => (Some(Arc::clone(items)), None),
-    };
-    let part = |array: Option<ArrayRef>, data_type: DataType| match array {
-        Some(array) => {
-            cast(&array, value_type(array.data_type())).and_then(|values| cast(&values, &data_type))
-        }
-        None => Ok(new_null_array(&data_type, items.len())),
-    };
-    let parts = vec![part(bytes, DataType::BinaryView)?, part(path, DataType::Utf8View)?];
-    StructArray::try_new_with_length(encoded_fields(), parts, None, items.len())
-}
-
-fn is_binary(data_type: &DataType) -> bool {
-    matches!(value_type(data_type), DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
-}
-
-fn is_string(data_type: &DataType) -> bool {
-    matches!(value_type(data_type), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }

@@ -1,8 +1,10 @@
 //! Opens the files of a data set: lists them, reads their footers in parallel,
 //! and unifies their schemas.
 
+use super::documents::DocumentTable;
 use super::found::{Found, REQUESTING_THREADS, find_files};
 use super::objects::Objects;
+use super::parts::PartTable;
 use super::token_masks::masks_of;
 use super::token_opener::{TokenFileOptions, TokenOpener};
 use super::{Dataset, FileOpener, Format, MdsShards, OpenFile, Origin, TextOptions};
@@ -43,10 +45,21 @@ pub struct DatasetOptions {
     pub ignores_zeros: bool,
     /// How files of tokens are read.
     pub tokens: TokenFileOptions,
+    /// Where documents come from, if rows are these.
+    pub documents: Option<DocumentRows>,
     /// Memory limit for one value, line, page or member.
     pub limit: DecodeLimit,
     /// Threads for reading footers.
     pub threads: usize,
+}
+
+/// Where the parts of documents are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DocumentRows {
+    /// In rows of interleaved files.
+    Interleaved,
+    /// In these columns of each row.
+    Parts(Vec<String>),
 }
 
 /// Where `key=value` directories are columns.
@@ -81,6 +94,7 @@ impl DatasetOptions {
             has_pickle_bytes: false,
             ignores_zeros: false,
             tokens: TokenFileOptions::default(),
+            documents: None,
             limit: DecodeLimit::default(),
             threads: 1,
         }
@@ -357,9 +371,9 @@ pub(super) fn open_all(
     };
     let objects: Arc<[Result<Arc<dyn RangeRead>>]> = objects.into();
     let opener = Arc::new(opener);
-    let opened = open_objects(&opener, &objects, threads, cancel)?;
+    let opened = open_objects(&opener, &objects, options, threads, cancel)?;
     match opener.with_late_types() {
-        Some(opener) => open_objects(&Arc::new(opener), &objects, threads, cancel),
+        Some(opener) => open_objects(&Arc::new(opener), &objects, options, threads, cancel),
         None => Ok(opened),
     }
 }
@@ -367,14 +381,24 @@ pub(super) fn open_all(
 fn open_objects(
     opener: &Arc<FileOpener>,
     objects: &Arc<[Result<Arc<dyn RangeRead>>]>,
+    options: &DatasetOptions,
     threads: usize,
     cancel: &Cancel,
 ) -> Result<Vec<Opened>> {
     let (opener, objects, count) = (Arc::clone(opener), Arc::clone(objects), objects.len());
+    let documents = options.documents.clone();
     let work = move |number: usize| {
         let opened = objects.get(number).map(|object| {
             let object = object.as_ref().map_err(Clone::clone)?;
-            Ok((opener.open(Arc::clone(object))?, object.size()))
+            let mut table = opener.open(Arc::clone(object))?;
+            match &documents {
+                None => {}
+                Some(DocumentRows::Interleaved) => table = Arc::new(DocumentTable::open(table)?),
+                Some(DocumentRows::Parts(parts)) => {
+                    table = Arc::new(PartTable::open(table, parts)?);
+                }
+            }
+            Ok((table, object.size()))
         });
         opened.unwrap_or_else(|| Err(shardmill_engine::Error::Cancelled.into()))
     };

@@ -1,7 +1,7 @@
 //! Reads blocks of any file with the types of the data set.
 
 use super::derived::Derivation;
-use super::images::{encoded_fields, encoded_lists};
+use super::encoded::{encoded_fields, encoded_lists};
 use super::{BlockOf, Dataset, OpenFile, Origin};
 use crate::{Error, Result};
 use arrow_array::{

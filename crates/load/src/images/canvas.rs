@@ -5,11 +5,11 @@
 use super::large;
 use super::memory::{HostMemory, LentValues};
 use super::source::{Cell, Encoded, Fault};
-use super::{ImagePlace, Images, Seeds};
+use super::{ImagePlace, Images, Seeds, planned};
 use crate::{Error, Result};
 use arrow_array::{
-    ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int32Array, ListArray, UInt8Array,
-    UInt16Array,
+    ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int32Array, ListArray, StructArray,
+    UInt8Array, UInt16Array,
 };
 use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field};
@@ -110,6 +110,11 @@ impl Canvas {
         let before = self.ends.len();
         if let Some((cells, range)) = &list {
             for (item, number) in (0..).zip(range.clone()) {
+                // Where a document has a text, it has no image.
+                let is_text = || cells.columns().first().is_some_and(|bytes| bytes.is_null(number));
+                if images.options().planned.is_some() && is_text() {
+                    continue;
+                }
                 if let Err(fault) = self.add_image(
                     images,
                     Encoded::at(cells, number),
@@ -123,6 +128,28 @@ impl Canvas {
         }
         self.end_list(list.is_some());
         Ok(())
+    }
+
+    /// Adds the image of an item, which is not augmented.
+    ///
+    /// # Errors
+    /// Why it is bad.
+    pub(crate) fn add_item(
+        &mut self,
+        images: &Images,
+        cells: &StructArray,
+        item: usize,
+    ) -> std::result::Result<(), Fault> {
+        let cell = Encoded::at(cells, item);
+        self.add_image(images, cell, ImagePlace::default(), Seeds::default())
+    }
+
+    /// Makes rows of all images: `ends` are the numbers of images up to the end of each row.
+    pub(crate) fn end_lists(&mut self, ends: impl Iterator<Item = usize>) {
+        if let Some(lists) = &mut self.lists {
+            lists.ends = ends.collect();
+            lists.present = vec![true; lists.ends.len()];
+        }
     }
 
     fn end_list(&mut self, is_present: bool) {
@@ -152,10 +179,14 @@ impl Canvas {
         if images.options().is_encoded {
             return self.add_encoded(images, &payload, place, seeds);
         }
+        let size = match &images.options().planned {
+            Some(_) => Some(planned::target(&images.plan(&payload)?)),
+            None => None,
+        };
         let before = self.pixels.len();
         let mut shape = None;
         let mut render = |renderer: &mut Renderer| {
-            renderer.render(&payload, images.rendering(), images.draw(place, seeds), |sides| {
+            renderer.render(&payload, images.rendering(size), images.draw(place, seeds), |sides| {
                 shape = Some(sides);
                 self.pixels.grow(images.values_of(sides))
             })
@@ -295,6 +326,22 @@ impl Canvas {
                 Arc::new(Float32Array::new(ScalarBuffer::from(values.into_buffer()), None))
             }
         };
+        if let (Some(field), Some(part), Some(lists)) =
+            (images.outputs().first(), images.part(), &lists)
+        {
+            let part: usize = part.iter().product();
+            let parts = |row: &usize| {
+                row.checked_sub(1)
+                    .map_or(0, |image| ends.get(image).copied().unwrap_or_default() / part.max(1))
+            };
+            let ends: Vec<usize> = lists.ends.iter().map(parts).collect();
+            let DataType::List(item) = field.data_type() else { return Ok(Vec::new()) };
+            let count = ends.last().copied().unwrap_or_default();
+            let items = nested(item.data_type(), values, count, None)?;
+            let offsets = offsets(&ends).ok_or_else(too_many)?;
+            let list = ListArray::try_new(Arc::clone(item), offsets, items, None);
+            return Ok(vec![(Field::clone(field), Arc::new(list.map_err(Error::assemble)?))]);
+        }
         let mut arrays = Vec::with_capacity(images.outputs().len());
         for field in images.outputs() {
             let of_one = match field.data_type() {
@@ -342,7 +389,7 @@ impl Canvas {
 }
 
 /// The word that ledgers count by, and the message.
-fn cause_of(error: &shardmill_pixels::Error) -> String {
+pub(super) fn cause_of(error: &shardmill_pixels::Error) -> String {
     format!("{} ({error})", error.cause())
 }
 

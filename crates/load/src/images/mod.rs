@@ -5,12 +5,15 @@
 mod canvas;
 mod large;
 mod memory;
+mod planned;
 mod rendering;
 mod source;
 
 pub(crate) use self::canvas::Canvas;
 pub use self::memory::{HostMemory, LentMemory};
+pub use self::planned::Planned;
 pub(crate) use self::rendering::{Rendering, RowPlace};
+pub(crate) use self::source::Fault;
 pub use self::source::ImageSource;
 
 use arrow_schema::{DataType, Field, FieldRef};
@@ -42,6 +45,8 @@ pub struct ImageOptions {
     pub is_encoded: bool,
     /// A bad image is filled with the background and marked, in place of the policy for bad rows.
     pub fills_bad: bool,
+    /// The images of a row are those of a document.
+    pub planned: Option<Planned>,
 }
 
 /// A column of images.
@@ -57,7 +62,7 @@ pub struct Images {
 }
 
 /// Where a row is, for its draws.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ImagePlace<'a> {
     /// The root of its data set.
     pub(crate) root: &'a str,
@@ -93,6 +98,14 @@ impl Images {
             };
             sides.iter().rev().fold(element, list)
         };
+        let transform = Transform::new(options.spec.clone());
+        if let Some(planned) = &options.planned {
+            let name = planned.output.clone();
+            let mut images = Self { options, transform, is_list: true, outputs: Vec::new() };
+            let part = images.part().unwrap_or_default();
+            images.outputs = vec![planned::field(&name, nested(element, &part))];
+            return images;
+        }
         let shape = fixed_shape(&options);
         let pixels = match shape {
             Some(shape) => nested(element, &shape),
@@ -112,7 +125,6 @@ impl Images {
         if options.fills_bad {
             outputs.push(Arc::new(Field::new(format!("{name}__valid"), DataType::Boolean, false)));
         }
-        let transform = Transform::new(options.spec.clone());
         Self { options, transform, is_list: false, outputs }
     }
 
@@ -227,16 +239,19 @@ impl Images {
     fn numbers(&self) -> usize {
         match (self.options.is_encoded, self.fixed_len()) {
             (true, _) => GEOMETRY_NUMBERS,
+            (false, None) if self.options.planned.is_some() => 0,
             (false, None) => 2,
             (false, Some(_)) => 0,
         }
     }
 
-    fn rendering(&self) -> Renders<'_> {
+    /// `size` is that of the image, if images have sizes of their own.
+    fn rendering(&self, size: Option<Sides>) -> Renders<'_> {
         Renders {
             decode: &self.options.decode,
             mode: self.options.mode,
             transform: &self.transform,
+            size,
         }
     }
 
@@ -252,7 +267,8 @@ impl Images {
     }
 
     fn values_of(&self, sides: Sides) -> usize {
-        sides.height * sides.width * self.options.spec.channels.count()
+        let spec = &self.options.spec;
+        sides.height * sides.width * spec.channels.count() * spec.layout.copies()
     }
 
     /// Of an image that is not there.
@@ -280,5 +296,6 @@ fn fixed_shape(options: &ImageOptions) -> Option<[usize; 3]> {
     Some(match spec.layout {
         Layout::Chw => [channels, height, width],
         Layout::Hwc => [height, width, channels],
+        Layout::Patches(_) => return None,
     })
 }

@@ -16,7 +16,7 @@ use arrow_array::{
     downcast_primitive,
 };
 use arrow_buffer::{ArrowNativeType, BooleanBufferBuilder, OffsetBuffer};
-use arrow_schema::{ArrowError, DataType, Schema};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema};
 use shardmill_plan::order::RowOrder;
 use shardmill_plan::packing::Piece;
 use std::ops::Range;
@@ -37,21 +37,29 @@ pub(crate) struct SuperbatchParts<'a> {
 }
 
 /// A decoded row, with its planned number of tokens.
-struct Source {
-    position: u64,
-    block: usize,
-    row: usize,
+pub(super) struct Source {
+    pub(super) position: u64,
+    pub(super) block: usize,
+    pub(super) row: usize,
     tokens: u32,
 }
 
 /// A piece with its position in the superbatch.
-struct Placement {
-    source: usize,
-    first: usize,
-    count: usize,
-    padded: usize,
-    at: usize,
+pub(super) struct Placement {
+    pub(super) source: usize,
+    pub(super) first: usize,
+    pub(super) count: usize,
+    pub(super) padded: usize,
+    pub(super) at: usize,
     segment: i32,
+}
+
+/// Where the pieces of the packs of a superbatch are.
+pub(crate) struct Places {
+    pub(super) sources: Vec<Source>,
+    /// Pack after pack.
+    pub(super) placements: Vec<Placement>,
+    pub(super) packs: usize,
 }
 
 /// What packs of tokens consist of.
@@ -62,8 +70,12 @@ pub(crate) struct TokenPacks<'a> {
 }
 
 impl TokenPacks<'_> {
-    /// The packs of a superbatch, in the fields of [`PackColumns::fields`].
-    pub(crate) fn assemble(&self, superbatch: &SuperbatchParts<'_>) -> Result<RecordBatch> {
+    /// The packs of a superbatch, in the fields of [`PackColumns::fields`] without those of images,
+    /// and the places of their pieces.
+    pub(crate) fn assemble(
+        &self,
+        superbatch: &SuperbatchParts<'_>,
+    ) -> Result<(RecordBatch, Places)> {
         let sources = self.sources(superbatch);
         let (placements, packs) = self.placements(superbatch, &sources);
         let tokens = packs * small(self.columns.length);
@@ -108,8 +120,14 @@ impl TokenPacks<'_> {
             let lengths = document_lengths(&placements, packs, count);
             arrays.push(Arc::new(lengths.map_err(crate::Error::assemble)?));
         }
-        RecordBatch::try_new(Arc::new(Schema::new(self.columns.fields().clone())), arrays)
-            .map_err(crate::Error::assemble)
+        // Positions of three axes take the place of these.
+        let typed = |(field, array): (&FieldRef, &ArrayRef)| {
+            Field::clone(field).with_data_type(array.data_type().clone())
+        };
+        let fields: Vec<Field> = self.columns.fields().iter().zip(&arrays).map(typed).collect();
+        let packed = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+            .map_err(crate::Error::assemble)?;
+        Ok((packed, Places { sources, placements, packs }))
     }
 
     /// The rows of the superbatch by ascending position.

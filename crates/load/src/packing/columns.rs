@@ -3,6 +3,8 @@
 use super::{Error, Result};
 use crate::Dataset;
 use crate::columns::FillValue;
+use crate::images::Images;
+use crate::sequences::{IMAGE_GRID, IMAGE_INDEX};
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Field, FieldRef, Fields};
 use shardmill_plan::packing::Unit;
@@ -24,6 +26,9 @@ pub const LENGTHS: &str = "lengths";
 pub const TOKENS_OF_RANK: &str = "tokens_of_rank";
 pub const TOKENS_OF_STEP: &str = "tokens_of_step";
 
+/// Time, height and width of positions of images.
+pub(super) const AXES: i32 = 3;
+
 /// What losses ignore.
 const IGNORED_LABEL: i128 = -100;
 
@@ -35,6 +40,7 @@ pub struct PackColumns {
     pub(super) length: u32,
     pub(super) has_padding: bool,
     pub(super) nulls_are_empty: bool,
+    pub(super) images: Option<PackedImages>,
     fields: Fields,
 }
 
@@ -50,6 +56,18 @@ pub struct PackForm {
     pub next_token: Vec<String>,
     /// Whether the token after the last one of a piece is the first one of the next piece.
     pub across: bool,
+}
+
+/// Where the images of a data set of documents are.
+#[derive(Debug, Clone)]
+pub(crate) struct PackedImages {
+    pub(crate) images: Arc<Images>,
+    /// Columns of the data set: the places of images, their pixels, and their grids if they have
+    /// any.
+    pub(super) columns: Vec<usize>,
+    /// The place of the first of them among the columns that are read.
+    pub(super) first: usize,
+    pub(crate) fields: Vec<FieldRef>,
 }
 
 /// Which token is in the place of a token.
@@ -80,7 +98,7 @@ impl PackColumns {
     /// labels that are made of other tokens than integers.
     pub fn new(
         dataset: &Dataset,
-        columns: Vec<usize>,
+        mut columns: Vec<usize>,
         form: PackForm,
         pads: &BTreeMap<String, FillValue>,
         nulls_are_empty: bool,
@@ -121,7 +139,19 @@ impl PackColumns {
             let list = DataType::List(item(&DataType::Int32));
             fields.extend(name.map(|name| Arc::new(Field::new(name, list, false))));
         }
-        Ok(Self { columns, packed, length, has_padding, nulls_are_empty, fields: fields.into() })
+        let images = PackedImages::of(dataset, columns.len());
+        if let Some(images) = &images {
+            if images.images.has_rope()
+                && let Some(positions) = fields.iter_mut().find(|field| field.name() == POSITIONS)
+            {
+                let axes = DataType::FixedSizeList(item(positions.data_type()), AXES);
+                *positions = Arc::new(Field::new(POSITIONS, axes, false));
+            }
+            columns.extend(&images.columns);
+            fields.extend(images.fields.iter().cloned());
+        }
+        let fields = fields.into();
+        Ok(Self { columns, packed, length, has_padding, nulls_are_empty, images, fields })
     }
 
     /// Indices of the columns that are read.
@@ -136,23 +166,50 @@ impl PackColumns {
         &self.fields
     }
 
+    /// The images of packs, if their rows are documents.
+    pub(crate) fn images(&self) -> Option<&PackedImages> {
+        self.images.as_ref()
+    }
+
     /// Size of one pack.
     pub(crate) fn pack_bytes(&self) -> u64 {
         let ids = 2 * size_of::<i32>() as u64 * u64::from(self.length);
-        self.bytes_of(&self.packed).saturating_add(ids)
+        let pixels = self.images.as_ref().map_or(0, |images| images.bytes(self.length));
+        self.bytes_of(&self.packed).saturating_add(ids).saturating_add(pixels)
     }
 
     /// Size of the rows in a full pack.
     #[must_use]
     pub fn row_bytes(&self) -> u64 {
         // Labels that are made come after the columns that are read.
-        self.bytes_of(self.packed.get(..self.columns.len()).unwrap_or(&self.packed))
+        let of_images = self.images.as_ref().map_or(0, |images| images.columns.len());
+        let read = self.columns.len() - of_images;
+        self.bytes_of(self.packed.get(..read).unwrap_or(&self.packed))
     }
 
     fn bytes_of(&self, packed: &[PackedColumn]) -> u64 {
         let width = |column: &PackedColumn| column.element.primitive_width().unwrap_or(1);
         let tokens: usize = packed.iter().map(width).sum();
         (tokens as u64).saturating_mul(u64::from(self.length))
+    }
+}
+
+impl PackedImages {
+    /// `None` if the data set has no documents with images. `first` is the number of columns that
+    /// are read before those of images.
+    pub(super) fn of(dataset: &Dataset, first: usize) -> Option<Self> {
+        let names = [IMAGE_INDEX, IMAGE_GRID];
+        let found = |name: &&str| dataset.schema().index_of(name).ok();
+        let (pixels, images) = dataset.planned_images()?;
+        let columns: Vec<usize> = names.iter().filter_map(found).chain([pixels]).collect();
+        let fields = columns.iter().filter_map(|column| dataset.schema().fields().get(*column));
+        let fields = fields.cloned().collect();
+        Some(Self { images: Arc::clone(images), columns, first, fields })
+    }
+
+    /// Size of the pixels of a pack, if all of its tokens are those of images.
+    pub(super) fn bytes(&self, length: u32) -> u64 {
+        self.images.bytes_of_tokens(u64::from(length))
     }
 }
 

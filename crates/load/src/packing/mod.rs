@@ -20,9 +20,11 @@ mod drawn;
 mod error;
 pub mod explain;
 pub mod figures;
+mod images;
 mod lengths;
 mod lists;
 mod packs;
+mod rope;
 mod row_counts;
 mod rows;
 mod shared;
@@ -30,12 +32,14 @@ pub mod work;
 
 pub use ahead::{AheadEpoch, AheadPacks, PACK_WINDOW_ROWS, Passes};
 pub(crate) use assemble::{SuperbatchParts, TokenPacks};
+pub(crate) use columns::PackedImages;
 pub use columns::{
     DOCUMENT_LENGTHS, LENGTHS, PADDED_LENGTHS, POSITIONS, PackColumns, PackForm, RowColumns,
     SEGMENT_IDS, TOKENS_OF_RANK, TOKENS_OF_STEP,
 };
 pub(crate) use drawn::DrawnPacks;
 pub use error::{Error, Result};
+pub(crate) use images::ImagesOfPacks;
 pub use lengths::{Lengths, LengthsSource};
 pub use packs::{Contents, PackSource, Packs, PlannedRows};
 pub use row_counts::RowCounts;

@@ -19,6 +19,7 @@ mod gather;
 mod metrics;
 mod progress;
 mod render;
+mod render_packs;
 mod superbatches;
 #[cfg(test)]
 mod tests;

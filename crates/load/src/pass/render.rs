@@ -9,6 +9,7 @@ use super::delivered::Delivered;
 use super::metrics::Stage;
 use super::superbatches::{BatchRows, SuperbatchPlan};
 use crate::images::{Rendering, RowPlace, Seeds};
+use crate::packing::Contents;
 use crate::{Error, Result};
 use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
@@ -50,6 +51,10 @@ struct Rendered {
 
 impl Work {
     pub(super) fn render(&self, delivered: Delivered, plan: &SuperbatchPlan) -> Result<Delivered> {
+        // Images of packs are rendered when these are assembled.
+        if self.packs.as_ref().is_some_and(|packs| matches!(packs.contents, Contents::Tokens(_))) {
+            return Ok(delivered);
+        }
         let count = delivered.rows.num_rows();
         let rendering = Rendering::new(
             &self.dataset,

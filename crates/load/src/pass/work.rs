@@ -8,11 +8,14 @@ use super::metrics::Metrics;
 use super::superbatches::SuperbatchPlan;
 use super::{BadRowPolicy, BatchRows, Made, OnBadRows, Stage, Superbatch};
 use crate::images::HostMemory;
-use crate::packing::{Contents, PackSource, Packs, RowParts, SuperbatchParts, TokenPacks};
+use crate::packing::{
+    Contents, ImagesOfPacks, POSITIONS, PackSource, PackedImages, Packs, RowParts, SuperbatchParts,
+    TokenPacks,
+};
 use crate::{Dataset, Error, Result, RowSet, columns};
 use arrow_array::RecordBatch;
 use arrow_buffer::BooleanBuffer;
-use arrow_schema::SchemaRef;
+use arrow_schema::{Schema, SchemaRef};
 use shardmill_engine::Cancel;
 use shardmill_plan::order::RowOrder;
 use shardmill_plan::packing::PackPlan;
@@ -186,10 +189,49 @@ impl Work {
         let blocks = self.blocks.take(&plan.scheduled_blocks, &self.cancel, |scheduled| {
             self.metrics.decoding(scheduled, || self.decode(scheduled))
         })?;
-        self.metrics.timed(Stage::Assemble, || self.assembled(plan, &blocks))
+        self.assembled(plan, &blocks)
     }
 
     fn assembled(&self, plan: &SuperbatchPlan, blocks: &[Arc<RecordBatch>]) -> Result<RecordBatch> {
+        let assembled = self.metrics.timed(Stage::Assemble, || self.unrendered(plan, blocks));
+        let (packed, images) = assembled?;
+        let Some((images, mut of_packs)) = self.images_of_packs().zip(images) else {
+            return Ok(packed);
+        };
+        let positions = of_packs.positions.take();
+        let rendered = || self.rendered_packs(images, of_packs);
+        let rendered = self.metrics.timed(Stage::Render, rendered)?;
+        let (schema, mut arrays, _) = packed.into_parts();
+        arrays.extend(rendered);
+        let mut fields: Vec<_> = schema
+            .fields()
+            .iter()
+            .chain(&images.fields)
+            .map(|field| field.as_ref().clone())
+            .collect();
+        if let Some(positions) = positions
+            && let Some(place) = fields.iter().position(|field| field.name() == POSITIONS)
+            && let (Some(field), Some(array)) = (fields.get_mut(place), arrays.get_mut(place))
+        {
+            field.set_data_type(positions.data_type().clone());
+            *array = positions;
+        }
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(Error::assemble)
+    }
+
+    fn images_of_packs(&self) -> Option<&PackedImages> {
+        match &self.packs.as_ref()?.contents {
+            Contents::Tokens(columns) => columns.images(),
+            Contents::Rows(_) => None,
+        }
+    }
+
+    /// Rows or packs, and the images of packs.
+    fn unrendered(
+        &self,
+        plan: &SuperbatchPlan,
+        blocks: &[Arc<RecordBatch>],
+    ) -> Result<(RecordBatch, Option<ImagesOfPacks>)> {
         let Some(packs) = &self.packs else {
             // Rows that are skipped later are null here.
             let schema = if self.policy.on_bad_rows == OnBadRows::Raise {
@@ -197,7 +239,7 @@ impl Work {
             } else {
                 bad_rows::nullable(&self.schema)
             };
-            return assemble(&self.order, plan, blocks, &schema);
+            return Ok((assemble(&self.order, plan, blocks, &schema)?, None));
         };
         let (dataset, rows, order) = (&self.dataset, &self.rows, &self.order);
         let (packed, drawn) = (&plan.runs, &plan.drawn);
@@ -208,10 +250,11 @@ impl Work {
                 let gathered = gathered.map_err(Error::assemble)?;
                 let (positions, columns) = (&plan.runs, &self.columns);
                 let parts = RowParts { dataset, rows, order, positions, columns, gathered };
-                return packs.with_lengths(parts);
+                return Ok((packs.with_lengths(parts)?, None));
             }
         };
-        TokenPacks { source: &packs.source, columns }.assemble(&SuperbatchParts {
+        let token_packs = TokenPacks { source: &packs.source, columns };
+        let parts = SuperbatchParts {
             dataset,
             rows,
             order,
@@ -219,7 +262,14 @@ impl Work {
             drawn,
             scheduled_blocks: &plan.scheduled_blocks,
             blocks,
-        })
+        };
+        let (assembled, places) = token_packs.assemble(&parts)?;
+        let Some(images) = columns.images() else { return Ok((assembled, None)) };
+        let mut of_packs = token_packs.images(images, &parts, &places)?;
+        if images.images.has_rope() {
+            of_packs.positions = Some(token_packs.rope(images, &parts, &places)?);
+        }
+        Ok((assembled, Some(of_packs)))
     }
 
     fn decode(&self, scheduled: usize) -> Result<RecordBatch> {

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 /// Tokens row after row. The invariant: there are as many labels as tokens, or none at all.
 #[derive(Debug)]
-pub(super) struct Lists {
-    pub(super) tokens: Vec<u32>,
-    pub(super) labels: Vec<i64>,
+pub(crate) struct Lists {
+    pub(crate) tokens: Vec<u32>,
+    pub(crate) labels: Vec<i64>,
     ends: Vec<i32>,
 }
 
 impl Lists {
-    pub(super) fn with_rows(rows: usize) -> Self {
+    pub(crate) fn with_rows(rows: usize) -> Self {
         let mut ends = Vec::with_capacity(rows + 1);
         ends.push(0);
         Self { tokens: Vec::new(), labels: Vec::new(), ends }
@@ -23,19 +23,19 @@ impl Lists {
 
     /// Makes room for the tokens of `left` more rows, which are expected to be as long as the
     /// `done` ones.
-    pub(super) fn reserve(&mut self, done: usize, left: usize) {
+    pub(crate) fn reserve(&mut self, done: usize, left: usize) {
         let each = self.tokens.len().div_ceil(done.max(1));
         self.tokens.reserve(each.saturating_mul(left).saturating_add(self.tokens.len() / 16));
     }
 
     /// Ends a row: its tokens are those since the last end. False if a batch cannot hold that many.
     #[must_use]
-    pub(super) fn end_row(&mut self) -> bool {
+    pub(crate) fn end_row(&mut self) -> bool {
         i32::try_from(self.tokens.len()).map(|end| self.ends.push(end)).is_ok()
     }
 
     /// Arrays of the types of `fields`: tokens, and labels if there is a second field.
-    pub(super) fn into_arrays(self, fields: &[FieldRef]) -> Result<Vec<ArrayRef>, ArrowError> {
+    pub(crate) fn into_arrays(self, fields: &[FieldRef]) -> Result<Vec<ArrayRef>, ArrowError> {
         let offsets = OffsetBuffer::new(ScalarBuffer::from(self.ends));
         let (mut tokens, mut labels) = (self.tokens, Some(self.labels));
         let mut arrays = Vec::with_capacity(fields.len());

@@ -22,7 +22,7 @@ pub use self::totals::TokenTotals;
 pub(crate) use self::totals::{add as add_totals, totals_of};
 
 use self::input::{RowText, Rows, SharedText};
-use self::lists::Lists;
+pub(crate) use self::lists::Lists;
 use crate::Result;
 use crate::UnderivableRow;
 use crate::dataset::{Derive, Underivable};

@@ -1,0 +1,139 @@
+//! The images of packs: each is in the pack that holds its tokens.
+//!
+//! The invariant: the images of a pack are in the order of their tokens, and each is there once.
+
+use super::assemble::{Places, SuperbatchParts, TokenPacks};
+use super::columns::{PackedImages, item};
+use crate::{Error, Result};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowPrimitiveType, Int32Type, Int64Type};
+use arrow_array::{
+    Array, ArrayRef, FixedSizeListArray, ListArray, PrimitiveArray, StructArray, new_empty_array,
+};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::DataType;
+use arrow_select::interleave::interleave;
+use std::sync::Arc;
+
+/// The images of a superbatch of packs.
+#[derive(Debug)]
+pub(crate) struct ImagesOfPacks {
+    /// In the fields of [`PackedImages`], with encoded images in place of pixels.
+    pub(crate) columns: Vec<ArrayRef>,
+    /// Plan position of the row of each image, and its number in the row.
+    pub(crate) origins: Vec<(u64, usize)>,
+    /// In place of the positions of packs.
+    pub(crate) positions: Option<ArrayRef>,
+}
+
+impl TokenPacks<'_> {
+    /// The images of packs that were assembled of these parts.
+    pub(crate) fn images(
+        &self,
+        images: &PackedImages,
+        superbatch: &SuperbatchParts<'_>,
+        places: &Places,
+    ) -> Result<ImagesOfPacks> {
+        let Places { sources, placements, packs } = places;
+        let length = usize::try_from(self.columns.length).unwrap_or(usize::MAX).max(1);
+        let lists = |number: usize, block: usize| lists(images, superbatch, number, block);
+        let last = images.columns.len() - 1;
+        let (mut counts, mut index, mut grids) = (vec![0; *packs], Vec::new(), Vec::new());
+        let (mut encoded, mut origins) = (Vec::new(), Vec::new());
+        for placement in placements {
+            let Some(source) = sources.get(placement.source) else { continue };
+            let Some(index_of) = lists(0, source.block) else { continue };
+            let numbers = numbers::<Int32Type>(index_of, source.row);
+            let bytes = lists(last, source.block).map_or_else(Vec::new, |lists| {
+                let cells = lists.values().as_struct_opt();
+                let is_image = |item: &usize| cells.is_some_and(|cells| has_bytes(cells, *item));
+                (offset(lists, source.row)..offset(lists, source.row + 1))
+                    .filter(is_image)
+                    .collect()
+            });
+            let grid = (last > 1).then(|| lists(1, source.block)).flatten();
+            let of_grids =
+                grid.map_or(&[][..], |grids| self::numbers::<Int64Type>(grids, source.row));
+            for (number, place) in numbers.chunks_exact(2).enumerate() {
+                let [first, tokens] = place else { continue };
+                let (first, tokens) = (small(*first), small(*tokens));
+                let piece = placement.first..placement.first + placement.count;
+                if first < piece.start || first + tokens > piece.end {
+                    continue;
+                }
+                let at = placement.at % length + first - piece.start;
+                index.extend([at, tokens].map(|number| i32::try_from(number).unwrap_or(i32::MAX)));
+                grids.extend_from_slice(
+                    of_grids.get(3 * number..3 * number + 3).unwrap_or_default(),
+                );
+                encoded.extend(bytes.get(number).map(|item| (source.block, *item)));
+                origins.push((source.position, number));
+                if let Some(count) = counts.get_mut(placement.at / length) {
+                    *count += 1;
+                }
+            }
+        }
+        let listed = |items: ArrayRef| -> Result<ArrayRef> {
+            let offsets = OffsetBuffer::from_lengths(counts.iter().copied());
+            let list = ListArray::try_new(item(items.data_type()), offsets, items, None);
+            Ok(Arc::new(list.map_err(Error::assemble)?))
+        };
+        let mut columns = Vec::with_capacity(images.columns.len());
+        for number in 0..=last {
+            let items: ArrayRef = match number {
+                0 => Arc::new(fixed::<Int32Type>(std::mem::take(&mut index), 2)?),
+                _ if number < last => Arc::new(fixed::<Int64Type>(std::mem::take(&mut grids), 3)?),
+                _ => {
+                    let blocks =
+                        (0..superbatch.blocks.len()).filter_map(|block| lists(last, block));
+                    let cells: Vec<&dyn Array> =
+                        blocks.map(|lists| lists.values().as_ref()).collect();
+                    match cells.first() {
+                        Some(first) if encoded.is_empty() => new_empty_array(first.data_type()),
+                        None => new_empty_array(&DataType::Null),
+                        Some(_) => interleave(&cells, &encoded).map_err(Error::assemble)?,
+                    }
+                }
+            };
+            columns.push(listed(items)?);
+        }
+        Ok(ImagesOfPacks { columns, origins, positions: None })
+    }
+}
+
+/// The lists of one of the columns of images in a block.
+pub(super) fn lists<'a>(
+    images: &PackedImages,
+    superbatch: &SuperbatchParts<'a>,
+    number: usize,
+    block: usize,
+) -> Option<&'a ListArray> {
+    superbatch.blocks.get(block)?.columns().get(images.first + number)?.as_list_opt::<i32>()
+}
+
+fn has_bytes(cells: &StructArray, item: usize) -> bool {
+    cells.columns().first().is_some_and(|bytes| bytes.is_valid(item))
+}
+
+/// First item of a row.
+fn offset(lists: &ListArray, row: usize) -> usize {
+    lists.value_offsets().get(row).map_or(0, |offset| small(*offset))
+}
+
+/// The numbers in the items of a row, which are lists of equal length.
+pub(super) fn numbers<T: ArrowPrimitiveType>(lists: &ListArray, row: usize) -> &[T::Native] {
+    let Some(items) = lists.values().as_fixed_size_list_opt() else { return &[] };
+    let width = small(items.value_length());
+    let Some(values) = items.values().as_primitive_opt::<T>() else { return &[] };
+    let range = offset(lists, row) * width..offset(lists, row + 1) * width;
+    values.values().get(range).unwrap_or_default()
+}
+
+fn fixed<T: ArrowPrimitiveType>(values: Vec<T::Native>, width: i32) -> Result<FixedSizeListArray> {
+    let values = Arc::new(PrimitiveArray::<T>::from_iter_values(values));
+    FixedSizeListArray::try_new(item(&T::DATA_TYPE), width, values, None).map_err(Error::assemble)
+}
+
+fn small(number: i32) -> usize {
+    usize::try_from(number).unwrap_or_default()
+}

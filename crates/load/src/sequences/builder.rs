@@ -1,0 +1,170 @@
+//! Builds the sequences of a batch of documents.
+
+use super::{Fault, IMAGE_INDEX, Parts, Sequences};
+use crate::tokenize::Lists;
+use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, ListArray, PrimitiveArray};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::{ArrowError, DataType};
+use shardmill_documents::Modality;
+use shardmill_plan::images::PlannedImage;
+use shardmill_tokens::SpecialInText;
+use std::sync::Arc;
+
+/// Places of the texts and the images among the sources.
+const TEXTS: usize = 1;
+const IMAGES: usize = 2;
+
+pub(super) struct Builder<'a> {
+    sequences: &'a Sequences,
+    lists: Lists,
+    /// First placeholder and number of tokens of each image.
+    index: Vec<i32>,
+    grid: Vec<i64>,
+    /// Images up to the end of each document, after a zero.
+    image_ends: Vec<i32>,
+    pub(super) text_bytes: u64,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(sequences: &'a Sequences, documents: usize) -> Self {
+        Self {
+            sequences,
+            lists: Lists::with_rows(documents),
+            index: Vec::new(),
+            grid: Vec::new(),
+            image_ends: vec![0],
+            text_bytes: 0,
+        }
+    }
+
+    /// Adds the sequence of a document.
+    pub(super) fn add(&mut self, parts: &Parts<'_>, document: usize) -> Result<(), Fault> {
+        let place = |document: usize| {
+            parts.offsets.get(document).and_then(|part| usize::try_from(*part).ok())
+        };
+        let parts_of = place(document).unwrap_or_default()..place(document + 1).unwrap_or_default();
+        let sequences = self.sequences;
+        let options = &sequences.options;
+        let start = self.lists.tokens.len();
+        self.lists.tokens.extend(options.bos);
+        self.label(true);
+        let content = self.lists.tokens.len();
+        let mut follows_text = false;
+        for (number, part) in (0..).zip(parts_of) {
+            let modality = Modality::new(parts.modalities.value(part));
+            match modality {
+                Modality::Text if parts.texts.is_valid(part) => {
+                    if follows_text {
+                        self.lists.tokens.extend(&options.separator);
+                    }
+                    self.add_text(parts.texts.value(part))
+                        .map_err(|reason| fault(TEXTS, number, &reason))?;
+                    self.label(true);
+                    follows_text = true;
+                }
+                Modality::Image => {
+                    self.add_image(parts, part, start)
+                        .map_err(|reason| fault(IMAGES, number, &reason))?;
+                    follows_text = false;
+                }
+                _ => {}
+            }
+        }
+        if self.lists.tokens.len() == content {
+            self.lists.tokens.truncate(start);
+            self.lists.labels.truncate(start);
+        } else {
+            self.lists.tokens.extend(options.eos);
+            self.label(true);
+            // No token predicts the first one.
+            if let (Some(label), Some(labels)) = (self.lists.labels.get_mut(start), &options.labels)
+            {
+                *label = labels.ignore_index;
+            }
+        }
+        let images = i32::try_from(self.index.len() / 2);
+        let images = images.ok().filter(|_| self.lists.end_row());
+        self.image_ends.push(images.ok_or_else(|| Fault {
+            source: TEXTS,
+            reason: "a block has more than 2,147,483,647 tokens".to_owned(),
+        })?);
+        Ok(())
+    }
+
+    /// Adds labels of the tokens that have none.
+    fn label(&mut self, is_labelled: bool) {
+        let Some(labels) = &self.sequences.options.labels else { return };
+        let ids = self.lists.tokens.get(self.lists.labels.len()..).unwrap_or_default();
+        let label = |id: &u32| if is_labelled { i64::from(*id) } else { labels.ignore_index };
+        self.lists.labels.extend(ids.iter().map(label));
+    }
+
+    fn add_text(&mut self, text: &str) -> Result<(), String> {
+        self.text_bytes += text.len() as u64;
+        let tokenizer = &self.sequences.tokenizer;
+        tokenizer
+            .encode_into(text, SpecialInText::Text, &mut self.lists.tokens)
+            .map(drop)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Adds the block of an image. `start` is the first token of the document.
+    fn add_image(&mut self, parts: &Parts<'_>, part: usize, start: usize) -> Result<(), String> {
+        let sequences = self.sequences;
+        let Some(images) = &sequences.images else {
+            return Err("an image, and Sequences has no images=".to_owned());
+        };
+        if parts.images.is_null(part) {
+            let known = parts.errors.is_valid(part).then(|| parts.errors.value(part));
+            return Err(known.unwrap_or("its bytes are null").to_owned());
+        }
+        let image = images.plan(parts.images.value(part))?;
+        let options = &sequences.options;
+        let of_blocks = options.labels.as_ref().is_some_and(|labels| labels.of_blocks);
+        self.lists.tokens.extend(&options.prefix);
+        self.label(of_blocks);
+        let first = self.lists.tokens.len();
+        let small = |number: u64| i32::try_from(number).map_err(|_| "too many tokens".to_owned());
+        let tokens = small(image.tokens)?;
+        let count = usize::try_from(tokens).unwrap_or_default();
+        self.lists.tokens.resize(first + count, options.placeholder);
+        self.label(false);
+        self.lists.tokens.extend(&options.suffix);
+        self.label(of_blocks);
+        self.index.extend([small((first - start) as u64)?, tokens]);
+        self.grid.extend(grid_of(&image));
+        Ok(())
+    }
+
+    /// The columns of [`Sequences::new`].
+    pub(super) fn finish(self) -> Result<Vec<ArrayRef>, ArrowError> {
+        let Self { sequences, lists, index, grid, image_ends, .. } = self;
+        let (of_tokens, of_images) = sequences.outputs.split_at(sequences.lists);
+        let mut arrays = lists.into_arrays(of_tokens)?;
+        let (mut index, mut grid) = (Some(index), Some(grid));
+        for field in of_images {
+            let DataType::List(item) = field.data_type() else { continue };
+            let DataType::FixedSizeList(number, width) = item.data_type() else { continue };
+            let values: ArrayRef = if field.name() == IMAGE_INDEX {
+                Arc::new(PrimitiveArray::<Int32Type>::from(index.take().unwrap_or_default()))
+            } else {
+                Arc::new(PrimitiveArray::<Int64Type>::from(grid.take().unwrap_or_default()))
+            };
+            let numbers = FixedSizeListArray::try_new(Arc::clone(number), *width, values, None)?;
+            let ends = OffsetBuffer::new(image_ends.clone().into());
+            let lists = ListArray::try_new(Arc::clone(item), ends, Arc::new(numbers), None)?;
+            arrays.push(Arc::new(lists));
+        }
+        Ok(arrays)
+    }
+}
+
+fn fault(source: usize, part: usize, reason: &str) -> Fault {
+    Fault { source, reason: format!("part {part} of the document: {reason}") }
+}
+
+fn grid_of(image: &PlannedImage) -> [i64; 3] {
+    let side = |side: u64| i64::try_from(side).unwrap_or(i64::MAX);
+    [1, side(image.rows), side(image.cols)]
+}

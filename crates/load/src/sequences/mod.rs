@@ -1,0 +1,213 @@
+//! Token sequences of documents: texts, and in place of each image the tokens that its header
+//! plans.
+//!
+//! ```text
+//! parts of a document → ids of texts, blocks of images → tokens, labels, place of each image
+//! ```
+//!
+//! The invariants: a text never becomes a placeholder, whatever it spells; the sequence of a
+//! document depends on its parts and on the options alone, and no pixel is decoded for it.
+
+mod builder;
+
+use crate::dataset::{Derive, Underivable};
+use crate::images::Images;
+use crate::tokenize::{CountsDirectory, TokenColumns, TokenCounts, TokenTotals, add_totals};
+use crate::{Dataset, Result, UnderivableRow};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BinaryViewArray, ListArray, StringViewArray};
+use arrow_cast::cast;
+use arrow_schema::{DataType, Field, FieldRef};
+use builder::Builder;
+use shardmill_engine::Cancel;
+use shardmill_tokens::Tokenizer;
+use std::fmt;
+use std::sync::Arc;
+
+/// The columns that sequences are computed from: lists with an item for each part of a document.
+pub const SEQUENCE_SOURCES: [&str; 4] =
+    ["modality", "text_content", "binary_content", "materialize_error"];
+
+/// First placeholder of each image, and the number of its tokens.
+pub const IMAGE_INDEX: &str = "image_index";
+/// Frames, rows and columns of patches of each image.
+pub const IMAGE_GRID: &str = "image_grid_thw";
+
+/// How documents become sequences.
+#[derive(Debug, Clone, Default)]
+pub struct SequenceOptions {
+    /// Ids around every document that is not empty.
+    pub bos: Option<u32>,
+    pub eos: Option<u32>,
+    /// Ids between adjacent texts.
+    pub separator: Vec<u32>,
+    /// Ids around the placeholders of an image.
+    pub prefix: Vec<u32>,
+    pub suffix: Vec<u32>,
+    pub placeholder: u32,
+    pub labels: Option<SequenceLabels>,
+    /// The column of tokens.
+    pub tokens: String,
+}
+
+/// Labels of tokens; the first one of a document and placeholders are never labelled.
+#[derive(Debug, Clone)]
+pub struct SequenceLabels {
+    pub column: String,
+    pub ignore_index: i64,
+    /// Whether the tokens around placeholders are labelled.
+    pub of_blocks: bool,
+}
+
+/// Sequences of documents.
+pub struct Sequences {
+    tokenizer: Arc<Tokenizer>,
+    /// `None` if documents with images are refused.
+    images: Option<Arc<Images>>,
+    options: SequenceOptions,
+    outputs: Vec<FieldRef>,
+    /// Of the outputs, those that are as long as the tokens.
+    lists: usize,
+    counts: CountsDirectory,
+}
+
+impl Sequences {
+    #[must_use]
+    pub fn new(
+        tokenizer: Arc<Tokenizer>,
+        images: Option<Arc<Images>>,
+        options: SequenceOptions,
+        counts: CountsDirectory,
+    ) -> Self {
+        let labels = options.labels.as_ref().map(|labels| labels.column.clone());
+        let tokens = options.tokens.clone();
+        let mut outputs = TokenColumns { tokens, is_wide: false, labels }.fields();
+        let lists = outputs.len();
+        if let Some(images) = &images {
+            outputs.push(per_image(IMAGE_INDEX, DataType::Int32, 2));
+            if images.has_grid() {
+                outputs.push(per_image(IMAGE_GRID, DataType::Int64, 3));
+            }
+        }
+        Self { tokenizer, images, options, outputs, lists, counts }
+    }
+
+    /// Names of the columns that are computed.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let pixels = self.images.iter().flat_map(|images| images.outputs());
+        self.outputs.iter().chain(pixels).map(|field| field.name().as_str())
+    }
+}
+
+impl Dataset {
+    /// The data set of documents with the columns of their sequences.
+    ///
+    /// # Errors
+    /// When a column of such a name exists.
+    pub fn with_sequences(&self, sequences: &Arc<Sequences>) -> Result<Self> {
+        let sources = self.columns(&SEQUENCE_SOURCES.map(str::to_owned))?;
+        let derive: Arc<dyn Derive> = Arc::clone(sequences) as Arc<dyn Derive>;
+        let dataset = self.with_derived(&derive, &sources)?;
+        match &sequences.images {
+            Some(images) => dataset.with_images(images),
+            None => Ok(dataset),
+        }
+    }
+}
+
+/// A list of numbers for each image of a document.
+fn per_image(name: &str, data_type: DataType, width: i32) -> FieldRef {
+    let item = |data_type| Arc::new(Field::new("item", data_type, false));
+    let numbers = DataType::FixedSizeList(item(data_type), width);
+    Arc::new(Field::new(name, DataType::List(item(numbers)), false))
+}
+
+impl fmt::Debug for Sequences {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Sequences")
+            .field("tokenizer", &self.tokenizer.path())
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Derive for Sequences {
+    fn accepts(&self, _source: usize, data_type: &DataType) -> bool {
+        matches!(data_type, DataType::List(_))
+    }
+
+    fn outputs(&self) -> &[FieldRef] {
+        &self.outputs
+    }
+
+    fn compute(&self, sources: &[ArrayRef]) -> std::result::Result<Vec<ArrayRef>, Underivable> {
+        let batch = |error: String| Underivable::Batch(error);
+        let parts = Parts::of(sources).map_err(batch)?;
+        let documents = sources.first().map_or(0, Array::len);
+        let mut builder = Builder::new(self, documents);
+        let mut failures = Vec::new();
+        for document in 0..documents {
+            if let Err(Fault { source, reason }) = builder.add(&parts, document) {
+                let row = UnderivableRow { row: document, source, reason, ..Default::default() };
+                failures.push(row);
+                builder = Builder::new(self, documents);
+            }
+        }
+        if !failures.is_empty() {
+            return Err(Underivable::Rows(failures));
+        }
+        let text_bytes = builder.text_bytes;
+        add_totals(TokenTotals { text_bytes, ..TokenTotals::default() });
+        builder.finish().map_err(|error| Underivable::Batch(error.to_string()))
+    }
+
+    fn counts(&self, cancel: &Cancel) -> Result<Option<Arc<TokenCounts>>> {
+        self.counts.open(cancel)
+    }
+
+    fn output_bytes(&self, source_bytes: u64) -> u64 {
+        // A token has a few bytes of text, or some hundred of an encoded image.
+        source_bytes / 2
+    }
+}
+
+/// The parts of the documents of a batch.
+struct Parts<'a> {
+    /// First part of each document, and the end.
+    offsets: &'a [i32],
+    modalities: StringViewArray,
+    texts: StringViewArray,
+    images: BinaryViewArray,
+    errors: StringViewArray,
+}
+
+impl<'a> Parts<'a> {
+    fn of(sources: &'a [ArrayRef]) -> std::result::Result<Self, String> {
+        let [modalities, texts, images, errors] = sources else {
+            return Err("a column is missing".to_owned());
+        };
+        let items = |source: &ArrayRef, data_type: DataType| {
+            let lists = source.as_list_opt::<i32>().ok_or("a column has no lists")?;
+            cast(lists.values(), &data_type).map_err(|error| error.to_string())
+        };
+        let strings = |source: &ArrayRef| {
+            items(source, DataType::Utf8View).map(|items| items.as_string_view().clone())
+        };
+        let offsets = modalities.as_list_opt::<i32>().map(ListArray::value_offsets);
+        Ok(Self {
+            offsets: offsets.unwrap_or_default(),
+            modalities: strings(modalities)?,
+            texts: strings(texts)?,
+            images: items(images, DataType::BinaryView)?.as_binary_view().clone(),
+            errors: strings(errors)?,
+        })
+    }
+}
+
+/// Why a document has no sequence.
+struct Fault {
+    /// Number of the source column.
+    source: usize,
+    reason: String,
+}

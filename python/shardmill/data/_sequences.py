@@ -1,0 +1,343 @@
+"""Token sequences of interleaved documents."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from shardmill._choices import check_fields
+from shardmill._digests import digest
+from shardmill._native import load as _native
+from shardmill._native import pixels as _pixels
+from shardmill._option_values import check_filled, check_kind, listed, whole
+from shardmill.data._counts_directory import check_counts_directory, default_counts
+from shardmill.data._image_tokens import ImageTokens, native_rule
+from shardmill.data._images import DecodeMode, Normalization, statistics
+from shardmill.data._special_tokens import Affix, Token
+from shardmill.data._token_ids import token_id_of
+from shardmill.data._token_options import LabelKind, Labels
+from shardmill.data._tokenize import TOKENIZATION_VERSION
+from shardmill.data._tokenizer import Tokenizer, native_tokenizer
+from shardmill.errors import OptionError
+from shardmill.storage._paths import PathLike
+
+Positions = Literal["1d", "mrope"]
+
+#: Incremented when the tokens of a document change, so that older counts and states are not reused.
+SEQUENCE_VERSION = 1
+
+#: The columns of parts of documents, which are delivered only if they are named.
+_PARTS = {
+    *("modality", "content_type", "text_content", "binary_content", "source_ref"),
+    *("materialize_error", "rescued"),
+}
+
+#: A text that is meant as a special token.
+_SPECIAL = re.compile(r"<[^<>\s]+>")
+
+#: The frames of a video, of which Qwen2-VL takes two at a time.
+_FRAMES = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageOutput:
+    """How the images of ``Sequences`` become pixels.
+
+    Attributes:
+        dtype: ``"float32"``, normalized, or ``"uint8"``, a quarter of the size, which the training
+            step normalizes with ``Sequences.normalization``.
+        normalize: mean and standard deviation of each channel, as for ``Images``. The default is
+            that of Qwen2-VL (``"clip"``) or, with ``patch_size=16``, Qwen3-VL (``"siglip"``); other
+            rules need it.
+        mode: as for ``Images``.
+        max_pixels: an image with more pixels is bad, and is not decoded.
+
+    Raises:
+        ValueError: If an option is not valid.
+
+    Examples:
+        >>> import shardmill as sm
+        >>> sm.ImageOutput(dtype="uint8").mode
+        'exact'
+    """
+
+    dtype: Literal["float32", "uint8"] = "float32"
+    normalize: Normalization | tuple[Any, Any] | None = None
+    mode: DecodeMode = "exact"
+    max_pixels: int = 89_478_485
+
+    def __post_init__(self) -> None:
+        check_fields(ImageOutput, vars(self), prefix="ImageOutput.")
+        whole("ImageOutput.max_pixels", self.max_pixels, 1)
+        if self.normalize is not None:
+            object.__setattr__(self, "normalize", statistics(self.normalize, 3))
+
+
+@dataclass(frozen=True, init=False)
+class Sequences:
+    """How a ``Dataset`` makes token sequences of interleaved documents of texts and images.
+
+    Rows of the data set are then documents. They are read from the Parquet files that a
+    ``ParquetSink`` writes: a document is a run of rows of equal ``sample_id``, and its parts are in
+    the order of ``position``. The values of its metadata row are columns.
+
+    Each text is tokenized by itself. A special token that a text spells stays text, so that it
+    never becomes a placeholder. An image becomes the tokens that ``images`` plans from its header,
+    and its pixels are decoded only when the document is delivered. A bad image is an error that
+    names the part, or makes a bad row; see ``ErrorPolicy``.
+
+    With ``parts``, rows stay rows, of files of any format, and a row is the document whose parts
+    are the values of these columns, such as an image and its caption.
+
+    A document has these columns:
+
+    * ``tokens``, int32, and ``labels``, int64.
+    * ``pixel_values``: the pixels of its images in order, ``[patches, values]`` for ``qwen2_vl``,
+      ``[images, 3, height, width]`` for ``fixed``.
+    * ``image_grid_thw``, int64, ``[images, 3]``: frames, rows and columns of patches, for
+      ``qwen2_vl``.
+    * ``image_index``, int32, ``[images, 2]``: first placeholder in ``tokens``, and number of
+      placeholders.
+
+    For documents without adjacent texts, tokens and pixels equal those that the processor of the
+    model makes of the whole document.
+
+    Args:
+        tokenizer: a ``Tokenizer``, or its path.
+        parts: columns of texts and images, in the order of the parts. A text is a string. An image
+            is bytes, or a struct with a field ``bytes``. A list has several parts. A text that is
+            null is left out.
+        images: the rule by which images become tokens: ``ImageTokens.qwen2_vl``, or ``fixed`` with
+            ``fit="stretch"``.
+            Without it, an image is an error.
+        separator: text between two texts that follow one another.
+        bos: token before each document that is not empty: a token, an id, or ``True`` for the one
+            named in the tokenizer's directory.
+        eos: token after each document that is not empty, likewise.
+        labels: ``"text"`` labels the texts, and ``"all"`` also the tokens around the placeholders
+            of images; ``None`` for no labels. ``Labels`` has further options. The first token of a
+            document and placeholders have none.
+        image_output: type and normalization of pixels.
+        positions: ``"mrope"`` gives packs the positions of Qwen2-VL in place of 0, 1, …: int32
+            ``[3, packs, length]``, for time, height and width. Only for ``qwen2_vl``.
+        output: name of the column of tokens.
+        counts: directory for token counts, as for ``Tokenize``.
+
+    Raises:
+        ValueError: If an option is not valid, such as a token that the tokenizer does not have.
+
+    Examples:
+        >>> import json, pyarrow as pa, pyarrow.parquet as pq, shardmill as sm
+        >>> vocab = {"[UNK]": 0, "a": 1, "cat": 2}
+        >>> model = {"type": "WordLevel", "vocab": vocab, "unk_token": "[UNK]"}
+        >>> pieces = {"added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}}
+        >>> text = json.dumps({"version": "1.0", "model": model} | pieces)
+        >>> _ = open("tokenizer.json", "w").write(text)
+        >>> parts = {"modality": ["text", "text"], "text_content": ["a", "cat"]}
+        >>> rows = pa.table({"sample_id": ["x", "x"], "position": [0, 1]} | parts)
+        >>> pq.write_table(rows, "documents.parquet")
+        >>> sequences = sm.Sequences(tokenizer="tokenizer.json", labels=None)
+        >>> sm.Dataset("documents.parquet", sequences=sequences)[0]
+        {'sample_id': 'x', 'tokens': [1, 2]}
+    """
+
+    tokenizer: Tokenizer
+    parts: tuple[str, ...]
+    images: ImageTokens | None
+    separator: str
+    bos: int | None
+    eos: int | None
+    labels: Labels | None
+    image_output: ImageOutput
+    positions: Positions
+    output: str
+    counts: str
+
+    def __init__(
+        self,
+        *,
+        tokenizer: Tokenizer | str | Path,
+        parts: Sequence[str] = (),
+        images: ImageTokens | None = None,
+        separator: str = "",
+        bos: str | int | bool | None = None,
+        eos: str | int | bool | None = None,
+        labels: LabelKind | Labels | None = "text",
+        image_output: ImageOutput | None = None,
+        positions: Positions = "1d",
+        output: str = "tokens",
+        counts: PathLike | None = None,
+    ) -> None:
+        given = {name: value for name, value in locals().items() if name != "self"}
+        check_fields(Sequences, given)
+        check_filled("output", output, is_optional=False)
+        check_kind("images", images, ImageTokens, "sm.ImageTokens.from_pretrained(directory)")
+        check_kind("image_output", image_output, ImageOutput, "sm.ImageOutput(dtype='uint8')")
+        if not isinstance(counts, str | os.PathLike | None) or counts == "":
+            raise OptionError(f"counts must be a directory, not {counts!r}")
+        if not isinstance(tokenizer, Tokenizer):
+            tokenizer = Tokenizer(tokenizer)
+        values = given | {
+            "tokenizer": tokenizer,
+            "parts": tuple(listed("parts", parts)),
+            "bos": token_id_of("bos", bos, tokenizer),
+            "eos": token_id_of("eos", eos, tokenizer),
+            "labels": labels if isinstance(labels, Labels | None) else Labels(labels),
+            "image_output": image_output or ImageOutput(),
+            "counts": default_counts() if counts is None else os.fspath(counts),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        if self.labels is not None and self.labels.kind not in ("text", "all"):
+            raise OptionError(
+                f"labels must be 'text', 'all' or None for documents, not {self.labels.kind!r}"
+            )
+        if images is not None and images.rule not in ("qwen2_vl", "fixed"):
+            raise OptionError(
+                "Sequences computes the pixels of the rules 'qwen2_vl' and 'fixed', "
+                f"not of {images.rule!r}"
+            )
+        if positions == "mrope" and (images is None or images.rule != "qwen2_vl"):
+            raise OptionError(
+                "positions='mrope' are those of images of the rule 'qwen2_vl'\n"
+                "hint: pass images=sm.ImageTokens.qwen2_vl(…), or omit positions"
+            )
+        if images is not None and images.parameters.get("fit") == "crop":
+            raise OptionError(
+                "Sequences does not crop images as the processors of models do\n"
+                "hint: pass ImageTokens.fixed(…, fit='stretch') if the model stretches images"
+            )
+        # Says now what the tokenizer cannot do.
+        _ = self._native
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Identifies what determines the tokens, as 32 hexadecimal digits."""
+        labels = self.labels and [self.labels.kind, self.labels.ignore_index]
+        images = self.images and self.images.fingerprint
+        versions = [SEQUENCE_VERSION, TOKENIZATION_VERSION]
+        ids = [self.bos, self.eos, self._ids("separator", self.separator)]
+        identity = [versions, self.tokenizer.fingerprint, images, ids, labels]
+        return digest([*identity, list(self.parts)] if self.parts else identity)
+
+    @property
+    def outputs(self) -> list[str]:
+        """Names of the columns that are computed."""
+        return self._native.outputs
+
+    @property
+    def normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        """Mean and standard deviation of each channel, for pixels from 0 to 1.
+
+        ``None`` without images.
+        """
+        if self.images is None:
+            return None
+        if self.image_output.normalize is not None:
+            return statistics(self.image_output.normalize, 3)
+        if self.images.rule != "qwen2_vl":
+            raise OptionError(
+                f"the rule {self.images.rule!r} does not say how pixels are normalized\n"
+                "hint: pass image_output=sm.ImageOutput(normalize='clip'), "
+                "or the image_mean and image_std of the model"
+            )
+        is_third = self.images.parameters["patch_size"] == 16
+        return statistics("siglip" if is_third else "clip", 3)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_native"}
+
+    @cached_property
+    def _native(self) -> _native.Sequences:
+        images = self.images
+        labels = self.labels and (
+            self.labels.output,
+            self.labels.ignore_index,
+            self.labels.kind == "all",
+        )
+        block = (0, list[int](), list[int]())
+        if images is not None:
+            block = (
+                self._id("placeholder", images.placeholder),
+                self._ids("prefix", images.prefix),
+                self._ids("suffix", images.suffix),
+            )
+        return _native.Sequences(
+            native_tokenizer(self.tokenizer),
+            images and _pixels.Images(self._pixel_settings(images)),
+            bos=self.bos,
+            eos=self.eos,
+            separator=self._ids("separator", self.separator),
+            block=block,
+            tokens=self.output,
+            labels=labels,
+            counts=f"{self.counts}/{self.fingerprint}",
+        )
+
+    def _pixel_settings(self, images: ImageTokens) -> dict[str, Any]:
+        parameters, output = images.parameters, self.image_output
+        patches = None
+        if images.rule == "qwen2_vl":
+            patches = parameters["patch_size"], parameters["merge_size"], _FRAMES
+        return {
+            "column": "binary_content",
+            "size": parameters.get("size"),
+            "fit": parameters.get("fit", "stretch"),
+            "resample": "bicubic",
+            "mode": output.mode,
+            "flip": 0.0,
+            "dtype": output.dtype,
+            "normalize": None if output.dtype == "uint8" else self.normalization,
+            "layout": "CHW",
+            "channels": "RGB",
+            "background": (255, 255, 255),
+            "orientation": True,
+            "max_pixels": output.max_pixels,
+            "damaged": "raise",
+            "source": "bytes",
+            "planned": {
+                "rule": native_rule(images),
+                "output": "pixel_values",
+                "patches": patches,
+                "has_rope": self.positions == "mrope",
+            },
+        }
+
+    def _id(self, name: str, token: Token) -> int:
+        if isinstance(token, str):
+            return self.tokenizer.token_id(token)
+        if token >= self.tokenizer.vocab_size:
+            raise OptionError(
+                f"{name} must be an id below {self.tokenizer.vocab_size}, not {token}"
+            )
+        return token
+
+    def _ids(self, name: str, affix: Affix) -> list[int]:
+        """Return the ids of a text, in which all special tokens must be known."""
+        if not isinstance(affix, str):
+            return [self._id(name, token) for token in affix]
+        for token in _SPECIAL.findall(affix):
+            self.tokenizer.token_id(token)
+        is_special = _SPECIAL.search(affix) is not None
+        return self.tokenizer.encode(affix, special_in_text="id" if is_special else "text")
+
+
+def native_sequences(sequences: Sequences, paths: Sequence[str]) -> _native.Sequences:
+    """Return what computes the sequences of a data set.
+
+    Raises:
+        ValueError: If the counts would become a part of the data set.
+    """
+    check_counts_directory(sequences.counts, sequences.fingerprint, paths)
+    return sequences._native  # pyright: ignore[reportPrivateUsage]
+
+
+def document_columns(names: Sequence[str], sequences: Sequences) -> list[str]:
+    """Return the columns of documents that are delivered by default."""
+    parts = {*_PARTS, *sequences.parts}
+    return [name for name in names if name not in parts] + sequences.outputs

@@ -1,0 +1,54 @@
+//! Sequences of documents.
+
+use crate::pixels::PyImages;
+use crate::tokens::PyTokenizer;
+use pyo3::prelude::*;
+use shardmill_load::sequences::{SequenceLabels, SequenceOptions, Sequences};
+use shardmill_load::tokenize::CountsDirectory;
+use std::sync::Arc;
+
+#[pyclass(name = "Sequences", module = "shardmill._native.load", frozen)]
+pub(crate) struct PySequences(pub(super) Arc<Sequences>);
+
+#[pymethods]
+impl PySequences {
+    /// `block` are the placeholder of an image, and the ids before and after its placeholders.
+    #[new]
+    #[pyo3(signature = (
+        tokenizer, images, *, bos, eos, separator, block, tokens, labels, counts,
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn new(
+        tokenizer: PyRef<'_, PyTokenizer>,
+        images: Option<PyRef<'_, PyImages>>,
+        bos: Option<u32>,
+        eos: Option<u32>,
+        separator: Vec<u32>,
+        block: (u32, Vec<u32>, Vec<u32>),
+        tokens: String,
+        labels: Option<(String, i64, bool)>,
+        counts: String,
+    ) -> Self {
+        let (placeholder, prefix, suffix) = block;
+        let labels = labels.map(|(column, ignore_index, of_blocks)| SequenceLabels {
+            column,
+            ignore_index,
+            of_blocks,
+        });
+        let options =
+            SequenceOptions { bos, eos, separator, prefix, suffix, placeholder, labels, tokens };
+        Self(Arc::new(Sequences::new(
+            Arc::clone(&tokenizer.tokenizer),
+            images.map(|images| Arc::clone(&images.0)),
+            options,
+            CountsDirectory::new(Some(counts)),
+        )))
+    }
+
+    /// Names of the columns that are computed.
+    #[getter]
+    fn outputs(&self) -> Vec<String> {
+        self.0.names().map(str::to_owned).collect()
+    }
+}
