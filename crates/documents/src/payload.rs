@@ -139,9 +139,7 @@ impl Payload {
         match self {
             Self::Absent => Ok(image_facts(&[])?.oriented),
             Self::Located(located) => located.image_size(),
-            Self::Memory(bytes) => {
-                Ok(page_facts(bytes, page_of_many(bytes, frame).unwrap_or_default())?.oriented)
-            }
+            Self::Memory(bytes) => size_in_memory(bytes, frame),
         }
     }
 
@@ -169,8 +167,19 @@ impl Payload {
     }
 }
 
+/// Width and height of an image in memory. `frame` selects the page of a multi-page TIFF.
+///
+/// # Errors
+/// [`HeaderError::Image`] when the headers do not state a size.
+pub fn size_in_memory(
+    bytes: &[u8],
+    frame: impl FnOnce() -> Option<u64>,
+) -> std::result::Result<ImageSize, HeaderError> {
+    Ok(page_facts(bytes, page_of_many(bytes, frame).unwrap_or_default())?.oriented)
+}
+
 /// The wanted page of a TIFF with several pages.
-fn page_of_many(bytes: &Bytes, frame: impl FnOnce() -> Option<u64>) -> Option<usize> {
+fn page_of_many(bytes: &[u8], frame: impl FnOnce() -> Option<u64>) -> Option<usize> {
     if !(bytes.starts_with(b"II") || bytes.starts_with(b"MM")) {
         return None;
     }

@@ -503,6 +503,8 @@ def fingerprint(
         name: spec["sink"][name]
         for name in ("format", "materialize_on_write", "on_materialize_error")
     }
+    if spec["sink"]["image_sizes"]:
+        sink["image_sizes"] = True
     declared = dict(zip(_DECLARED, planner.declared(), strict=True))
     for part, options in (("source", source), ("sink", sink)):
         # Checkpoints of jobs without them stay valid.

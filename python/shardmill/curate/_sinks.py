@@ -91,8 +91,8 @@ class ParquetSink(Sink):
 
     Rows of a ``TableSource`` become one file per group of input files, with their original types;
     a group without remaining rows has no file, and loses its earlier one with ``mode="resume"``.
-    ``materialize_on_write``, ``on_materialize_error`` and ``binary_compression`` are only for
-    documents.
+    ``materialize_on_write``, ``on_materialize_error``, ``binary_compression`` and ``image_sizes``
+    are only for documents.
 
     Args:
         path: see ``Sink``, also for all other arguments that are not listed here.
@@ -100,6 +100,9 @@ class ParquetSink(Sink):
         binary_compression: codec of the image column. Images are usually compressed already.
         row_group_size: number of rows in a row group; by default, as many as have about 8 MiB in
             memory, as a ``Writer`` makes them. A row group ends between documents.
+        image_sizes: add the int32 columns ``width`` and ``height``: the size of each image as it is
+            displayed, from its header. They are null on other rows, and where the header cannot be
+            read. They take the place of columns of the input with these names.
 
     Raises:
         ValueError: If an option has an invalid value. An unknown codec is reported by ``Pipeline``.
@@ -115,9 +118,11 @@ class ParquetSink(Sink):
     compression: str = "zstd"
     binary_compression: str = "none"
     row_group_size: int | None = None
+    image_sizes: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_fields(ParquetSink, vars(self))
         for option in ("compression", "binary_compression"):
             if not isinstance(codec := getattr(self, option), str):
                 raise OptionError(
@@ -153,7 +158,7 @@ class WebDatasetSink(Sink):
 def sink_options(sink: Sink) -> dict[str, Any]:
     """Return the options of the native writer."""
     own = ("format", "mode", "materialize_on_write", "on_materialize_error")
-    of_parquet = ("compression", "binary_compression", "row_group_size")
+    of_parquet = ("compression", "binary_compression", "row_group_size", "image_sizes")
     return {
         "path": path_of(sink.path),
         **{name: getattr(sink, name) for name in own},

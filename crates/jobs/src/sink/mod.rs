@@ -1,5 +1,6 @@
 //! Writes rows: one file per batch, staged under a hidden name and published when complete.
 
+mod image_sizes;
 mod name;
 mod output;
 mod publishing;
@@ -8,6 +9,7 @@ use crate::report::{OutputFile, SplitReport};
 use crate::{Error, Result};
 use arrow_array::Array;
 use arrow_schema::{Field, Schema, SchemaRef};
+use image_sizes::add_sizes;
 pub(crate) use output::CountingFile;
 use serde::{Deserialize, Serialize};
 use shardmill_documents::locate::Locator;
@@ -76,6 +78,9 @@ pub struct SinkOptions {
     pub row_group_size: Option<usize>,
     /// Parquet only: codec of the image column; images are compressed already.
     pub binary_compression: String,
+    /// Parquet only: columns with the sizes of images.
+    #[serde(default)]
+    pub image_sizes: bool,
 }
 
 impl SinkOptions {
@@ -205,10 +210,19 @@ impl<'a> Sink<'a> {
         }
         let fetch = Instant::now();
         let scratch = std::mem::take(&mut self.scratch);
+        let has_sizes = self.options.image_sizes;
+        let policy = self.options.on_materialize_error;
         let bodies = if self.is_materialized {
-            materialize(&mut chunk, self.options.on_materialize_error, scratch, &mut report.ledger)?
+            let bodies = materialize(&mut chunk, policy, scratch, &mut report.ledger)?;
+            if has_sizes {
+                add_sizes(&mut chunk, Some(&bodies), &mut report.ledger)?;
+            }
+            bodies
         } else {
-            apply_policy(&mut chunk, self.options.on_materialize_error, &mut report.ledger)?;
+            apply_policy(&mut chunk, policy, &mut report.ledger)?;
+            if has_sizes {
+                add_sizes(&mut chunk, None, &mut report.ledger)?;
+            }
             Bodies::in_memory(&mut chunk, scratch)?
         };
         let fetch_seconds = fetch.elapsed().as_secs_f64();
