@@ -52,8 +52,11 @@ from message_situations import (
 )
 from shardmill.cli._commands import run
 from shardmill.curate import (
+    DocumentKeys,
     Filter,
     ImageStage,
+    InterleavedJsonlSource,
+    InterleavedParquetSource,
     Map,
     ParquetSink,
     Pipeline,
@@ -728,6 +731,14 @@ CASES: dict[str, Callable[[], Any]] = {
     ),
     "texts that no sample has": lambda: job(
         source=WebDatasetSource("documents.tar", keys=SampleKeys(texts_field="paragraphs"))
+    ),
+    "rows that are not documents": lambda: job(source=InterleavedParquetSource("in/a.parquet")),
+    "objects that are not documents": lambda: job(source=InterleavedJsonlSource("types.jsonl")),
+    "part that is named twice": lambda: DocumentKeys(parts=("image", "image")),
+    "marker without a character": lambda: DocumentKeys(marker=""),
+    "keys of another source": lambda: InterleavedParquetSource(
+        P,
+        keys=SampleKeys(),  # pyright: ignore[reportArgumentType]
     ),
     "reserved field": lambda: job(source=WebDatasetSource("documents.tar", fields=["sample_id"])),
     "input twice": lambda: job(source=TableSource(["in/a.parquet", "in/a.parquet"])),

@@ -8,6 +8,9 @@ use std::sync::Arc;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Maximal number of fields in a message.
+const SHOWN: usize = 12;
+
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -37,6 +40,9 @@ pub enum Error {
     Materialize { count: u64, first: String },
     #[error("Column `sample_id` is missing in `{path}`")]
     NoSampleId { path: String },
+    /// The texts and images of a file of rows or JSON objects cannot be told from its fields.
+    #[error("The documents of `{path}` have no known layout; they have {there}")]
+    NoLayout { path: String, there: String },
     #[error("Column `{column}` cannot have the type {data_type}")]
     Cast { column: String, data_type: String, source: ArrowError },
     /// The fault of the rows of one file.
@@ -69,6 +75,16 @@ impl Error {
         }
     }
 
+    pub(crate) fn no_layout<'a>(path: &str, there: impl Iterator<Item = &'a String>) -> Self {
+        let mut names: Vec<String> =
+            there.map(|name| format!("`{}`", name.escape_debug())).take(SHOWN + 1).collect();
+        if names.len() > SHOWN {
+            names.truncate(SHOWN);
+            names.push("…".to_owned());
+        }
+        Self::NoLayout { path: path.to_owned(), there: names.join(", ") }
+    }
+
     /// What the error is to the caller.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -79,6 +95,7 @@ impl Error {
             Self::Parquet(error) => error.kind(),
             Self::File { source, .. } => source.kind(),
             Self::NoSampleId { .. }
+            | Self::NoLayout { .. }
             | Self::AbsentColumn { .. }
             | Self::AbsentKey { option: "expression", .. } => ErrorKind::MissingColumn,
             Self::Option { .. } | Self::AbsentKey { .. } | Self::ReservedFields { .. } => {
@@ -121,6 +138,11 @@ impl Error {
                 Some("drop_invalid_rows=True removes such rows; Parquet output keeps them")
             }
             Self::PayloadKey { .. } => Some("rename the column with a Map stage"),
+            Self::NoLayout { .. } => Some(
+                "keys=sm.curate.DocumentKeys(parts=(\"image\", \"caption\")) names the fields with \
+                 images and texts, in reading order; TableSource reads rows of any kind; rows that \
+                 are single texts and images need the columns sample_id, position and modality",
+            ),
             Self::NoSampleId { .. } => {
                 Some("interleaved Parquet needs the columns sample_id, position and modality")
             }

@@ -3,7 +3,7 @@
 //! A source reads files to [`Chunk`]s; jobs and writers use them. The path of a row:
 //!
 //! ```text
-//! tar or Parquet → source → Chunk → (stages) → Bodies → writer
+//! tar, Parquet or JSON → source → Chunk → (stages) → Bodies → writer
 //! ```
 //!
 //! The invariants: images are never decoded to move them; a rejected image is never copied; every

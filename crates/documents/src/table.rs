@@ -215,6 +215,11 @@ impl AsRef<[u8]> for Shared {
     }
 }
 
+/// Arrow memory as bytes, without a copy.
+pub(crate) fn bytes_of(buffer: Buffer) -> Bytes {
+    Bytes::from_owner(Shared(buffer))
+}
+
 fn shared_bytes(column: &BinaryViewArray, row: usize) -> Payload {
     /// Values up to this length are stored in the view itself (Arrow columnar format, variable-size
     /// binary view layout).
@@ -229,9 +234,7 @@ fn shared_bytes(column: &BinaryViewArray, row: usize) -> Payload {
             Some((column.data_buffers().get(view.buffer_index as usize)?, view.offset as usize))
         });
         if let Some((buffer, offset)) = buffer {
-            return Payload::Memory(Bytes::from_owner(Shared(
-                buffer.slice_with_length(offset, value.len()),
-            )));
+            return Payload::Memory(bytes_of(buffer.slice_with_length(offset, value.len())));
         }
     }
     Payload::Memory(Bytes::copy_from_slice(value))

@@ -24,6 +24,7 @@ use shardmill_documents::locate::Shared;
 use shardmill_documents::schema::{RESCUED, SchemaChoice, is_reserved};
 use shardmill_documents::source::ErrorBudget;
 use shardmill_documents::source::heads_schema::{HeadsOf, SampleLimits};
+use shardmill_documents::source::jsonl::check_documents;
 use shardmill_documents::source::named_keys::check_keys;
 use shardmill_documents::source::parquet_schema::SchemaOf;
 use shardmill_engine::{Cancel, CoreSlots, Run, run_until_error};
@@ -241,6 +242,15 @@ impl Pipeline {
             SourceOptions::Parquet(options) => {
                 Ok(SchemaOf { options, filtered }.files(files, threads, cancel)?)
             }
+            SourceOptions::Jsonl(options) => {
+                let heads = HeadsOf {
+                    options,
+                    filtered,
+                    choice: &self.source_choice,
+                    limits: SampleLimits::default(),
+                };
+                Ok(heads.files(files, threads, cancel)?)
+            }
             SourceOptions::Table(_) => self.planned_schema().cloned(),
         }
     }
@@ -265,6 +275,9 @@ impl Pipeline {
         match &self.spec.source {
             SourceOptions::WebDataset(options) => {
                 Ok(check_keys(files, options, &self.filtered(), cancel)?)
+            }
+            SourceOptions::Jsonl(options) => {
+                Ok(check_documents(files, options, &self.filtered(), cancel)?)
             }
             // Planning has checked them.
             SourceOptions::Parquet(_) | SourceOptions::Table(_) => Ok(()),
@@ -356,7 +369,7 @@ impl Pipeline {
         let turn = self.result_schemas().turn(place, slots, agree, cancel)?;
         let report = match &self.spec.source {
             SourceOptions::Table(options) => self.run_table_split(split, options, &turn, cancel)?,
-            SourceOptions::WebDataset(_) | SourceOptions::Parquet(_) => {
+            SourceOptions::WebDataset(_) | SourceOptions::Parquet(_) | SourceOptions::Jsonl(_) => {
                 self.run_document_split(split, &turn, shared, cancel)?
             }
         };

@@ -6,7 +6,7 @@ use crate::sink::SinkOptions;
 use crate::stage::{Stage, StageOptions};
 use crate::tables::{self, TableOptions};
 use serde::{Deserialize, Serialize};
-use shardmill_documents::source::parquet::ParquetOptions;
+use shardmill_documents::source::record_options::RecordOptions;
 use shardmill_documents::source::webdataset_options::WebDatasetOptions;
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_load::Format;
@@ -18,7 +18,8 @@ use std::sync::Arc;
 pub enum SourceOptions {
     #[serde(rename = "webdataset")]
     WebDataset(WebDatasetOptions),
-    Parquet(ParquetOptions),
+    Parquet(RecordOptions),
+    Jsonl(RecordOptions),
     /// Rows of plain tables, not of interleaved documents.
     Table(TableOptions),
 }
@@ -29,6 +30,7 @@ impl SourceOptions {
         match self {
             Self::WebDataset(_) => "webdataset_reader",
             Self::Parquet(_) => "interleaved_parquet_reader",
+            Self::Jsonl(_) => "interleaved_jsonl_reader",
             Self::Table(_) => "table_reader",
         }
     }
@@ -37,7 +39,7 @@ impl SourceOptions {
     pub(crate) fn limit(&self) -> DecodeLimit {
         match self {
             Self::WebDataset(options) => options.limit(),
-            Self::Parquet(options) => options.limit(),
+            Self::Parquet(options) | Self::Jsonl(options) => options.limit(),
             Self::Table(options) => options.limit(),
         }
     }
@@ -47,6 +49,7 @@ impl SourceOptions {
         match self {
             Self::WebDataset(_) => Ok(input_files(paths, Format::WebDataset)?),
             Self::Parquet(_) => Ok(input_files(paths, Format::Parquet)?),
+            Self::Jsonl(_) => Ok(input_files(paths, Format::Jsonl)?),
             Self::Table(options) => tables::files(paths, options),
         }
     }
@@ -83,7 +86,7 @@ impl Spec {
     pub fn check(&self) -> Result<()> {
         match &self.source {
             SourceOptions::WebDataset(options) => options.check()?,
-            SourceOptions::Parquet(options) => options.check()?,
+            SourceOptions::Parquet(options) | SourceOptions::Jsonl(options) => options.check()?,
             SourceOptions::Table(options) => options.check(&self.sink, &self.stages)?,
         }
         self.sink.check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,10 +44,9 @@ _REPEATS = (
     "hint: to skip what earlier runs have done, use --checkpoint DIR in each run"
 )
 #: What `verify` and `inspect` find beside tars and Parquet.
-_TAR_ONLY = (
-    *("sample_id_field", "image_member_field", "json_extension"),
-    *("per_image_field", "per_text_field", "ignore_zeros"),
-)
+_TAR_ONLY = ("image_member_field", "json_extension", "per_text_field", "ignore_zeros")
+#: What names the content of documents that are rows or JSON objects.
+_RECORDS_ONLY = ("part", "image_root")
 
 
 @click.command(name="curate")
@@ -61,7 +61,7 @@ _TAR_ONLY = (
 @click.option(
     "--from",
     "source_format",
-    **one_of("auto", "webdataset", "parquet"),
+    **one_of("auto", "webdataset", "parquet", "jsonl"),
     help="What is read; auto looks at the names.",
 )
 @click.option(
@@ -127,6 +127,19 @@ _TAR_ONLY = (
 )
 @sample_options
 @click.option(
+    "--part",
+    multiple=True,
+    metavar="NAME",
+    help="Column or key with texts or images of documents, in reading order; may be repeated. "
+    "Those with paths of images are named images, image, or by --images-field.",
+)
+@click.option(
+    "--image-root",
+    type=DIRECTORY,
+    metavar="PATH",
+    help="Directory or prefix that paths of images are relative to; default: that of the file.",
+)
+@click.option(
     "--json-extension",
     multiple=True,
     metavar="EXT",
@@ -154,6 +167,9 @@ _TAR_ONLY = (
 @click.option(
     "--compression", metavar="CODEC", help="Parquet: zstd, snappy, gzip, brotli, lz4 or none."
 )
+@click.option(
+    "--image-sizes", is_flag=True, help="Parquet: add width and height of images as columns."
+)
 @click.option("--executor", **one_of("local", "ray"), help="Where splits run.")
 @threads_option
 @click.option(
@@ -178,9 +194,9 @@ _TAR_ONLY = (
 def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> int:
     """Filter interleaved documents from SRC and write them to the directory DST.
 
-    SRC is a file, a directory or a glob of tars or Parquet files. Stages run in this order: filter,
-    aspect ratio, blur, QR codes, image-to-text ratio. Bad samples and shards are quarantined and
-    reported; the rest is written.
+    SRC is a file, a directory or a glob of tars, Parquet or JSONL files. Stages run in this order:
+    filter, aspect ratio, blur, QR codes, image-to-text ratio. Bad samples and shards are
+    quarantined and reported; the rest is written.
 
     \b
     Example:
@@ -239,6 +255,8 @@ def _check(options: dict[str, Any]) -> None:
     for name, executor in (("threads", "local"), ("workers", "ray")):
         if options[name] and options["executor"] != executor:
             raise click.UsageError(f"--{name} requires --executor {executor}")
+    if options["image_sizes"] and options["sink_format"] != "parquet":
+        raise click.UsageError("--image-sizes requires --to parquet; tars have no columns")
     if options["compression"] and options["sink_format"] != "parquet":
         raise click.UsageError("--compression requires --to parquet; tars are written uncompressed")
     if _is_page(options["report"]):
@@ -269,10 +287,11 @@ def _source_format(src: tuple[str, ...], chosen: str) -> str:
     from shardmill._native.check import data_formats
 
     found = set(data_formats(list(src)))
-    formats = found & {"parquet", "webdataset"}
+    formats = found & {"parquet", "webdataset"} or found & {"jsonl"}
     if not formats:
         raise click.UsageError(
-            f"SRC contains files of {', '.join(sorted(found))}; `curate` reads tars and Parquet"
+            f"SRC contains files of {', '.join(sorted(found))}; "
+            "`curate` reads tars, Parquet and JSONL"
         )
     if len(formats) > 1:
         raise click.UsageError(
@@ -283,29 +302,57 @@ def _source_format(src: tuple[str, ...], chosen: str) -> str:
 
 
 def _source(src: tuple[str, ...], source_format: str, options: dict[str, Any]) -> Any:
-    from shardmill.curate import InterleavedParquetSource, SampleKeys, WebDatasetSource
+    from shardmill.curate import SampleKeys, WebDatasetSource
 
     shared = {name: options[name] for name in _OF_SOURCES}
-    if source_format == "webdataset":
-        return WebDatasetSource(
-            src,
-            **shared,
-            keys=SampleKeys(
-                **options_of(SampleKeys, options),
-                json_extensions=options["json_extension"] or (".json",),
-            ),
-            ignore_zeros=options["ignore_zeros"],
-            per_image_fields=options["per_image_field"],
-            per_text_fields=options["per_text_field"],
-            materialize_on_read=bool(options["materialize_on_read"]),
-        )
-    given = [name for name in _TAR_ONLY if options[name]] + (
-        ["materialize_on_read"] if options["materialize_on_read"] else []
+    if source_format != "webdataset":
+        _refuse(_TAR_ONLY, options, "only for tars, but SRC is not")
+        if options["materialize_on_read"]:
+            _refuse(("materialize_on_read",), options, "only for tars, but SRC is not")
+        return _record_source(src, source_format, options, shared)
+    _refuse(_RECORDS_ONLY, options, "only for Parquet and JSONL, but SRC are tars")
+    return WebDatasetSource(
+        src,
+        **shared,
+        keys=SampleKeys(
+            **options_of(SampleKeys, options),
+            json_extensions=options["json_extension"] or (".json",),
+        ),
+        ignore_zeros=options["ignore_zeros"],
+        per_image_fields=options["per_image_field"],
+        per_text_fields=options["per_text_field"],
+        materialize_on_read=bool(options["materialize_on_read"]),
     )
+
+
+def _refuse(names: Sequence[str], options: dict[str, Any], why: str) -> None:
+    given = [f"--{name.replace('_', '-')}" for name in names if options[name]]
     if given:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise click.UsageError(f"{names}: only for tars, but SRC is Parquet")
-    return InterleavedParquetSource(src, **shared)
+        raise click.UsageError(f"{', '.join(given)}: {why}")
+
+
+def _record_source(
+    src: tuple[str, ...], source_format: str, options: dict[str, Any], shared: dict[str, Any]
+) -> Any:
+    from shardmill.curate import (
+        DocumentKeys,
+        InterleavedJsonlSource,
+        InterleavedParquetSource,
+        SampleKeys,
+    )
+
+    # The options of tars have defaults, where rows are recognised.
+    texts, images = options["texts_field"], options["images_field"]
+    keys = DocumentKeys(
+        texts_field=None if texts == SampleKeys.texts_field else texts,
+        images_field=None if images == SampleKeys.images_field else images,
+        sample_id_field=options["sample_id_field"],
+        parts=options["part"] or None,
+        per_image_fields=options["per_image_field"],
+        image_root=options["image_root"],
+    )
+    source = InterleavedJsonlSource if source_format == "jsonl" else InterleavedParquetSource
+    return source(src, **shared, keys=keys)
 
 
 def _stages(options: dict[str, Any]) -> list[Any]:
@@ -344,6 +391,7 @@ def _sink(dst: str, options: dict[str, Any]) -> Any:
     }
     if options["sink_format"] == "webdataset":
         return WebDatasetSink(dst, **shared)
+    shared["image_sizes"] = options["image_sizes"]
     return ParquetSink(
         dst, **shared, **({"compression": options["compression"]} if options["compression"] else {})
     )

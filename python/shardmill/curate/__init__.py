@@ -28,9 +28,14 @@ from shardmill.curate._inspection import FileInspection, Inspection, inspect
 from shardmill.curate._metrics import PipelineMetrics
 from shardmill.curate._pipeline import Pipeline
 from shardmill.curate._pixels import phash
+from shardmill.curate._record_sources import (
+    DocumentKeys,
+    InterleavedJsonlSource,
+    InterleavedParquetSource,
+)
 from shardmill.curate._report import Report
 from shardmill.curate._sinks import ParquetSink, WebDatasetSink
-from shardmill.curate._sources import InterleavedParquetSource, SampleKeys, WebDatasetSource
+from shardmill.curate._sources import SampleKeys, WebDatasetSource
 from shardmill.curate._table_source import TableSource
 from shardmill.curate._verification import FileCheck, Problem, verify
 
@@ -39,12 +44,14 @@ __all__ = [
     "BlurFilter",
     "ClipScoreFilter",
     "DamageFilter",
+    "DocumentKeys",
     "FileCheck",
     "FileInspection",
     "Filter",
     "ImageStage",
     "ImageToTextRatioFilter",
     "Inspection",
+    "InterleavedJsonlSource",
     "InterleavedParquetSource",
     "Map",
     "ParquetSink",

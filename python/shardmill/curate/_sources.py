@@ -110,6 +110,10 @@ class Source:
         """Return the options of the native reader."""
         raise NotImplementedError
 
+    def _named_roots(self) -> list[str]:
+        """Return what the user names of the roots of paths in rows."""
+        return path_list(self.allowed_roots)
+
     def _bytes_of(self, option: str) -> int | None:
         size = getattr(self, option)
         return None if size is None else byte_count(size, option)
@@ -149,7 +153,7 @@ def _roots(source: Source) -> list[str]:
 
     These are ``allowed_roots``, and stores with options.
     """
-    named = path_list(source.allowed_roots)
+    named = source._named_roots()  # pyright: ignore[reportPrivateUsage]
     if options_of_paths(source):
         urls = [urlsplit(path) for path in source.paths() if "://" in path]
         named += sorted(
@@ -159,7 +163,9 @@ def _roots(source: Source) -> list[str]:
 
 
 @dataclass(frozen=True, repr=False)
-class _DocumentSource(Source):
+class DocumentSource(Source):
+    """Base class of sources of documents."""
+
     fields: Sequence[str] | None = None
 
     def _options(self) -> dict[str, Any]:
@@ -228,14 +234,15 @@ class SampleKeys:
 
 
 @dataclass(frozen=True, repr=False)
-class WebDatasetSource(_DocumentSource):
+class WebDatasetSource(DocumentSource):
     """Tar shards in which each JSON member is one document.
 
     The shards are ``.tar``, ``.tar.gz``, ``.tgz`` or ``.tar.zst`` files.
 
     The JSON has two parallel lists, texts and images; an image entry names a member of the tar, or
     refers to the next page of the document's TIFF. Pages are extracted by copying, never by
-    decoding.
+    decoding. JSON without these lists, next to an image and a ``.txt`` of the same name, is a pair
+    of an image and a caption, as ``img2dataset`` writes them (LAION, DataComp).
 
     All outputs of a job have one schema. It is decided before the first one is written, from every
     document, or from a sample if their JSON has more than 64 MiB. Values that it cannot hold are in
@@ -283,27 +290,3 @@ class WebDatasetSource(_DocumentSource):
             "ignore_zeros": self.ignore_zeros,
             "materialize_on_read": self.materialize_on_read,
         }
-
-
-@dataclass(frozen=True, repr=False)
-class InterleavedParquetSource(_DocumentSource):
-    """Parquet files with one row per text, image or metadata entry.
-
-    Rows without bytes but with a ``source_ref`` are fetched from there when they are written.
-
-    All files of a job have one schema, which does not depend on how they are divided. Types without
-    a common one become JSON text. Values that the common type cannot hold exactly are in the column
-    ``rescued``.
-
-    Args:
-        path: see ``Source``, also for all other arguments that are not listed here.
-        fields: passthrough columns to keep; all by default. A column that no file of the job has is
-            an error. For files that lack a column, it is null.
-
-    Examples:
-        >>> from shardmill.curate import InterleavedParquetSource
-        >>> InterleavedParquetSource(["a.parquet", "b.parquet"], files_per_partition=2).paths()
-        ['a.parquet', 'b.parquet']
-    """
-
-    kind = "parquet"

@@ -78,13 +78,12 @@ def test_compressed_and_broken_shards_do_not_hide_a_key(tmp_path: Path, out: Any
 
 
 def test_samples_that_are_not_documents_stop_the_job(tmp_path: Path) -> None:
-    """As `img2dataset` writes them."""
+    """Neither lists nor a caption beside the image."""
     for shard in range(2):
         members: list[tuple[str, Any]] = []
         for number in range(3):
             members += [
                 (f"{number}.jpg", image()),
-                (f"{number}.txt", "a cat"),
                 (f"{number}.json", {"caption": "a cat", "url": "u"}),
             ]
         write_tar(tmp_path / "in" / f"{shard}.tar", members)

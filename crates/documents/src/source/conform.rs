@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// The columns that a job reads of its files.
 pub(super) struct JobReader<'a> {
-    job: JobSchema<'a>,
+    pub job: JobSchema<'a>,
     /// All reserved columns, even if they are not written, and the passthrough columns that are.
     pub columns: SchemaRef,
     /// The columns of rows that are passed on.

@@ -5,6 +5,7 @@
 
 use crate::archive::Archive;
 use crate::payload::append_range;
+use crate::schema::{RESCUED, is_reserved};
 use crate::source::keys::{list_at, object_of, sample_id};
 use crate::source::tokens::Unresolved;
 use crate::source::webdataset_options::WebDatasetOptions;
@@ -17,8 +18,36 @@ use std::ops::ControlFlow;
 
 const SNIFF_LEN: u64 = 16;
 
-/// What is shown of a shard.
-pub(super) enum Seen<'a> {
+/// Options of a source whose documents are JSON.
+pub trait Heads: Clone + Send + Sync + 'static {
+    /// Shows the documents of a file to `see` until it breaks. What cannot be read is passed over;
+    /// the run quarantines it. The state starts anew if the file is read a second time.
+    ///
+    /// # Errors
+    /// For a file that cannot be read, and cancellation.
+    fn read<S: Clone>(
+        &self,
+        path: &str,
+        cancel: &Cancel,
+        state: &mut S,
+        see: impl Fn(&mut S, &Seen<'_>) -> ControlFlow<()>,
+    ) -> Result<()>;
+
+    /// Shows the passthrough values of a document, as the run passes them through; none of a
+    /// document that it quarantines because of their kinds.
+    fn observe(&self, json: &Map<String, Value>, see: impl FnMut(&str, &Value));
+
+    /// The keys that are always columns.
+    fn columns(&self) -> Vec<&String>;
+
+    /// Whether documents have no other columns.
+    fn takes_none(&self) -> bool;
+
+    fn passes(&self, key: &str) -> bool;
+}
+
+/// What is shown of a file.
+pub enum Seen<'a> {
     /// The JSON of a document, and its size in the shard.
     Document(&'a Map<String, Value>, u64),
     /// A number of members that are not documents.
@@ -78,6 +107,76 @@ pub(super) fn read_heads<S: Clone>(
         }
     }
     Ok(())
+}
+
+impl Heads for WebDatasetOptions {
+    fn read<S: Clone>(
+        &self,
+        path: &str,
+        cancel: &Cancel,
+        state: &mut S,
+        see: impl Fn(&mut S, &Seen<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        read_heads(path, self, cancel, state, see)
+    }
+
+    fn observe(&self, json: &Map<String, Value>, mut see: impl FnMut(&str, &Value)) {
+        let keys = &self.keys;
+        let count = |field: &str, option: &str| {
+            let list = list_at(json, field, option).ok()?;
+            Some(list.iter().filter(|entry| !entry.is_null()).count())
+        };
+        let (Some(texts), Some(images)) =
+            (count(&keys.texts_field, "texts_field"), count(&keys.images_field, "images_field"))
+        else {
+            return;
+        };
+        let mut lists = Vec::new();
+        for (fields, others, rows) in [
+            (&self.per_image_fields, &self.per_text_fields, images),
+            (&self.per_text_fields, &self.per_image_fields, texts),
+        ] {
+            for field in fields {
+                match json.get(field) {
+                    None | Some(Value::Null) => {}
+                    // A list with a value for each image and text is divided by reading order.
+                    Some(Value::Array(list))
+                        if others.contains(field) && list.len() == texts + images =>
+                    {
+                        lists.push((field, list.as_slice()));
+                    }
+                    Some(Value::Array(list)) => {
+                        lists.push((field, list.get(..rows).unwrap_or(list)))
+                    }
+                    Some(_) => return,
+                }
+            }
+        }
+        for (field, value) in
+            lists.into_iter().flat_map(|(field, list)| list.iter().map(move |value| (field, value)))
+        {
+            see(field, value);
+        }
+        for (key, value) in json
+            .iter()
+            .filter(|(key, _)| self.is_passed(key) && !is_reserved(key) && *key != RESCUED)
+        {
+            see(key, value);
+        }
+    }
+
+    fn columns(&self) -> Vec<&String> {
+        let rows = self.per_image_fields.iter().chain(&self.per_text_fields);
+        self.fields.iter().flatten().chain(rows).collect()
+    }
+
+    fn takes_none(&self) -> bool {
+        self.fields.is_some() && self.columns().is_empty()
+    }
+
+    fn passes(&self, key: &str) -> bool {
+        self.is_passed(key)
+    }
 }
 
 /// Whether the run quarantines a document of a damaged archive, because an image of it is missing.

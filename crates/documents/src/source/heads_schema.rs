@@ -1,15 +1,13 @@
-//! The schema of a job over WebDataset documents.
+//! The schema of a job over documents in JSON.
 //!
 //! Decided from the JSON of a sample of the documents before the first split is read. The
 //! invariant: it depends on the files alone, and not on splits, threads or the machine. Shards that
 //! cannot be read do not take part; the run quarantines them.
 
 use super::columns::Columns;
-use super::heads::{Seen, read_heads};
-use super::keys::list_at;
-use super::webdataset_options::WebDatasetOptions;
+use super::heads::{Heads, Seen};
 use crate::Result;
-use crate::schema::{RESCUED, SchemaChoice, canonical_schema, is_reserved};
+use crate::schema::{SchemaChoice, canonical_schema};
 use arrow_schema::SchemaRef;
 use serde_json::{Map, Value};
 use shardmill_engine::{Cancel, run_in_order};
@@ -31,8 +29,8 @@ const SEARCHED_SHARDS: usize = 256;
 const REMOTE_THREADS: usize = 64;
 
 /// What decides the schema, apart from the files.
-pub struct HeadsOf<'a> {
-    pub options: &'a WebDatasetOptions,
+pub struct HeadsOf<'a, O> {
+    pub options: &'a O,
     /// Keys that filters name.
     pub filtered: &'a [String],
     pub choice: &'a SchemaChoice,
@@ -54,37 +52,34 @@ impl Default for SampleLimits {
 
 /// The documents of one shard, or of several.
 #[derive(Debug, Clone, Default)]
-struct Heads {
+struct Found {
     columns: Columns,
     bytes: u64,
 }
 
-impl HeadsOf<'_> {
+impl<O: Heads> HeadsOf<'_, O> {
     /// The columns of the sample. Keys that options and filters name are always columns.
     ///
     /// # Errors
     /// For cancellation, and when no thread can be started.
     pub fn files(&self, files: &[InputFile], threads: usize, cancel: &Cancel) -> Result<SchemaRef> {
         let options = self.options;
-        let rows = || options.per_image_fields.iter().chain(&options.per_text_fields);
-        let named: Vec<&String> = options.fields.iter().flatten().chain(rows()).collect();
+        let named = options.columns();
         let mut columns = Columns::default();
         for name in &named {
             columns.number(name);
         }
         let is_declared = self.choice.schema.is_some();
-        let takes_none =
-            options.fields.as_ref().is_some_and(Vec::is_empty) && rows().next().is_none();
-        if !is_declared && !takes_none {
+        if !is_declared && !options.takes_none() {
             let paths: Arc<[String]> = files.iter().map(|file| file.path.clone()).collect();
             let is_any_remote = paths.first().is_some_and(|path| is_remote(path));
             let threads = if is_any_remote { threads.max(REMOTE_THREADS) } else { threads };
             let shards = Shards { paths, options: Arc::new(options.clone()), threads, cancel };
-            let filtered = self.filtered.iter().filter(|name| options.is_passed(name));
+            let filtered = self.filtered.iter().filter(|name| options.passes(name));
             let wanted: Vec<String> = named.into_iter().chain(filtered).cloned().collect();
             shards.observe(self.limits, &wanted, &mut columns)?;
         }
-        for name in self.filtered.iter().filter(|name| options.is_passed(name)) {
+        for name in self.filtered.iter().filter(|name| options.passes(name)) {
             columns.number(name);
         }
         Ok(canonical_schema(columns.fields()))
@@ -92,14 +87,14 @@ impl HeadsOf<'_> {
 }
 
 /// The shards of a job, read on threads.
-struct Shards<'a> {
+struct Shards<'a, O> {
     paths: Arc<[String]>,
-    options: Arc<WebDatasetOptions>,
+    options: Arc<O>,
     threads: usize,
     cancel: &'a Cancel,
 }
 
-impl Shards<'_> {
+impl<O: Heads> Shards<'_, O> {
     fn observe(
         &self,
         limits: SampleLimits,
@@ -108,14 +103,7 @@ impl Shards<'_> {
     ) -> Result<()> {
         let all: Vec<usize> = (0..self.paths.len()).collect();
         let read = Arc::new(AtomicU64::new(0));
-        let whole = self.read(
-            &all,
-            Whole {
-                options: Arc::clone(&self.options),
-                limit: limits.whole,
-                read: Arc::clone(&read),
-            },
-        )?;
+        let whole = self.read(&all, Whole { limit: limits.whole, read: Arc::clone(&read) })?;
         if read.load(Ordering::Relaxed) <= limits.whole {
             whole.iter().for_each(|heads| columns.absorb(&heads.columns));
             return Ok(());
@@ -123,8 +111,7 @@ impl Shards<'_> {
         let mut sampled: Vec<usize> =
             (0..SAMPLED_SHARDS).map(|number| number * all.len() / SAMPLED_SHARDS).collect();
         sampled.dedup();
-        let first =
-            self.read(&sampled, First { options: Arc::clone(&self.options), limit: limits.shard })?;
+        let first = self.read(&sampled, First { limit: limits.shard })?;
         first.iter().for_each(|heads| columns.absorb(&heads.columns));
         for shards in all.chunks(SEARCHED_SHARDS) {
             let missing: Vec<String> =
@@ -132,15 +119,14 @@ impl Shards<'_> {
             if missing.is_empty() {
                 break;
             }
-            let found =
-                self.read(shards, Search { options: Arc::clone(&self.options), keys: missing })?;
+            let found = self.read(shards, Search { keys: missing })?;
             found.iter().for_each(|found| columns.absorb(found));
         }
         Ok(())
     }
 
     /// What a reading has seen of each of the shards.
-    fn read<R: Reading>(&self, shards: &[usize], reading: R) -> Result<Vec<R::State>> {
+    fn read<R: Reading<O>>(&self, shards: &[usize], reading: R) -> Result<Vec<R::State>> {
         let (paths, options, cancel) =
             (Arc::clone(&self.paths), Arc::clone(&self.options), self.cancel.clone());
         let numbers = shards.to_vec();
@@ -150,11 +136,10 @@ impl Shards<'_> {
                 numbers.get(number).and_then(|shard| paths.get(*shard)).filter(|_| reading.starts())
             {
                 // What cannot be read is quarantined by the run.
-                let _damage =
-                    read_heads(path, &options, &cancel, &mut state, |state, seen| match seen {
-                        Seen::Document(json, bytes) => reading.see(state, json, *bytes),
-                        Seen::Others(_) => ControlFlow::Continue(()),
-                    });
+                let _damage = options.read(path, &cancel, &mut state, |state, seen| match seen {
+                    Seen::Document(json, bytes) => reading.see(&options, state, json, *bytes),
+                    Seen::Others(_) => ControlFlow::Continue(()),
+                });
             }
             reading.end(&state);
             ControlFlow::Continue(state)
@@ -165,7 +150,7 @@ impl Shards<'_> {
 }
 
 /// What is read of shards.
-trait Reading: Send + Sync + 'static {
+trait Reading<O>: Send + Sync + 'static {
     /// What was seen of one shard.
     type State: Clone + Default + Send + 'static;
 
@@ -177,6 +162,7 @@ trait Reading: Send + Sync + 'static {
     /// Sees a document, whose JSON has this many bytes, and breaks after the last one of a shard.
     fn see(
         &self,
+        options: &O,
         state: &mut Self::State,
         json: &Map<String, Value>,
         bytes: u64,
@@ -187,64 +173,79 @@ trait Reading: Send + Sync + 'static {
 
 /// Every document, until all shards together have more than `limit` bytes.
 struct Whole {
-    options: Arc<WebDatasetOptions>,
     limit: u64,
     /// Bytes of the shards whose end was reached.
     read: Arc<AtomicU64>,
 }
 
-impl Reading for Whole {
-    type State = Heads;
+impl<O: Heads> Reading<O> for Whole {
+    type State = Found;
 
     fn starts(&self) -> bool {
         self.read.load(Ordering::Relaxed) <= self.limit
     }
 
-    fn see(&self, heads: &mut Heads, json: &Map<String, Value>, bytes: u64) -> ControlFlow<()> {
+    fn see(
+        &self,
+        options: &O,
+        heads: &mut Found,
+        json: &Map<String, Value>,
+        bytes: u64,
+    ) -> ControlFlow<()> {
         heads.bytes += bytes;
         if self.read.load(Ordering::Relaxed) + heads.bytes > self.limit {
             return ControlFlow::Break(());
         }
-        heads.add(json, &self.options);
+        heads.add(json, options);
         ControlFlow::Continue(())
     }
 
-    fn end(&self, heads: &Heads) {
+    fn end(&self, heads: &Found) {
         self.read.fetch_add(heads.bytes, Ordering::Relaxed);
     }
 }
 
 /// The first documents of a shard, at least one, up to `limit` bytes.
 struct First {
-    options: Arc<WebDatasetOptions>,
     limit: u64,
 }
 
-impl Reading for First {
-    type State = Heads;
+impl<O: Heads> Reading<O> for First {
+    type State = Found;
 
-    fn see(&self, heads: &mut Heads, json: &Map<String, Value>, bytes: u64) -> ControlFlow<()> {
+    fn see(
+        &self,
+        options: &O,
+        heads: &mut Found,
+        json: &Map<String, Value>,
+        bytes: u64,
+    ) -> ControlFlow<()> {
         if heads.bytes > 0 && heads.bytes + bytes > self.limit {
             return ControlFlow::Break(());
         }
         heads.bytes += bytes;
-        heads.add(json, &self.options);
+        heads.add(json, options);
         ControlFlow::Continue(())
     }
 }
 
 /// The first value of each key.
 struct Search {
-    options: Arc<WebDatasetOptions>,
     keys: Vec<String>,
 }
 
-impl Reading for Search {
+impl<O: Heads> Reading<O> for Search {
     type State = Columns;
 
-    fn see(&self, found: &mut Columns, json: &Map<String, Value>, _bytes: u64) -> ControlFlow<()> {
+    fn see(
+        &self,
+        options: &O,
+        found: &mut Columns,
+        json: &Map<String, Value>,
+        _bytes: u64,
+    ) -> ControlFlow<()> {
         let missing: Vec<&String> = self.keys.iter().filter(|key| !found.is_typed(key)).collect();
-        observe(json, &self.options, |key, value| {
+        options.observe(json, |key, value| {
             if missing.iter().any(|missing| *missing == key) {
                 let number = found.number(key);
                 found.observe(number, value);
@@ -258,67 +259,20 @@ impl Reading for Search {
     }
 }
 
-impl Heads {
-    fn add(&mut self, json: &Map<String, Value>, options: &WebDatasetOptions) {
-        observe(json, options, |key, value| {
+impl Found {
+    fn add(&mut self, json: &Map<String, Value>, options: &impl Heads) {
+        options.observe(json, |key, value| {
             let number = self.columns.number(key);
             self.columns.observe(number, value);
         });
     }
 }
 
-/// Shows the passthrough values of a document, as [`super::sample`] passes them through; none of a
-/// document that the run quarantines because of their kinds.
-fn observe(
-    json: &Map<String, Value>,
-    options: &WebDatasetOptions,
-    mut see: impl FnMut(&str, &Value),
-) {
-    let keys = &options.keys;
-    let count = |field: &str, option: &str| {
-        let list = list_at(json, field, option).ok()?;
-        Some(list.iter().filter(|entry| !entry.is_null()).count())
-    };
-    let (Some(texts), Some(images)) =
-        (count(&keys.texts_field, "texts_field"), count(&keys.images_field, "images_field"))
-    else {
-        return;
-    };
-    let mut lists = Vec::new();
-    for (fields, others, rows) in [
-        (&options.per_image_fields, &options.per_text_fields, images),
-        (&options.per_text_fields, &options.per_image_fields, texts),
-    ] {
-        for field in fields {
-            match json.get(field) {
-                None | Some(Value::Null) => {}
-                // A list with a value for each image and text is divided by reading order.
-                Some(Value::Array(list))
-                    if others.contains(field) && list.len() == texts + images =>
-                {
-                    lists.push((field, list.as_slice()));
-                }
-                Some(Value::Array(list)) => lists.push((field, list.get(..rows).unwrap_or(list))),
-                Some(_) => return,
-            }
-        }
-    }
-    for (field, value) in
-        lists.into_iter().flat_map(|(field, list)| list.iter().map(move |value| (field, value)))
-    {
-        see(field, value);
-    }
-    for (key, value) in json
-        .iter()
-        .filter(|(key, _)| options.is_passed(key) && !is_reserved(key) && *key != RESCUED)
-    {
-        see(key, value);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::{RESCUED, is_reserved};
+    use crate::source::webdataset_options::WebDatasetOptions;
     use arrow_schema::DataType;
     use serde_json::json;
     use shardmill_formats::tar::{end_of_archive, member_header, padding};

@@ -1,16 +1,30 @@
-//! Sources of rows: WebDataset shards or interleaved Parquet.
+//! Sources of rows: WebDataset shards, Parquet and JSON Lines.
 
 mod batches;
 pub mod columns;
 mod conform;
+mod draft;
 mod heads;
 pub mod heads_schema;
+mod json_record;
+pub mod jsonl;
 pub mod keys;
+pub mod layout;
+mod located_rows;
+mod messages;
 pub mod named_keys;
+mod pairs;
 pub mod parquet;
+mod parquet_records;
 pub mod parquet_schema;
+mod part_rows;
+mod parts;
+mod picture;
+pub mod record_options;
 mod row_lists;
+mod row_record;
 mod sample;
+mod slots;
 mod surrogates;
 pub mod tokens;
 mod values;

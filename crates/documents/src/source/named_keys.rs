@@ -6,6 +6,7 @@
 use crate::ledger::Ledger;
 use crate::source::heads::{Seen, read_heads};
 use crate::source::keys::SampleKeys;
+use crate::source::pairs::begins_with_pair;
 use crate::source::webdataset_options::WebDatasetOptions;
 use crate::{Error, Result};
 use serde_json::{Map, Value};
@@ -17,6 +18,8 @@ use std::ops::ControlFlow;
 
 /// Maximal number of keys and endings in a message.
 const SHOWN: usize = 12;
+
+const LISTS: &str = "texts_field and images_field";
 
 /// Keys and members seen so far.
 #[derive(Debug, Clone, Default)]
@@ -67,7 +70,7 @@ impl NamedKeys {
             Some(&keys.images_field).filter(|key| **key != default.images_field),
         );
         named.wanted.push(Wanted {
-            option: "texts_field and images_field",
+            option: LISTS,
             keys: vec![keys.texts_field.clone(), keys.images_field.clone()],
             is_met: false,
             need: Need::WithOthers,
@@ -106,7 +109,11 @@ impl NamedKeys {
         named
     }
 
-    fn want<'a>(&mut self, option: &'static str, keys: impl IntoIterator<Item = &'a String>) {
+    pub(super) fn want<'a>(
+        &mut self,
+        option: &'static str,
+        keys: impl IntoIterator<Item = &'a String>,
+    ) {
         self.wanted.extend(keys.into_iter().map(|key| Wanted {
             option,
             keys: vec![key.clone()],
@@ -130,6 +137,19 @@ impl NamedKeys {
             if self.there.len() < SHOWN && !self.there.contains(key) {
                 self.there.insert(key.clone());
             }
+        }
+    }
+
+    /// Whether there are samples, and none has one of the lists.
+    fn lacks_lists(&self) -> bool {
+        self.samples > 0
+            && self.wanted.iter().any(|wanted| wanted.option == LISTS && !wanted.is_met)
+    }
+
+    /// The samples are pairs of an image and a caption, which have no lists.
+    fn meet_lists(&mut self) {
+        for wanted in self.wanted.iter_mut().filter(|wanted| wanted.option == LISTS) {
+            wanted.is_met = true;
         }
     }
 
@@ -205,6 +225,9 @@ pub fn check_keys<'a>(
             }
             if named.are_met() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
+        if named.lacks_lists() && begins_with_pair(&file.path, options).unwrap_or(false) {
+            named.meet_lists();
+        }
         if named.are_met() {
             return Ok(());
         }

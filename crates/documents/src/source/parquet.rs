@@ -4,22 +4,23 @@
 //! batches is assembled before it is passed on.
 
 use crate::ledger::Quarantined;
-use crate::locate::{LocateError, Locator, is_of_run, may_input_open_later};
-use crate::payload::Payload;
-use crate::schema::{JobSchema, RESCUED, is_json_field, is_reserved, refuse_reserved};
-use crate::source::batches::{Batcher, documents};
+use crate::locate::{is_of_run, may_input_open_later};
+use crate::schema::{JobSchema, RESCUED, is_json_field, is_reserved};
+use crate::source::batches::Batcher;
 use crate::source::conform::JobReader;
+use crate::source::layout::{DocumentKeys, Layout};
+use crate::source::located_rows::Located;
+pub use crate::source::located_rows::locate_missing;
+use crate::source::parquet_records::{FileRecords, has_parts, own_columns};
+use crate::source::record_options::RecordOptions;
 use crate::source::{Emit, SplitContext};
-use crate::source_ref::SourceRef;
 use crate::table::{batch_of, cast_checked, from_table};
-use crate::{Error, Lineage, Result, Row, counted};
+use crate::{Error, Lineage, Result, counted};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt64Array};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
-use serde::{Deserialize, Serialize};
-use shardmill_formats::limit::{DecodeLimit, TooLarge};
 use shardmill_formats::parquet::{Error as ParquetError, ParquetFile};
 use shardmill_formats::table::TableError;
 use shardmill_plan::Split;
@@ -27,48 +28,13 @@ use shardmill_storage::{Spool, store_of};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ParquetOptions {
-    /// Passthrough columns; `None` takes all.
-    pub fields: Option<Vec<String>>,
-    pub max_batch_bytes: Option<u64>,
-    /// Memory limit for one page, document or image; the default of the process if `None`.
-    #[serde(default)]
-    pub max_decoded_bytes: Option<u64>,
-}
-
-impl ParquetOptions {
-    pub fn limit(&self) -> DecodeLimit {
-        self.max_decoded_bytes.map(DecodeLimit::new).unwrap_or_default()
-    }
-
-    /// # Errors
-    /// [`Error::ReservedFields`], and [`Error::Option`] for a limit of zero.
-    pub fn check(&self) -> Result<()> {
-        // Reserved columns are always read; naming them is not an error.
-        let extras: Vec<String> = self
-            .fields
-            .iter()
-            .flatten()
-            .filter(|name| !is_reserved(name) && *name != RESCUED)
-            .cloned()
-            .collect();
-        refuse_reserved(&extras, &[])?;
-        match self.max_batch_bytes {
-            Some(0) => Err(Error::Option {
-                option: "max_batch_bytes",
-                problem: "must be positive".to_owned(),
-            }),
-            _ => Ok(()),
-        }
-    }
-}
+/// The options of both kinds of Parquet files.
+pub type ParquetOptions = RecordOptions;
 
 /// Reads one split and emits its chunks, at least one.
 ///
 /// # Errors
-/// Errors of `emit`, cancellation, a store that does not respond, [`Error::NoSampleId`],
+/// Errors of `emit`, cancellation, a store that does not respond, [`Error::NoLayout`],
 /// and [`Error::File`] for a value that does not fit its column's type. Damaged files
 /// are quarantined instead.
 pub fn read_parquet(
@@ -78,11 +44,11 @@ pub fn read_parquet(
     context: &mut SplitContext<'_>,
     emit: Emit<'_>,
 ) -> Result<()> {
-    let files = open_files(split, options.limit(), context)?;
+    let files = open_files(split, options, context)?;
     let reader = JobReader::new(job, options.fields.as_deref());
     let here: HashSet<&str> = files
         .iter()
-        .flat_map(|(_, file)| file.schema().fields())
+        .flat_map(|file| file.columns.fields())
         .map(|field| field.name().as_str())
         .collect();
     let is_missing = |name: &&String| {
@@ -96,8 +62,8 @@ pub fn read_parquet(
     for field in
         job.agreed.fields().iter().filter(|field| is_json_field(field) && field.name() != RESCUED)
     {
-        let is_typed = |(_, file): &(usize, ParquetFile)| {
-            file.schema()
+        let is_typed = |file: &Opened| {
+            file.columns
                 .field_with_name(field.name())
                 .is_ok_and(|own| !is_json_field(own) && !own.data_type().is_null())
         };
@@ -118,20 +84,36 @@ pub fn read_parquet(
     }
     let limit =
         options.max_batch_bytes.map_or(context.chunk_bytes, |limit| limit.min(context.chunk_bytes));
-    let batcher = Batcher::new(split, options.max_batch_bytes);
-    let mut reader =
-        Reader { split, reader, limit, batcher, locator: context.locator(options.limit()) };
-    for (number, file) in &files {
-        reader.read_file(*number, file, context, emit)?;
+    let located = Located {
+        batcher: Batcher::new(split, options.max_batch_bytes),
+        locator: context.locator(options.limit()),
+        limit,
+    };
+    let mut reader = Reader { split, keys: &options.keys, reader, located };
+    for file in &files {
+        match &file.layout {
+            None => reader.read_file(file, context, emit)?,
+            Some(layout) => reader.read_records(file, layout, context, emit)?,
+        }
     }
     reader.finish(context, emit)
 }
 
+/// A file of a split.
+struct Opened {
+    number: usize,
+    file: ParquetFile,
+    /// If each row is a document.
+    layout: Option<Layout>,
+    /// The columns of the documents.
+    columns: SchemaRef,
+}
+
 fn open_files(
     split: &Split,
-    limit: DecodeLimit,
+    options: &ParquetOptions,
     context: &mut SplitContext<'_>,
-) -> Result<Vec<(usize, ParquetFile)>> {
+) -> Result<Vec<Opened>> {
     let mut files = Vec::new();
     for (number, input) in split.files.iter().enumerate() {
         context.cancel.check()?;
@@ -139,13 +121,10 @@ fn open_files(
             .and_then(|store| Spool::over(store.open(&input.path)?))
             .map_err(TableError::from);
         // The footer may be the first thing that is asked of the store.
-        match opened.and_then(|object| Ok(ParquetFile::open(object)?.with_limit(limit))) {
-            Ok(file) if file.schema().field_with_name("sample_id").is_err() => {
-                return Err(Error::NoSampleId { path: input.path.clone() });
-            }
-            Ok(file) => match column_problem(file.schema()) {
-                None => files.push((number, file)),
-                Some(problem) => context.quarantine(Quarantined::shard(&input.path, problem))?,
+        match opened.and_then(|object| Ok(ParquetFile::open(object)?.with_limit(options.limit()))) {
+            Ok(file) => match columns_of(file.schema(), &options.keys, &input.path)? {
+                Ok((columns, layout)) => files.push(Opened { number, file, layout, columns }),
+                Err(problem) => context.quarantine(Quarantined::shard(&input.path, problem))?,
             },
             Err(TableError::Storage(error)) if may_input_open_later(&error) => {
                 return Err(error.into());
@@ -154,6 +133,30 @@ fn open_files(
         }
     }
     Ok(files)
+}
+
+/// The columns that the documents of a file have, and its layout if each row is a document; or what
+/// is wrong with it.
+///
+/// # Errors
+/// [`Error::NoLayout`].
+pub(super) fn columns_of(
+    schema: &SchemaRef,
+    keys: &DocumentKeys,
+    path: &str,
+) -> Result<std::result::Result<(SchemaRef, Option<Layout>), String>> {
+    let layout = if has_parts(schema) { None } else { Layout::of_schema(keys, schema) };
+    Ok(match layout {
+        Some(layout) => match name_problem(schema) {
+            None => Ok((Arc::new(own_columns(schema, &layout, keys)), Some(layout))),
+            Some(problem) => Err(problem),
+        },
+        None if schema.field_with_name("sample_id").is_err() => {
+            let there = schema.fields().iter().map(|field| field.name());
+            return Err(Error::no_layout(path, there));
+        }
+        None => column_problem(schema).map_or(Ok((Arc::clone(schema), None)), Err),
+    })
 }
 
 /// What is wrong with an open file.
@@ -174,6 +177,10 @@ pub(super) fn column_problem(schema: &Schema) -> Option<String> {
     {
         return Some(format!("column `{missing}` is missing"));
     }
+    name_problem(schema)
+}
+
+fn name_problem(schema: &Schema) -> Option<String> {
     if let Some(field) = schema.fields().iter().find(|field| shardmill_plan::schema::has_nul(field))
     {
         return Some(format!("the name of column {:?} holds the character NUL", field.name()));
@@ -186,11 +193,9 @@ pub(super) fn column_problem(schema: &Schema) -> Option<String> {
 /// Assembles documents that span several record batches, and divides them into chunks.
 struct Reader<'a> {
     split: &'a Split,
+    keys: &'a DocumentKeys,
     reader: JobReader<'a>,
-    /// Approximate size of a chunk in bytes.
-    limit: u64,
-    batcher: Batcher<'a>,
-    locator: Locator,
+    located: Located<'a>,
 }
 
 impl Reader<'_> {
@@ -200,20 +205,20 @@ impl Reader<'_> {
 
     fn read_file(
         &mut self,
-        number: usize,
-        file: &ParquetFile,
+        Opened { number, file, .. }: &Opened,
         context: &mut SplitContext<'_>,
         emit: Emit<'_>,
     ) -> Result<()> {
+        let number = *number;
         let path = self.path(number).to_owned();
         let in_file = |error: Error| Error::File { path: path.clone(), source: Box::new(error) };
         let names = self.reader.names(file.schema());
-        let batches = match file.batches(&names, Some("binary_content"), self.limit / 4) {
+        let batches = match file.batches(&names, Some("binary_content"), self.located.limit / 4) {
             Ok(batches) => batches,
             Err(error) => return context.quarantine(Quarantined::shard(&path, damage(error)?)),
         };
         let mut pending: Vec<RecordBatch> = Vec::new();
-        let (mut pending_bytes, mut enough) = (0, self.limit);
+        let (mut pending_bytes, mut enough) = (0, self.located.limit);
         for batch in batches {
             context.cancel.check()?;
             let batch = match batch {
@@ -246,13 +251,52 @@ impl Reader<'_> {
                 pending = rest.into_iter().collect();
                 pending_bytes = pending.iter().map(batch_bytes).sum();
                 // Avoids searching the end of a document beyond the limit again for each batch.
-                enough = self.limit.max(pending_bytes.saturating_mul(2));
+                enough = self.located.limit.max(pending_bytes.saturating_mul(2));
             }
         }
         if let Some(first) = pending.first() {
             let rest = concat_batches(&first.schema(), &pending)
                 .map_err(Error::unfit("table", "one schema"))?;
             self.emit_rows(&rest, number, context, emit)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a file of which each row is a document.
+    fn read_records(
+        &mut self,
+        Opened { number, file, columns, .. }: &Opened,
+        layout: &Layout,
+        context: &mut SplitContext<'_>,
+        emit: Emit<'_>,
+    ) -> Result<()> {
+        let path = self.split.files.get(*number).map_or("", |file| file.path.as_str());
+        let in_file = |error: Error| Error::File { path: path.to_owned(), source: Box::new(error) };
+        let (keys, reader) = (self.keys, &self.reader);
+        let records = FileRecords { layout, keys, path, reader, columns };
+        records.count_dropped(file.schema(), context);
+        let names = records.names();
+        let batches = match file.batches(&names, None, self.located.limit / 4) {
+            Ok(batches) => batches,
+            Err(error) => return context.quarantine(Quarantined::shard(path, damage(error)?)),
+        };
+        let mut first = 0;
+        for batch in batches {
+            context.cancel.check()?;
+            let batch = match batch {
+                Ok(batch) => batch,
+                Err(error) => {
+                    return context.quarantine(Quarantined::shard(path, damage(error)?));
+                }
+            };
+            let chunk = records.chunk(&batch, first, context).map_err(|error| match error {
+                Error::Cast { .. } => in_file(error),
+                error => error,
+            })?;
+            first += batch.num_rows() as u64;
+            if !chunk.documents.is_empty() {
+                self.located.push(*number, chunk, context, emit)?;
+            }
         }
         Ok(())
     }
@@ -279,63 +323,15 @@ impl Reader<'_> {
                 .drop_rows("null sample_id, position or modality", left_out.rows.len() as u64);
             context.quarantine(Quarantined::part(&path, reason))?;
         }
-        if !context.is_located {
-            return self.batcher.push(number, chunk, context, emit);
-        }
-        // Rows that reference their images are small, but the images may be large: a chunk also
-        // ends when they fill it.
-        let (mut start, mut bytes) = (0, 0);
-        for (document, range) in chunk.document_ranges().into_iter().enumerate() {
-            let rows = chunk.rows.get_mut(range).unwrap_or_default();
-            locate_missing(rows, &mut self.locator)?;
-            bytes += rows.iter().map(Row::byte_size).sum::<u64>();
-            if bytes >= self.limit && document + 1 < chunk.documents.len() {
-                self.batcher.push(number, documents(&chunk, start..document + 1), context, emit)?;
-                (start, bytes) = (document + 1, 0);
-            }
-        }
-        let rest = if start == 0 { chunk } else { documents(&chunk, start..chunk.documents.len()) };
-        self.batcher.push(number, rest, context, emit)
+        self.located.push(number, chunk, context, emit)
     }
 
     fn finish(self, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
         let empty = RecordBatch::new_empty(Arc::clone(&self.reader.columns));
         let (mut empty, _) = from_table(&empty, "", Lineage::default())?;
         empty.schema = Arc::clone(&self.reader.target);
-        self.batcher.finish(empty, context, emit)
+        self.located.batcher.finish(empty, context, emit)
     }
-}
-
-/// Gives image rows without bytes and error a copy plan from their locator.
-///
-/// # Errors
-/// [`Error::Storage`] when the store or the disk fails, which is not the fault of a row.
-pub fn locate_missing(rows: &mut [Row], locator: &mut Locator) -> Result<()> {
-    for row in rows {
-        let is_missing = row.modality == crate::chunk::Modality::Image
-            && row.payload.is_absent()
-            && row.error.is_none();
-        if !is_missing {
-            continue;
-        }
-        let source = SourceRef::parse(row.source_ref.as_deref())
-            .map_err(|error| LocateError::Row(error.to_string()));
-        let located = source.and_then(|source| locator.locate(&source));
-        match located {
-            Ok(located) => match locator.limit.check(
-                located.object.path(),
-                located.len(),
-                "an image has",
-                || "where it is located".to_owned(),
-            ) {
-                Ok(()) => row.payload = Payload::Located(located),
-                Err(refusal) => row.error = Some(format!("{refusal}; {}", TooLarge::HINT)),
-            },
-            Err(LocateError::Row(text)) => row.error = Some(text),
-            Err(LocateError::Storage(error)) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }
 
 fn batch_bytes(batch: &RecordBatch) -> u64 {

@@ -4,7 +4,8 @@
 //! depend on how files are divided into splits. Files that cannot be opened do not take part; the
 //! run quarantines them.
 
-use super::parquet::{ParquetOptions, column_problem};
+use super::layout::Layout;
+use super::parquet::{ParquetOptions, columns_of};
 use crate::schema::{
     RESCUED, is_json_field, is_reserved, json_field, reconciled, reconciled_but_nulls,
 };
@@ -39,20 +40,30 @@ impl SchemaOf<'_> {
     pub fn files(&self, files: &[InputFile], threads: usize, cancel: &Cancel) -> Result<SchemaRef> {
         let limit = self.options.limit();
         let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
-        let count = paths.len();
+        let (count, keys) = (paths.len(), self.options.keys.clone());
         let table = move |number: usize| {
-            let table = paths.get(number).and_then(|path| opened(path, limit));
-            ControlFlow::Continue(
-                table.filter(|table| column_problem(table.declared_schema()).is_none()),
-            )
+            let table = paths.get(number).and_then(|path| opened(path, limit)).and_then(|table| {
+                let found = columns_of(table.declared_schema(), &keys, table.path()).ok()?;
+                found.ok().map(|(columns, layout)| (table, columns, layout))
+            });
+            ControlFlow::Continue(table)
         };
         let found = run_in_order(count, threads, cancel, table)?
             .collect::<std::result::Result<Vec<_>, _>>()?;
-        let tables: Vec<ParquetTable> = found.into_iter().flatten().collect();
-        self.check_names(&tables)?;
-        let schemas: Vec<SchemaRef> = tables
+        let (mut tables, mut columns, mut of_parts) = (Vec::new(), Vec::new(), Vec::new());
+        for (table, own, layout) in found.into_iter().flatten() {
+            tables.push(table);
+            columns.push(own);
+            of_parts.extend(layout.iter().flat_map(Layout::of_parts));
+        }
+        self.check_names(&columns)?;
+        let is_of_part = |name: &String| {
+            self.options.keys.per_image_fields.contains(name)
+                || of_parts.iter().any(|field| field.name() == name)
+        };
+        let schemas: Vec<SchemaRef> = columns
             .iter()
-            .map(|table| reconciled_but_nulls(&self.selected(table.declared_schema())))
+            .map(|columns| reconciled_but_nulls(&self.selected(columns, is_of_part)))
             .collect();
         let common = unified(&tables, &schemas)?;
         let named = self
@@ -69,7 +80,7 @@ impl SchemaOf<'_> {
         Ok(reconciled(&Schema::new(fields)))
     }
 
-    fn check_names(&self, tables: &[ParquetTable]) -> Result<()> {
+    fn check_names(&self, files: &[SchemaRef]) -> Result<()> {
         let fields = self
             .options
             .fields
@@ -79,9 +90,9 @@ impl SchemaOf<'_> {
         let mut wanted = fields
             .map(|name| ("fields", name))
             .chain(self.filtered.iter().map(|name| ("expression", name)));
-        let fields = || tables.iter().flat_map(|table| table.declared_schema().fields());
+        let fields = || files.iter().flat_map(|columns| columns.fields());
         match wanted.find(|(_, name)| fields().all(|field| field.name() != *name)) {
-            Some((option, column)) if !tables.is_empty() => {
+            Some((option, column)) if !files.is_empty() => {
                 let names = fields()
                     .map(|field| field.name())
                     .filter(|name| !is_reserved(name) && *name != RESCUED);
@@ -99,11 +110,12 @@ impl SchemaOf<'_> {
         }
     }
 
-    /// The reserved columns and the requested passthrough columns.
-    fn selected(&self, schema: &Schema) -> Schema {
+    /// The reserved columns, those of parts, and the requested passthrough columns.
+    fn selected(&self, schema: &Schema, is_of_part: impl Fn(&String) -> bool) -> Schema {
         let is_wanted = |field: &&Arc<Field>| {
             is_reserved(field.name())
-                || self.options.fields.as_ref().is_none_or(|fields| fields.contains(field.name()))
+                || is_of_part(field.name())
+                || self.options.is_selected(field.name())
         };
         Schema::new(schema.fields().iter().filter(is_wanted).cloned().collect::<Vec<_>>())
     }

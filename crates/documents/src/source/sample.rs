@@ -6,8 +6,11 @@ use crate::ledger::Ledger;
 use crate::locate::{LocateError, frame_error};
 use crate::payload::{Located, Payload};
 use crate::schema::is_reserved;
+use crate::source::draft::Draft;
 use crate::source::keys::{check_member, kind_of, list_at, member_bytes, parse_object, sample_id};
 use crate::source::named_keys::NamedKeys;
+use crate::source::pairs::Pair;
+use crate::source::part_rows::decoded;
 use crate::source::row_lists::RowLists;
 use crate::source::tokens::{TokenScope, Unresolved, content_type};
 use crate::source::values::{JobColumns, Values};
@@ -18,19 +21,11 @@ use crate::{Modality, Row};
 use serde_json::{Map, Value};
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::tar::{Compression, Member};
+use shardmill_images::sniff;
 use shardmill_storage::Error as StorageError;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-
-/// A document whose passthrough values are not in a table yet.
-#[derive(Debug)]
-pub(crate) struct Draft {
-    pub id: String,
-    pub rows: Vec<(Row, Values)>,
-    /// The input file, as index in the split.
-    pub file: usize,
-}
 
 /// State shared by all samples of one archive.
 pub(crate) struct SampleReader<'a> {
@@ -55,13 +50,25 @@ impl SampleReader<'_> {
             parse_object(&member_bytes(&*self.archive.object, json_member, options.limit())?)?;
         let keys = &options.keys;
         let id = sample_id(&object, keys.sample_id_field.as_deref(), &json_member.name);
-        self.lists.observe(&object);
+        let pair = Pair::of(self.archive, json_member, &object, keys);
+        if pair.is_none() {
+            self.lists.observe(&object);
+        }
         let image_member = keys.image_member(&object).map(str::to_owned);
         list_at(&object, &keys.texts_field, "texts_field")?;
         list_at(&object, &keys.images_field, "images_field")?;
         self.warn_of_kinds(&object);
-        let texts = list_of(object.get_mut(&keys.texts_field));
-        let images = list_of(object.get_mut(&keys.images_field));
+        let (texts, images) = match pair {
+            None => (
+                list_of(object.get_mut(&keys.texts_field)),
+                list_of(object.get_mut(&keys.images_field)),
+            ),
+            Some(pair) => {
+                self.named.insert(pair.caption_index);
+                let caption = self.caption(pair.caption)?;
+                (vec![Value::Null, caption], vec![Value::from(pair.image_name())])
+            }
+        };
         let of_texts = split_content_lists(&mut object, options, &texts, &images);
         let [image_rows, text_rows] =
             [&images, &texts].map(|list| list.iter().filter(|entry| !entry.is_null()).count());
@@ -127,6 +134,12 @@ impl SampleReader<'_> {
         self.ledger.pages_remuxed += images_of_sample.remuxed;
         self.ledger.pages_whole += images_of_sample.whole;
         Ok(Draft { id, rows, file })
+    }
+
+    fn caption(&self, member: &Member) -> Result<Value, LocateError> {
+        let bytes = member_bytes(&*self.archive.object, member, self.options.limit())?;
+        let text = String::from_utf8(bytes);
+        Ok(Value::from(text.map_err(|_| format!("`{}` is not valid UTF-8", member.name))?))
     }
 
     /// Warns of values whose meaning may differ from the writer's intention.
@@ -269,6 +282,19 @@ impl<'a> SampleImages<'a> {
         is_only: bool,
     ) -> Result<ResolvedImage, Arc<StorageError>> {
         let mut row = Row { modality: Modality::Image, ..Row::default() };
+        if let Some(bytes) =
+            token.as_str().filter(|text| text.starts_with("data:")).and_then(decoded)
+        {
+            row.source_ref = Some(SourceRef::default().to_json());
+            match bytes {
+                Ok(bytes) => {
+                    row.content_type = sniff(&bytes).map(|format| format.mime().to_owned());
+                    row.payload = Payload::Memory(bytes);
+                }
+                Err(problem) => row.error = Some(problem.to_owned()),
+            }
+            return Ok(ResolvedImage { row, member: None, is_missing: false });
+        }
         let (index, member) = match scope.resolve(token.as_str(), is_only) {
             Ok(found) => found,
             Err(unresolved) => {

@@ -9,18 +9,18 @@ use crate::archive::Archive;
 use crate::ledger::Quarantined;
 use crate::locate::{LocateError, may_input_open_later};
 use crate::schema::JobSchema;
+use crate::source::draft::{Draft, chunk_of};
 use crate::source::named_keys::{NamedKeys, no_sample, warn_of_unnamed};
 use crate::source::row_lists::RowLists;
-use crate::source::sample::{Draft, SampleReader};
-use crate::source::values::{JobColumns, Values};
+use crate::source::sample::SampleReader;
+use crate::source::values::JobColumns;
 use crate::source::webdataset_options::WebDatasetOptions;
 use crate::source::{Emit, SplitContext, split_sources};
-use crate::{Chunk, Error, Lineage, Result, Row};
+use crate::{Error, Lineage, Result};
 use shardmill_formats::tar::Member;
 use shardmill_plan::Split;
 use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Reads one split and emits its chunks, at least one.
 ///
@@ -95,11 +95,7 @@ impl Samples<'_> {
             };
             match reader.read(member, file) {
                 Ok(draft) => {
-                    draft
-                        .rows
-                        .iter()
-                        .flat_map(|(_, values)| values.rescued())
-                        .for_each(|key| context.ledger.rescue(key));
+                    draft.rescued().for_each(|key| context.ledger.rescue(key));
                     drafts.push(draft);
                 }
                 Err(LocateError::Storage(error)) => return Err(error.into()),
@@ -186,12 +182,7 @@ fn emit_drafts(
     context: &mut SplitContext<'_>,
     emit: Emit<'_>,
 ) -> Result<()> {
-    let sizes: Vec<u64> = drafts
-        .iter()
-        .map(|draft| {
-            draft.rows.iter().map(|(row, values)| row.byte_size() + values.byte_size()).sum()
-        })
-        .collect();
+    let sizes: Vec<u64> = drafts.iter().map(Draft::byte_size).collect();
     let batches = cut(&sizes, 0..sizes.len(), options.max_batch_bytes.unwrap_or(u64::MAX));
     let mut drafts = drafts.into_iter();
     for (batch, documents) in batches.iter().enumerate() {
@@ -201,41 +192,15 @@ fn emit_drafts(
         for chunk in cut(&sizes, documents.clone(), context.chunk_bytes) {
             context.cancel.check()?;
             let lineage = Lineage { batch, sources: sources.clone() };
-            let (mut ids, mut rows, mut values) = (Vec::new(), Vec::new(), Vec::new());
-            for draft in drafts.by_ref().take(chunk.len()) {
-                ids.push(draft.id);
-                rows.extend(draft.rows.into_iter().map(|(row, row_values)| {
-                    numbered(row, row_values, ids.len() - 1, &mut values)
-                }));
-            }
             let in_files = |source: Error| Error::File {
                 path: context.files.join(", "),
                 source: Box::new(source),
             };
-            let extras = columns.table(&values).map_err(in_files)?;
-            emit(
-                Chunk {
-                    documents: ids,
-                    rows,
-                    extras,
-                    schema: Arc::clone(&columns.schema),
-                    lineage,
-                },
-                context,
-            )?;
+            let chunk = chunk_of(drafts.by_ref().take(chunk.len()), columns, lineage);
+            emit(chunk.map_err(in_files)?, context)?;
         }
     }
     Ok(())
-}
-
-fn numbered(row: Row, row_values: Values, document: usize, values: &mut Vec<Values>) -> Row {
-    let extra = if row_values.is_empty() {
-        None
-    } else {
-        values.push(row_values);
-        u32::try_from(values.len() - 1).ok()
-    };
-    Row { document, extra, ..row }
 }
 
 /// Divides `documents` into runs of at most `limit` bytes, with at least one document each; an

@@ -28,10 +28,12 @@ mod late;
 mod nested;
 mod records;
 mod scalar;
+mod texts;
 mod write;
 
 pub use file::JsonlFile;
 pub use infer::{Inferred, infer};
+pub use texts::{RecordText, RecordTexts};
 pub use write::encode_lines;
 
 use crate::limit::DecodeLimit;

@@ -11,6 +11,7 @@ use crate::{Error, Result};
 use shardmill_documents::locate::{Locator, Shared};
 use shardmill_documents::materialize::{OnMaterializeError, apply_policy};
 use shardmill_documents::schema::JobSchema;
+use shardmill_documents::source::jsonl::read_jsonl;
 use shardmill_documents::source::parquet::read_parquet;
 use shardmill_documents::source::webdataset::read_webdataset;
 use shardmill_documents::source::{SplitContext, split_sources};
@@ -36,7 +37,9 @@ impl Pipeline {
         report.input_bytes = split.files.iter().map(|file| file.size).sum();
         let is_eager = self.is_eager();
         let is_materialized = is_eager || self.spec.sink.materialize_on_write;
-        let is_located = is_materialized || self.stages.iter().any(Stage::needs_images);
+        let is_located = is_materialized
+            || self.spec.sink.image_sizes
+            || self.stages.iter().any(Stage::needs_images);
         let path = report.files.join(", ");
         let input_files = report.files.clone();
         let locator = || Locator::new(shared, &input_files, self.spec.source.limit());
@@ -103,6 +106,9 @@ impl Pipeline {
             }
             SourceOptions::Parquet(options) => {
                 read_parquet(split, options, job, &mut context, &mut emit)?;
+            }
+            SourceOptions::Jsonl(options) => {
+                read_jsonl(split, options, job, &mut context, &mut emit)?;
             }
             SourceOptions::Table(_) => {}
         }

@@ -175,7 +175,10 @@ fn prefix_of(path: &str) -> &str {
 
 fn is_file_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    [".parquet", ".tar", ".tar.gz", ".tgz", ".tar.zst"].iter().any(|suffix| name.ends_with(suffix))
+    let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
+    [".parquet", ".tar", ".tgz", ".jsonl", ".ndjson", ".json"]
+        .iter()
+        .any(|suffix| plain.ends_with(suffix))
 }
 
 #[cfg(test)]
@@ -236,6 +239,7 @@ mod tests {
             holds("s3://b/a", "s3://b/a/x.jpg")
                 && holds("s3://b/a/", "s3://b/a/x.jpg")
                 && holds("s3://b/a/1.parquet", "s3://b/a/x/y.jpg")
+                && holds("s3://b/a/1.jsonl.gz", "s3://b/a/x.jpg")
         );
         assert!(
             holds("s3://b/a/*.parquet", "s3://b/a/x.jpg")
