@@ -195,9 +195,9 @@ def test_mixed_input_asks_which_format(shards: Path, tmp_path: Path) -> None:
     result = shardmill("curate", shards, tmp_path / "out", tmp_path / "third", "--to", "parquet")
     assert (result.returncode, "--from" in result.stderr) == (2, True)
     result = shardmill(
-        "curate", tmp_path / "out", tmp_path / "fourth", "--to", "parquet", "--per-image-field", "x"
+        "curate", tmp_path / "out", tmp_path / "fourth", "--to", "parquet", "--per-text-field", "x"
     )
-    assert (result.returncode, "--per-image-field" in result.stderr) == (2, True)
+    assert (result.returncode, "--per-text-field" in result.stderr) == (2, True)
 
 
 def test_defect_in_one_of_many_files_sets_the_exit_code_of_verify(tmp_path: Path) -> None:

@@ -186,7 +186,11 @@ def test_chat_that_rows_cannot_hold_is_quarantined(run: Any, message: Any, probl
 
 
 def test_compressed_lines_and_an_array_are_equal_to_lines(run: Any) -> None:
-    documents = [{"texts": ["a" * number], "images": [BASE64], "n": number} for number in range(50)]
+    # More than one piece that is read at once, with records across its end.
+    texts = ["a" * number * 5000 for number in range(25)]
+    documents = [
+        {"texts": [text], "images": [BASE64], "n": number} for number, text in enumerate(texts)
+    ]
     plain = run(*documents)
     assert run(*documents, name="web.jsonl.gz").rows == [
         {**row, "source_ref": row["source_ref"].replace("web.jsonl", "web.jsonl.gz")}

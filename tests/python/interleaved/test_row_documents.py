@@ -184,6 +184,19 @@ def test_layout_with_two_readings_is_an_error_that_names_the_option(
     assert not list((tmp_path / "out").glob("*.parquet"))
 
 
+@pytest.mark.parametrize(
+    "keys",
+    [
+        DocumentKeys(per_image_fields=("absent",)),
+        DocumentKeys(parts=("texts", "absent")),
+        DocumentKeys(sample_id_field="absent"),
+    ],
+)
+def test_key_that_no_file_has_stops_the_job(run: Any, keys: DocumentKeys) -> None:
+    with pytest.raises(MissingColumnError, match="`keys`: no file has the column `absent`"):
+        run(obelics(None), keys=keys)
+
+
 def chat(*turns: tuple[str, str], images: list[bytes] | None = None) -> dict[str, Any]:
     messages = [{"role": role, "content": text} for role, text in turns]
     return {

@@ -146,7 +146,7 @@ impl Heads for WebDatasetOptions {
                         lists.push((field, list.as_slice()));
                     }
                     Some(Value::Array(list)) => {
-                        lists.push((field, list.get(..rows).unwrap_or(list)))
+                        lists.push((field, list.get(..rows).unwrap_or(list)));
                     }
                     Some(_) => return,
                 }

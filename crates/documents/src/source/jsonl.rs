@@ -109,7 +109,7 @@ impl Lines<'_> {
                     break;
                 }
             };
-            match parse_object(record.text).and_then(|object| self.draft(object, context.ledger)) {
+            match parse_object(record.text).and_then(|object| self.draft(&object, context.ledger)) {
                 Ok(draft) => {
                     bytes += draft.byte_size();
                     draft.rescued().for_each(|key| context.ledger.rescue(key));
@@ -147,11 +147,11 @@ impl Lines<'_> {
 
     fn draft(
         &self,
-        object: Map<String, Value>,
+        object: &Map<String, Value>,
         ledger: &mut Ledger,
     ) -> std::result::Result<Draft, String> {
         let keys = &self.options.keys;
-        let document = JsonDocument::of(&object, keys)?;
+        let document = JsonDocument::of(object, keys)?;
         let origin = Origin { path: self.path, image_root: keys.image_root.as_deref() };
         let mut values = Map::new();
         for (key, value) in document.values {

@@ -41,6 +41,17 @@ impl Default for DocumentKeys {
     }
 }
 
+impl DocumentKeys {
+    /// The fields that the user names.
+    pub(super) fn named(&self) -> impl Iterator<Item = &String> {
+        [&self.sample_id_field, &self.texts_field, &self.images_field, &self.messages_field]
+            .into_iter()
+            .flatten()
+            .chain(self.parts.iter().flatten())
+            .chain(&self.per_image_fields)
+    }
+}
+
 /// What a field may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldKind {

@@ -56,7 +56,7 @@ impl SchemaOf<'_> {
             columns.push(own);
             of_parts.extend(layout.iter().flat_map(Layout::of_parts));
         }
-        self.check_names(&columns)?;
+        self.check_names(&tables, &columns)?;
         let is_of_part = |name: &String| {
             self.options.keys.per_image_fields.contains(name)
                 || of_parts.iter().any(|field| field.name() == name)
@@ -80,32 +80,28 @@ impl SchemaOf<'_> {
         Ok(reconciled(&Schema::new(fields)))
     }
 
-    fn check_names(&self, files: &[SchemaRef]) -> Result<()> {
-        let fields = self
+    fn check_names(&self, tables: &[ParquetTable], files: &[SchemaRef]) -> Result<()> {
+        let has = |name: &&String| {
+            tables.iter().any(|table| table.declared_schema().field_with_name(name).is_ok())
+        };
+        let fields = || files.iter().flat_map(|columns| columns.fields());
+        if let Some(column) = self.options.keys.named().find(|name| !has(name))
+            && !tables.is_empty()
+        {
+            let there = tables.iter().flat_map(|table| table.declared_schema().fields());
+            return Err(absent("keys", column, there));
+        }
+        let own = self
             .options
             .fields
             .iter()
             .flatten()
             .filter(|name| !is_reserved(name) && *name != RESCUED);
-        let mut wanted = fields
+        let mut wanted = own
             .map(|name| ("fields", name))
             .chain(self.filtered.iter().map(|name| ("expression", name)));
-        let fields = || files.iter().flat_map(|columns| columns.fields());
         match wanted.find(|(_, name)| fields().all(|field| field.name() != *name)) {
-            Some((option, column)) if !files.is_empty() => {
-                let names = fields()
-                    .map(|field| field.name())
-                    .filter(|name| !is_reserved(name) && *name != RESCUED);
-                let there: BTreeSet<String> =
-                    names.map(|name| format!("`{}`", name.escape_debug())).collect();
-                let shown: Vec<String> = there.into_iter().take(SHOWN_COLUMNS).collect();
-                let there = if shown.is_empty() {
-                    "the reserved ones".to_owned()
-                } else {
-                    shown.join(", ")
-                };
-                Err(Error::AbsentColumn { option, column: column.clone(), there })
-            }
+            Some((option, column)) if !files.is_empty() => Err(absent(option, column, fields())),
             _ => Ok(()),
         }
     }
@@ -119,6 +115,19 @@ impl SchemaOf<'_> {
         };
         Schema::new(schema.fields().iter().filter(is_wanted).cloned().collect::<Vec<_>>())
     }
+}
+
+fn absent<'a>(
+    option: &'static str,
+    column: &str,
+    there: impl Iterator<Item = &'a FieldRef>,
+) -> Error {
+    let names = there.map(|field| field.name());
+    let names = names.filter(|name| !is_reserved(name) && *name != RESCUED);
+    let there: BTreeSet<String> = names.map(|name| format!("`{}`", name.escape_debug())).collect();
+    let shown: Vec<String> = there.into_iter().take(SHOWN_COLUMNS).collect();
+    let there = if shown.is_empty() { "the reserved ones".to_owned() } else { shown.join(", ") };
+    Error::AbsentColumn { option, column: column.to_owned(), there }
 }
 
 fn opened(path: &str, limit: DecodeLimit) -> Option<ParquetTable> {

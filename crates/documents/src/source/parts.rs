@@ -74,7 +74,7 @@ pub(crate) fn parts_of(
         }
     };
     for field in &keys.per_image_fields {
-        divide(&mut parts, field, list_of(record, field)?)?;
+        divide(&mut parts, field, &list_of(record, field)?)?;
     }
     Ok(parts)
 }
@@ -218,7 +218,7 @@ fn filled(slots: Slots, images: Vec<Option<Picture>>) -> Result<Vec<Part>, Strin
 }
 
 /// Gives each image its value of a list with one for each image, or for each position.
-fn divide(parts: &mut [Part], field: &str, list: Vec<Value>) -> Result<(), String> {
+fn divide(parts: &mut [Part], field: &str, list: &[Value]) -> Result<(), String> {
     if list.is_empty() {
         return Ok(());
     }
