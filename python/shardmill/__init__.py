@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from shardmill.metrics._waits import WaitTimes
     from shardmill.write._merge import merge
     from shardmill.write._metrics import WriterMetrics
+    from shardmill.write._token_layout import TokenLayout
     from shardmill.write._writer import Writer
 
 __all__ = [
@@ -85,6 +86,7 @@ __all__ = [
     "TokenBatches",
     "TokenFiles",
     "TokenFunction",
+    "TokenLayout",
     "Tokenize",
     "Tokenizer",
     "Transform",
@@ -152,6 +154,7 @@ _MODULES = {
     "merge": "write._merge",
     "Writer": "write._writer",
     "WriterMetrics": "write._metrics",
+    "TokenLayout": "write._token_layout",
 }
 
 

@@ -93,6 +93,17 @@ def written(*rows: Any, out: str = "new", batch: Any = None, **options: Any) -> 
             writer.write_batch(batch)
 
 
+def tokens(format: str = "megatron", **layout: Any) -> dict[str, Any]:
+    """Options of a writer of token ids."""
+    return {"format": format, "token_layout": sm.TokenLayout(**layout)}
+
+
+def other_pair() -> str:
+    """A pair of another type."""
+    written({"x": [1]}, out="wide", **tokens(dtype="int32"))
+    return "wide"
+
+
 def loaded(state: Any, path: str = "a.parquet", **options: Any) -> None:
     """A state in a loader."""
     sm.Loader(path, output="numpy", rank=0, world_size=1, **options).load_state_dict(state)
@@ -651,6 +662,29 @@ CASES: dict[str, Callable[[], Any]] = {
     "columns of ArrayRecord": lambda: written({"x": 1, "y": 2}, out="new.array_record"),
     "number in ArrayRecord": lambda: written(5, out="new.array_record"),
     "null in ArrayRecord": lambda: written({"x": None}, out="new.array_record"),
+    "token that does not fit": lambda: written({"x": [70_000]}, **tokens(dtype="uint16")),
+    "token beyond the vocabulary": lambda: written({"x": [9]}, **tokens(vocab_size=9)),
+    "null in tokens": lambda: written({"x": [1]}, {"x": None}, **tokens()),
+    "tokens that are text": lambda: written({"x": "a"}, **tokens()),
+    "tokens with another column": lambda: written({"tokens": [1], "x": 1}, **tokens()),
+    "sequences of other lengths": lambda: written(
+        {"tokens": [1, 2], "sequence_lengths": [1, 2]}, **tokens()
+    ),
+    "modes of other sequences": lambda: written(
+        {"tokens": [1, 2], "sequence_lengths": [1, 1], "modes": [1]}, **tokens()
+    ),
+    "pair without a name": lambda: written(out="parts/", **tokens()),
+    "pair that exists": lambda: written({"x": [1]}, out="pair", **tokens()),
+    "append to a pair": lambda: written({"x": [1]}, mode="append", **tokens()),
+    "uint32 of Megatron-LM": lambda: written(**tokens(dtype="uint32")),
+    "header of int32": lambda: written(**tokens("bin", header="llm.c", dtype="int32")),
+    "header in a store": lambda: written(out="s3://bucket/new", **tokens("bin", header="llm.c")),
+    "header of a pair": lambda: written(**tokens(header="llm.c")),
+    "layout of Parquet": lambda: written(**tokens("parquet")),
+    "compressed tokens": lambda: written(compression="zstd", **tokens()),
+    "layout of another class": lambda: written(token_layout="uint16", format="bin"),
+    "merge of a pair and a directory": lambda: sm.merge("all", ["pair", "parts"]),
+    "merge of other types": lambda: sm.merge("all", ["pair", other_pair()]),
     "number in a tar": lambda: written({"x": 0.5}, out="new.tar"),
     "sample without members": lambda: written(
         {"txt": None}, {"txt": None}, out="new.tar", schema=pa.schema({"txt": pa.string()})

@@ -365,7 +365,7 @@ def test_batches_of_other_types_are_refused_by_parquet(tmp_path: Path) -> None:
             "out",
             {"format": "xml"},
             "format must be one of 'arrayrecord', 'parquet', 'jsonl', 'webdataset', 'mds', "
-            "not 'xml'",
+            "'bin', 'megatron', not 'xml'",
         ),
         ("a.parquet", {"mode": "a"}, "mode must be 'error', 'overwrite' or 'append'"),
         ("a.parquet", {"mode": "append"}, "pass a directory"),

@@ -37,6 +37,22 @@ def test_what_is_written_to_a_bucket_reads_as_what_is_written_to_a_directory(
     assert sorted(path.name for path in (bucket.directory / "out").iterdir()) == names
 
 
+@pytest.mark.parametrize("shard_bytes", [None, 4096])
+def test_pairs_in_a_bucket_have_the_names_and_bytes_of_those_in_a_directory(
+    bucket, server, tmp_path, shard_bytes
+):
+    options = {"format": "megatron", "shard_bytes": shard_bytes}
+    for out in (f"s3://{bucket.name}/p", tmp_path / "p"):
+        more = {} if out == tmp_path / "p" else {"storage_options": server.storage_options()}
+        with sm.Writer(out, **options, **more) as writer:
+            writer.write_batch({"tokens": [[number] * (number % 99) for number in range(500)]})
+    found = {path.name: path.read_bytes() for path in bucket.directory.iterdir() if path.is_file()}
+    assert found == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert len(found) == (2 if shard_bytes is None else 50)
+    with pytest.raises(FileExistsError, match=r"has \d+ data files already"):
+        sm.Writer(f"s3://{bucket.name}/p", format="megatron")
+
+
 def test_a_large_object_is_uploaded_in_parts_and_one_that_fails_leaves_none(bucket, server, proxy):
     out = f"s3://{bucket.name}/large.parquet"
     options = server.storage_options(endpoint=proxy.endpoint)

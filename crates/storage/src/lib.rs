@@ -184,6 +184,15 @@ pub trait Staged: Debug + Write + Send {
     /// # Errors
     /// As [`Staged::publish`].
     fn name(self: Box<Self>, name: Option<&str>, replace: Replace) -> Result<()>;
+
+    /// Replaces the first bytes, which were written before.
+    ///
+    /// # Errors
+    /// When they cannot be written; for an object of a store.
+    fn replace_start(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        let _parts_are_sent_once = bytes;
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// A complete file under its hidden name.

@@ -96,6 +96,15 @@ impl CompressedFile {
         .map_err(|source| StagedFile::failed(path, source))
     }
 
+    /// Replaces the first bytes of a file that is not compressed.
+    pub(crate) fn replace_start(&mut self, bytes: &[u8], path: &str) -> Result<()> {
+        let replaced = match self {
+            Self::Plain(file) => file.flush().and_then(|()| file.get_mut().replace_start(bytes)),
+            Self::Gzip(_) | Self::Zstd(_) => Err(std::io::ErrorKind::Unsupported.into()),
+        };
+        replaced.map_err(|source| StagedFile::failed(path, source))
+    }
+
     pub(crate) fn finish(self, path: &str, rows: u64) -> Result<Finished> {
         let file = match self {
             Self::Plain(file) => Ok(file),

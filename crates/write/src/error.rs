@@ -2,6 +2,7 @@
 
 use arrow_schema::ArrowError;
 use shardmill_errors::ErrorKind;
+use std::ops::RangeInclusive;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -33,6 +34,30 @@ pub enum Error {
     NoRecords { column: String, data_type: String },
     #[error("Row {row} has a null in column `{column}`, and ArrayRecord has no nulls")]
     NullRecord { column: String, row: u64 },
+    #[error("Token files have no column for {columns}")]
+    NoTokenColumn { columns: String },
+    #[error("Column `{column}` is {data_type}, and token files have lists of integers")]
+    NoTokens { column: String, data_type: String },
+    #[error("Row {row} has a null in column `{column}`, and token files have no nulls")]
+    NullTokens { column: String, row: u64 },
+    #[error(
+        "Row {row} has the id {id} at place {place}, which is not from {} to {}, those of {dtype}{}",
+        range.start(), range.end(), if *is_vocabulary { " in the vocabulary" } else { "" }
+    )]
+    OutsideId {
+        row: u64,
+        place: u64,
+        id: i64,
+        range: RangeInclusive<i64>,
+        dtype: &'static str,
+        is_vocabulary: bool,
+    },
+    #[error("Row {row} has {tokens} tokens, and Megatron-LM counts up to 2147483647")]
+    LongRow { row: u64, tokens: u64 },
+    #[error("Row {row} has {found}, expected {expected}")]
+    OtherSequences { row: u64, found: String, expected: String },
+    #[error("`{path}` would have {tokens} tokens, and the header of llm.c counts up to 2147483647")]
+    ManyTokens { path: String, tokens: u64 },
     #[error("Rows do not have the columns of `{path}`: {source}")]
     Rows { path: String, source: ArrowError },
     #[error(
@@ -79,6 +104,13 @@ impl Error {
             Self::NoJson(_) | Self::NoSample(_) => ErrorKind::Format,
             Self::NoRecords { .. }
             | Self::NullRecord { .. }
+            | Self::NoTokenColumn { .. }
+            | Self::NoTokens { .. }
+            | Self::NullTokens { .. }
+            | Self::OutsideId { .. }
+            | Self::LongRow { .. }
+            | Self::OtherSequences { .. }
+            | Self::ManyTokens { .. }
             | Self::Rows { .. }
             | Self::Columns { .. }
             | Self::OtherColumns { .. }
@@ -113,6 +145,25 @@ impl Error {
             Self::NullRecord { .. } => Some(
                 "leave such rows out with a filter: sm.col(\"name\").is_valid(), \
                  or --filter \"name is not null\"",
+            ),
+            Self::NoTokenColumn { .. } => {
+                Some("columns=[\"tokens\"] selects the tokens; the others are not written")
+            }
+            Self::NoTokens { .. } => Some(
+                "columns=[\"name\"] selects the column of tokens; `shardmill tokenize` makes one",
+            ),
+            Self::NullTokens { .. } => {
+                Some("leave such rows out with a filter, or write an empty list")
+            }
+            Self::OutsideId { .. } => Some(
+                "dtype= sets a type that holds it; vocab_size= is one more than the highest id",
+            ),
+            Self::LongRow { .. } => Some("divide it into several rows"),
+            Self::OtherSequences { .. } => {
+                Some("sequence_lengths has the tokens of each sequence of a row, modes its mode")
+            }
+            Self::ManyTokens { .. } => Some(
+                "write to a directory, with a shard_bytes of 4 GiB or less, or without a header",
             ),
             Self::Rows { .. } => Some("set schema=, and pass rows that match it"),
             Self::OtherType { .. } => {

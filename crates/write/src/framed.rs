@@ -8,9 +8,11 @@ use crate::columns::{select, with_schema};
 use crate::compressed::{CompressedFile, FileCompression};
 use crate::encoded::Encoded;
 use crate::file_set::FileSet;
-use crate::follower::Follower;
+use crate::follower::{Follower, Messages, Outcome};
 use crate::pending_files::PendingFiles;
 use crate::staged::Finished;
+use crate::token_index::TokenIndex;
+use crate::token_layout::{StoredTokens, TokenKind, TokenLayout};
 use crate::weight::weight;
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
@@ -29,6 +31,7 @@ const WAITING_PIECES: usize = 4;
 pub(crate) enum Framing {
     Lines,
     Samples(SampleEncoder),
+    Tokens(TokenLayout),
 }
 
 /// Whole rows.
@@ -39,6 +42,16 @@ struct Frames {
     first_row: u64,
     /// Of the first and the last sample.
     keys: Option<(String, String)>,
+    /// Of tokens.
+    index: TokenIndex,
+}
+
+/// What a file gets.
+enum Piece {
+    /// Bytes with the number of their rows.
+    Rows(Vec<u8>, u64),
+    /// Bytes in place of the first ones.
+    Start(Vec<u8>),
 }
 
 pub(crate) struct FramedFiles {
@@ -56,11 +69,11 @@ struct OpenFile {
     rows: u64,
     /// Size before compression.
     bytes: u64,
+    index: TokenIndex,
 }
 
 enum Sink {
-    /// Gets bytes with the number of their rows.
-    Thread(Follower<(Vec<u8>, u64), Finished>),
+    Thread(Follower<Piece, Finished>),
     Caller(CompressedFile),
 }
 
@@ -84,6 +97,10 @@ impl Framing {
                     .encode(rows, first_row, &mut frames.bytes, &mut frames.ends)
                     .map_err(Error::NoSample)?;
             }
+            Self::Tokens(layout) => {
+                let StoredTokens { bytes, ends, index } = layout.encode(rows, first_row)?;
+                return Ok(Frames { bytes, ends, index, first_row, keys: None });
+            }
         }
         Ok(frames)
     }
@@ -91,15 +108,31 @@ impl Framing {
     /// The bytes after the last row of a file of this size.
     fn tail(&self, bytes: u64) -> Vec<u8> {
         match self {
-            Self::Lines => Vec::new(),
+            Self::Lines | Self::Tokens(_) => Vec::new(),
             Self::Samples(_) => end_of_archive(bytes),
+        }
+    }
+
+    /// The header of a file of this size, whose first bytes have room for it.
+    fn header(&self, bytes: u64, path: &str) -> Result<Vec<u8>> {
+        match self {
+            Self::Lines | Self::Samples(_) => Ok(Vec::new()),
+            Self::Tokens(layout) => layout.header(bytes, path),
+        }
+    }
+
+    /// The type of tokens.
+    fn entry(&self) -> Option<String> {
+        match self {
+            Self::Lines | Self::Samples(_) => None,
+            Self::Tokens(layout) => Some(layout.dtype().name().to_owned()),
         }
     }
 
     /// The size of a file with rows of this size.
     fn whole(&self, bytes: u64) -> u64 {
         match self {
-            Self::Lines => bytes,
+            Self::Lines | Self::Tokens(_) => bytes,
             Self::Samples(_) => bytes.saturating_add(end_of_archive_len(bytes)),
         }
     }
@@ -136,7 +169,7 @@ impl FramedFiles {
         }
         let size_limit = pending.size_limit();
         let (mut start, mut rest) = (0, frames.ends.as_slice());
-        let mut bytes = frames.bytes;
+        let (mut bytes, mut index) = (frames.bytes, frames.index);
         while !rest.is_empty() {
             let framing = Arc::clone(&self.framing);
             let open = self.open(pending)?;
@@ -149,6 +182,8 @@ impl FramedFiles {
             if let Some(end) = taken.last() {
                 let remaining = bytes.split_off((*end - start).min(bytes.len()));
                 open.write(std::mem::replace(&mut bytes, remaining), taken.len() as u64)?;
+                open.index.append(index.take(taken.len()));
+                framing.header(open.bytes, &open.path)?;
                 start = *end;
             }
             rest = left;
@@ -162,7 +197,7 @@ impl FramedFiles {
     fn open(&mut self, pending: &mut PendingFiles) -> Result<&mut OpenFile> {
         let open = match self.open.take() {
             Some(open) => open,
-            None => OpenFile::create(pending, self.compression)?,
+            None => OpenFile::create(pending, self.compression, &self.framing)?,
         };
         Ok(self.open.insert(open))
     }
@@ -170,9 +205,23 @@ impl FramedFiles {
     fn end_file(&mut self, pending: &mut PendingFiles) -> Result<()> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         open.write(self.framing.tail(open.bytes), 0)?;
+        let header = self.framing.header(open.bytes, &open.path)?;
+        if !header.is_empty() {
+            open.give(Piece::Start(header))?;
+        }
         match open.sink {
-            Sink::Caller(file) => pending.keep_whole(file.finish(&open.path, open.rows)?),
-            Sink::Thread(file) => pending.keep(file.end()),
+            Sink::Caller(file) => {
+                let file = file.finish(&open.path, open.rows)?;
+                pending.keep_whole(file.with_entry(self.framing.entry()))?;
+            }
+            Sink::Thread(file) => pending.keep(file.end())?,
+        }
+        match &*self.framing {
+            Framing::Tokens(layout) if layout.kind == TokenKind::Megatron => {
+                let (index, path, dtype) = (open.index, pending.next_path(), layout.dtype());
+                pending.keep(Outcome::of(move || index.write(dtype, &path))?)
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -202,6 +251,9 @@ impl FileSet for FramedFiles {
             }
             Some(_) => rows,
             None => {
+                if let Framing::Tokens(layout) = Arc::make_mut(&mut self.framing) {
+                    layout.settle(&schema)?;
+                }
                 self.schema = Some(schema);
                 rows
             }
@@ -241,31 +293,51 @@ impl FileSet for FramedFiles {
 }
 
 impl OpenFile {
-    fn create(pending: &mut PendingFiles, compression: FileCompression) -> Result<Self> {
+    fn create(
+        pending: &mut PendingFiles,
+        compression: FileCompression,
+        framing: &Framing,
+    ) -> Result<Self> {
         let path = pending.next_path();
         let file = CompressedFile::create(&path, compression)?;
+        let (header, entry) = (framing.header(0, &path)?, framing.entry());
         let sink = if pending.threads > 1 {
             let path = path.clone();
-            Sink::Thread(Follower::start(WAITING_PIECES, move |pieces| {
+            Sink::Thread(Follower::start(WAITING_PIECES, move |pieces: &Messages<Piece>| {
                 let (mut file, mut rows) = (file, 0);
-                while let Some((bytes, count)) = pieces.next()? {
-                    file.append(Vec::as_slice(&bytes), &path)?;
-                    rows += count;
+                while let Some(piece) = pieces.next()? {
+                    rows += piece.put(&mut file, &path)?;
                 }
-                file.finish(&path, rows)
+                file.finish(&path, rows).map(|file| file.with_entry(entry))
             })?)
         } else {
             Sink::Caller(file)
         };
-        Ok(Self { path, sink, rows: 0, bytes: 0 })
+        let mut open = Self { path, sink, rows: 0, bytes: 0, index: TokenIndex::default() };
+        open.write(header, 0)?;
+        Ok(open)
     }
 
     fn write(&mut self, bytes: Vec<u8>, rows: u64) -> Result<()> {
         self.rows += rows;
         self.bytes += bytes.len() as u64;
+        self.give(Piece::Rows(bytes, rows))
+    }
+
+    fn give(&mut self, piece: Piece) -> Result<()> {
         match &mut self.sink {
-            Sink::Thread(file) => file.send((bytes, rows)),
-            Sink::Caller(file) => file.append(&bytes, &self.path),
+            Sink::Thread(file) => file.send(piece),
+            Sink::Caller(file) => piece.put(file, &self.path).map(drop),
+        }
+    }
+}
+
+impl Piece {
+    /// Returns the number of rows.
+    fn put(self, file: &mut CompressedFile, path: &str) -> Result<u64> {
+        match self {
+            Self::Rows(bytes, rows) => file.append(&bytes, path).map(|()| rows),
+            Self::Start(bytes) => file.replace_start(&bytes, path).map(|()| 0),
         }
     }
 }

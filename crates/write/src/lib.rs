@@ -22,6 +22,8 @@ mod pending_files;
 mod record_files;
 mod shards;
 mod staged;
+mod token_index;
+mod token_layout;
 mod weight;
 
 pub use compressed::FileCompression;
@@ -33,6 +35,7 @@ pub use parquet_file::{Ending, ParquetFile, ParquetFileOptions};
 pub use pending_files::Target;
 pub use shards::{Format, Shards, ShardsOptions};
 pub use staged::{FileSummary, Finished};
+pub use token_layout::{TokenKind, TokenLayout};
 
 /// Receives records one by one.
 pub trait Gather {

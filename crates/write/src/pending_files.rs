@@ -24,13 +24,34 @@ pub enum Target {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ShardNames {
     pub(crate) before: String,
-    /// Including the dot.
-    pub(crate) extension: String,
+    /// Those of the files of one shard, including the dots.
+    pub(crate) extensions: Vec<String>,
+    /// What precedes the extensions if there is only one shard, if that has no number.
+    pub(crate) alone: Option<String>,
 }
 
 impl ShardNames {
-    fn of(&self, number: u64) -> String {
-        format!("{}{number:05}{}", self.before, self.extension)
+    /// Number of files of a shard.
+    fn files(&self) -> u64 {
+        self.extensions.len().max(1) as u64
+    }
+
+    /// The name of a file among the `files` of all shards.
+    fn of(&self, file: u64, files: u64) -> String {
+        let (number, place) = (file / self.files(), file % self.files());
+        let extension = usize::try_from(place).ok().and_then(|place| self.extensions.get(place));
+        let extension = extension.map_or("", String::as_str);
+        match &self.alone {
+            Some(alone) if files <= self.files() => format!("{alone}{extension}"),
+            _ => format!("{}{number:05}{extension}", self.before),
+        }
+    }
+}
+
+fn joined(directory: &str, name: &str) -> String {
+    match directory {
+        "." => name.to_owned(),
+        _ => format!("{}/{name}", directory.trim_end_matches('/')),
     }
 }
 
@@ -98,9 +119,12 @@ impl PendingFiles {
     /// this path.
     pub(crate) fn next_path(&mut self) -> String {
         self.clear_first();
-        let path = self.path_of(self.first.saturating_add(self.made));
+        let file = self.first.saturating_mul(self.names.files()).saturating_add(self.made);
         self.made += 1;
-        path
+        match &self.target {
+            Target::File(path) => path.clone(),
+            Target::Directory { path, .. } => joined(path, &self.names.of(file, self.made)),
+        }
     }
 
     /// Removes leftovers of killed writers in the directory, once.
@@ -109,15 +133,6 @@ impl PendingFiles {
             && self.made == 0
         {
             let _of_killed_writers = remove_stale_staging(path);
-        }
-    }
-
-    fn path_of(&self, number: u64) -> String {
-        match &self.target {
-            Target::File(path) => path.clone(),
-            Target::Directory { path, .. } => {
-                format!("{}/{}", path.trim_end_matches('/'), self.names.of(number))
-            }
         }
     }
 
@@ -159,13 +174,14 @@ impl PendingFiles {
 
     /// Gives the files their names, with numbers from `first` on, and returns their paths.
     pub(crate) fn publish(&mut self, first: u64, replace: Replace) -> Result<Vec<String>> {
-        let paths: Vec<(String, Option<String>)> = (first..)
-            .take(self.finished.len())
-            .map(|number| match &self.target {
+        let files = self.finished.len();
+        let paths: Vec<(String, Option<String>)> = (first * self.names.files()..)
+            .take(files)
+            .map(|file| match &self.target {
                 Target::File(path) => (path.clone(), None),
                 Target::Directory { path, .. } => {
-                    let name = self.names.of(number);
-                    (format!("{}/{name}", path.trim_end_matches('/')), Some(name))
+                    let name = self.names.of(file, files as u64);
+                    (joined(path, &name), Some(name))
                 }
             })
             .collect();

@@ -9,6 +9,7 @@ use crate::mds::MdsFiles;
 use crate::parquet::ParquetFiles;
 use crate::pending_files::{PendingFiles, ShardNames, Target};
 use crate::record_files::RecordFiles;
+use crate::token_layout::{TokenKind, TokenLayout};
 use crate::{Error, FileSummary, Gather, Result};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -43,6 +44,7 @@ pub enum Format {
         columns: Option<Columns>,
         options: ShardOptions,
     },
+    Tokens(TokenLayout),
 }
 
 /// Files that are being written.
@@ -67,10 +69,9 @@ enum State {
 }
 
 impl Format {
-    /// The extension of shards.
-    #[must_use]
-    pub fn extension(&self) -> String {
-        match self {
+    /// The names of shards.
+    fn names(&self, before: String) -> ShardNames {
+        let extension = match self {
             Self::ArrayRecord(_) => ".array_record".to_owned(),
             Self::Parquet { .. } => ".parquet".to_owned(),
             Self::Jsonl { compression } => format!(".jsonl{}", compression.extension()),
@@ -82,7 +83,17 @@ impl Format {
                     .map(|compression| format!(".{}", compression.extension()));
                 format!(".mds{}", compression.unwrap_or_default())
             }
-        }
+            Self::Tokens(TokenLayout { kind: TokenKind::Megatron, .. }) => {
+                let extensions = [".bin", ".idx"].map(str::to_owned).to_vec();
+                return ShardNames {
+                    alone: Some(before.clone()),
+                    before: before + "_",
+                    extensions,
+                };
+            }
+            Self::Tokens(_) => ".bin".to_owned(),
+        };
+        ShardNames { before, extensions: vec![extension], alone: None }
     }
 
     fn files(self, threads: usize) -> Box<dyn FileSet> {
@@ -93,6 +104,9 @@ impl Format {
             }
             Self::Jsonl { compression } => {
                 Box::new(FramedFiles::new(Framing::Lines, compression, threads))
+            }
+            Self::Tokens(layout) => {
+                Box::new(FramedFiles::new(Framing::Tokens(layout), FileCompression::None, threads))
             }
             Self::Mds { columns, options } => Box::new(MdsFiles::new(columns, options)),
             Self::WebDataset { compression, stamp, first_key } => Box::new(FramedFiles::new(
@@ -122,7 +136,7 @@ impl Shards {
     /// No file is created before the first row.
     #[must_use]
     pub fn new(target: Target, format: Format, options: ShardsOptions) -> Self {
-        let names = ShardNames { before: options.name_prefix, extension: format.extension() };
+        let names = format.names(options.name_prefix);
         let schema = match &format {
             Format::Parquet { schema, .. } => schema.clone(),
             _ => None,

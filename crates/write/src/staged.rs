@@ -21,6 +21,11 @@ impl StagedFile {
         })
     }
 
+    /// Replaces the first bytes, which were written before.
+    pub(crate) fn replace_start(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.file.replace_start(bytes)
+    }
+
     /// Syncs the file, so that only its name is missing.
     pub(crate) fn finish(mut self, rows: u64) -> Result<Finished> {
         self.file.sync()?;
@@ -59,7 +64,7 @@ pub struct FileSummary {
     pub path: String,
     pub rows: u64,
     pub bytes: u64,
-    /// Its index entry, for formats with an index.
+    /// Its index entry, for formats with an index; the type of tokens.
     pub entry: Option<String>,
 }
 
@@ -76,6 +81,11 @@ impl Finished {
             .into_inner()
             .map_err(|error| StagedFile::failed(path, error.into_error()))?
             .finish(rows)
+    }
+
+    pub(crate) fn with_entry(mut self, entry: Option<String>) -> Self {
+        self.summary.entry = entry;
+        self
     }
 
     #[must_use]

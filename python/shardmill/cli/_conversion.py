@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from shardmill._native import write as _native
 from shardmill._terminal import counted
@@ -13,8 +13,15 @@ from shardmill.data._type_names import type_name
 from shardmill.errors import FormatError, MissingColumnError, OptionError
 from shardmill.write._formats import WrittenFormat
 from shardmill.write._media import MEDIA_ENCODINGS, MEDIA_FORMATS, Media
+from shardmill.write._token_layout import WRITTEN_TOKENS
+
+if TYPE_CHECKING:
+    from shardmill.data._token_files import TokenDtype
 
 _OF_WEBDATASET = {"__key__", "__url__", "__local_path__"}
+
+#: Tokens of a row of a file without rows, when it is compared.
+_ROW_TOKENS = 1 << 12
 
 #: Type of a WebDataset member by the last part of its extension; others are bytes.
 _READ_AS = {
@@ -48,6 +55,9 @@ class Conversion:
         self._pa, self._dataset = pa, dataset
         self._format: WrittenFormat = format
         names = renamed_columns(dataset.schema.names, renames)
+        if format in WRITTEN_TOKENS and len(names) == 1:
+            # The name that they are read with.
+            names = ["tokens"]
         self._renamed = pa.schema(
             [field.with_name(name) for field, name in zip(dataset.schema, names, strict=True)],
             dataset.schema.metadata,
@@ -91,10 +101,21 @@ class Conversion:
         """Return the encodings of all MDS columns, if any were given."""
         return self._encodings if self._named else None
 
-    def written(self, out: str, files: list[str]) -> Any:
-        """Open the data set of the written files."""
-        from shardmill import Dataset
+    def written(self, out: str, files: list[str], dtype: str | None = None) -> Any:
+        """Open the data set of the written files.
 
+        Args:
+            out: the output.
+            files: its files.
+            dtype: type of the tokens of files of tokens.
+        """
+        from shardmill import Dataset, TokenFiles
+
+        if self._format == "megatron":
+            return Dataset(files, format="megatron", columns=self.schema.names)
+        if self._format == "bin":
+            stored = TokenFiles(dtype=cast("TokenDtype", dtype), row_tokens=_ROW_TOKENS)
+            return Dataset(files, format="bin", token_files=stored)
         if self._format == "jsonl":
             fields = [
                 self._pa.field(field.name, _in_json(self._pa, field.type)) for field in self.schema
@@ -106,6 +127,10 @@ class Conversion:
         """Return the columns that both sides have in common."""
         if self._held is None:
             return batch
+        if self._format == "bin":
+            # Nothing says where rows end.
+            tokens = self._cast(batch.column("tokens"), self._held["tokens"]).flatten()
+            return self._pa.RecordBatch.from_arrays([tokens], names=["tokens"])
         # If no file has the extension of a column, the column is not read back.
         arrays = [
             self._cast(batch.column(name), data_type)
@@ -144,6 +169,8 @@ class Conversion:
 
     def _held_type(self, field: Any) -> Any:
         pa, plain = self._pa, _plain(self._pa, field.type)
+        if self._format in WRITTEN_TOKENS:
+            return pa.list_(pa.int64())
         if self._format == "webdataset":
             return pa.binary() if _is_scalar(pa, plain) else None
         if self._format == "mds":

@@ -16,6 +16,7 @@ from shardmill.cli._batch_bar import BatchBar
 from shardmill.cli._messages import tell
 from shardmill.cli._options import (
     FROM_1,
+    JsonObject,
     Names,
     Size,
     TypedNames,
@@ -33,9 +34,13 @@ from shardmill.cli._tables import (
     open_writer,
     refuse_input,
     source_and_destination,
+    token_layout_of,
+    token_layout_options,
 )
 from shardmill.data._shard_index import index_path
+from shardmill.errors import OptionError
 from shardmill.write._formats import EXTENSIONS, READ_EXTENSIONS, format_of
+from shardmill.write._token_layout import pair_prefix
 
 
 @click.command(name="convert")
@@ -71,6 +76,13 @@ from shardmill.write._formats import EXTENSIONS, READ_EXTENSIONS, format_of
     type=Size(),
     help="Size of a shard, uncompressed; 256MiB by default, for MDS 64MiB.",
 )
+@token_layout_options
+@click.option("--vocab-size", **FROM_1, help="Number of ids of the vocabulary of tokens.")
+@click.option(
+    "--token-files",
+    type=JsonObject(),
+    help='How token files of SRC are read, as for TokenFiles: \'{"dtype": "uint16"}\'.',
+)
 @click.option("--hashes", type=Names(), help="Digests for the index of MDS, such as sha1,xxh3_64.")
 @threads_option
 @click.option("--mode", **one_of("error", "overwrite"), help="What happens to an existing output.")
@@ -82,8 +94,9 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
     """Write the rows of SRC to DST in another format, and compare the output with the input.
 
     SRC is a file, a directory or a glob of Parquet, ORC, CSV, JSONL, MDS, WebDataset or ArrayRecord
-    files. DST is one file if its name ends in .parquet, .jsonl, .tar or .array_record, else a
-    directory of shards. Data that the format cannot store is rejected before anything is written.
+    files, or of token files. DST is one file if its name ends in .parquet, .jsonl, .tar,
+    .array_record or .bin, else a directory of shards; with --to megatron, it is the name of a pair
+    without .bin and .idx. Data that the format cannot store is rejected before anything is written.
     On failure, no output is left, except for a file that replaced its own source.
 
     \b
@@ -93,11 +106,13 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
       shardmill convert data/ streaming/ --to mds --hashes sha1,xxh3_64 --compression zstd
       shardmill convert data/ streaming/ --to mds --columns text,box=json,embedding=ndarray:float32
       shardmill convert shards/ table.parquet --columns txt,cls --rename txt=text --rename cls=label
+      shardmill convert tokens.parquet corpus --to megatron --column tokens --vocab-size 50257
+      shardmill convert corpus train.bin --stored-dtype uint16 --header llm.c
     """
     from shardmill._native import storage
     from shardmill._native.write import RowDigest
     from shardmill.cli._conversion import Conversion
-    from shardmill.errors import FormatError, NotFoundError, OptionError
+    from shardmill.errors import FormatError, NotFoundError
     from shardmill.storage._paths import served_path
 
     start = time.perf_counter()
@@ -125,11 +140,18 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
     encodings = {name: encoding for name, encoding in types.items() if encoding is not None}
     if encodings and format != "mds":
         raise click.UsageError(f"encodings of columns are for --to mds, and {format} has none")
-    dataset = open_dataset({**options, "paths": src, "columns": columns})
+    dataset = open_dataset({**options, "paths": src, "columns": columns}, **_token_files(options))
     if not dataset.files:
         raise NotFoundError(f"there are no files to convert at {', '.join(src)}")
-    keeps_rows = columns is None and options["filter"] is None
-    replaces_source = refuse_input(src, dataset.files, dst, keeps_rows=keeps_rows)
+    if format == dataset.format == "megatron" and columns is None:
+        # Documents keep their sequences.
+        columns = ["tokens", "sequence_lengths", *dataset.columns[1:]]
+        dataset = open_dataset(
+            {**options, "paths": src, "columns": columns}, **_token_files(options)
+        )
+    keeps_rows = not options["column"] and not types and options["filter"] is None
+    first = f"{pair_prefix(dst)}.bin" if format == "megatron" else dst
+    replaces_source = refuse_input(src, dataset.files, first, keeps_rows=keeps_rows)
     try:
         conversion = Conversion(dataset, format, encodings, options["renames"])
         writer = open_writer(
@@ -138,6 +160,7 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
             columns=conversion.encodings,
             schema=conversion.schema if format in ("parquet", "jsonl", "webdataset") else None,
             hashes=options["hashes"] or (),
+            token_layout=token_layout_of(options, format, options["vocab_size"]),
             **{
                 name: options[name]
                 for name in ("compression", "group_size", "shard_bytes", "threads", "mode")
@@ -155,12 +178,13 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
                 writer.write_batch(batch)
                 read.update(conversion.held(batch))
         try:
-            for batch in bar.batches(conversion.written(dst, writer.files)):
+            for batch in bar.batches(conversion.written(dst, writer.files, writer.dtype)):
                 written.update(conversion.held(batch))
             if (read.rows, read.value) != (written.rows, written.value):
+                noun = "token" if format == "bin" else "row"
                 raise FormatError(
-                    f"the output has {counted(written.rows, 'row')}, "
-                    f"which differ from the {counted(read.rows, 'row')} read"
+                    f"the output has {counted(written.rows, noun)}, "
+                    f"which differ from the {counted(read.rows, noun)} read"
                 )
         except BaseException:
             if replaces_source:
@@ -173,13 +197,26 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
                     file=sys.stderr,
                 )
                 raise
-            for path in [*writer.files, *([index_path(dst)] if format == "mds" else [])]:
+            indexes = [index_path(dst)] if format == "mds" else []
+            if format == "megatron":
+                indexes = [f"{pair_prefix(path)}.idx" for path in writer.files]
+            for path in [*indexes, *writer.files]:
                 storage.remove(path)
             if is_new and not storage.is_remote(dst):
                 with suppress(OSError):
                     Path(dst).rmdir()
             raise
     _tell(dataset, writer, read, time.perf_counter() - start)
+
+
+def _token_files(options: dict[str, Any]) -> dict[str, Any]:
+    from shardmill import TokenFiles
+
+    given = options["token_files"]
+    try:
+        return {} if given is None else {"token_files": TokenFiles(**given)}
+    except (TypeError, OptionError) as error:
+        raise click.UsageError(f"--token-files: {error}") from error
 
 
 def _tell(dataset: Any, writer: Any, read: Any, seconds: float) -> None:
@@ -190,8 +227,9 @@ def _tell(dataset: Any, writer: Any, read: Any, seconds: float) -> None:
         sum(storage.size(path) or 0 for path in files) for files in (dataset.files, writer.files)
     )
     tell(
-        f"{counted(read.rows, 'row')} of {_counted(dataset)} ({size_text(before)}) written to "
-        f"{_counted(writer)} ({size_text(after)}) in {seconds:.1f} s; read back, hash {read.value}"
+        f"{counted(writer.num_rows, 'row')} of {_counted(dataset)} ({size_text(before)}) written "
+        f"to {_counted(writer)} ({size_text(after)}) in {seconds:.1f} s; "
+        f"read back, hash {read.value}"
     )
 
 

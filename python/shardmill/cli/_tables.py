@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from shardmill._terminal import aligned
 from shardmill.cli._options import Names, ignore_zeros_option, paths_argument, together
+from shardmill.data._token_files import TokenDtype
 from shardmill.errors import NotFoundError, OptionError
 from shardmill.expressions import Expression, parse_filter
+from shardmill.write._token_layout import WRITTEN_TOKENS, TokenHeader
+
+if TYPE_CHECKING:
+    from shardmill import TokenLayout
 
 
 class Filter(click.ParamType):
@@ -42,6 +47,21 @@ format_options = together(
     ),
     click.option("--hive", is_flag=True, help="Directories called key=value are columns."),
     ignore_zeros_option,
+)
+
+#: How ids of token files are stored.
+token_layout_options = together(
+    click.option(
+        "--stored-dtype",
+        type=click.Choice(get_args(TokenDtype)),
+        help="How token files store an id; default: by the vocabulary, else as in SRC.",
+    ),
+    click.option(
+        "--header", type=click.Choice(get_args(TokenHeader)), help="Header of --to bin; else none."
+    ),
+    click.option(
+        "--cut-documents", is_flag=True, help="Shards of --to bin may end within a document."
+    ),
 )
 
 filter_option = click.option(
@@ -100,6 +120,25 @@ def open_writer(out: str, **options: Any) -> Any:
     except OutputExistsError as error:
         problem = str(error).partition("\n")[0]
         raise OutputExistsError(f"{problem}\nhint: --mode overwrite replaces it") from error
+
+
+def token_layout_of(
+    options: dict[str, Any], format: str, vocab_size: int | None = None
+) -> TokenLayout | None:
+    """Return the ``TokenLayout`` of the options; ``None`` if nothing is given or another format.
+
+    Raises:
+        click.UsageError: If one is given for another format.
+    """
+    from shardmill import TokenLayout
+
+    layout = TokenLayout(
+        dtype=options["stored_dtype"],
+        vocab_size=vocab_size if format in WRITTEN_TOKENS else None,
+        header=options["header"],
+        cut_documents=options["cut_documents"],
+    )
+    return layout if format in WRITTEN_TOKENS or layout != TokenLayout() else None
 
 
 def source_and_destination(paths: Sequence[str]) -> tuple[tuple[str, ...], str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -32,6 +32,8 @@ from shardmill.cli._tables import (
     open_dataset,
     open_writer,
     refuse_input,
+    token_layout_of,
+    token_layout_options,
 )
 from shardmill.cli._token_sources import (
     counts_option,
@@ -40,6 +42,10 @@ from shardmill.cli._token_sources import (
     tokenizer_options,
 )
 from shardmill.errors import NotFoundError
+from shardmill.write._token_layout import WRITTEN_TOKENS
+
+if TYPE_CHECKING:
+    from shardmill import Tokenize
 
 
 @click.command(name="tokenize")
@@ -71,13 +77,16 @@ from shardmill.errors import NotFoundError
 @click.option("--keep", type=Names(), help="Columns of SRC to write as well.")
 @filter_option
 @format_options
-@click.option("--to", **one_of("parquet"), help="Output format.")
+@click.option("--to", **one_of("parquet", *WRITTEN_TOKENS), help="Output format.")
+@token_layout_options
 @click.option(
     "--count-only", is_flag=True, help="Store and print the token counts; write no tokens."
 )
 @counts_option
 @click.option(
-    "--shard-bytes", type=Size(), help="Size of a shard, uncompressed; 256MiB by default."
+    "--shard-bytes",
+    type=Size(),
+    help="Size of a shard, uncompressed; 256MiB by default, and no limit for --to megatron.",
 )
 @click.option("--mode", **one_of("error", "overwrite"), help="What to do if the output exists.")
 @threads_option
@@ -86,15 +95,17 @@ from shardmill.errors import NotFoundError
 @limit_option
 @storage_option
 def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """Tokenize the rows of SRC and write them to DST as Parquet, or count their tokens.
+    """Tokenize the rows of SRC and write them to DST, or count their tokens.
 
     SRC is a file, a directory or a glob, in any supported format. DST is a single file if its name
-    ends in .parquet, otherwise a directory of shards. The rows keep their order. With --count-only,
-    the counts are stored, and loaders with the same options, labels included, reuse them.
+    ends in .parquet or .bin, otherwise a directory of shards; with --to megatron, it is the name of
+    a pair without .bin and .idx. The rows keep their order. With --count-only, the counts are
+    stored, and loaders with the same options, labels included, reuse them.
 
     \b
     Example:
       shardmill tokenize data/ tokens/ --tokenizer model/ --eos "<|endoftext|>"
+      shardmill tokenize data.jsonl corpus --to megatron --tokenizer model/ --eos "<|endoftext|>"
       shardmill tokenize chat.jsonl out/ --tokenizer model/ --messages messages --labels assistant
       shardmill tokenize data/ --tokenizer model/ --count-only --counts s3://bucket/counts
     """
@@ -106,6 +117,8 @@ def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
     tokenize = tokenize_of(options)
     kept = [*(options["keep"] or ()), *tokenize.outputs]
     _refuse_twice(kept, tokenize.outputs)
+    if options["to"] in WRITTEN_TOKENS and len(kept) > 1:
+        raise click.UsageError(f"--to {options['to']} stores tokens, without --keep and --labels")
     given = {**options, "paths": sources, "columns": kept}
     dataset = open_dataset(given, tokenize=tokenize, threads=options["threads"])
     if not dataset.files:
@@ -114,7 +127,7 @@ def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
         _count(dataset, tokenize.counts, as_json=as_json)
     else:
         refuse_input(sources, dataset.files, last, keeps_rows=False)
-        _write(dataset, tokenize.output, last, options, as_json=as_json)
+        _write(dataset, tokenize, last, options, as_json=as_json)
 
 
 def _refuse_twice(names: Sequence[str], outputs: Sequence[str]) -> None:
@@ -159,13 +172,23 @@ def _count(dataset: Any, directory: str, *, as_json: bool) -> None:
         tell(f"token counts are stored in {directory}")
 
 
-def _write(dataset: Any, column: str, dst: str, options: dict[str, Any], *, as_json: bool) -> None:
+def _write(
+    dataset: Any, tokenize: Tokenize, dst: str, options: dict[str, Any], *, as_json: bool
+) -> None:
     from shardmill.storage._paths import served_path
 
     pyarrow_for("tokenize")
     start = time.perf_counter()
     named = {name: options[name] for name in ("shard_bytes", "threads", "mode")}
-    writer = open_writer(served_path(dst), format="parquet", schema=dataset.schema, **named)
+    vocab_size = tokenize.tokenizer and tokenize.tokenizer.vocab_size
+    layout = token_layout_of(options, options["to"], vocab_size)
+    writer = open_writer(
+        served_path(dst),
+        format=options["to"],
+        schema=dataset.schema,
+        token_layout=layout,
+        **named,
+    )
     rows = tokens = 0
     with (
         writer,
@@ -176,7 +199,7 @@ def _write(dataset: Any, column: str, dst: str, options: dict[str, Any], *, as_j
         for batch in bar.batches(dataset):
             writer.write_batch(batch)
             rows += batch.num_rows
-            tokens += len(batch.column(column).flatten())
+            tokens += len(batch.column(tokenize.output).flatten())
     seconds = time.perf_counter() - start
     if as_json:
         write_json({"rows": rows, "tokens": tokens, "files": writer.files, "seconds": seconds})

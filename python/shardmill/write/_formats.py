@@ -12,7 +12,7 @@ from shardmill._option_values import flag, whole
 from shardmill._sizes import byte_count
 from shardmill.errors import OptionError
 
-WrittenFormat = Literal["arrayrecord", "parquet", "jsonl", "webdataset", "mds"]
+WrittenFormat = Literal["arrayrecord", "parquet", "jsonl", "webdataset", "mds", "megatron", "bin"]
 
 EXTENSIONS: dict[WrittenFormat, tuple[str, ...]] = {
     "arrayrecord": (".array_record", ".arrayrecord", ".arecord"),
@@ -20,6 +20,9 @@ EXTENSIONS: dict[WrittenFormat, tuple[str, ...]] = {
     "jsonl": (".jsonl", ".ndjson", ".jsonl.gz", ".jsonl.zst"),
     "webdataset": (".tar", ".tar.gz", ".tgz", ".tar.zst"),
     "mds": (),
+    "bin": (".bin",),
+    # A `.bin` without `format=` has no index.
+    "megatron": (".idx", ".bin"),
 }
 #: Extensions of files that ``shardmill.Dataset`` reads and that are not written by their name.
 READ_EXTENSIONS = (".csv", ".orc", ".json", ".mds")
@@ -29,6 +32,8 @@ _PARQUET_CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 _STREAM_CODECS = ("gz", "zstd", "none")
 _NAMES = ", ".join(map(repr, EXTENSIONS))
 _SHARD_BYTES = 256 << 20
+#: More than any pair has: by default, there is one.
+_PAIR_BYTES = 2**63 - 1
 #: Default shard size of MDS and ChiniDataset, and the maximum of an MDS shard.
 _STREAMING_SHARD_BYTES, MDS_MOST_BYTES = 1 << 26, (1 << 32) - 1
 
@@ -97,8 +102,9 @@ def native_options(
     modified: float | None,
     page_checksums: bool = True,
     next_key: int = 0,
+    tokens: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the format options for native code.
+    """Return the format options for native code; ``tokens`` are those of token files.
 
     Raises:
         ValueError: If the format does not support an option.
@@ -107,6 +113,8 @@ def native_options(
         raise OptionError(
             f'compression must be the name of a codec, such as "zstd", not {compression!r}'
         )
+    if compression is not None and tokens:
+        raise OptionError(f"compression is {compression!r}, but files of token ids have none")
     if group_size is not None and format != "arrayrecord":
         raise OptionError("group_size is only for ArrayRecord")
     if modified is not None and format != "webdataset":
@@ -125,6 +133,8 @@ def native_options(
     elif format == "parquet":
         options["compression"] = _parquet_codec(compression)
         options["page_checksums"] = page_checksums
+    elif tokens:
+        options = dict(tokens)
     elif format == "arrayrecord":
         options["options"] = _record_options(compression, group_size)
     else:
@@ -195,6 +205,8 @@ def shard_limit(shard_bytes: int | str | None, format: WrittenFormat, *, is_stre
     Raises:
         ValueError: If it is not a valid size, or too large for the format.
     """
+    if shard_bytes is None and format == "megatron":
+        return _PAIR_BYTES
     if shard_bytes is None:
         return _STREAMING_SHARD_BYTES if is_streaming else _SHARD_BYTES
     if format == "mds" and shard_bytes == 0 and not isinstance(shard_bytes, bool):

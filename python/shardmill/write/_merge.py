@@ -22,6 +22,7 @@ from shardmill.errors import FormatError, NotFoundError, OptionError, PlanError
 from shardmill.storage._configure import configure_all
 from shardmill.storage._paths import PathLike, real, served_path
 from shardmill.write._output import output_of
+from shardmill.write._pairs import is_pair, merged_pairs
 
 _SHARD_HINT = (
     "copy the shard again, write the part again, or rebuild its index with `shardmill repair-index`"
@@ -34,7 +35,7 @@ def merge(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Merge parts below ``out`` into one data set without changing data files.
+    """Merge parts into one data set without changing their files.
 
     Parts with an ``index.json`` (MDS, and Parquet with ``index="chinidataset"``) get a merged index
     with the shards of all parts, with paths relative to ``out``. It is written atomically after
@@ -42,11 +43,15 @@ def merge(
     first. Parts without an index (Parquet, ArrayRecord, JSONL, WebDataset) do not need one: a data
     set reads the directory. Their schemas are compared, and nothing is written.
 
+    Parts that are pairs of Megatron-LM are copied into the pair ``out``, with the bytes that its
+    ``tools/merge_datasets.py`` writes for parts in this order. They need not be below ``out``.
+
     Args:
-        out: the directory that contains the parts, at any depth; may be in an object store.
-        parts: directories or index files of the parts, in row order; by default, all parts below
-            ``out`` in path order. Like ``out``, their paths are relative to the working directory.
-            A part that is listed twice counts once.
+        out: the directory that contains the parts, at any depth; may be in an object store. For
+            pairs, the new pair without ``.bin`` and ``.idx``.
+        parts: directories or index files of the parts, or prefixes of pairs, in row order; by
+            default, all parts below ``out`` in path order. Like ``out``, their paths are relative
+            to the working directory. A part that is listed twice counts once, unless it is a pair.
         storage_options: see ``shardmill.storage.configure``.
 
     Returns:
@@ -54,7 +59,8 @@ def merge(
 
     Raises:
         FileNotFoundError: If there are no parts, or a shard of one is missing.
-        ValueError: If the columns of parts differ.
+        FileExistsError: If the pair ``out`` exists.
+        ValueError: If the columns of parts differ, or how pairs store a token.
 
     Examples:
         >>> import shardmill as sm
@@ -67,13 +73,16 @@ def merge(
     root = os.fspath(out)
     configure_all([root], storage_options)
     root = served_path(root)
+    parts = None if parts is None else _listed(parts)
+    if parts is not None and any(is_pair(part) for part in parts):
+        return merged_pairs(root, parts)
     if not _is_directory(root):
         raise NotFoundError(f"there is no directory {root!r}")
     if parts is None:
         indexes = _found(root)
         directories = [] if indexes else [root]
     else:
-        given = [served_path(part) for part in _listed(parts)]
+        given = [served_path(part) for part in parts]
         indexes = _named(root, given)
         directories = [
             part for part in given if _is_directory(part) and not _exists(index_path(part))

@@ -22,6 +22,7 @@ _READ_ONLY = ("hf", "http", "https")
 #: ``tokenizer.json``, describe the data.
 _DATA_FILE = re.compile(
     r"^index\.json$"
+    r"|^part-\d+\.bin$"
     r"|\.(parquet|pq|orc|csv|(jsonl|ndjson|tar)(\.\w+)?|tgz|mds(\.\w+)?"
     r"|(array_record|arrayrecord|arecord)(-\d+-of-\d+)?)$",
     re.IGNORECASE,
@@ -36,13 +37,22 @@ class OutputDirectory:
         is_file: whether ``out`` is a file.
         mode: what happens to existing files.
         prefix: prefix of the shard names.
+        names: pattern of the names of data files; by default, that of all formats.
 
     Raises:
         FileExistsError: If files exist and must not be replaced.
     """
 
-    def __init__(self, out: str, *, is_file: bool, mode: Mode, prefix: str) -> None:
-        self._out, self._is_file, self._mode = out, is_file, mode
+    def __init__(
+        self,
+        out: str,
+        *,
+        is_file: bool,
+        mode: Mode,
+        prefix: str,
+        names: re.Pattern[str] | None = None,
+    ) -> None:
+        self._out, self._is_file, self._mode, self._names = out, is_file, mode, names
         self._shard = re.compile(re.escape(prefix) + r"(\d+)\.[\w.]+")
         path = Path(out)
         exists = path.exists() or path.is_symlink()
@@ -147,7 +157,7 @@ class OutputDirectory:
             (
                 entry
                 for entry in os.scandir(self._out)
-                if _is_data(entry.name) and not entry.is_dir()
+                if self._is_data(entry.name) and not entry.is_dir()
             ),
             key=lambda entry: entry.name,
         )
@@ -162,8 +172,14 @@ class OutputDirectory:
         raise OutputExistsError(
             f"the directory {self._out!r} has {counted(len(found), 'data file')} {when}, "
             f"such as {first!r}\n"
-            'hint: mode="overwrite" replaces them, mode="append" adds shards'
+            'hint: mode="overwrite" replaces them'
+            + ("" if self._names else ', mode="append" adds shards')
         )
+
+    def _is_data(self, name: str) -> bool:
+        if self._names is not None:
+            return self._names.fullmatch(name) is not None
+        return not name.startswith((".", "_")) and _DATA_FILE.search(name) is not None
 
 
 class OutputBucket(OutputDirectory):
@@ -175,8 +191,17 @@ class OutputBucket(OutputDirectory):
         FileExistsError: If objects exist and must not be replaced.
     """
 
-    def __init__(self, out: str, *, is_file: bool, mode: Mode, prefix: str) -> None:
+    def __init__(
+        self,
+        out: str,
+        *,
+        is_file: bool,
+        mode: Mode,
+        prefix: str,
+        names: re.Pattern[str] | None = None,
+    ) -> None:
         self._out, self._is_file, self._mode = out.rstrip("/"), is_file, mode
+        self._names = names
         self._shard = re.compile(re.escape(prefix) + r"(\d+)\.[\w.]+")
         self._made = []
         if is_file and mode == "error" and storage.size(out) is not None:
@@ -218,7 +243,7 @@ class OutputBucket(OutputDirectory):
         return {
             f"{self._out}/{name}": (size, mark)
             for name, size, mark in storage.versions(self._out)
-            if _is_data(name)
+            if self._is_data(name)
         }
 
 
@@ -243,7 +268,9 @@ def check_target(
             )
 
 
-def output_of(out: str, *, is_file: bool, mode: Mode, prefix: str) -> OutputDirectory:
+def output_of(
+    out: str, *, is_file: bool, mode: Mode, prefix: str, names: re.Pattern[str] | None = None
+) -> OutputDirectory:
     """Return the output location of a writer, local or remote.
 
     Raises:
@@ -256,7 +283,7 @@ def output_of(out: str, *, is_file: bool, mode: Mode, prefix: str) -> OutputDire
             "hint: write to a local directory or a bucket"
         )
     kind = OutputBucket if storage.is_remote(out) else OutputDirectory
-    return kind(out, is_file=is_file, mode=mode, prefix=prefix)
+    return kind(out, is_file=is_file, mode=mode, prefix=prefix, names=names)
 
 
 def _missing(directory: Path) -> list[Path]:
@@ -266,7 +293,3 @@ def _missing(directory: Path) -> list[Path]:
         missing.append(directory)
         directory = directory.parent
     return missing
-
-
-def _is_data(name: str) -> bool:
-    return not name.startswith((".", "_")) and _DATA_FILE.search(name) is not None

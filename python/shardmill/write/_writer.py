@@ -8,9 +8,11 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from shardmill._native import storage
 from shardmill._native import write as _native
 from shardmill._option_values import whole
 from shardmill._threads import checked_threads
+from shardmill._warnings import warn_caller
 from shardmill.errors import ClosedError, FormatError, OptionError
 from shardmill.storage._configure import configure_all
 from shardmill.storage._fsspec import located
@@ -31,16 +33,25 @@ from shardmill.write._metrics import WriterMetrics
 from shardmill.write._output import Mode, check_target, output_of
 from shardmill.write._records import Records
 from shardmill.write._row_batches import RowBatches, column_values, refuse_names
+from shardmill.write._token_layout import (
+    WRITTEN_TOKENS,
+    TokenLayout,
+    layout_options,
+    names_of_pair,
+    pair_location,
+)
 
 #: Number of single rows from which column types are inferred, and their approximate size: enough
 #: that a value that is usually missing is found.
 _FIRST_ROWS = 1024
 _FIRST_BYTES = 64 << 20
 _OTHER_COLUMNS = 2
+#: Readers of Megatron-LM number sequences with 32 bits.
+_MOST_SEQUENCES = 2**31
 
 
 class Writer:
-    """Write rows as Parquet, MDS, WebDataset, JSONL or ArrayRecord.
+    """Write rows as Parquet, MDS, WebDataset, JSONL, ArrayRecord or files of token ids.
 
     Files have hidden names until ``close``; after an exception in the with-block, they are removed.
     If ``out`` has the extension of its format, one file is written. Otherwise ``out`` is a
@@ -68,6 +79,14 @@ class Writer:
       the one that its bytes imply.
     * JSONL has one object per row. Binaries and non-finite numbers are rejected.
     * ArrayRecord has one column of strings or binaries without nulls.
+    * ``"megatron"`` writes the pair ``out.bin`` and ``out.idx``, with the bytes of
+      ``IndexedDatasetBuilder`` of Megatron-LM: a row is a document, its lists are ``tokens`` and,
+      if the rows have them, ``sequence_lengths`` and ``modes``. A document is one sequence by
+      default, and an empty one has none. With ``shard_bytes``, several pairs are called
+      ``out_00000`` and so on. The index gets its name last.
+    * ``"bin"`` writes the ids of ``tokens`` one after another, and nothing between rows: include an
+      end token. Both take rows of one column of any name, and ``token_layout`` says how an id is
+      stored.
 
     Args:
         out: the file or directory.
@@ -77,8 +96,9 @@ class Writer:
             ``"uint32[]"``). With types, rows of Parquet must not have other columns.
         schema: Arrow schema of the rows; inferred from the first rows by default. Not for
             ArrayRecord.
-        format: ``"arrayrecord"``, ``"parquet"``, ``"jsonl"``, ``"webdataset"`` or ``"mds"``; by
-            default, inferred from the extension of ``out``, and Parquet for a directory.
+        format: ``"arrayrecord"``, ``"parquet"``, ``"jsonl"``, ``"webdataset"``, ``"mds"``,
+            ``"megatron"`` or ``"bin"``; by default, inferred from the extension of ``out``, and
+            Parquet for a directory.
         compression: for ArrayRecord ``"zstd:3"``, ``"brotli:6"`` (both also without a level),
             ``"snappy"`` or ``"none"``; for Parquet ``"zstd"``, ``"snappy"``, ``"gzip"``,
             ``"brotli"``, ``"lz4"`` or ``"none"``; for JSONL and WebDataset ``"gz:6"``, ``"zstd:3"``
@@ -90,8 +110,9 @@ class Writer:
         shard_bytes: size of a shard before compression, such as ``"64MiB"``. The default is 256
             MiB, and 64 MiB for MDS and with an index. MDS shards end exactly where MosaicML's do,
             and 0 means no limit. JSONL and WebDataset shards do not exceed it, unless a single row
-            does. For Parquet and ArrayRecord, the size of the values in memory counts. Each shard
-            is an open file until ``close``, so keep their number below ``ulimit -n``.
+            does; neither do those of token ids. For Parquet and ArrayRecord, the size of the values
+            in memory counts. A pair of Megatron-LM has no limit by default. Each shard is an open
+            file until ``close``, so keep their number below ``ulimit -n``.
         mode: what happens if ``out`` exists. ``"error"`` rejects a file, or a directory with data
             files; ``"overwrite"`` replaces them one after the other once the new ones are complete,
             and an error in between leaves some of both, and no index; ``"append"`` adds shards to a
@@ -107,6 +128,7 @@ class Writer:
             by default. With a fixed time, equal rows produce equal bytes.
         page_checksums: whether each Parquet page has a CRC-32. ``Dataset``, ``Loader`` and
             ``verify`` always check it; pyarrow checks it if ``page_checksum_verification=True``.
+        token_layout: how files of token ids store an id; see ``TokenLayout``.
 
     Raises:
         FileExistsError: If ``mode`` is ``"error"`` and the output exists.
@@ -147,6 +169,7 @@ class Writer:
         index: Literal["chinidataset"] | None = None,
         modified: float | None = None,
         page_checksums: bool = True,
+        token_layout: TokenLayout | None = None,
         storage_options: Any = None,
     ) -> None:
         if isinstance(out, str) and (not out or out.endswith("://")):
@@ -161,7 +184,9 @@ class Writer:
         configure_all([self._out], storage_options)
         self._out = served_path(self._out)
         self._format = format_of(self._out, format)
-        is_file = is_one_file(self._out, self._format)
+        self._is_pair = self._format == "megatron"
+        is_file = is_one_file(self._out, self._format) and not self._is_pair
+        tokens = layout_options(token_layout, self._format, self._out, mode)
         check_target(self._out, is_file=is_file, mode=mode, shard_bytes=shard_bytes, index=index)
         self._columns = WrittenColumns(self._format, columns, schema)
         prefix = "shard." if self._format == "mds" or index is not None else "part-"
@@ -175,7 +200,11 @@ class Writer:
             compression=compression,
             size_limit=limit,
         )
-        self._directory = output_of(self._out, is_file=is_file, mode=mode, prefix=prefix)
+        where, names = self._out, None
+        if self._is_pair:
+            where, prefix = pair_location(self._out)
+            names = names_of_pair(prefix)
+        self._directory = output_of(where, is_file=is_file, mode=mode, prefix=prefix, names=names)
         earlier = list(self._directory.data_files())
         self._earlier = EarlierShards(self._out, self._format, mode, earlier)
         #: Whether the directory is complete without a shard of this writer.
@@ -191,6 +220,7 @@ class Writer:
             modified=modified,
             page_checksums=page_checksums,
             next_key=self._earlier.next_key,
+            tokens=tokens,
         )
         self._arguments = {
             "prefix": None if is_file else prefix,
@@ -211,7 +241,7 @@ class Writer:
             is_exact=isinstance(columns, Mapping) and self._format != "mds",
         )
         self._native = _native.Writer(
-            self._out,
+            where,
             options=options,
             columns=self._columns.names,
             schema=self._columns.file_schema,
@@ -223,6 +253,7 @@ class Writer:
         self._first_bytes = 0
         self._buffer: _native.RowBuffer | None = None
         self._files: list[str] = []
+        self._dtype: str | None = None
         self._is_open = True
         self._begun = time.perf_counter()
         self._publishing_since: float | None = None
@@ -237,8 +268,13 @@ class Writer:
 
     @property
     def format(self) -> str:
-        """``"arrayrecord"``, ``"parquet"``, ``"jsonl"``, ``"webdataset"`` or ``"mds"``."""
+        """The format of the files, such as ``"parquet"``."""
         return self._format
+
+    @property
+    def dtype(self) -> str | None:
+        """How the ids of token files are stored; ``None`` for other formats and until ``close``."""
+        return self._dtype
 
     @property
     def num_rows(self) -> int:
@@ -429,15 +465,32 @@ class Writer:
         with self._directory.locked(), self._directory.publishing():
             first = self._directory.first_number()
             known = self._index.begin(shards, self._batches, is_appended=first > 0)
-            self._files = self._native.publish(first)
+            if self._is_pair:
+                self._begin_pairs(max(rows for rows, _, _ in shards[1::2]))
+            published = self._native.publish(first)
+            self._files = published[:: 2 if self._is_pair else 1]
+            if self._format in WRITTEN_TOKENS:
+                self._dtype = shards[0][2]
             self._bytes_written = sum(size for _, size, _ in shards)
             try:
                 self._index.end(known, shards, self._files, self._batches)
             except BaseException:
                 self._withdraw()
                 raise
-            self._directory.remove_replaced([*self._files, *self._index.paths])
+            self._directory.remove_replaced([*published, *self._index.paths])
         self._ended = self.metrics()
+
+    def _begin_pairs(self, sequences: int) -> None:
+        if self._directory.replaces:
+            # An old index of new tokens would be wrong.
+            for path in self._directory.data_files():
+                if path.endswith(".idx"):
+                    storage.remove(path)
+        if sequences >= _MOST_SEQUENCES:
+            warn_caller(
+                f"a pair of {self._out!r} has {sequences:,} sequences, and readers of Megatron-LM "
+                "number them with 32 bits\nhint: pass shard_bytes to write several pairs"
+            )
 
     def _withdraw(self) -> None:
         """Remove published files whose index cannot be written.

@@ -22,8 +22,11 @@ use shardmill_formats::json::Dialect;
 use shardmill_formats::mds::{Columns, HashAlgorithm, ShardOptions};
 use shardmill_formats::table::type_name;
 use shardmill_formats::tar::MemberStamp;
+use shardmill_formats::token_files::Dtype;
 use shardmill_storage::{Replace, remove_stale_staging, store_of};
-use shardmill_write::{Format, Gather, RowDigest, Shards, ShardsOptions, Target};
+use shardmill_write::{
+    Format, Gather, RowDigest, Shards, ShardsOptions, Target, TokenKind, TokenLayout,
+};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use types::{name_of, with_value};
@@ -55,6 +58,16 @@ enum FormatOptions {
         size_limit: Option<u32>,
         compression: Option<String>,
         hashes: Vec<String>,
+    },
+    Megatron {
+        dtype: Option<String>,
+        vocab_size: Option<u64>,
+    },
+    Bin {
+        dtype: Option<String>,
+        vocab_size: Option<u64>,
+        has_header: bool,
+        cuts_documents: bool,
     },
 }
 
@@ -178,7 +191,18 @@ fn format_of(options: FormatOptions, schema: Option<PySchema>) -> PyResult<Forma
                     .map_err(|error| explained(&error))?,
             }
         }
+        FormatOptions::Megatron { dtype, vocab_size } => {
+            Format::Tokens(layout(TokenKind::Megatron, dtype.as_deref(), vocab_size))
+        }
+        FormatOptions::Bin { dtype, vocab_size, has_header, cuts_documents } => {
+            let kind = TokenKind::Bin { has_header, cuts_documents };
+            Format::Tokens(layout(kind, dtype.as_deref(), vocab_size))
+        }
     })
+}
+
+fn layout(kind: TokenKind, dtype: Option<&str>, vocab_size: Option<u64>) -> TokenLayout {
+    TokenLayout { kind, dtype: dtype.and_then(Dtype::parse), vocab_size }
 }
 
 fn refused(error: impl std::fmt::Display) -> PyErr {

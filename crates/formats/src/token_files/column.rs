@@ -5,7 +5,7 @@ use arrow_schema::{DataType, Field};
 use std::sync::Arc;
 
 /// Metadata of the column of tokens: how the file stores an id.
-const STORED_DTYPE: &str = "tokens.dtype";
+pub const STORED_DTYPE: &str = "tokens.dtype";
 
 /// What a column is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use arrow_array::{ArrayRef, Int32Array, Int64Array};
 use arrow_schema::DataType;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 /// Largest number of ids of a vocabulary of int32.
@@ -55,6 +55,20 @@ impl Dtype {
             Self::U16 | Self::I16 => 2,
             Self::U32 | Self::I32 => 4,
             Self::I64 => 8,
+        }
+    }
+
+    /// The ids that it holds.
+    #[must_use]
+    pub fn range(self) -> RangeInclusive<i64> {
+        match self {
+            Self::U8 => 0..=i64::from(u8::MAX),
+            Self::I8 => i64::from(i8::MIN)..=i64::from(i8::MAX),
+            Self::U16 => 0..=i64::from(u16::MAX),
+            Self::I16 => i64::from(i16::MIN)..=i64::from(i16::MAX),
+            Self::U32 => 0..=i64::from(u32::MAX),
+            Self::I32 => i64::from(i32::MIN)..=i64::from(i32::MAX),
+            Self::I64 => i64::MIN..=i64::MAX,
         }
     }
 

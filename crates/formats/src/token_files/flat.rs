@@ -13,10 +13,9 @@ use shardmill_storage::RangeRead;
 use std::ops::Range;
 use std::sync::Arc;
 
-const HEADER_BYTES: u64 = 256 * 4;
-/// The first numbers of the headers of llm.c.
-const OF_U16: u32 = 20_240_520;
-const OF_U32: u32 = 20_240_801;
+const HEADER_BYTES: usize = 256 * 4;
+/// How headers begin: a number, the version, and the type that they mean.
+const HEADERS: [(u32, u32, Dtype); 2] = [(20_240_520, 1, Dtype::U16), (20_240_801, 7, Dtype::U32)];
 const FORMAT: &str = "bin";
 /// Tokens are searched in pieces of this size.
 const PIECE_BYTES: u64 = 4 << 20;
@@ -43,6 +42,17 @@ impl Default for Separator {
     }
 }
 
+/// The header of llm.c of a file with this number of tokens, which are uint16 or uint32.
+#[must_use]
+pub fn llm_c_header(dtype: Dtype, tokens: u32) -> Vec<u8> {
+    let [first, second] = HEADERS;
+    let (start, version, _) = if dtype == first.2 { first } else { second };
+    let mut header: Vec<u8> =
+        [start, version, tokens].into_iter().flat_map(u32::to_le_bytes).collect();
+    header.resize(HEADER_BYTES, 0);
+    header
+}
+
 /// A file of tokens, and its header if it has one.
 #[derive(Debug, Clone)]
 pub struct FlatFile {
@@ -63,20 +73,20 @@ impl FlatFile {
             Err(Error::header((object.path(), FORMAT), field, found, expected, ODD_SIZE))
         };
         let mut head = [0; 12];
-        if size >= HEADER_BYTES {
+        if size >= HEADER_BYTES as u64 {
             object.read_at(0, &mut head)?;
         }
         let number = |at: usize| {
             let bytes = head.get(at..).and_then(|head| head.first_chunk().copied());
             u32::from_le_bytes(bytes.unwrap_or_default())
         };
-        let stored = match (number(0), number(4)) {
-            (OF_U16, 1) => Some(Dtype::U16),
-            (OF_U32, 7) => Some(Dtype::U32),
-            (OF_U16 | OF_U32, version) => {
-                return wrong("the version of the header", version.to_string(), "1 or 7".into());
+        let stored = match HEADERS.into_iter().find(|(start, _, _)| *start == number(0)) {
+            Some((_, version, dtype)) if version == number(4) => Some(dtype),
+            Some((_, version, _)) => {
+                let (found, expected) = (number(4).to_string(), version.to_string());
+                return wrong("the version of the header", found, expected);
             }
-            _ => None,
+            None => None,
         };
         if let Some((stored, given)) = stored.zip(dtype).filter(|(stored, given)| stored != given) {
             let expected = format!("{}, as given", given.name());
@@ -85,7 +95,7 @@ impl FlatFile {
         let Some(dtype) = stored.or(dtype) else {
             return Err(Error::NoDtype { path: object.path().to_owned() });
         };
-        let first_byte = if stored.is_some() { HEADER_BYTES } else { 0 };
+        let first_byte = if stored.is_some() { HEADER_BYTES as u64 } else { 0 };
         let (bytes, width) = (size - first_byte, dtype.width());
         let tokens = bytes / width;
         let expected = match stored {
@@ -106,9 +116,9 @@ impl FlatFile {
     #[must_use]
     pub fn has_header(object: &dyn RangeRead) -> bool {
         let mut head = [0; 4];
-        object.size() >= HEADER_BYTES
+        object.size() >= HEADER_BYTES as u64
             && object.read_at(0, &mut head).is_ok()
-            && matches!(u32::from_le_bytes(head), OF_U16 | OF_U32)
+            && HEADERS.into_iter().any(|(start, _, _)| start == u32::from_le_bytes(head))
     }
 
     /// A file of tokens and nothing else, as NumPy writes it with `tofile`.

@@ -22,6 +22,16 @@ const OTHER_FILE: &str = "the index was cut, or is of another version; write or 
 const OTHER_TOKENS: &str =
     "the index is of another file, or the file was cut; write or fetch both again";
 
+/// Those of `DType` of Megatron-LM that hold ids.
+const CODES: [(u8, Dtype); 6] = [
+    (1, Dtype::U8),
+    (2, Dtype::I8),
+    (3, Dtype::I16),
+    (4, Dtype::I32),
+    (5, Dtype::I64),
+    (8, Dtype::U16),
+];
+
 /// What a row is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum MegatronRows {
@@ -302,16 +312,19 @@ impl Documents for MegatronIndex {
     }
 }
 
+/// The header of an index; Megatron-LM has no uint32.
+#[must_use]
+pub fn megatron_header(dtype: Dtype, sequences: u64, documents: u64) -> Vec<u8> {
+    let code = CODES.into_iter().find_map(|(code, known)| (known == dtype).then_some(code));
+    let mut header = MAGIC.to_vec();
+    header.extend(1_u64.to_le_bytes());
+    header.push(code.unwrap_or_default());
+    header.extend([sequences, documents + 1].iter().flat_map(|count| count.to_le_bytes()));
+    header
+}
+
 fn dtype_of(code: u8) -> Option<Dtype> {
-    match code {
-        1 => Some(Dtype::U8),
-        2 => Some(Dtype::I8),
-        3 => Some(Dtype::I16),
-        4 => Some(Dtype::I32),
-        5 => Some(Dtype::I64),
-        8 => Some(Dtype::U16),
-        _ => None,
-    }
+    CODES.into_iter().find_map(|(known, dtype)| (known == code).then_some(dtype))
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -22,8 +22,9 @@ mod table;
 mod tests;
 
 pub use crate::token_error::Error;
+pub use column::STORED_DTYPE;
 pub use datatrove::DatatroveFiles;
 pub use dtype::Dtype;
-pub use flat::{FlatFile, Separator};
-pub use megatron::{MegatronIndex, MegatronRows};
+pub use flat::{FlatFile, Separator, llm_c_header};
+pub use megatron::{MegatronIndex, MegatronRows, megatron_header};
 pub use table::{TokenOptions, TokenTable};

@@ -10,7 +10,7 @@ use crate::local::writeback;
 use crate::{Error, Replace, Result, Sealed, Staged, Unpublished, local_path};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const PREFIX: &str = ".shardmill-";
@@ -217,6 +217,10 @@ impl Staged for LocalStaged {
         self.is_published = true;
         self.unpublished.leave(&self.staging);
         Ok(())
+    }
+
+    fn replace_start(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, 0)
     }
 
     fn seal(mut self: Box<Self>) -> Result<Sealed> {
