@@ -1,7 +1,8 @@
 //! A digest of rows, to compare the written rows with the intended ones.
 
 use crate::{Error, Result};
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, GenericListArray, OffsetSizeTrait, RecordBatch};
 use arrow_cast::cast;
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::{ArrowError, DataType};
@@ -37,17 +38,25 @@ impl RowDigest {
             .map(comparable)
             .collect::<std::result::Result<Vec<ArrayRef>, _>>()
             .map_err(failed)?;
+        let numbers: Vec<_> = columns.iter().filter_map(numbers).collect();
+        let others: Vec<_> =
+            columns.into_iter().filter(|column| !has_numbers(column.data_type())).collect();
         if self.converter.is_none() {
             let fields =
-                columns.iter().map(|column| SortField::new(column.data_type().clone())).collect();
+                others.iter().map(|column| SortField::new(column.data_type().clone())).collect();
             self.converter = Some(RowConverter::new(fields).map_err(failed)?);
         }
         self.rows += rows.num_rows() as u64;
         let Some(converter) = &mut self.converter else { return Ok(()) };
-        for row in &converter.convert_columns(&columns).map_err(failed)? {
-            let bytes = row.data();
-            self.hash.update(&(bytes.len() as u64).to_le_bytes());
-            self.hash.update(bytes);
+        let encoded = converter.convert_columns(&others).map_err(failed)?;
+        for row in 0..rows.num_rows() {
+            if !others.is_empty() {
+                let encoded = encoded.row(row);
+                let bytes = encoded.data();
+                self.hash.update(&(bytes.len() as u64).to_le_bytes());
+                self.hash.update(bytes);
+            }
+            numbers.iter().for_each(|numbers| numbers(row, &mut self.hash));
         }
         Ok(())
     }
@@ -61,6 +70,51 @@ impl RowDigest {
     pub fn value(&self) -> u128 {
         self.hash.digest128()
     }
+}
+
+type Hashed = Box<dyn Fn(usize, &mut Xxh3)>;
+
+fn has_numbers(column: &DataType) -> bool {
+    matches!(
+        column,
+        DataType::List(item) | DataType::LargeList(item) if item.data_type().is_primitive()
+    )
+}
+
+/// Hashes a row of lists of numbers as they are: encoded like other rows, they take many times as
+/// long.
+fn numbers(column: &ArrayRef) -> Option<Hashed> {
+    match column.data_type() {
+        other if !has_numbers(other) => None,
+        DataType::List(_) => Some(hashed(column.as_list::<i32>().clone())),
+        _ => Some(hashed(column.as_list::<i64>().clone())),
+    }
+}
+
+fn hashed<O: OffsetSizeTrait>(lists: GenericListArray<O>) -> Hashed {
+    let items = lists.values().to_data();
+    let width = lists.values().data_type().primitive_width().unwrap_or_default();
+    Box::new(move |row, hash| {
+        if lists.is_null(row) {
+            return hash.update(&[0; 8]);
+        }
+        let [start, end] = [row, row + 1]
+            .map(|place| lists.value_offsets().get(place).map_or(0, |offset| offset.as_usize()));
+        hash.update(&(end - start + 1).to_le_bytes());
+        let bytes = |start: usize, end: usize| {
+            let within = (items.offset() + start) * width..(items.offset() + end) * width;
+            items.buffers().first().and_then(|bytes| bytes.get(within)).unwrap_or_default()
+        };
+        match items.nulls().map(|nulls| nulls.slice(start, end - start)) {
+            Some(nulls) if nulls.null_count() > 0 => {
+                for (place, is_valid) in (start..end).zip(nulls.iter()) {
+                    hash.update(&[u8::from(is_valid)]);
+                    hash.update(if is_valid { bytes(place, place + 1) } else { &[] });
+                }
+            }
+            _ => hash.update(bytes(start, end)),
+        }
+    })
 }
 
 /// Fixed-size binaries are converted to ordinary ones, other types to those of Parquet. A value

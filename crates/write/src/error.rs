@@ -41,16 +41,16 @@ pub enum Error {
     #[error("Row {row} has a null in column `{column}`, and token files have no nulls")]
     NullTokens { column: String, row: u64 },
     #[error(
-        "Row {row} has the id {id} at place {place}, which is not from {} to {}, those of {dtype}{}",
-        range.start(), range.end(), if *is_vocabulary { " in the vocabulary" } else { "" }
+        "Row {row} has the id {id} at place {place}, but those of {of} are {} to {}",
+        range.start(), range.end()
     )]
     OutsideId {
         row: u64,
         place: u64,
         id: i64,
         range: RangeInclusive<i64>,
-        dtype: &'static str,
-        is_vocabulary: bool,
+        /// A type, or the vocabulary.
+        of: &'static str,
     },
     #[error("Row {row} has {tokens} tokens, and Megatron-LM counts up to 2147483647")]
     LongRow { row: u64, tokens: u64 },

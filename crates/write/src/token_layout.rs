@@ -146,8 +146,7 @@ impl TokenLayout {
                 place: (place - start.copied().unwrap_or_default()) as u64,
                 id,
                 range: self.range(),
-                dtype: dtype.name(),
-                is_vocabulary: self.vocab_size.is_some(),
+                of: if self.range() == dtype.range() { dtype.name() } else { "the vocabulary" },
             });
         }
         let index = match self.kind {
@@ -278,10 +277,6 @@ fn index_of(rows: &RecordBatch, ends: &[usize], first_row: u64) -> Result<TokenI
     let mut index = TokenIndex::default();
     let given = numbers(rows, LENGTHS, first_row)?;
     let modes = numbers(rows, MODES, first_row)?;
-    let other = |row, found, tokens| {
-        let expected = format!("{tokens} tokens in all of them");
-        Error::OtherSequences { row, found, expected }
-    };
     let mut start = 0;
     for (number, end) in ends.iter().enumerate() {
         let (row, tokens) = (first_row + number as u64, (end - start) as u64);
@@ -291,17 +286,14 @@ fn index_of(rows: &RecordBatch, ends: &[usize], first_row: u64) -> Result<TokenI
         let before = index.lengths.len();
         match &given {
             Some(given) => {
-                let mut left = i128::from(tokens);
-                for length in given.of_row(number) {
-                    left -= i128::from(*length);
-                    let valid = u32::try_from(*length).ok().filter(|_| left >= 0);
-                    let found = || format!("a sequence of {length} tokens");
-                    let valid = valid.ok_or_else(|| other(row, found(), tokens))?;
-                    index.lengths.push(valid);
-                }
-                if left != 0 {
-                    let found = format!("sequences of {} tokens", i128::from(tokens) - left);
-                    return Err(other(row, found, tokens));
+                let lengths = given.of_row(number);
+                let sum: i128 = lengths.iter().copied().map(i128::from).sum();
+                index.lengths.extend(lengths.iter().flat_map(|length| u32::try_from(*length)));
+                if index.lengths.len() - before != lengths.len() || sum != i128::from(tokens) {
+                    let least = lengths.iter().min().copied().unwrap_or_default();
+                    let found = format!("sequences of {sum} tokens, the shortest of {least}");
+                    let expected = format!("{tokens} in all, and none below 0");
+                    return Err(Error::OtherSequences { row, found, expected });
                 }
             }
             None => index.lengths.extend(u32::try_from(tokens).ok().filter(|tokens| *tokens > 0)),
