@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from command import shardmill
+from shardmill.cli._conversion import StreamDigest
 from token_writers import (
     random_documents,
     write_bin,
@@ -137,3 +138,16 @@ def test_tokenize_to_bin_writes_the_tokens_alone(tmp_path: Path) -> None:
     result = shardmill("tokenize", *source, *options, "--labels", "all", SHARDMILL_CACHE_DIR=cache)
     assert result.returncode == 2
     assert "without --keep and --labels" in result.stderr
+
+
+def test_digest_of_a_stream_depends_on_its_tokens_and_not_on_their_batches() -> None:
+    def digest(tokens: list[int], size: int) -> tuple[int, str]:
+        found = StreamDigest()
+        column = pa.array(tokens, pa.int64())
+        for start in range(0, len(tokens) + 1, size):
+            found.update(pa.record_batch({"tokens": column.slice(start, size)}))
+        return found.rows, found.value
+
+    assert digest(STREAM, 7) == digest(STREAM, 1000) == digest(STREAM, len(STREAM))
+    assert digest(STREAM, 7) != digest([*STREAM[:-1], STREAM[-1] + 1], 7)
+    assert digest(STREAM, 7)[0] == len(STREAM)

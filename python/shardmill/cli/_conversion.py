@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,6 +29,27 @@ _READ_AS = {
     **dict.fromkeys(("txt", "text", "transcript"), "text"),
     **dict.fromkeys(("cls", "cls2", "class", "count", "index", "inx", "id"), "integers"),
 }
+
+
+class StreamDigest:
+    """A digest of int64 tokens as one stream, however it is cut into batches."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._hash = hashlib.blake2b(digest_size=16)
+
+    def update(self, batch: Any) -> None:
+        """Add the only column of a batch."""
+        tokens = batch.column(0)
+        if len(tokens):
+            start = 8 * tokens.offset
+            self._hash.update(memoryview(tokens.buffers()[1])[start : start + 8 * len(tokens)])
+            self.rows += len(tokens)
+
+    @property
+    def value(self) -> str:
+        """32 hexadecimal digits."""
+        return self._hash.hexdigest()
 
 
 class Conversion:
@@ -76,6 +98,10 @@ class Conversion:
         #: Columns that are compared, with the type that both sides are cast to.
         #: ``None`` compares all as they are.
         self._held = None if format in ("arrayrecord", "parquet") else self._held_types()
+
+    def digest(self) -> _native.RowDigest | StreamDigest:
+        """Return the digest of one side, for the columns that ``held`` returns."""
+        return StreamDigest() if self._format == "bin" else _native.RowDigest()
 
     def stored(self, batch: Any, first_row: int) -> Any:
         """Return the rows to write."""

@@ -110,7 +110,6 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
       shardmill convert corpus train.bin --stored-dtype uint16 --header llm.c
     """
     from shardmill._native import storage
-    from shardmill._native.write import RowDigest
     from shardmill.cli._conversion import Conversion
     from shardmill.errors import FormatError, NotFoundError
     from shardmill.storage._paths import served_path
@@ -170,7 +169,7 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
         raise click.UsageError(str(error)) from error
     for note in conversion.notes:
         tell(f"note: {note}")
-    read, written = RowDigest(), RowDigest()
+    read, written = conversion.digest(), conversion.digest()
     with BatchBar(dataset, passes=2, is_shown=options["progress"]) as bar:
         with writer:
             for batch in bar.batches(dataset):
