@@ -152,6 +152,7 @@ fn sink(directory: &Path) -> SinkOptions {
         compression: "zstd".to_owned(),
         row_group_size: Some(1000),
         binary_compression: "none".to_owned(),
+        image_sizes: false,
     }
 }
 

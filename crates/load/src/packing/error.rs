@@ -146,8 +146,9 @@ impl Error {
             Self::BadLength { .. } => {
                 Some("lengths are finite, and at least 0; leave such rows out with a filter")
             }
-            Self::EmptyLane { rows: 0, .. } => Some("check the files and the filter"),
-            Self::EmptyLane { .. } => Some("use fewer lanes, so that each lane has more rows"),
+            Self::EmptyLane { .. } => {
+                Some("use fewer lanes, so that each has more rows, or check files and filter")
+            }
             Self::ForgottenPack { .. } => {
                 Some("load a state of that epoch, which has the weights of its time")
             }
