@@ -116,7 +116,7 @@ def batches_shardmill(
             window_rows=options.window_rows,
             balance=balance,
         )
-        ranks = {"lanes": options.ranks, "rank": 0, "world_size": options.ranks}
+        ranks: dict[str, Any] = {"lanes": options.ranks, "rank": 0, "world_size": options.ranks}
         return sm.Loader(sm.Dataset(path), packing=packing, shuffle=True, **ranks)
 
     loader = planned(balance if order == "balanced" else None)
@@ -187,8 +187,8 @@ def batches_batch_rebalance(options: TokenBatchesOptions) -> Metrics:
 
 def batches_lhotse(options: TokenBatchesOptions) -> Metrics:
     """``DynamicBucketingSampler`` of lhotse with 30 buckets; a token is a second of audio."""
-    from lhotse import CutSet, MonoCut
-    from lhotse.dataset import DynamicBucketingSampler
+    from lhotse import CutSet, MonoCut  # pyright: ignore - of the peer
+    from lhotse.dataset import DynamicBucketingSampler  # pyright: ignore - of the peer
 
     lengths = lengths_of(options)
     cuts = CutSet.from_cuts(

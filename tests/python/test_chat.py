@@ -521,7 +521,7 @@ def test_options_that_do_not_fit_are_errors(
         ),
         (
             lambda: sm.Labels("none"),
-            "Labels.kind must be one of 'all', 'assistant', 'completion', 'function', not 'none'",
+            "Labels.kind must be one of 'all', 'text', 'assistant', 'completion', 'function', not",
         ),
         (
             lambda: sm.Labels("assistant", on_unlabelled="skip"),

@@ -113,7 +113,7 @@ def test_table_compares_imbalance_now_and_with_the_balance(data: Path, model: Pa
         assert figures[title] == both
     ratio = imbalance["as_packed"]["all_steps"]
     assert figures["time that ranks wait"][0] == f"{100 - 100 / ratio:.1f}%"
-    assert "4 packs of a lane in a step of the optimizer, windows of 256 packs, mixed" in lines[-3]
+    assert "4 packs of a lane in an optimizer step, windows of 256 packs, mixed" in lines[-3]
 
 
 def test_lengths_are_read_in_place_of_tokens(data: Path, model: Path) -> None:
@@ -175,4 +175,6 @@ def test_warnings_of_a_balance_name_the_options_of_the_command(data: Path, model
     few = ("--pack", 256, "--per-step", 1, "--world-size", 4)
     result = shardmill("explain", data, "--cost", model, *few)
     assert result.returncode == 0
-    assert result.stderr.startswith("warning: with --per-step 1, all documents of a step")
+    assert result.stderr.startswith(
+        "warning: with --per-step 1, all documents of an optimizer step"
+    )
