@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NoReturn
 
 from shardmill._native import write as _native
 from shardmill.data._cells import Cell, mds_json, without_torch
@@ -157,6 +157,12 @@ class RowBatches:
                 f"that is not among those of the file: {', '.join(names) or 'none'}\n"
                 "hint: pass schema=, or columns="
             )
+
+    def refuse(self, row: Mapping[str, Any], number: int) -> NoReturn:
+        """Raise an error for a row with other columns, as ``check`` does."""
+        self.check(row, number)
+        # If it finds nothing, the row must not be lost silently.
+        raise FormatError(f"row {number} lacks columns of the file: it has {', '.join(map(str, row))}")
 
     def _check_selected(self, row: Mapping[str, Any], names: Sequence[str], what: str) -> None:
         _check_columns(row, names, what)
@@ -566,3 +572,17 @@ def _pyarrow() -> Any:
             "or pass Arrow data of another library to write_batch()"
         ) from error
     return pyarrow
+
+
+def row_mapping(row: Any, format: str) -> dict[str, Any]:
+    """Return the values of a row by column.
+
+    Raises:
+        TypeError: If it is not a mapping.
+    """
+    if not isinstance(row, Mapping):
+        raise TypeError(
+            f"a row of {format} must be a mapping of column to value, not {type(row).__name__}\n"
+            "hint: write takes one row, write_rows a list of rows, and write_batch columns"
+        )
+    return dict(row)

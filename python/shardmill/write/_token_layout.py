@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from shardmill._choices import check_fields
 from shardmill._native import storage
 from shardmill._option_values import check_kind, whole
+from shardmill._warnings import warn_caller
 from shardmill.data._token_files import TokenDtype
 from shardmill.errors import OptionError
 
@@ -17,6 +19,9 @@ TokenHeader = Literal["llm.c"]
 
 #: The formats that are written.
 WRITTEN_TOKENS = ("megatron", "bin")
+
+#: Readers of Megatron-LM number sequences with 32 bits.
+_MOST_SEQUENCES = 2**31
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,3 +154,16 @@ def pair_location(out: str) -> tuple[str, str]:
 def names_of_pair(name: str) -> re.Pattern[str]:
     """Return the pattern of the names of the files of a pair, with and without numbers."""
     return re.compile(rf"{re.escape(name)}(_\d{{5,}})?\.(bin|idx)")
+
+
+def begin_pairs(out: str, replaced: Iterable[str], sequences: int) -> None:
+    """Prepare publishing pairs of Megatron-LM with at most ``sequences`` sequences each."""
+    for path in replaced:
+        # An old index of new tokens would be wrong.
+        if path.endswith(".idx"):
+            storage.remove(path)
+    if sequences >= _MOST_SEQUENCES:
+        warn_caller(
+            f"a pair of {out!r} has {sequences:,} sequences, and readers of Megatron-LM "
+            "number them with 32 bits\nhint: pass shard_bytes to write several pairs"
+        )

@@ -8,12 +8,10 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from shardmill._native import storage
 from shardmill._native import write as _native
 from shardmill._option_values import whole
 from shardmill._threads import checked_threads
-from shardmill._warnings import warn_caller
-from shardmill.errors import ClosedError, FormatError, OptionError
+from shardmill.errors import ClosedError, OptionError
 from shardmill.storage._configure import configure_all
 from shardmill.storage._fsspec import located
 from shardmill.storage._paths import served_path
@@ -32,10 +30,16 @@ from shardmill.write._index import WrittenIndex
 from shardmill.write._metrics import WriterMetrics
 from shardmill.write._output import Mode, check_target, output_of
 from shardmill.write._records import Records
-from shardmill.write._row_batches import RowBatches, column_values, refuse_names
+from shardmill.write._row_batches import (
+    RowBatches,
+    column_values,
+    refuse_names,
+    row_mapping,
+)
 from shardmill.write._token_layout import (
     WRITTEN_TOKENS,
     TokenLayout,
+    begin_pairs,
     layout_options,
     names_of_pair,
     pair_location,
@@ -46,8 +50,6 @@ from shardmill.write._token_layout import (
 _FIRST_ROWS = 1024
 _FIRST_BYTES = 64 << 20
 _OTHER_COLUMNS = 2
-#: Readers of Megatron-LM number sequences with 32 bits.
-_MOST_SEQUENCES = 2**31
 
 
 class Writer:
@@ -339,7 +341,7 @@ class Writer:
                 self._native.write_record(row if type(row) is bytes else self._records.record(row))
                 return
             if type(row) is not dict:
-                row = self._mapping(row)
+                row = row_mapping(row, self._format)
             if self._format == "webdataset":
                 row = self._columns.with_members(row, self._batches, self.num_rows)
             if 0 < self._batches.most_columns < len(row):
@@ -466,7 +468,8 @@ class Writer:
             first = self._directory.first_number()
             known = self._index.begin(shards, self._batches, is_appended=first > 0)
             if self._is_pair:
-                self._begin_pairs(max(rows for rows, _, _ in shards[1::2]))
+                replaced = self._directory.data_files() if self._directory.replaces else ()
+                begin_pairs(self._out, replaced, max(rows for rows, _, _ in shards[1::2]))
             published = self._native.publish(first)
             self._files = published[:: 2 if self._is_pair else 1]
             if self._format in WRITTEN_TOKENS:
@@ -479,18 +482,6 @@ class Writer:
                 raise
             self._directory.remove_replaced([*published, *self._index.paths])
         self._ended = self.metrics()
-
-    def _begin_pairs(self, sequences: int) -> None:
-        if self._directory.replaces:
-            # An old index of new tokens would be wrong.
-            for path in self._directory.data_files():
-                if path.endswith(".idx"):
-                    storage.remove(path)
-        if sequences >= _MOST_SEQUENCES:
-            warn_caller(
-                f"a pair of {self._out!r} has {sequences:,} sequences, and readers of Megatron-LM "
-                "number them with 32 bits\nhint: pass shard_bytes to write several pairs"
-            )
 
     def _withdraw(self) -> None:
         """Remove published files whose index cannot be written.
@@ -567,15 +558,6 @@ class Writer:
         batches = self._batches
         return _native.RowBuffer(batches.schema, selects=batches.selects, convert=batches.array)
 
-    def _mapping(self, row: Any) -> dict[str, Any]:
-        if not isinstance(row, Mapping):
-            raise TypeError(
-                f"a row of {self._format} must be a mapping of column to value, "
-                f"not {type(row).__name__}\n"
-                "hint: write takes one row, write_rows a list of rows, and write_batch columns"
-            )
-        return dict(row)
-
     def _guarded(self, write: Callable[[], None]) -> None:
         """Run ``write``; after an exception, abandon the output."""
         try:
@@ -599,11 +581,7 @@ class Writer:
     def _take(self, buffer: _native.RowBuffer, taken: int, row: Mapping[str, Any]) -> None:
         """Write the rows of a full buffer, or name what is wrong with a row that it refuses."""
         if taken == _OTHER_COLUMNS:
-            self._batches.check(row, self.num_rows)
-            # If it finds nothing, the row must not be lost silently.
-            raise FormatError(
-                f"row {self.num_rows} lacks columns of the file: it has {', '.join(map(str, row))}"
-            )
+            self._batches.refuse(row, self.num_rows)
         self._native.write_buffer(buffer)
         self._earlier.check(self._native, self._columns.alternatives)
 
