@@ -162,7 +162,9 @@ class RowBatches:
         """Raise an error for a row with other columns, as ``check`` does."""
         self.check(row, number)
         # If it finds nothing, the row must not be lost silently.
-        raise FormatError(f"row {number} lacks columns of the file: it has {', '.join(map(str, row))}")
+        raise FormatError(
+            f"row {number} lacks columns of the file: it has {', '.join(map(str, row))}"
+        )
 
     def _check_selected(self, row: Mapping[str, Any], names: Sequence[str], what: str) -> None:
         _check_columns(row, names, what)
