@@ -16,11 +16,11 @@ from shardmill.storage._paths import PathLike, path_of
 class DocumentKeys:
     """The fields with the texts, images and messages of documents that are rows or JSON objects.
 
-    Fields that are not named are recognised where only one reading is possible:
+    Fields that are not named are recognized where only one reading is possible:
 
     - a list of messages, ``messages`` or ``conversations``, with its images in ``images``;
     - ``text_list`` and ``image_info`` of MMC4;
-    - parallel lists, ``texts`` and ``images``, of which each index has a text or an image;
+    - parallel lists, ``texts`` and ``images``, in which each index has a text or an image;
     - an image and a text: ``image`` or ``images``, or the only column with bytes of images; and
       ``text``, ``caption``, or the only column of strings.
 
@@ -36,10 +36,10 @@ class DocumentKeys:
         parts: fields with texts and images, in reading order, such as ``("image", "caption")``.
         per_image_fields: lists with one value for each image, or for each index of ``texts`` and
             ``images``. Each value is stored with its image.
-        marker: stands in a text for the next image. A document with another number of images than
+        marker: what stands in a text for the next image. A document with more or fewer images than
             markers is quarantined.
         image_root: the directory or prefix that paths of images are relative to; by default, the
-            directory of the file. A path that leaves it is an error of its row.
+            directory of the file. A path that leaves it is an error for its row.
 
     Raises:
         ValueError: If a field is not a string.
@@ -106,13 +106,13 @@ class RecordSource(DocumentSource):
 class InterleavedParquetSource(RecordSource):
     """Parquet files with one row per text, image or metadata entry, or with one per document.
 
-    Rows of a document's texts and images without bytes but with a ``source_ref`` are fetched from
-    there when they are written. Files with one row per document are OBELICS, OmniCorpus, image
-    columns of Hugging Face ``datasets``, and chats with images; see ``DocumentKeys``.
+    Texts and images that have a ``source_ref`` but no bytes are fetched from there when they are
+    written. Files with one row per document are OBELICS, OmniCorpus, image columns of Hugging Face
+    ``datasets``, and chats with images; see ``DocumentKeys``.
 
-    All files of a job have one schema, which does not depend on how they are divided. Types without
-    a common one become JSON text. Values that the common type cannot hold exactly are in the column
-    ``rescued``.
+    All files of a job have one schema, which does not depend on how they are divided. Types that
+    have no common type become JSON text. Values that the common type cannot hold exactly are in the
+    column ``rescued``.
 
     Args:
         path: see ``Source``, also for all other arguments that are not listed here.
@@ -121,7 +121,7 @@ class InterleavedParquetSource(RecordSource):
         keys: the columns with texts, images and messages, of files with one row per document.
 
     Raises:
-        KeyError: When the job runs, if the documents of a file have no layout that is recognised.
+        KeyError: When the job runs, if the documents of a file have no layout that is recognized.
 
     Examples:
         >>> from shardmill.curate import InterleavedParquetSource
@@ -134,7 +134,7 @@ class InterleavedParquetSource(RecordSource):
 
 @dataclass(frozen=True, repr=False)
 class InterleavedJsonlSource(RecordSource):
-    """JSON Lines, or arrays of JSON objects, of which each object is one document.
+    """JSON Lines, or arrays of JSON objects, in which each object is one document.
 
     These are MMC4, OmniCorpus, chats with images and pairs of images and captions; see
     ``DocumentKeys``. Files may be compressed with gzip or zstd. An object that is not a document is
@@ -148,7 +148,7 @@ class InterleavedJsonlSource(RecordSource):
         keys: the keys of texts, images and messages.
 
     Raises:
-        KeyError: When the job runs, if no object is a document with a layout that is recognised.
+        KeyError: When the job runs, if no object is a document with a layout that is recognized.
 
     Examples:
         >>> import json, pyarrow.parquet as pq

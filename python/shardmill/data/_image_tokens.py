@@ -34,7 +34,7 @@ class ImageTokens:
     files of a model. Counts equal those of the pixels that the image processors of transformers
     5.23 return.
 
-    The constructor takes a function, for other models.
+    For other models, the constructor takes a function.
 
     Args:
         function: called with two int32 arrays, the heights and widths of images. Returns a dict
@@ -194,7 +194,7 @@ class ImageTokens:
         start: Token = "<img>",
         end: Token = "</img>",
     ) -> Self:
-        """Return the rule of InternVL: a grid of square tiles, whose ratio is nearest.
+        """Return the rule of InternVL: a grid of square tiles with the nearest aspect ratio.
 
         Args:
             size: side of a tile in pixels.
@@ -238,11 +238,11 @@ class ImageTokens:
         """Return the rule of Pixtral, and with ``merge_size=2`` of Mistral 3.
 
         Larger images are reduced to ``longest``, and sides become multiples of ``patch_size *
-        merge_size``. An image of which nothing is left cannot be planned.
+        merge_size``. An image that would be reduced to nothing cannot be planned.
 
         Args:
             patch_size: side of a patch in pixels.
-            longest: maximum of both sides.
+            longest: maximum length of each side.
             merge_size: side of the square of patches that become one token.
             placeholder: the token that is repeated.
             prefix: text or ids before the tokens of an image.
@@ -345,10 +345,10 @@ class ImageTokens:
     def from_pretrained(cls, directory: str | os.PathLike[str]) -> Self:
         """Return the rule of a model, from the files of its processor.
 
-        Reads ``preprocessor_config.json``, ``processor_config.json`` and
-        ``tokenizer_config.json``; transformers is not imported. Known are the processors of
-        Qwen2-VL, Qwen2.5-VL and Qwen3-VL, LLaVA, InternVL, Pixtral and Mistral 3, Idefics3,
-        SmolVLM, and the image processor of SigLIP 2.
+        Reads ``preprocessor_config.json``, ``processor_config.json`` and ``tokenizer_config.json``;
+        transformers is not imported. The known processors are those of Qwen2-VL, Qwen2.5-VL and
+        Qwen3-VL, LLaVA, InternVL, Pixtral and Mistral 3, Idefics3, SmolVLM, and the image processor
+        of SigLIP 2.
 
         Args:
             directory: the directory of the files.
@@ -380,7 +380,7 @@ class ImageTokens:
         """Return the sizes, tokens and patches of images.
 
         The result is a named tuple of int32 arrays of the shape of the heights. ``height`` and
-        ``width`` are what an image is resized to; of tiles, the size of their grid. ``tokens``
+        ``width`` are what an image is resized to; for tiles, the size of their grid. ``tokens``
         replace its placeholder; prefix and suffix are not included. ``patches`` are what the vision
         encoder takes: patches, tiles, or for ``fixed`` one image. ``rows`` and ``cols`` are the
         grid of patches or tiles; for ``pixtral``, of merged patches. All are 0 for an image that

@@ -80,19 +80,19 @@ class ImageOutput:
 
 @dataclass(frozen=True, init=False)
 class Sequences:
-    """How a ``Dataset`` makes token sequences of interleaved documents of texts and images.
+    """How a ``Dataset`` makes token sequences from interleaved documents of texts and images.
 
     Rows of the data set are then documents. They are read from the Parquet files that a
     ``ParquetSink`` writes: a document is a run of rows of equal ``sample_id``, and its parts are in
     the order of ``position``. The values of its metadata row are columns.
 
-    Each text is tokenized by itself. A special token that a text spells stays text, so that it
-    never becomes a placeholder. An image becomes the tokens that ``images`` plans from its header,
-    and its pixels are decoded only when the document is delivered. A bad image is an error that
-    names the part, or makes a bad row; see ``ErrorPolicy``.
+    Each text is tokenized by itself. A special token that is spelled out in a text stays text, so
+    that it never becomes a placeholder. An image becomes the tokens that ``images`` plans from its
+    header, and its pixels are decoded only when the document is delivered. A bad image is an error
+    that names the part, or makes a bad row; see ``ErrorPolicy``.
 
-    With ``parts``, rows stay rows, of files of any format, and a row is the document whose parts
-    are the values of these columns, such as an image and its caption.
+    With ``parts``, each row of files of any format is a document. Its parts are the values of these
+    columns, such as an image and its caption.
 
     A document has these columns:
 
@@ -105,23 +105,23 @@ class Sequences:
       placeholders.
 
     For documents without adjacent texts, tokens and pixels equal those that the processor of the
-    model makes of the whole document.
+    model makes from the whole document.
 
     Args:
         tokenizer: a ``Tokenizer``, or its path.
         parts: columns of texts and images, in the order of the parts. A text is a string. An image
-            is bytes, or a struct with a field ``bytes``. A list has several parts. A text that is
+            is bytes, or a struct with a field ``bytes``. A list is several parts. A text that is
             null is left out.
         images: the rule by which images become tokens: ``ImageTokens.qwen2_vl``, or ``fixed`` with
             ``fit="stretch"``.
             Without it, an image is an error.
-        separator: text between two texts that follow one another.
+        separator: text between two adjacent texts.
         bos: token before each document that is not empty: a token, an id, or ``True`` for the one
             named in the tokenizer's directory.
         eos: token after each document that is not empty, likewise.
         labels: ``"text"`` labels the texts, and ``"all"`` also the tokens around the placeholders
             of images; ``None`` for no labels. ``Labels`` has further options. The first token of a
-            document and placeholders have none.
+            document and placeholders have no label.
         image_output: type and normalization of pixels.
         positions: ``"mrope"`` gives packs the positions of Qwen2-VL in place of 0, 1, …: int32
             ``[3, packs, length]``, for time, height and width. Only for ``qwen2_vl``.

@@ -80,7 +80,7 @@ class ExternalLoader:
 
         Raises:
             CheckpointMismatchError: If there is no state of the iteration, or it was saved with
-                other data or another order. It is a ``ValueError``.
+                different data or a different order. It is a ``ValueError``.
         """
         saved = f"iter_{iteration:07d}/**/train_dataloader_dprank*.pt"
         path = next(Path(directory).glob(saved), None)

@@ -25,12 +25,13 @@ from shardmill.load._packed_rows import PackedRows
 
 
 class ShardmillDataLoader(BaseDataLoader):
-    """Packs of a loader, with one state that continues on any number of data ranks.
+    """Packs of a loader, with a single state that can be resumed on any number of data ranks.
 
     torchtitan creates it from a ``ShardmillDataLoader.Config``.
 
     Raises:
-        ValueError: If the loader has other ranks or batches than torchtitan, or no labels.
+        ValueError: If the ranks or batches of the loader differ from those of torchtitan, or it has
+            no labels.
     """
 
     @dataclass(kw_only=True, slots=True)

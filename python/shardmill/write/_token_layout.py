@@ -33,15 +33,15 @@ class TokenLayout:
     Attributes:
         dtype: how an id is stored. By default, it follows from ``vocab_size``: as for
             ``DType.optimal_dtype`` of Megatron-LM, uint16 below 65,500 ids, otherwise int32; for
-            ``"bin"``, uint16 up to 65,536 ids, otherwise uint32. Without both, it is that of the
-            files that the rows come from, or of their column. Integers of Python and columns of 64
-            bits become int32, or uint32 for ``"bin"``.
-        vocab_size: number of ids of the vocabulary, one more than the highest. Other ids raise an
+            ``"bin"``, uint16 up to 65,536 ids, otherwise uint32. Without either, it is that of the
+            files that the rows come from, or of their column. Python integers and 64-bit columns
+            become int32, or uint32 for ``"bin"``.
+        vocab_size: number of ids in the vocabulary, one more than the highest. Other ids raise an
             error.
         header: ``"llm.c"`` begins each file of ``"bin"`` with the header of llm.c and
-            modded-nanogpt. Ids are uint16 or uint32 then.
+            modded-nanogpt. Ids are then uint16 or uint32.
         cut_documents: whether a document of ``"bin"`` may begin in one shard and end in the next,
-            as modded-nanogpt does it. Otherwise, shards end at whole documents.
+            as in modded-nanogpt. Otherwise, shards end at whole documents.
 
     Raises:
         ValueError: If an option is not valid.
@@ -73,7 +73,7 @@ def layout_options(layout: TokenLayout | None, format: str, out: str, mode: str)
     """Return the options for native code; none for other formats.
 
     Raises:
-        ValueError: If an option is not one of the format.
+        ValueError: If an option is not an option of the format.
     """
     check_kind("token_layout", layout, TokenLayout, "sm.TokenLayout(vocab_size=50257)")
     if format not in WRITTEN_TOKENS:

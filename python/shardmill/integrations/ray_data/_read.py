@@ -39,13 +39,13 @@ def read(
     Rows keep their order, from file to file, unless an operator changes it. Their number and size
     come from the metadata of the files; no file is sampled. ``select_columns`` and ``filter`` with
     an expression decide what is read. Each task opens only its own files. Large files are divided
-    among tasks, but for CSV, JSONL and compressed files, and for files that are filtered.
+    among tasks, except CSV, JSONL and compressed files, and files that are filtered.
 
     Args:
         data: a ``shardmill.Dataset``, or its ``path`` argument.
         ids: name of a column of int64 to add. An id is the index of the file, times 2^40, plus the
             number of the row in the file. Ids do not change if files are added whose paths come
-            after the others. Not with ``filter``; filter the data set of Ray instead.
+            after the others. Not with ``filter``; filter the Ray data set instead.
         ray_options: options of ``ray.data.read_datasource``, such as ``override_num_blocks``,
             ``concurrency``, ``num_cpus`` and ``memory``.
         **options: options of ``shardmill.Dataset``, if ``data`` is paths.
@@ -53,7 +53,7 @@ def read(
     Raises:
         shardmill.EngineError: If a node of the cluster lacks shardmill.
         shardmill.StorageError: If a node does not see the files.
-        ValueError: If an option is not valid; for paths, also as ``shardmill.Dataset``.
+        ValueError: If an option is not valid; for paths, also as for ``shardmill.Dataset``.
 
     Examples:
         >>> import pyarrow as pa, pyarrow.parquet as pq

@@ -45,7 +45,7 @@ def write(
     Each task writes its own shards. They become visible together, after all tasks have succeeded:
     if a task fails, or the driver is killed, nothing is visible, and attempts of a task that Ray
     repeats leave nothing. If the driver is killed while files become visible, the next ``write`` to
-    the directory completes that first.
+    the directory completes that write first.
 
     Args:
         ds: the rows.
@@ -65,7 +65,7 @@ def write(
         shardmill.StorageError: If a node does not see the directory.
         FileExistsError: If ``mode`` is ``"error"`` and files exist, or another ``write`` to the
             directory is running.
-        ValueError: If an option is not valid, or rows of two tasks have other columns.
+        ValueError: If an option is not valid, or the rows of two tasks have different columns.
 
     Examples:
         >>> import ray
@@ -245,7 +245,7 @@ class ShardmillDatasink(Datasink[WrittenShards]):
 
 
 class _CheckedError(Exception):
-    """Ends a writer that was made for its options."""
+    """Ends a writer that was made only to check its options."""
 
 
 def _check_same_schema(shards: Sequence[WrittenShards]) -> None:
