@@ -192,5 +192,5 @@ def test_positions_of_documents_are_those_of_the_model(tmp_path, model, output):
                 np.testing.assert_array_equal(found, rope(model, ids, grids))
                 images += len(grids)
     assert images
-    with pytest.raises(ValueError, match="'mrope' are those of images"):
+    with pytest.raises(ValueError, match="'mrope' requires images"):
         sm.Sequences(tokenizer=model, positions="mrope")

@@ -204,7 +204,7 @@ class Sequences:
             )
         if positions == "mrope" and (images is None or images.rule != "qwen2_vl"):
             raise OptionError(
-                "positions='mrope' are those of images of the rule 'qwen2_vl'\n"
+                "positions='mrope' requires images of the rule 'qwen2_vl'\n"
                 "hint: pass images=sm.ImageTokens.qwen2_vl(…), or omit positions"
             )
         if images is not None and images.parameters.get("fit") == "crop":

@@ -67,7 +67,7 @@ def read(
         if options:
             raise OptionError(
                 f"{next(iter(options))} is an option of shardmill.Dataset\n"
-                "hint: pass it where the Dataset is made"
+                "hint: pass it where the Dataset is created"
             )
         dataset = data
     else:

@@ -253,7 +253,7 @@ def _check_same_schema(shards: Sequence[WrittenShards]) -> None:
     for one in shards[1:]:
         if one.schema != first:
             raise PlanError(
-                f"the rows of two tasks have other columns: {_shown(first)}, and "
+                f"the rows of two tasks have different columns: {_shown(first)}, and "
                 f"{_shown(one.schema)}\n"
                 "hint: let functions return one type per column, or pass schema="
             )
