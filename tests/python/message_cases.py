@@ -496,6 +496,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "sequences without a token of images": lambda: sequences(placeholder="<image>"),
     "sequences with an id that is too large": lambda: sequences(placeholder=10**6),
     "labels of sequences that are answers": lambda: sequences(labels="assistant"),
+    "two columns of one name": lambda: sm.Sequences(
+        tokenizer=sequences().tokenizer, output="labels"
+    ),
     "rule without pixels": lambda: sm.Sequences(
         tokenizer=sequences().tokenizer, images=sm.ImageTokens.tiles()
     ),
@@ -675,6 +678,9 @@ CASES: dict[str, Callable[[], Any]] = {
     ),
     "pair without a name": lambda: written(out="parts/", **tokens()),
     "pair that exists": lambda: written({"x": [1]}, out="pair", **tokens()),
+    "file of tokens over a pair": lambda: written(
+        {"tokens": [1]}, out="pair.bin", mode="overwrite", **tokens("bin")
+    ),
     "append to a pair": lambda: written({"x": [1]}, mode="append", **tokens()),
     "uint32 of Megatron-LM": lambda: written(**tokens(dtype="uint32")),
     "header of int32": lambda: written(**tokens("bin", header="llm.c", dtype="int32")),

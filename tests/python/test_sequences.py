@@ -285,6 +285,14 @@ def test_options_that_the_tokenizer_or_the_rule_lacks_are_refused(model):
             {"images": sm.ImageTokens.fixed(20, 5, fit="stretch", placeholder=PAD)},
             "how pixels are normalized",
         ),
+        ({"output": "labels"}, "two columns of Sequences are named 'labels'"),
+        (
+            {
+                "images": sm.ImageTokens.qwen2_vl(),
+                "labels": sm.Labels("text", output="image_index"),
+            },
+            "two columns of Sequences are named 'image_index'",
+        ),
         ({"labels": "assistant"}, "labels must be 'text', 'all' or None"),
         ({"eos": "</s>"}, "</s>"),
     ]

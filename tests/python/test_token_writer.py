@@ -251,6 +251,13 @@ def test_options_that_do_not_apply_are_refused(
     assert names(tmp_path) == []
 
 
+def test_file_of_tokens_does_not_replace_those_of_a_pair(tmp_path: Path) -> None:
+    written(tmp_path / "p", [[1, 2], [3]], format="megatron")
+    with pytest.raises(sm.OptionError, match="its index would be wrong"):
+        written(tmp_path / "p.bin", [[7], [8]], format="bin", mode="overwrite")
+    assert list(sm.Dataset(tmp_path / "p")) == [{"tokens": [1, 2]}, {"tokens": [3]}]
+
+
 def test_merge_refuses_other_types_and_other_files(tmp_path: Path) -> None:
     write_megatron(tmp_path / "a", [[[1, 2]]])
     write_megatron(tmp_path / "b", [[[1, 2]]], "int32")

@@ -40,6 +40,9 @@ _PARTS = {
 #: A text that is meant as a special token.
 _SPECIAL = re.compile(r"<[^<>\s]+>")
 
+#: The columns of images of a document.
+_IMAGE_COLUMNS = ["pixel_values", "image_grid_thw", "image_index"]
+
 #: The frames of a video, of which Qwen2-VL takes two at a time.
 _FRAMES = 2
 
@@ -196,6 +199,13 @@ class Sequences:
         if self.labels is not None and self.labels.kind not in ("text", "all"):
             raise OptionError(
                 f"labels must be 'text', 'all' or None for documents, not {self.labels.kind!r}"
+            )
+        made = [self.output, *([] if self.labels is None else [self.labels.output])]
+        made += [] if images is None else _IMAGE_COLUMNS
+        if twice := [name for name in made if made.count(name) > 1]:
+            raise OptionError(
+                f"two columns of Sequences are named {twice[0]!r}\n"
+                "hint: choose another name for output or Labels.output"
             )
         if images is not None and images.rule not in ("qwen2_vl", "fixed"):
             raise OptionError(

@@ -93,6 +93,11 @@ def layout_options(layout: TokenLayout | None, format: str, out: str, mode: str)
     layout = layout or TokenLayout()
     options: dict[str, Any] = {"dtype": layout.dtype, "vocab_size": layout.vocab_size}
     if format == "bin":
+        if out.endswith(".bin") and storage.size(f"{pair_prefix(out)}.idx") is not None:
+            raise OptionError(
+                f"{out!r} has the tokens of a pair of Megatron-LM, and its index would be wrong\n"
+                "hint: write to another name, or remove the .idx file"
+            )
         if layout.header is not None:
             _check_header(layout, out)
         return options | {
