@@ -8,12 +8,13 @@ mod memory;
 mod source;
 
 use libfuzzer_sys::fuzz_target;
-use shardmill_documents::{Chunk, Lineage};
 use shardmill_documents::materialize::Bodies;
 use shardmill_documents::schema::{JobSchema, SchemaChoice, reconciled};
 use shardmill_documents::source::SplitContext;
+use shardmill_documents::source::layout::DocumentKeys;
 use shardmill_documents::source::parquet::{ParquetOptions, read_parquet};
 use shardmill_documents::table::{from_table, to_table};
+use shardmill_documents::{Chunk, Lineage};
 use shardmill_formats::parquet::ParquetFile;
 use std::sync::Arc;
 
@@ -48,6 +49,7 @@ fuzz_target!(init: memory::silence_panics(), |bytes: &[u8]| {
         fields: None,
         max_batch_bytes: Some(BATCH_BYTES),
         max_decoded_bytes: None,
+        keys: DocumentKeys::default(),
     };
     let mut emit = |mut chunk: Chunk, _: &mut SplitContext<'_>| {
         check(&mut chunk);

@@ -6,7 +6,7 @@ mod memory;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
-use libfuzzer_sys::arbitrary::Arbitrary;
+use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use memory::Memory;
 use shardmill_formats::limit::DecodeLimit;
