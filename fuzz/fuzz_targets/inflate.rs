@@ -1,5 +1,5 @@
-//! Any bytes as a compressed archive: inflating ends, counts what it wrote, and writes the same before a
-//! damage however the bytes arrive.
+//! Any bytes as a compressed archive: inflating ends, counts what it wrote, and writes the same
+//! before a damage however the bytes arrive.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
