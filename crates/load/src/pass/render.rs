@@ -152,7 +152,6 @@ impl Work {
     ) -> Result<()> {
         let (work, rows, jobs) =
             (self.clone(), rows.clone(), placed.len().div_ceil(IMAGES_OF_A_JOB));
-        let owner = std::thread::current().id();
         let job = move |number: usize| -> Result<Rendered> {
             let (first, len) = (
                 number * IMAGES_OF_A_JOB,
@@ -166,29 +165,37 @@ impl Work {
                 donors: Vec::new(),
                 bad: Vec::new(),
             };
-            let mut render = || {
-                work.render_rows(
-                    &rows,
-                    placed.get(first..first + len).unwrap_or_default(),
-                    first,
-                    &mut part,
-                )
-            };
-            if std::thread::current().id() == owner {
-                render()
-            } else {
-                work.metrics.elsewhere(Stage::Render, render)
-            }?;
+            let placed = placed.get(first..first + len).unwrap_or_default();
+            work.render_rows(&rows, placed, first, &mut part)?;
             Ok(part)
         };
-        let mut failure = None;
-        spread(jobs, job, |part: Result<Rendered>| match part {
-            Ok(mut part) if failure.is_none() => {
-                out.rendering.append(part.rendering);
-                out.good.append_buffer(&part.good.finish());
-                out.donors.append(&mut part.donors);
-                out.bad.append(&mut part.bad);
+        self.render_in_jobs(jobs, job, |mut part: Rendered| {
+            out.rendering.append(part.rendering);
+            out.good.append_buffer(&part.good.finish());
+            out.donors.append(&mut part.donors);
+            out.bad.append(&mut part.bad);
+        })
+    }
+
+    /// Calls `render` for each job, also on threads that would wait, and takes what it returned in
+    /// order, up to the first error.
+    pub(super) fn render_in_jobs<T: Send + 'static>(
+        &self,
+        jobs: usize,
+        render: impl Fn(usize) -> Result<T> + Send + Sync + 'static,
+        mut take: impl FnMut(T),
+    ) -> Result<()> {
+        let (metrics, owner) = (Arc::clone(&self.metrics), std::thread::current().id());
+        let job = move |number: usize| {
+            if std::thread::current().id() == owner {
+                render(number)
+            } else {
+                metrics.elsewhere(Stage::Render, || render(number))
             }
+        };
+        let mut failure = None;
+        spread(jobs, job, |made: Result<T>| match made {
+            Ok(made) if failure.is_none() => take(made),
             Ok(_) => {}
             // The first error is that of the first row.
             Err(error) => failure = failure.take().or(Some(error)),

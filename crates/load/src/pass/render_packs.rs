@@ -1,15 +1,13 @@
 //! Renders the images of assembled packs.
 
 use super::Work;
-use super::metrics::Stage;
 use crate::images::{Canvas, Fault};
 use crate::packing::{ImagesOfPacks, PackedImages};
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
-use shardmill_engine::{has_idle_thread, spread};
+use shardmill_engine::has_idle_thread;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Images that a thread renders before another one may take over. Those of documents are large.
 const IMAGES_OF_A_JOB: usize = 8;
@@ -38,7 +36,12 @@ impl Work {
                 Ok(canvas)
             };
             if count > IMAGES_OF_A_JOB && has_idle_thread() {
-                self.render_on_all_threads(count, part, &mut canvas)?;
+                let job = move |number: usize| {
+                    let first = number * IMAGES_OF_A_JOB;
+                    part(first..count.min(first + IMAGES_OF_A_JOB))
+                };
+                let jobs = count.div_ceil(IMAGES_OF_A_JOB);
+                self.render_in_jobs(jobs, job, |made| canvas.append(made))?;
             } else {
                 canvas.append(part(0..count)?);
             }
@@ -47,32 +50,6 @@ impl Work {
         canvas.end_lists(ends.map(|end| usize::try_from(*end).unwrap_or_default()));
         columns.extend(canvas.finish()?.into_iter().map(|(_, array)| array));
         Ok(columns)
-    }
-
-    /// Renders `count` images in jobs, some of them on threads that would wait.
-    fn render_on_all_threads(
-        &self,
-        count: usize,
-        part: impl Fn(Range<usize>) -> Result<Canvas> + Send + Sync + 'static,
-        canvas: &mut Canvas,
-    ) -> Result<()> {
-        let (metrics, owner) = (Arc::clone(&self.metrics), std::thread::current().id());
-        let job = move |number: usize| {
-            let first = number * IMAGES_OF_A_JOB;
-            let render = || part(first..count.min(first + IMAGES_OF_A_JOB));
-            match std::thread::current().id() == owner {
-                true => render(),
-                false => metrics.elsewhere(Stage::Render, render),
-            }
-        };
-        let mut failure = None;
-        spread(count.div_ceil(IMAGES_OF_A_JOB), job, |made: Result<Canvas>| match made {
-            Ok(made) if failure.is_none() => canvas.append(made),
-            Ok(_) => {}
-            // The first error is that of the first image.
-            Err(error) => failure = failure.take().or(Some(error)),
-        })?;
-        failure.map_or(Ok(()), Err)
     }
 
     /// The error of an image, given the plan position of its row and its number in the row.
