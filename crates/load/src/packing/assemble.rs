@@ -4,6 +4,7 @@
 //! to its position in the batch.
 
 use super::columns::{PackedColumn, Shown, item};
+use super::images::ImagesOfPacks;
 use super::lists::TokenLists;
 use super::packs::row_at;
 use super::{DrawnPacks, Error, PackColumns, PackSource};
@@ -16,7 +17,7 @@ use arrow_array::{
     downcast_primitive,
 };
 use arrow_buffer::{ArrowNativeType, BooleanBufferBuilder, OffsetBuffer};
-use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema};
+use arrow_schema::{ArrowError, DataType, FieldRef, Schema};
 use shardmill_plan::order::RowOrder;
 use shardmill_plan::packing::Piece;
 use std::ops::Range;
@@ -55,7 +56,7 @@ pub(super) struct Placement {
 }
 
 /// Where the pieces of the packs of a superbatch are.
-pub(crate) struct Places {
+pub(super) struct Places {
     pub(super) sources: Vec<Source>,
     /// Pack after pack.
     pub(super) placements: Vec<Placement>,
@@ -71,13 +72,14 @@ pub(crate) struct TokenPacks<'a> {
 
 impl TokenPacks<'_> {
     /// The packs of a superbatch, in the fields of [`PackColumns::fields`] without those of images,
-    /// and the places of their pieces.
+    /// and their images.
     pub(crate) fn assemble(
         &self,
         superbatch: &SuperbatchParts<'_>,
-    ) -> Result<(RecordBatch, Places)> {
-        let sources = self.sources(superbatch);
-        let (placements, packs) = self.placements(superbatch, &sources);
+    ) -> Result<(RecordBatch, Option<ImagesOfPacks>)> {
+        let places = self.places(superbatch);
+        let Places { sources, placements, packs } = &places;
+        let (packs, images) = (*packs, self.columns.images.as_ref());
         let tokens = packs * small(self.columns.length);
         let mut arrays: Vec<ArrayRef> = Vec::new();
         for (number, column) in self.columns.packed.iter().enumerate() {
@@ -91,43 +93,54 @@ impl TokenPacks<'_> {
                 data_type: column.element.clone(),
             })?;
             if number == column.source {
-                self.check(superbatch, &sources, column, &lists)?;
+                self.check(superbatch, sources, column, &lists)?;
             }
-            let values = filled(column, &lists, &sources, &placements, tokens)
+            let values = filled(column, &lists, sources, placements, tokens)
                 .map_err(crate::Error::assemble)?;
             arrays.push(self.fixed(&column.element, values).map_err(crate::Error::assemble)?);
         }
-        let mut segments = vec![0i32; tokens];
-        let mut positions = vec![0i32; tokens];
-        for placement in &placements {
-            let range = placement.at..placement.at + placement.padded;
-            segments.get_mut(range.clone()).unwrap_or_default().fill(placement.segment);
-            positions
-                .get_mut(range)
-                .unwrap_or_default()
-                .iter_mut()
-                .zip(0..)
-                .for_each(|(slot, position)| *slot = position);
-        }
-        for values in [segments, positions] {
-            arrays.push(
-                self.fixed(&DataType::Int32, Arc::new(Int32Array::from(values)))
-                    .map_err(crate::Error::assemble)?,
-            );
-        }
+        arrays.push(self.numbered(placements, tokens, |slots, placement| {
+            slots.fill(placement.segment);
+        })?);
+        arrays.push(match images.filter(|images| images.images.has_rope()) {
+            Some(images) => self.rope(images, superbatch, &places)?,
+            None => self.numbered(placements, tokens, |slots, _| {
+                slots.iter_mut().zip(0..).for_each(|(slot, position)| *slot = position);
+            })?,
+        });
         let counts: [fn(&Placement) -> usize; 2] = [|piece| piece.count, |piece| piece.padded];
         for count in counts.into_iter().take(1 + usize::from(self.columns.has_padding)) {
-            let lengths = document_lengths(&placements, packs, count);
+            let lengths = document_lengths(placements, packs, count);
             arrays.push(Arc::new(lengths.map_err(crate::Error::assemble)?));
         }
-        // Positions of three axes take the place of these.
-        let typed = |(field, array): (&FieldRef, &ArrayRef)| {
-            Field::clone(field).with_data_type(array.data_type().clone())
-        };
-        let fields: Vec<Field> = self.columns.fields().iter().zip(&arrays).map(typed).collect();
+        let fields: Vec<FieldRef> =
+            self.columns.fields().iter().take(arrays.len()).cloned().collect();
         let packed = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
             .map_err(crate::Error::assemble)?;
-        Ok((packed, Places { sources, placements, packs }))
+        let images = images.map(|images| self.images(images, superbatch, &places));
+        Ok((packed, images.transpose()?))
+    }
+
+    /// A column of numbers of tokens, given what fills the slots of a piece.
+    fn numbered(
+        &self,
+        placements: &[Placement],
+        tokens: usize,
+        fill: impl Fn(&mut [i32], &Placement),
+    ) -> Result<ArrayRef> {
+        let mut values = vec![0i32; tokens];
+        for placement in placements {
+            let range = placement.at..placement.at + placement.padded;
+            fill(values.get_mut(range).unwrap_or_default(), placement);
+        }
+        self.fixed(&DataType::Int32, Arc::new(Int32Array::from(values)))
+            .map_err(crate::Error::assemble)
+    }
+
+    fn places(&self, superbatch: &SuperbatchParts<'_>) -> Places {
+        let sources = self.sources(superbatch);
+        let (placements, packs) = self.placements(superbatch, &sources);
+        Places { sources, placements, packs }
     }
 
     /// The rows of the superbatch by ascending position.

@@ -22,13 +22,11 @@ pub(crate) struct ImagesOfPacks {
     pub(crate) columns: Vec<ArrayRef>,
     /// Plan position of the row of each image, and its number in the row.
     pub(crate) origins: Vec<(u64, usize)>,
-    /// In place of the positions of packs.
-    pub(crate) positions: Option<ArrayRef>,
 }
 
 impl TokenPacks<'_> {
     /// The images of packs that were assembled of these parts.
-    pub(crate) fn images(
+    pub(super) fn images(
         &self,
         images: &PackedImages,
         superbatch: &SuperbatchParts<'_>,
@@ -78,26 +76,19 @@ impl TokenPacks<'_> {
             let list = ListArray::try_new(item(items.data_type()), offsets, items, None);
             Ok(Arc::new(list.map_err(Error::assemble)?))
         };
-        let mut columns = Vec::with_capacity(images.columns.len());
-        for number in 0..=last {
-            let items: ArrayRef = match number {
-                0 => Arc::new(fixed::<Int32Type>(std::mem::take(&mut index), 2)?),
-                _ if number < last => Arc::new(fixed::<Int64Type>(std::mem::take(&mut grids), 3)?),
-                _ => {
-                    let blocks =
-                        (0..superbatch.blocks.len()).filter_map(|block| lists(last, block));
-                    let cells: Vec<&dyn Array> =
-                        blocks.map(|lists| lists.values().as_ref()).collect();
-                    match cells.first() {
-                        Some(first) if encoded.is_empty() => new_empty_array(first.data_type()),
-                        None => new_empty_array(&DataType::Null),
-                        Some(_) => interleave(&cells, &encoded).map_err(Error::assemble)?,
-                    }
-                }
-            };
-            columns.push(listed(items)?);
+        let blocks = (0..superbatch.blocks.len()).filter_map(|block| lists(last, block));
+        let cells: Vec<&dyn Array> = blocks.map(|lists| lists.values().as_ref()).collect();
+        let encoded = match cells.first() {
+            Some(first) if encoded.is_empty() => new_empty_array(first.data_type()),
+            None => new_empty_array(&DataType::Null),
+            Some(_) => interleave(&cells, &encoded).map_err(Error::assemble)?,
+        };
+        let mut columns = vec![listed(Arc::new(fixed::<Int32Type>(index, 2)?))?];
+        if last > 1 {
+            columns.push(listed(Arc::new(fixed::<Int64Type>(grids, 3)?))?);
         }
-        Ok(ImagesOfPacks { columns, origins, positions: None })
+        columns.push(listed(encoded)?);
+        Ok(ImagesOfPacks { columns, origins })
     }
 }
 

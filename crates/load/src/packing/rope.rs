@@ -35,7 +35,8 @@ impl Positions {
 }
 
 impl TokenPacks<'_> {
-    pub(crate) fn rope(
+    /// The positions of packs, `[packs, axes, length]`.
+    pub(super) fn rope(
         &self,
         images: &PackedImages,
         superbatch: &SuperbatchParts<'_>,

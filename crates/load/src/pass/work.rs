@@ -9,8 +9,7 @@ use super::superbatches::SuperbatchPlan;
 use super::{BadRowPolicy, BatchRows, Made, OnBadRows, Stage, Superbatch};
 use crate::images::HostMemory;
 use crate::packing::{
-    Contents, ImagesOfPacks, POSITIONS, PackSource, PackedImages, Packs, RowParts, SuperbatchParts,
-    TokenPacks,
+    Contents, ImagesOfPacks, PackSource, PackedImages, Packs, RowParts, SuperbatchParts, TokenPacks,
 };
 use crate::{Dataset, Error, Result, RowSet, columns};
 use arrow_array::RecordBatch;
@@ -195,27 +194,14 @@ impl Work {
     fn assembled(&self, plan: &SuperbatchPlan, blocks: &[Arc<RecordBatch>]) -> Result<RecordBatch> {
         let assembled = self.metrics.timed(Stage::Assemble, || self.unrendered(plan, blocks));
         let (packed, images) = assembled?;
-        let Some((images, mut of_packs)) = self.images_of_packs().zip(images) else {
+        let Some((images, of_packs)) = self.images_of_packs().zip(images) else {
             return Ok(packed);
         };
-        let positions = of_packs.positions.take();
         let rendered = || self.rendered_packs(images, of_packs);
         let rendered = self.metrics.timed(Stage::Render, rendered)?;
         let (schema, mut arrays, _) = packed.into_parts();
         arrays.extend(rendered);
-        let mut fields: Vec<_> = schema
-            .fields()
-            .iter()
-            .chain(&images.fields)
-            .map(|field| field.as_ref().clone())
-            .collect();
-        if let Some(positions) = positions
-            && let Some(place) = fields.iter().position(|field| field.name() == POSITIONS)
-            && let (Some(field), Some(array)) = (fields.get_mut(place), arrays.get_mut(place))
-        {
-            field.set_data_type(positions.data_type().clone());
-            *array = positions;
-        }
+        let fields: Vec<_> = schema.fields().iter().chain(&images.fields).cloned().collect();
         RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(Error::assemble)
     }
 
@@ -253,8 +239,7 @@ impl Work {
                 return Ok((packs.with_lengths(parts)?, None));
             }
         };
-        let token_packs = TokenPacks { source: &packs.source, columns };
-        let parts = SuperbatchParts {
+        TokenPacks { source: &packs.source, columns }.assemble(&SuperbatchParts {
             dataset,
             rows,
             order,
@@ -262,14 +247,7 @@ impl Work {
             drawn,
             scheduled_blocks: &plan.scheduled_blocks,
             blocks,
-        };
-        let (assembled, places) = token_packs.assemble(&parts)?;
-        let Some(images) = columns.images() else { return Ok((assembled, None)) };
-        let mut of_packs = token_packs.images(images, &parts, &places)?;
-        if images.images.has_rope() {
-            of_packs.positions = Some(token_packs.rope(images, &parts, &places)?);
-        }
-        Ok((assembled, Some(of_packs)))
+        })
     }
 
     fn decode(&self, scheduled: usize) -> Result<RecordBatch> {
