@@ -93,8 +93,11 @@ impl DocumentTable {
                 Source::First(number) => schema.field(*number).clone().with_nullable(false),
                 Source::Metadata(number) => schema.field(*number).clone().with_nullable(true),
                 // Lists are delivered as they are read.
-                Source::Content(number) => list_of(own.field(*number)),
-                Source::Missing(name) => list_of(&reserved_field(name)),
+                Source::Content(number) => {
+                    let own = own.field(*number);
+                    list_of(own.name(), own.data_type().clone())
+                }
+                Source::Missing(name) => list_of(name, reserved_field(name).data_type().clone()),
             };
             let fields = sources.iter().map(field).collect::<Vec<_>>();
             Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
@@ -107,18 +110,9 @@ impl DocumentTable {
             block_starts.push(rows);
         }
         let starts = starts_in(&*inner, id, modality)?;
-        let blocks = inner.blocks().iter().zip(block_starts.windows(2)).map(|(block, bounds)| {
-            let place = |bound: Option<&u64>| {
-                starts.partition_point(|start| bound.is_some_and(|bound| start < bound))
-            };
-            let rows = (place(bounds.get(1)) - place(bounds.first())) as u64;
-            if rows == 0 {
-                return Block { rows, decoded_bytes: 0, stored_bytes: 0 };
-            }
-            Block { rows, ..*block }
-        });
-        let (blocks, nested) = (blocks.collect(), NestedColumn::all(&declared));
-        Ok(Self {
+        let nested = NestedColumn::all(&declared);
+        let blocks = Vec::new();
+        let mut table = Self {
             inner,
             schema,
             declared,
@@ -129,7 +123,15 @@ impl DocumentTable {
             blocks,
             block_starts,
             starts,
-        })
+        };
+        let own = (0..).zip(table.inner.blocks());
+        table.blocks = own
+            .map(|(number, block)| match table.documents(number..number + 1).len() as u64 {
+                0 => Block { rows: 0, decoded_bytes: 0, stored_bytes: 0 },
+                rows => Block { rows, ..*block },
+            })
+            .collect();
+        Ok(table)
     }
 
     /// The documents that begin in these blocks.
@@ -234,7 +236,8 @@ impl DocumentTable {
         if let Some(row) = (0..positions.len()).find(|row| positions.is_null(*row)) {
             return Err(self.wrong_row(base + row as u64, "position"));
         }
-        let mut parts = Parts { ends: vec![0], ..Parts::default() };
+        let (mut first, mut metadata) = (Vec::new(), Vec::new());
+        let (mut content, mut ends) = (Vec::new(), vec![0]);
         for (number, document) in documents.clone().enumerate() {
             if selection.is_some_and(|selection| !selection.value(number)) {
                 continue;
@@ -242,21 +245,25 @@ impl DocumentTable {
             let rows = self.rows(&(document..document + 1));
             let start = small(rows.start - base);
             let is_content = |row: &usize| !is_metadata(modalities, *row);
-            parts.first.push(start as u64);
-            parts.metadata.push(Some(start as u64).filter(|_| !is_content(&start)));
-            let before = parts.content.len();
-            parts
-                .content
+            first.push(start as u64);
+            metadata.push(Some(start as u64).filter(|_| !is_content(&start)));
+            let before = content.len();
+            content
                 .extend((start..small(rows.end - base)).filter(is_content).map(|row| row as u64));
-            let content = parts.content.get_mut(before..).unwrap_or_default();
             // Of equal positions, the text comes first in the file.
-            content.sort_by_key(|row| positions.value(small(*row)));
-            let end = i32::try_from(parts.content.len()).map_err(|_| {
+            let of_document = content.get_mut(before..).unwrap_or_default();
+            of_document.sort_by_key(|row| positions.value(small(*row)));
+            let end = i32::try_from(content.len()).map_err(|_| {
                 joined(ArrowError::ComputeError("a block has 2^31 rows of content".to_owned()))
             })?;
-            parts.ends.push(end);
+            ends.push(end);
         }
-        Ok(parts)
+        Ok(Parts {
+            first: first.into(),
+            metadata: metadata.into(),
+            content: content.into(),
+            ends: OffsetBuffer::new(ends.into()),
+        })
     }
 
     fn wrong_row(&self, row: u64, column: &'static str) -> TableError {
@@ -312,13 +319,13 @@ fn starts_in(inner: &dyn TableFile, id: usize, modality: usize) -> Result<Vec<u6
 }
 
 /// Rows of documents, by their place in a batch.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Parts {
-    first: Vec<u64>,
-    metadata: Vec<Option<u64>>,
-    content: Vec<u64>,
+    first: UInt64Array,
+    metadata: UInt64Array,
+    content: UInt64Array,
     /// Rows of content up to the end of each document, after a zero.
-    ends: Vec<i32>,
+    ends: OffsetBuffer<i32>,
 }
 
 impl Parts {
@@ -330,26 +337,24 @@ impl Parts {
         let missing = || ArrowError::SchemaError("a column is missing".to_owned());
         let own = own.ok_or_else(missing);
         let items = match source {
-            Source::First(_) => return take(own?, &UInt64Array::from(self.first.clone()), None),
-            Source::Metadata(_) => {
-                return take(own?, &UInt64Array::from(self.metadata.clone()), None);
-            }
-            Source::Content(_) => take(own?, &UInt64Array::from(self.content.clone()), None)?,
+            Source::First(_) => return take(own?, &self.first, None),
+            Source::Metadata(_) => return take(own?, &self.metadata, None),
+            Source::Content(_) => take(own?, &self.content, None)?,
             Source::Missing(name) => {
                 new_null_array(reserved_field(name).data_type(), self.content.len())
             }
         };
-        let (item, ends) =
-            (item(items.data_type().clone()), OffsetBuffer::new(self.ends.clone().into()));
-        Ok(Arc::new(ListArray::try_new(item, ends, items, None)?))
+        let item = item(items.data_type().clone());
+        Ok(Arc::new(ListArray::try_new(item, self.ends.clone(), items, None)?))
     }
 }
 
-fn list_of(field: &Field) -> Field {
-    Field::new(field.name(), DataType::List(item(field.data_type().clone())), false)
+/// Lists with an item for each part of a document.
+pub(super) fn list_of(name: &str, data_type: DataType) -> Field {
+    Field::new(name, DataType::List(item(data_type)), false)
 }
 
-fn item(data_type: DataType) -> FieldRef {
+pub(super) fn item(data_type: DataType) -> FieldRef {
     Arc::new(Field::new("item", data_type, true))
 }
 

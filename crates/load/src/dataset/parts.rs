@@ -4,6 +4,7 @@
 //! The columns of [`super::documents`] follow those of the file. The invariant: a null text is no
 //! part, and an image that is null is a part without bytes.
 
+use super::documents::{item, list_of};
 use super::encoded::encoded_items;
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
@@ -235,7 +236,7 @@ fn lists_of(columns: &[&ArrayRef], rows: usize) -> std::result::Result<[ArrayRef
     let count = modalities.len();
     let offsets = OffsetBuffer::new(ends.into());
     let list = |items: ArrayRef| -> std::result::Result<ArrayRef, ArrowError> {
-        let item = Arc::new(Field::new("item", items.data_type().clone(), true));
+        let item = item(items.data_type().clone());
         Ok(Arc::new(ListArray::try_new(item, offsets.clone(), items, None)?))
     };
     Ok([
@@ -244,10 +245,6 @@ fn lists_of(columns: &[&ArrayRef], rows: usize) -> std::result::Result<[ArrayRef
         list(of_kind(Kind::Image, Arc::new(BinaryViewArray::new_null(1)), &images)?)?,
         list(new_null_array(&DataType::Utf8, count))?,
     ])
-}
-
-fn list_of(name: &str, data_type: DataType) -> Field {
-    Field::new(name, DataType::List(Arc::new(Field::new("item", data_type, true))), false)
 }
 
 impl TableFile for PartTable {

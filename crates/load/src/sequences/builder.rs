@@ -1,6 +1,6 @@
 //! Builds the sequences of a batch of documents.
 
-use super::{Fault, IMAGE_INDEX, Parts, Sequences};
+use super::{Fault, Parts, Sequences};
 use crate::tokenize::Lists;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, ListArray, PrimitiveArray};
@@ -142,15 +142,12 @@ impl<'a> Builder<'a> {
         let Self { sequences, lists, index, grid, image_ends, .. } = self;
         let (of_tokens, of_images) = sequences.outputs.split_at(sequences.lists);
         let mut arrays = lists.into_arrays(of_tokens)?;
-        let (mut index, mut grid) = (Some(index), Some(grid));
-        for field in of_images {
+        let (index, grid) =
+            (PrimitiveArray::<Int32Type>::from(index), PrimitiveArray::<Int64Type>::from(grid));
+        let values: [ArrayRef; 2] = [Arc::new(index), Arc::new(grid)];
+        for (field, values) in of_images.iter().zip(values) {
             let DataType::List(item) = field.data_type() else { continue };
             let DataType::FixedSizeList(number, width) = item.data_type() else { continue };
-            let values: ArrayRef = if field.name() == IMAGE_INDEX {
-                Arc::new(PrimitiveArray::<Int32Type>::from(index.take().unwrap_or_default()))
-            } else {
-                Arc::new(PrimitiveArray::<Int64Type>::from(grid.take().unwrap_or_default()))
-            };
             let numbers = FixedSizeListArray::try_new(Arc::clone(number), *width, values, None)?;
             let ends = OffsetBuffer::new(image_ends.clone().into());
             let lists = ListArray::try_new(Arc::clone(item), ends, Arc::new(numbers), None)?;
