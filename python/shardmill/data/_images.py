@@ -30,7 +30,7 @@ ImageSource = Literal["bytes", "path", "url"]
 Normalization = Literal["imagenet", "clip", "siglip"]
 
 #: Pillow's ``MAX_IMAGE_PIXELS``.
-_MOST_PIXELS = 89_478_485
+MOST_PIXELS = 89_478_485
 
 _COLORS = {
     "white": (255, 255, 255),
@@ -227,7 +227,7 @@ class Images:
         background: str | tuple[int, int, int] | None = "white",
         orientation: bool = True,
         source: ImageSource | ImagePaths = "bytes",
-        max_pixels: int = _MOST_PIXELS,
+        max_pixels: int = MOST_PIXELS,
         damaged: DamagedImages = "raise",
         on_error: Literal["null"] | None = None,
     ) -> None:

@@ -17,7 +17,7 @@ from shardmill._native import pixels as _pixels
 from shardmill._option_values import check_filled, check_kind, listed, whole
 from shardmill.data._counts_directory import check_counts_directory, default_counts
 from shardmill.data._image_tokens import ImageTokens, native_rule
-from shardmill.data._images import DecodeMode, Normalization, statistics
+from shardmill.data._images import MOST_PIXELS, DecodeMode, Normalization, statistics
 from shardmill.data._special_tokens import Affix, Token
 from shardmill.data._token_ids import token_id_of
 from shardmill.data._token_options import LabelKind, Labels
@@ -72,7 +72,7 @@ class ImageOutput:
     dtype: Literal["float32", "uint8"] = "float32"
     normalize: Normalization | tuple[Any, Any] | None = None
     mode: DecodeMode = "exact"
-    max_pixels: int = 89_478_485
+    max_pixels: int = MOST_PIXELS
 
     def __post_init__(self) -> None:
         check_fields(ImageOutput, vars(self), prefix="ImageOutput.")
