@@ -331,10 +331,10 @@ class Sequences:
         """Return the ids of a text, in which all special tokens must be known."""
         if not isinstance(affix, str):
             return [self._id(name, token) for token in affix]
-        for token in _SPECIAL.findall(affix):
+        tokens = _SPECIAL.findall(affix)
+        for token in tokens:
             self.tokenizer.token_id(token)
-        is_special = _SPECIAL.search(affix) is not None
-        return self.tokenizer.encode(affix, special_in_text="id" if is_special else "text")
+        return self.tokenizer.encode(affix, special_in_text="id" if tokens else "text")
 
 
 def native_sequences(sequences: Sequences, paths: Sequence[str]) -> _native.Sequences:
