@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import shardmill as sm
 from byte_tokenizer import END, write_tokenizer
+from documents import encoded
 from image_processors import image_processor
 from PIL import Image
 
@@ -39,9 +40,7 @@ def picture(height, width, *, seed=0, kind="PNG", mode="RGB", **options):
     rng = np.random.default_rng([height, width, seed])
     small = rng.integers(0, 256, (4, 4, 3), dtype=np.uint8)
     image = Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC).convert(mode)
-    out = io.BytesIO()
-    image.save(out, kind, **options)
-    return out.getvalue()
+    return encoded(image, kind, **options)
 
 
 def drawn(seed, count):

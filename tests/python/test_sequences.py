@@ -2,7 +2,6 @@
 
 import io
 import pickle
-import tarfile
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pytest
 import shardmill as sm
 from breadth import examples
 from byte_tokenizer import END
+from documents import encoded, write_tar
 from interleaved_documents import (
     BEGIN,
     FINISH,
@@ -24,6 +24,7 @@ from interleaved_documents import (
     write_documents,
     write_model,
 )
+from pictures import opened
 from PIL import Image
 
 pytestmark = pytest.mark.usefixtures("counts_below")
@@ -140,12 +141,7 @@ def test_orientation_is_applied_to_tokens_and_pixels(tmp_path, model):
     row = sm.Dataset(
         write_documents(tmp_path / "data", [[turned]]), sequences=qwen_sequences(model)
     )[0]
-    with Image.open(io.BytesIO(turned)) as image:
-        from PIL import ImageOps
-
-        upright = io.BytesIO()
-        ImageOps.exif_transpose(image).save(upright, "PNG")
-    assert_processed(row, model, [upright.getvalue()])
+    assert_processed(row, model, [encoded(opened(turned))])
 
 
 def test_filter_judges_metadata_and_columns_may_be_parts(tmp_path, model):
@@ -376,16 +372,12 @@ def test_rows_are_documents_of_their_columns(tmp_path, model):
 
 
 def test_caption_pairs_of_tars_are_documents(tmp_path, model):
-    path = tmp_path / "data"
-    path.mkdir()
     pairs = [(picture(30, 60, seed=number, kind="JPEG"), f"text {number}") for number in range(5)]
-    with tarfile.open(path / "pairs.tar", "w") as tar:
-        for number, (image, text) in enumerate(pairs):
-            for name, content in ((f"{number}.jpg", image), (f"{number}.txt", text.encode())):
-                member = tarfile.TarInfo(name)
-                member.size = len(content)
-                tar.addfile(member, io.BytesIO(content))
-    data = sm.Dataset(path, sequences=qwen_sequences(model, parts=["jpg", "txt"]))
+    members = dict[str, bytes]()
+    for number, (image, text) in enumerate(pairs):
+        members |= {f"{number}.jpg": image, f"{number}.txt": text.encode()}
+    path = write_tar(tmp_path / "data" / "pairs.tar", members)
+    data = sm.Dataset(path.parent, sequences=qwen_sequences(model, parts=["jpg", "txt"]))
     assert [row["__key__"] for row in data] == list("01234")
     for row, pair in zip(data, pairs, strict=True):
         assert_processed(row, model, pair)
