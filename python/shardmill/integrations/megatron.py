@@ -79,8 +79,8 @@ class ExternalLoader:
             iteration: ``args.iteration``.
 
         Raises:
-            CheckpointMismatchError: If there is no state of the iteration, or it was saved with
-                different data or a different order. It is a ``ValueError``.
+            CheckpointMismatchError: If the directory does not have a state of the iteration, or it
+                was saved with different data or a different order. It is a ``ValueError``.
         """
         saved = f"iter_{iteration:07d}/**/train_dataloader_dprank*.pt"
         path = next(Path(directory).glob(saved), None)

@@ -84,7 +84,7 @@ def refuse_copies(*, made_in: int, has_share: bool) -> None:
 def distributed_of_torch() -> Any:
     """Return ``torch.distributed`` if torch is imported and built with it, else ``None``.
 
-    If torch is not imported, there is no process group.
+    A process that has not imported torch does not have a process group.
     """
     distributed = getattr(sys.modules.get("torch"), "distributed", None)
     return distributed if distributed is not None and distributed.is_available() else None

@@ -141,7 +141,7 @@ def pair_location(out: str) -> tuple[str, str]:
     """Return the directory and the name of a pair of Megatron-LM without its extensions.
 
     Raises:
-        ValueError: If there is no name.
+        ValueError: If the path does not have a name.
 
     Examples:
         >>> pair_location("data/corpus"), pair_location("corpus.idx")
