@@ -23,10 +23,10 @@ def image_processor(model: str, name: str, **options: Any) -> Any:
     return getattr(module, f"{name}ImageProcessorPil")(**options)
 
 
-def replaced(model: str, name: str, processor: SimpleNamespace, inputs: Any) -> str:
-    """The text that a processor writes in place of the placeholder of its only image."""
+def replaced(model: str, name: str, processor: SimpleNamespace, inputs: Any, image: int = 0) -> str:
+    """The text that a processor writes in place of the placeholder of an image."""
     module = import_module(f"transformers.models.{model}.processing_{model}")
-    return getattr(module, f"{name}Processor").replace_image_token(processor, inputs, 0)
+    return getattr(module, f"{name}Processor").replace_image_token(processor, inputs, image)
 
 
 def sizes(seed: int) -> Iterator[tuple[int, int]]:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import shardmill as sm
 from byte_tokenizer import END, write_tokenizer
 from documents import encoded
-from image_processors import image_processor
+from image_processors import image_processor, replaced
 from PIL import Image
 
 #: Special tokens of Qwen2-VL.
@@ -102,7 +102,6 @@ def qwen_sequences(tokenizer, **options):
 def processed(directory, parts):
     """What ``Qwen2VLProcessor`` returns for a document: ids, patches and grids."""
     from transformers import PreTrainedTokenizerFast
-    from transformers.models.qwen2_vl.processing_qwen2_vl import Qwen2VLProcessor
 
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(directory / "tokenizer.json"))
     images = [Image.open(io.BytesIO(part)) for part in parts if isinstance(part, bytes)]
@@ -110,7 +109,7 @@ def processed(directory, parts):
     inputs = image(images, return_tensors="np") if images else {}
     own = SimpleNamespace(image_processor=image, image_token=PAD)
     blocks = (
-        f"{BEGIN}{Qwen2VLProcessor.replace_image_token(own, inputs, number)}{FINISH}"
+        f"{BEGIN}{replaced('qwen2_vl', 'Qwen2VL', own, inputs, number)}{FINISH}"
         for number in range(len(images))
     )
     text = "".join(next(blocks) if isinstance(part, bytes) else part for part in parts)
