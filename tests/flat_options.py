@@ -6,7 +6,7 @@ from typing import Any
 
 import shardmill as sm
 
-_OF_DATASET = ("format", "partitioning", "schema", "pickles", "max_decoded_bytes")
+_OF_DATASET = ("format", "partitioning", "schema", "max_decoded_bytes")
 _RUNTIME = ("threads", "prefetch_bytes", "device", "pin_memory", "stall_seconds", "audit")
 _ERRORS = {
     "on_bad_rows": "rows",
