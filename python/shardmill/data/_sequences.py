@@ -40,9 +40,6 @@ _PARTS = {
 #: A text that is meant as a special token.
 _SPECIAL = re.compile(r"<[^<>\s]+>")
 
-#: The columns of images of a document.
-_IMAGE_COLUMNS = ["pixel_values", "image_grid_thw", "image_index"]
-
 #: The frames of a video, of which Qwen2-VL takes two at a time.
 _FRAMES = 2
 
@@ -200,13 +197,6 @@ class Sequences:
             raise OptionError(
                 f"labels must be 'text', 'all' or None for documents, not {self.labels.kind!r}"
             )
-        made = [self.output, *([] if self.labels is None else [self.labels.output])]
-        made += [] if images is None else _IMAGE_COLUMNS
-        if twice := [name for name in made if made.count(name) > 1]:
-            raise OptionError(
-                f"two columns of Sequences are named {twice[0]!r}\n"
-                "hint: choose another name for output or Labels.output"
-            )
         if images is not None and images.rule not in ("qwen2_vl", "fixed"):
             raise OptionError(
                 "Sequences computes the pixels of the rules 'qwen2_vl' and 'fixed', "
@@ -223,7 +213,12 @@ class Sequences:
                 "hint: pass ImageTokens.fixed(…, fit='stretch') if the model stretches images"
             )
         # Says now what the tokenizer cannot do.
-        _ = self._native
+        made = self.outputs
+        if twice := [name for name in made if made.count(name) > 1]:
+            raise OptionError(
+                f"two columns of Sequences are named {twice[0]!r}\n"
+                "hint: choose another name for output or Labels.output"
+            )
 
     @cached_property
     def fingerprint(self) -> str:
