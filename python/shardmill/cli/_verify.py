@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -20,6 +20,7 @@ from shardmill.cli._options import (
     threads_option,
     write_json,
 )
+from shardmill.data._token_files import TokenDtype
 
 
 @click.command(name="verify")
@@ -40,7 +41,7 @@ from shardmill.cli._options import (
 )
 @click.option(
     "--dtype",
-    type=click.Choice(["uint8", "int8", "uint16", "int16", "uint32", "int32", "int64"]),
+    type=click.Choice(get_args(TokenDtype)),
     help="How token files without a header store an id.",
 )
 @sample_options
