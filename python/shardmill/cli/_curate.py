@@ -43,8 +43,11 @@ _REPEATS = (
     "files of the same inputs are replaced, others are kept\n"
     "hint: to skip what earlier runs have done, use --checkpoint DIR in each run"
 )
-#: What `verify` and `inspect` find beside tars and Parquet.
-_TAR_ONLY = ("image_member_field", "json_extension", "per_text_field", "ignore_zeros")
+#: What only tars have.
+_TAR_ONLY = (
+    *("image_member_field", "json_extension", "per_text_field"),
+    *("ignore_zeros", "materialize_on_read"),
+)
 #: What names the content of documents that are rows or JSON objects.
 _RECORDS_ONLY = ("part", "image_root")
 
@@ -307,8 +310,6 @@ def _source(src: tuple[str, ...], source_format: str, options: dict[str, Any]) -
     shared = {name: options[name] for name in _OF_SOURCES}
     if source_format != "webdataset":
         _refuse(_TAR_ONLY, options, "only for tars, but SRC is not")
-        if options["materialize_on_read"]:
-            _refuse(("materialize_on_read",), options, "only for tars, but SRC is not")
         return _record_source(src, source_format, options, shared)
     _refuse(_RECORDS_ONLY, options, "only for Parquet and JSONL, but SRC are tars")
     return WebDatasetSource(
