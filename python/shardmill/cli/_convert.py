@@ -6,7 +6,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -40,7 +40,10 @@ from shardmill.cli._tables import (
 from shardmill.data._shard_index import index_path
 from shardmill.errors import OptionError
 from shardmill.write._formats import EXTENSIONS, READ_EXTENSIONS, format_of
-from shardmill.write._token_layout import pair_prefix
+from shardmill.write._token_layout import columns_of_pairs, pair_prefix
+
+if TYPE_CHECKING:
+    from shardmill import TokenFiles
 
 
 @click.command(name="convert")
@@ -139,16 +142,16 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
     encodings = {name: encoding for name, encoding in types.items() if encoding is not None}
     if encodings and format != "mds":
         raise click.UsageError(f"encodings of columns are for --to mds, and {format} has none")
-    dataset = open_dataset({**options, "paths": src, "columns": columns}, **_token_files(options))
+    keeps_rows = columns is None and options["filter"] is None
+    token_files = _token_files(options)
+    dataset = open_dataset({**options, "paths": src, "columns": columns}, token_files=token_files)
     if not dataset.files:
         raise NotFoundError(f"there are no files to convert at {', '.join(src)}")
     if format == dataset.format == "megatron" and columns is None:
-        # Documents keep their sequences.
-        columns = ["tokens", "sequence_lengths", *dataset.columns[1:]]
+        columns = columns_of_pairs(dataset)
         dataset = open_dataset(
-            {**options, "paths": src, "columns": columns}, **_token_files(options)
+            {**options, "paths": src, "columns": columns}, token_files=token_files
         )
-    keeps_rows = not options["column"] and not types and options["filter"] is None
     first = f"{pair_prefix(dst)}.bin" if format == "megatron" else dst
     replaces_source = refuse_input(src, dataset.files, first, keeps_rows=keeps_rows)
     try:
@@ -208,12 +211,12 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
     _tell(dataset, writer, read, time.perf_counter() - start)
 
 
-def _token_files(options: dict[str, Any]) -> dict[str, Any]:
+def _token_files(options: dict[str, Any]) -> TokenFiles | None:
     from shardmill import TokenFiles
 
     given = options["token_files"]
     try:
-        return {} if given is None else {"token_files": TokenFiles(**given)}
+        return None if given is None else TokenFiles(**given)
     except (TypeError, OptionError) as error:
         raise click.UsageError(f"--token-files: {error}") from error
 

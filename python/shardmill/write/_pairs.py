@@ -9,7 +9,7 @@ from shardmill._extras import pyarrow_for
 from shardmill._native import storage
 from shardmill.errors import FormatError, PlanError
 from shardmill.storage._paths import PathLike, served_path
-from shardmill.write._token_layout import pair_prefix
+from shardmill.write._token_layout import columns_of_pairs, pair_prefix
 
 
 def is_pair(path: PathLike) -> bool:
@@ -31,8 +31,7 @@ def merged_pairs(out: str, parts: Sequence[PathLike]) -> list[str]:
                 "hint: pass the paths of pairs without .bin and .idx"
             )
         tokens = f"{_prefix(part)}.bin"
-        plain = Dataset(tokens, format="megatron")
-        columns = ["tokens", "sequence_lengths", *plain.columns[1:]]
+        columns = columns_of_pairs(Dataset(tokens, format="megatron"))
         pairs.append(Dataset(tokens, format="megatron", columns=columns))
     first = pairs[0]
     for pair in pairs:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from shardmill._choices import check_fields
 from shardmill._native import storage
@@ -14,6 +14,9 @@ from shardmill._option_values import check_kind, whole
 from shardmill._warnings import warn_caller
 from shardmill.data._token_files import TokenDtype
 from shardmill.errors import OptionError
+
+if TYPE_CHECKING:
+    from shardmill.data._dataset import Dataset
 
 TokenHeader = Literal["llm.c"]
 
@@ -135,6 +138,14 @@ def _check_header(layout: TokenLayout, out: str) -> None:
 def pair_prefix(path: str) -> str:
     """Return the path of a pair of Megatron-LM, its tokens or its index without the extension."""
     return re.sub(r"\.(idx|bin)$", "", path)
+
+
+def columns_of_pairs(dataset: Dataset) -> list[str]:
+    """Return the columns with all that the pairs of a data set hold.
+
+    By default, a data set has no lengths of sequences.
+    """
+    return ["tokens", "sequence_lengths", *dataset.columns[1:]]
 
 
 def pair_location(out: str) -> tuple[str, str]:
