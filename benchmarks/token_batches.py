@@ -150,7 +150,7 @@ def batches_group_by_length(options: TokenBatchesOptions) -> Metrics:
     from transformers.trainer_pt_utils import get_length_grouped_indices
 
     lengths = lengths_of(options)
-    rows = max(1, int(options.tokens / lengths.mean()))
+    rows = _rows_of(lengths, options)
     generator = torch.Generator().manual_seed(9)
     start = time.perf_counter()
     order = get_length_grouped_indices(lengths.tolist(), rows, generator=generator)
@@ -165,7 +165,7 @@ def batches_batch_rebalance(options: TokenBatchesOptions) -> Metrics:
     from transformers.trainer_pt_utils import BatchRebalanceSampler
 
     lengths = lengths_of(options)
-    rows = max(1, int(options.tokens / lengths.mean()))
+    rows = _rows_of(lengths, options)
 
     def rank(number: int) -> list[list[int]]:
         sampler = BatchRebalanceSampler(
@@ -218,10 +218,15 @@ def batches_lhotse(options: TokenBatchesOptions) -> Metrics:
     return _figures(lengths, options, batches, start)
 
 
+def _rows_of(lengths: np.ndarray, options: TokenBatchesOptions) -> int:
+    """The rows of a batch that have ``tokens`` tokens on average."""
+    return max(1, int(options.tokens / lengths.mean()))
+
+
 def _equal_rows(
     lengths: np.ndarray, order: np.ndarray, options: TokenBatchesOptions
 ) -> Iterator[np.ndarray]:
-    rows = max(1, int(options.tokens / lengths.mean()))
+    rows = _rows_of(lengths, options)
     return iter(order[: len(order) // rows * rows].reshape(-1, rows))
 
 
