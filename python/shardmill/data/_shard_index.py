@@ -173,7 +173,11 @@ def basename_of(shard: Mapping[str, Any]) -> str:
 
 def mds_entry(text: str, path: str) -> dict[str, Any]:
     """Return the entry of one MDS shard, with its final name."""
-    entry: dict[str, Any] = json.loads(text)["shards"][0]
+    return named_entry(json.loads(text)["shards"][0], path)
+
+
+def named_entry(entry: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return an entry after it has been given the name of its file."""
     stored = Path(path).name
     if entry["zip_data"] is not None:
         entry["zip_data"]["basename"] = stored

@@ -28,7 +28,7 @@ from shardmill.data._shard_index import (
     check_same_columns,
     index_path,
     known_shards,
-    mds_entry,
+    named_entry,
     read_index,
     write_index,
 )
@@ -143,7 +143,7 @@ class Staging:
             for directory in {path.parent for path in staged}
         }
         return [
-            mds_entry(json.dumps({"shards": [indexes[path.parent][path.name]]}), name)
+            named_entry(indexes[path.parent][path.name], name)
             for path, name in zip(staged, names, strict=True)
         ]
 
