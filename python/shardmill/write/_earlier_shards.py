@@ -16,7 +16,8 @@ from shardmill.errors import PlanError
 from shardmill.write._formats import EXTENSIONS, WrittenFormat, is_one_file
 from shardmill.write._output import Mode
 
-_COMPARED = ("parquet", "jsonl", "webdataset")
+#: Formats whose files have no index that says what their columns are.
+COMPARED = ("parquet", "jsonl", "webdataset")
 
 
 class _Rows(Protocol):
@@ -53,9 +54,7 @@ class EarlierShards:
             )
         self._out = out
         self._format: WrittenFormat = format
-        is_asked = (
-            mode == "append" and format in _COMPARED and storage.size(index_path(out)) is None
-        )
+        is_asked = mode == "append" and format in COMPARED and storage.size(index_path(out)) is None
         self._files = [path for path in files if is_asked and is_one_file(path, format)]
         self._is_checked = not self._files
 

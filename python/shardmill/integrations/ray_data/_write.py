@@ -20,13 +20,11 @@ from shardmill.integrations._landmark import Landmark
 from shardmill.integrations.ray_data._nodes import check_nodes
 from shardmill.integrations.ray_data._staging import Staging
 from shardmill.storage._paths import PathLike, absolute, is_remote
-from shardmill.write._earlier_shards import EarlierShards
+from shardmill.write._earlier_shards import COMPARED, EarlierShards
 from shardmill.write._formats import WrittenFormat, format_of, is_one_file
 from shardmill.write._output import Mode
 from shardmill.write._writer import Writer
 
-#: Formats whose files have no index that says what their columns are.
-_WITH_SCHEMA = ("parquet", "jsonl", "webdataset")
 _TENSOR, _PICKLED = "ray.data.arrow_tensor", "ray.data.arrow_pickled_object"
 
 
@@ -234,7 +232,7 @@ class ShardmillDatasink(Datasink[WrittenShards]):
         staging, earlier = self._driver
         shards = sorted(write_result.write_returns, key=lambda shards: shards.task)
         with_rows = [one for one in shards if one.schema is not None]
-        if with_rows and self._task.format in _WITH_SCHEMA:
+        if with_rows and self._task.format in COMPARED:
             _check_same_schema(with_rows)
             earlier.check(with_rows[0])
         staging.publish([Path(file) for one in shards for file in one.files])
