@@ -461,7 +461,7 @@ class Dataset(ArrowRows):
         return self._rows_of(order, epoch, start)
 
     def _rows_of(self, order: _native.RowPlan, epoch: int, start: int) -> Iterator[dict[str, Any]]:
-        converter = self._converter("dict")
+        converter = self._files.converter(self._column_numbers, "dict")
         for content, rows in self._superbatches(order, converter, epoch, start):
             yield from rows_of(converter.names, content, self._decodings, 0, rows)
 
@@ -472,23 +472,9 @@ class Dataset(ArrowRows):
     def _arrow_batches(self) -> Iterator[Any]:
         refuse_own_rows(self, "an Arrow stream")
         order = self._files.row_plan().ordered(window_bytes=None, seed=0, lanes=1)
-        pieces = self._superbatches(order, self._converter("stream"), 0, 0)
+        converter = self._files.converter(self._column_numbers, "stream")
+        pieces = self._superbatches(order, converter, 0, 0)
         return (piece for content, _ in pieces for piece in content)
-
-    def _converter(self, kind: str) -> _native.OutputConverter:
-        return _native.OutputConverter(
-            self._files.native,
-            columns=self._column_numbers,
-            form={
-                "kind": kind,
-                "nulls": "raise",
-                "fill_values": {},
-                "pad": None,
-                "list_lengths": {},
-            },
-            is_padded=False,
-            is_filtered=self._files.is_filtered,
-        )
 
     def _superbatches(
         self, order: _native.RowPlan, converter: _native.OutputConverter, epoch: int, start: int

@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from shardmill._digests import digest
+from shardmill._native.load import OutputConverter
 from shardmill._native.packing import Lengths
 from shardmill._warnings import warn_caller
 from shardmill.data._decodings import Decoding, decodings_of
@@ -55,6 +56,22 @@ class OpenedFiles:
         """Return the numbers of these columns."""
         # An empty directory has no columns, but the job that will fill it may select some.
         return self.native.column_numbers(list(names)) if self.native.files else []
+
+    def converter(self, columns: list[int], kind: str) -> OutputConverter:
+        """Return what converts these columns to an output, with the values of the files."""
+        return OutputConverter(
+            self.native,
+            columns=columns,
+            form={
+                "kind": kind,
+                "nulls": "raise",
+                "fill_values": {},
+                "pad": None,
+                "list_lengths": {},
+            },
+            is_padded=False,
+            is_filtered=self.is_filtered,
+        )
 
     def decodings_of(self, columns: Sequence[str]) -> list[Decoding | None]:
         """Return the decoders of these columns, for values stored as strings or bytes."""

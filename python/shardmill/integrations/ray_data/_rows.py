@@ -124,15 +124,7 @@ def _batches(
     plan: RowPlan, opened: Dataset, names: Sequence[str], part: Part
 ) -> Iterator[pa.RecordBatch]:
     files = opened_files(opened)
-    numbers = files.numbers_of(names)
-    form = {"kind": "stream", "nulls": "raise", "fill_values": {}, "pad": None, "list_lengths": {}}
-    converter = OutputConverter(
-        files.native,
-        columns=numbers,
-        form=form,
-        is_padded=False,
-        is_filtered=files.is_filtered,
-    )
+    converter = files.converter(files.numbers_of(names), "stream")
     order = plan.ordered(window_bytes=None, seed=0, lanes=1)
     if part.stop is None:
         yield from _pass(order, converter, 0, _BATCH_ROWS, stride=1)
