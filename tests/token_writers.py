@@ -41,6 +41,11 @@ def write_megatron(
     return prefix
 
 
+def bytes_of_pair(prefix: Path | str) -> list[bytes]:
+    """Return the bytes of the tokens and of the index."""
+    return [Path(f"{prefix}.{end}").read_bytes() for end in ("bin", "idx")]
+
+
 def write_datatrove(
     path: Path,
     documents: Sequence[Sequence[int]],

@@ -14,7 +14,7 @@ import pytest
 import shardmill as sm
 from command import shardmill
 from small_tokenizers import DOCUMENTS, trained
-from token_writers import Document, random_documents, write_megatron
+from token_writers import Document, bytes_of_pair, random_documents, write_megatron
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -57,16 +57,12 @@ def written(prefix: Path, rows: Sequence[dict[str, Any]], **layout: Any) -> Path
     return prefix
 
 
-def content(prefix: Path) -> list[bytes]:
-    return [Path(f"{prefix}.{end}").read_bytes() for end in ("bin", "idx")]
-
-
 def test_pair_of_four_documents_has_the_known_digests(tmp_path: Path) -> None:
-    bin, idx = content(written(tmp_path / "p", [row(it) for it in ROWS], dtype="uint16"))
+    bin, idx = bytes_of_pair(written(tmp_path / "p", [row(it) for it in ROWS], dtype="uint16"))
     assert (len(bin), len(idx)) == (16, 122)
     assert hashlib.sha256(idx).hexdigest().startswith("3f10fe56fab4ee45")
     assert hashlib.sha256(bin).hexdigest().startswith("6b21eb33ed68b7cb")
-    assert content(built(tmp_path / "q", ROWS)) == [bin, idx]
+    assert bytes_of_pair(built(tmp_path / "q", ROWS)) == [bin, idx]
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64", "uint16"])
@@ -78,20 +74,20 @@ def test_pair_has_the_bytes_of_the_builder(tmp_path: Path, dtype: str, has_modes
     modes = [[number % 3] * len(it) for number, it in enumerate(documents)]
     theirs = built(tmp_path / "t", documents, np.dtype(dtype).type, modes if has_modes else None)
     rows = [row(it, own if has_modes else None) for it, own in zip(documents, modes, strict=True)]
-    assert content(written(tmp_path / "p", rows, dtype=dtype)) == content(theirs)
+    assert bytes_of_pair(written(tmp_path / "p", rows, dtype=dtype)) == bytes_of_pair(theirs)
     read = indexed.IndexedDataset(str(tmp_path / "p"), multimodal=has_modes)
     assert len(read) == sum(map(len, documents))
     # Read again, a pair is written as it was.
     with sm.Writer(tmp_path / "again", format="megatron") as writer:
         writer.write_batch(sm.Dataset(tmp_path / "p", columns=list(rows[0])))
-    assert content(tmp_path / "again") == content(theirs)
+    assert bytes_of_pair(tmp_path / "again") == bytes_of_pair(theirs)
 
 
 def test_document_is_one_sequence_unless_it_is_empty(tmp_path: Path) -> None:
     documents = random_documents(200)
     rows = [{"input_ids": np.asarray(document, np.uint16)} for document in documents]
     theirs = built(tmp_path / "t", [[it] if it else [] for it in documents])
-    assert content(written(tmp_path / "p", rows)) == content(theirs)
+    assert bytes_of_pair(written(tmp_path / "p", rows)) == bytes_of_pair(theirs)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -100,7 +96,7 @@ def test_bytes_do_not_depend_on_the_number_of_threads(tmp_path: Path, threads: i
     rows = [{"tokens": document} for document in documents]
     theirs = built(tmp_path / "t", [[it] if it else [] for it in documents])
     ours = written(tmp_path / "p", rows, vocab_size=60_000, threads=threads)
-    assert content(ours) == content(theirs)
+    assert bytes_of_pair(ours) == bytes_of_pair(theirs)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +107,7 @@ def test_type_follows_from_the_vocabulary(
 ) -> None:
     assert indexed.DType.optimal_dtype(vocab_size) is expected
     ours = written(tmp_path / "p", [row(it) for it in ROWS], vocab_size=vocab_size)
-    assert content(ours) == content(built(tmp_path / "t", ROWS, expected))
+    assert bytes_of_pair(ours) == bytes_of_pair(built(tmp_path / "t", ROWS, expected))
 
 
 def preprocessed(
@@ -148,7 +144,7 @@ def test_tokenize_writes_the_bytes_of_preprocess_data(tmp_path: Path, kind: str,
         SHARDMILL_CACHE_DIR=str(tmp_path),
     )
     assert result.returncode == 0, result.stderr
-    assert content(tmp_path / "p") == content(theirs)
+    assert bytes_of_pair(tmp_path / "p") == bytes_of_pair(theirs)
 
 
 @pytest.mark.parametrize("has_modes", [False, True])
@@ -166,7 +162,7 @@ def test_merged_pairs_have_the_bytes_of_merge_datasets(tmp_path: Path, has_modes
     assert builder is not None
     builder.finalize(f"{tmp_path / 't'}.idx")
     assert sm.merge(tmp_path / "p", parts) == [f"{tmp_path / 'p'}.bin"]
-    assert content(tmp_path / "p") == content(tmp_path / "t")
+    assert bytes_of_pair(tmp_path / "p") == bytes_of_pair(tmp_path / "t")
 
 
 def test_merge_leaves_gaps_out(tmp_path: Path) -> None:
@@ -179,4 +175,4 @@ def test_merge_leaves_gaps_out(tmp_path: Path) -> None:
     idx[50:82] = starts.astype("<i8").tobytes()
     (tmp_path / "a.idx").write_bytes(idx)
     sm.merge(tmp_path / "p", [tmp_path / "a", tmp_path / "a"])
-    assert content(tmp_path / "p") == content(built(tmp_path / "t", ROWS * 2))
+    assert bytes_of_pair(tmp_path / "p") == bytes_of_pair(built(tmp_path / "t", ROWS * 2))

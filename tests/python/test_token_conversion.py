@@ -14,6 +14,7 @@ import shardmill as sm
 from command import shardmill
 from shardmill.cli._conversion import StreamDigest
 from token_writers import (
+    bytes_of_pair,
     random_documents,
     write_bin,
     write_datatrove,
@@ -37,22 +38,20 @@ def tokens_of(path: Any, **options: Any) -> list[list[int]]:
     return [row["tokens"] for row in sm.Dataset(path, **options)]
 
 
-def bytes_of(prefix: Path) -> list[bytes]:
-    return [Path(f"{prefix}.{end}").read_bytes() for end in ("bin", "idx")]
-
-
 def test_rows_go_around_through_every_format(tmp_path: Path) -> None:
-    expected = bytes_of(write_megatron(tmp_path / "t", [[it] if it else [] for it in DOCUMENTS]))
+    expected = bytes_of_pair(
+        write_megatron(tmp_path / "t", [[it] if it else [] for it in DOCUMENTS])
+    )
     write_datatrove(tmp_path / "a.ds", DOCUMENTS)
     converted(tmp_path / "a.ds", tmp_path / "a", "--to", "megatron")
     converted(tmp_path / "a", tmp_path / "b.parquet")
     assert pq.read_table(tmp_path / "b.parquet")["tokens"].to_pylist() == DOCUMENTS
     converted(tmp_path / "b.parquet", tmp_path / "c.jsonl")
     converted(tmp_path / "c.jsonl", tmp_path / "d", "--to", "megatron", "--vocab-size", 50_000)
-    assert bytes_of(tmp_path / "a") == expected
+    assert bytes_of_pair(tmp_path / "a") == expected
     # The type of the tokens goes with the metadata of their column.
     converted(tmp_path / "b.parquet", tmp_path / "e.idx")
-    assert bytes_of(tmp_path / "d") == bytes_of(tmp_path / "e") == expected
+    assert bytes_of_pair(tmp_path / "d") == bytes_of_pair(tmp_path / "e") == expected
 
 
 def test_loss_masks_are_not_lost_silently(tmp_path: Path) -> None:
@@ -91,7 +90,7 @@ def test_sequences_and_modes_of_a_pair_are_kept(tmp_path: Path) -> None:
     documents = [[[1, 2], [3]], [], [[4]], [[], [5]]]
     write_megatron(tmp_path / "a", documents, "int32", modes=[0, 1, 2, 3, 4])
     converted(tmp_path / "a", tmp_path / "b", "--to", "megatron", "--stored-dtype", "int32")
-    assert bytes_of(tmp_path / "a") == bytes_of(tmp_path / "b")
+    assert bytes_of_pair(tmp_path / "a") == bytes_of_pair(tmp_path / "b")
     converted(tmp_path / "a", tmp_path / "c", "--to", "megatron", "--stored-dtype", "uint16")
     same = sm.TokenFiles(rows="sequences")
     assert tokens_of(tmp_path / "c", token_files=same) == [[1, 2], [3], [4], [], [5]]
