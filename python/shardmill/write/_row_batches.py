@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NoReturn
@@ -11,12 +10,20 @@ from shardmill._native import write as _native
 from shardmill.data._cells import Cell, mds_json, without_torch
 from shardmill.data._type_names import type_name
 from shardmill.errors import FormatError, MissingColumnError
+from shardmill.write._arrow_values import (
+    diagnosis,
+    first_misfit,
+    misfit_text,
+    misfits,
+    nested,
+    number_of,
+    pyarrow_of_rows,
+    type_of_arrays,
+    with_passed_bytes,
+)
 from shardmill.write._exact_values import BINARIES, TEXTS, first_changed, first_of_other_kind
 from shardmill.write._json_lists import JsonLists
 
-_SHOWN_LENGTH = 60
-
-_INT64 = 2**63
 _CELL_HINT = "convert the value, or pass its encoded bytes"
 
 
@@ -72,14 +79,14 @@ class RowBatches:
         """
         if self._schema is None and self._given is not None:
             has_names = isinstance(getattr(self._given, "names", None), list)
-            self._schema = self._given if has_names else _pyarrow().schema(self._given)
+            self._schema = self._given if has_names else pyarrow_of_rows().schema(self._given)
             refuse_names(self._schema)
         return self._schema
 
     @property
     def _known(self) -> Any:
         """``schema`` as that of pyarrow."""
-        arrow, known = _pyarrow(), self.schema
+        arrow, known = pyarrow_of_rows(), self.schema
         if known is not None and not isinstance(known, arrow.Schema):
             self._schema = known = arrow.schema(known)
         return known
@@ -91,7 +98,7 @@ class RowBatches:
     def learn(self, schema: Any) -> None:
         """Use the schema of Arrow input, unless a schema is known."""
         if self.schema is None:
-            known = _pyarrow().schema(schema)
+            known = pyarrow_of_rows().schema(schema)
             refuse_names(known)
             self._schema = known if self._columns is None else _selected(known, self._columns)
 
@@ -216,7 +223,7 @@ class RowBatches:
         except (TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
             number = row if isinstance(row, int) else row()
             raise FormatError(
-                _misfit(number, name, value, f"cannot be encoded: {error}", _CELL_HINT)
+                misfit_text(number, name, value, f"cannot be encoded: {error}", _CELL_HINT)
             ) from error
 
     def with_cells(self, row: Mapping[str, Any], number: Callable[[], int]) -> dict[str, Any]:
@@ -235,7 +242,7 @@ class RowBatches:
                 names row and column.
         """
         array = self._converted(name, values, first_row)
-        arrow = _pyarrow()
+        arrow = pyarrow_of_rows()
         if not isinstance(array, arrow.ChunkedArray):
             return array
         try:
@@ -250,16 +257,16 @@ class RowBatches:
 
     def _converted(self, name: str, values: Sequence[Any], first_row: int) -> Any:
         """See ``array``; the array has several chunks if the values exceed one."""
-        arrow = _pyarrow()
+        arrow = pyarrow_of_rows()
         data_type = self._type(name)
         if data_type is None and name in self.binaries:
             data_type = arrow.binary()
         if self._is_mds and self._given is not None:
-            values = _with_passed_bytes(values, data_type)
+            values = with_passed_bytes(values, data_type)
         plain = values
         try:
             array = arrow.array(values, type=data_type)
-        except _misfits(arrow):
+        except misfits(arrow):
             plain, array = self._plain_array(name, values, first_row)
         if data_type is None and name not in self.cells and not self._takes_bytes:
             self._refuse_other_kind(name, values, first_row)
@@ -269,7 +276,7 @@ class RowBatches:
             name_of = type_name(array.type)
             reason = f"is not of type {name_of}" if is_other else f"{name_of} cannot hold exactly"
             raise FormatError(
-                _misfit(first_row + changed, name, values[changed], reason, self._hint)
+                misfit_text(first_row + changed, name, values[changed], reason, self._hint)
             )
         return array
 
@@ -286,7 +293,7 @@ class RowBatches:
                 "a column holds either strings or binaries"
             )
             hint = "encode the strings to bytes, or decode the binaries"
-            raise FormatError(_misfit(first_row + place, name, values[place], reason, hint))
+            raise FormatError(misfit_text(first_row + place, name, values[place], reason, hint))
 
     def _plain_array(
         self, name: str, values: Sequence[Any], first_row: int
@@ -295,7 +302,7 @@ class RowBatches:
 
         Return them in a form that it takes, and their array.
         """
-        arrow = _pyarrow()
+        arrow = pyarrow_of_rows()
         data_type = self._type(name)
         is_number = data_type is not None and (
             arrow.types.is_integer(data_type) or arrow.types.is_floating(data_type)
@@ -303,16 +310,16 @@ class RowBatches:
         plain = list(values)
         try:
             plain = list(map(without_torch, values))
-            data_type = data_type or _type_of_arrays(arrow, plain)
+            data_type = data_type or type_of_arrays(arrow, plain)
             plain = [
-                _number(value, has_bools=self._is_mds) if is_number else _nested(value)
+                number_of(value, has_bools=self._is_mds) if is_number else nested(value)
                 for value in plain
             ]
             return plain, arrow.array(plain, type=data_type)
-        except _misfits(arrow) as error:
-            place = _first_misfit(arrow, plain, data_type)
-            reason, hint = _diagnosis(plain, place, values[place], data_type, error)
-            text = _misfit(
+        except misfits(arrow) as error:
+            place = first_misfit(arrow, plain, data_type)
+            reason, hint = diagnosis(plain, place, values[place], data_type, error)
+            text = misfit_text(
                 first_row + place, name, values[place], f"{reason}: {error}", hint or self._hint
             )
             raise FormatError(text) from error
@@ -340,7 +347,7 @@ class RowBatches:
         return names
 
     def _batch(self, columns: dict[str, Any], first_row: int) -> Any:
-        arrow = _pyarrow()
+        arrow = pyarrow_of_rows()
         schema = self._known
         if schema is not None and set(schema.names) != set(columns):
             raise FormatError(
@@ -361,7 +368,7 @@ class RowBatches:
         return arrow.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _schema_of(self, arrays: Mapping[str, Any]) -> Any:
-        arrow = _pyarrow()
+        arrow = pyarrow_of_rows()
         return arrow.schema(
             [
                 arrow.field(name, array.type, metadata=self.metadata.get(name))
@@ -370,7 +377,7 @@ class RowBatches:
         )
 
     def _column(self, name: str, values: Any, first_row: int) -> Any:
-        arrow = _pyarrow()
+        arrow = pyarrow_of_rows()
         if not isinstance(values, arrow.Array | arrow.ChunkedArray):
             return self._converted(name, values, first_row)
         if isinstance(values, arrow.ChunkedArray) and (values.num_chunks == 1 or len(values) == 0):
@@ -421,139 +428,9 @@ def refuse_names(schema: Any) -> None:
         raise FormatError(f"the name of a column contains a NUL character: {line.strip()!r}")
 
 
-def _misfits(arrow: Any) -> tuple[type[Exception], ...]:
-    # ArrowInvalid is a ValueError, ArrowTypeError a TypeError.
-    return arrow.ArrowNotImplementedError, OverflowError, TypeError, ValueError
-
-
-def _nested(value: Any) -> Any:
-    """Return what pyarrow takes.
-
-    Arrays of a higher rank become lists of arrays of rank 1, and those of rank 0 become scalars.
-    """
-    value = without_torch(value)
-    if isinstance(value, dict):
-        return {name: _nested(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return (tuple if isinstance(value, tuple) else list)(map(_nested, value))
-    numpy = sys.modules.get("numpy")
-    if numpy is None or not isinstance(value, numpy.ndarray):
-        return value
-    if value.dtype.kind in "OSU":
-        return _nested(value.tolist())
-    if value.ndim > 1:
-        return list(map(_nested, value))
-    native = value.astype(value.dtype.newbyteorder("="), copy=False)
-    return native if native.ndim else native[()]
-
-
-def _type_of_arrays(arrow: Any, values: Sequence[Any]) -> Any:
-    """Return the type of numeric arrays of one type and rank; ``None`` for others.
-
-    Empty arrays imply it too.
-    """
-    kinds = {
-        (getattr(value, "dtype", None), getattr(value, "ndim", 0))
-        for value in values
-        if value is not None
-    }
-    dtype, rank = kinds.pop() if len(kinds) == 1 else (None, 0)
-    if dtype is None or rank == 0 or dtype.kind not in "biuf":
-        return None
-    data_type = arrow.from_numpy_dtype(dtype.newbyteorder("="))
-    for _ in range(rank):
-        data_type = arrow.list_(data_type)
-    return data_type
-
-
-def _number(value: Any, *, has_bools: bool) -> Any:
-    """Return the Python number of a NumPy scalar; a bool as 0 or 1, if ``has_bools``."""
-    if type(value).__module__ == "numpy" and value.shape == ():
-        value = value.item()
-    return int(value) if has_bools and isinstance(value, bool) else value
-
-
-def _with_passed_bytes(values: Sequence[Any], data_type: Any) -> Sequence[Any]:
-    """Return the numbers whose bytes are given.
-
-    MosaicML's writer passes bytes of the right length through.
-    """
-    types = _pyarrow().types
-    is_number = types.is_integer(data_type) or types.is_floating(data_type)
-    if not is_number or bytes not in set(map(type, values)):
-        return values
-    import numpy
-
-    dtype = numpy.dtype(data_type.to_pandas_dtype()).newbyteorder("<")
-    return [
-        numpy.frombuffer(value, dtype)[0].item()
-        if type(value) is bytes and len(value) == dtype.itemsize
-        else value
-        for value in values
-    ]
-
-
-def _first_misfit(arrow: Any, values: Sequence[Any], data_type: Any) -> int:
-    """Return the index of the first value that is incompatible with those before it."""
-    low, high = 0, len(values)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            arrow.array(values[:middle], type=data_type)
-            low = middle
-        except _misfits(arrow):
-            high = middle
-    return low
-
-
-def _diagnosis(
-    values: Sequence[Any], place: int, given: Any, data_type: Any, error: Exception
-) -> tuple[str, str | None]:
-    """Return why a value is incompatible with those before it.
-
-    ``given`` is the value as it was passed. The second result is a hint for such values, if there
-    is one.
-    """
-    arrow, value = _pyarrow(), values[place]
-    if isinstance(error, UnicodeEncodeError):
-        return "is not valid Unicode", "replace the surrogates, or encode the strings to bytes"
-    if data_type is not None:
-        return f"is not of type {type_name(data_type)}", None
-    if isinstance(value, int) and not -_INT64 <= value < _INT64:
-        hint = "convert the integers to strings, or pass schema= with a decimal type for the column"
-        if 0 <= value < 2 * _INT64:
-            hint = "pass schema= with the type uint64 for the column"
-        return "does not fit in int64, the type of integers", hint
-    try:
-        arrow.array([value])
-    except _misfits(arrow):
-        kind = type(given).__name__
-        if hasattr(given, "dtype") and hasattr(given, "__len__"):
-            kind += f" of {given.dtype}"
-            if str(given.dtype) == "object" and given.size:
-                kind += f", of which one is of type {type(given.flat[0]).__name__}"
-        return (
-            f"has the Python type {kind}, "
-            "which has no column type (convert it to a number, string or bytes)",
-            None,
-        )
-    return (
-        "has another type than the values before it "
-        f"({type_name(arrow.array(values[:place]).type)})",
-        None,
-    )
-
-
-def _misfit(row: int, name: str, value: Any, reason: str, hint: str) -> str:
-    shown = repr(value)
-    if len(shown) > _SHOWN_LENGTH:
-        shown = shown[: _SHOWN_LENGTH - 1] + "…"
-    return f"row {row} has the value {shown} in column {name!r}, which {reason}\nhint: {hint}"
-
-
 def _selected(schema: Any, columns: Sequence[str]) -> Any:
     _check_columns(dict.fromkeys(schema.names), columns, "the batch")
-    return _pyarrow().schema([schema.field(name) for name in columns])
+    return pyarrow_of_rows().schema([schema.field(name) for name in columns])
 
 
 def _check_columns(row: Mapping[str, Any], names: Sequence[str], what: str) -> None:
@@ -562,18 +439,6 @@ def _check_columns(row: Mapping[str, Any], names: Sequence[str], what: str) -> N
             raise MissingColumnError(
                 f"{what} has no column {name!r}; it has {', '.join(map(str, row)) or 'none'}"
             )
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise ImportError(
-            "rows of Python objects require pyarrow\n"
-            "hint: pip install 'shardmill[arrow]', "
-            "or pass Arrow data of another library to write_batch()"
-        ) from error
-    return pyarrow
 
 
 def row_mapping(row: Any, format: str) -> dict[str, Any]:
