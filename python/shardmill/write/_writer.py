@@ -29,6 +29,7 @@ from shardmill.write._formats import (
 from shardmill.write._index import WrittenIndex
 from shardmill.write._metrics import WriterMetrics
 from shardmill.write._output import Mode, check_target, output_of
+from shardmill.write._publication import Publication
 from shardmill.write._records import Records
 from shardmill.write._row_batches import (
     RowBatches,
@@ -37,9 +38,7 @@ from shardmill.write._row_batches import (
     row_mapping,
 )
 from shardmill.write._token_layout import (
-    WRITTEN_TOKENS,
     TokenLayout,
-    begin_pairs,
     layout_options,
     names_of_pair,
     pair_location,
@@ -186,8 +185,8 @@ class Writer:
         configure_all([self._out], storage_options)
         self._out = served_path(self._out)
         self._format = format_of(self._out, format)
-        self._is_pair = self._format == "megatron"
-        is_file = is_one_file(self._out, self._format) and not self._is_pair
+        is_pair = self._format == "megatron"
+        is_file = is_one_file(self._out, self._format) and not is_pair
         tokens = layout_options(token_layout, self._format, self._out, mode)
         check_target(self._out, is_file=is_file, mode=mode, shard_bytes=shard_bytes, index=index)
         self._columns = WrittenColumns(self._format, columns, schema)
@@ -203,7 +202,7 @@ class Writer:
             size_limit=limit,
         )
         where, names = self._out, None
-        if self._is_pair:
+        if is_pair:
             where, prefix = pair_location(self._out)
             names = names_of_pair(prefix)
         self._directory = output_of(where, is_file=is_file, mode=mode, prefix=prefix, names=names)
@@ -254,19 +253,17 @@ class Writer:
         self._first: list[dict[str, Any]] = []
         self._first_bytes = 0
         self._buffer: _native.RowBuffer | None = None
-        self._files: list[str] = []
-        self._dtype: str | None = None
+        self._publication = Publication(self._out, self._format, self._directory, self._index)
         self._is_open = True
         self._begun = time.perf_counter()
         self._publishing_since: float | None = None
-        self._bytes_written = 0
         #: The counters at the end of the writer.
         self._ended: WriterMetrics | None = None
 
     @property
     def files(self) -> list[str]:
         """Paths of the written files, without the index; empty until ``close`` has renamed them."""
-        return list(self._files)
+        return list(self._publication.files)
 
     @property
     def format(self) -> str:
@@ -276,7 +273,7 @@ class Writer:
     @property
     def dtype(self) -> str | None:
         """How the ids of token files are stored; ``None`` for other formats and until ``close``."""
-        return self._dtype
+        return self._publication.dtype
 
     @property
     def num_rows(self) -> int:
@@ -305,8 +302,8 @@ class Writer:
         now = time.perf_counter()
         return WriterMetrics(
             rows=self.num_rows,
-            bytes_written=self._bytes_written + self._index.bytes,
-            files=len(self._files),
+            bytes_written=self._publication.bytes + self._index.bytes,
+            files=len(self._publication.files),
             elapsed_seconds=now - self._begun,
             publish_seconds=0.0 if self._publishing_since is None else now - self._publishing_since,
         )
@@ -463,35 +460,8 @@ class Writer:
             self._ended = self.metrics()
             self._native.abandon()
             return
-        shards = self._native.finish()
-        with self._directory.locked(), self._directory.publishing():
-            first = self._directory.first_number()
-            known = self._index.begin(shards, self._batches, is_appended=first > 0)
-            if self._is_pair:
-                replaced = self._directory.data_files() if self._directory.replaces else ()
-                begin_pairs(self._out, replaced, max(rows for rows, _, _ in shards[1::2]))
-            published = self._native.publish(first)
-            self._files = published[:: 2 if self._is_pair else 1]
-            if self._format in WRITTEN_TOKENS:
-                self._dtype = shards[0][2]
-            self._bytes_written = sum(size for _, size, _ in shards)
-            try:
-                self._index.end(known, shards, self._files, self._batches)
-            except BaseException:
-                self._withdraw()
-                raise
-            self._directory.remove_replaced([*published, *self._index.paths])
+        self._publication.publish(self._native, self._batches)
         self._ended = self.metrics()
-
-    def _withdraw(self) -> None:
-        """Remove published files whose index cannot be written.
-
-        They stay if they replaced others, or if the index is visible but not synced.
-        """
-        if self._directory.replaces or self._index.may_list(self._files):
-            return
-        self._directory.remove(self._files)
-        self._files, self._bytes_written = [], 0
 
     def __enter__(self) -> Writer:
         return self
