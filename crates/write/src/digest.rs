@@ -38,9 +38,9 @@ impl RowDigest {
             .map(comparable)
             .collect::<std::result::Result<Vec<ArrayRef>, _>>()
             .map_err(failed)?;
-        let numbers: Vec<_> = columns.iter().filter_map(numbers).collect();
-        let others: Vec<_> =
-            columns.into_iter().filter(|column| !has_numbers(column.data_type())).collect();
+        let (numbers, others): (Vec<_>, Vec<_>) =
+            columns.into_iter().partition(|column| has_numbers(column.data_type()));
+        let numbers: Vec<_> = numbers.iter().map(hashed_rows).collect();
         if self.converter.is_none() {
             let fields =
                 others.iter().map(|column| SortField::new(column.data_type().clone())).collect();
@@ -83,11 +83,10 @@ fn has_numbers(column: &DataType) -> bool {
 
 /// Hashes a row of lists of numbers as they are: encoded like other rows, they take many times as
 /// long.
-fn numbers(column: &ArrayRef) -> Option<Hashed> {
+fn hashed_rows(column: &ArrayRef) -> Hashed {
     match column.data_type() {
-        other if !has_numbers(other) => None,
-        DataType::List(_) => Some(hashed(column.as_list::<i32>().clone())),
-        _ => Some(hashed(column.as_list::<i64>().clone())),
+        DataType::List(_) => hashed(column.as_list::<i32>().clone()),
+        _ => hashed(column.as_list::<i64>().clone()),
     }
 }
 
