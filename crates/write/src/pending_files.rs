@@ -121,9 +121,17 @@ impl PendingFiles {
         self.clear_first();
         let file = self.first.saturating_mul(self.names.files()).saturating_add(self.made);
         self.made += 1;
+        self.place_of(file, self.made).0
+    }
+
+    /// The path of a file among the `files` of all shards, and its name in their directory.
+    fn place_of(&self, file: u64, files: u64) -> (String, Option<String>) {
         match &self.target {
-            Target::File(path) => path.clone(),
-            Target::Directory { path, .. } => joined(path, &self.names.of(file, self.made)),
+            Target::File(path) => (path.clone(), None),
+            Target::Directory { path, .. } => {
+                let name = self.names.of(file, files);
+                (joined(path, &name), Some(name))
+            }
         }
     }
 
@@ -177,13 +185,7 @@ impl PendingFiles {
         let files = self.finished.len();
         let paths: Vec<(String, Option<String>)> = (first * self.names.files()..)
             .take(files)
-            .map(|file| match &self.target {
-                Target::File(path) => (path.clone(), None),
-                Target::Directory { path, .. } => {
-                    let name = self.names.of(file, files as u64);
-                    (joined(path, &name), Some(name))
-                }
-            })
+            .map(|file| self.place_of(file, files as u64))
             .collect();
         if replace == Replace::Never {
             // Checked before the first file is named: all of them, or none.
