@@ -19,7 +19,7 @@ pub(crate) fn select(rows: &RecordBatch, columns: &[String]) -> Result<RecordBat
     rows.project(&numbers).map_err(|source| Error::Columns { source })
 }
 
-fn missing(column: &str, schema: &SchemaRef) -> Error {
+pub(crate) fn missing(column: &str, schema: &Schema) -> Error {
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     Error::MissingColumn { column: column.to_owned(), columns: names.join(", ") }
 }

@@ -2,6 +2,7 @@
 //!
 //! The invariant: an id that does not fit is an error, never another id.
 
+use crate::columns::missing;
 use crate::token_index::TokenIndex;
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
@@ -117,10 +118,7 @@ impl TokenLayout {
         if !others.is_empty() {
             return Err(Error::NoTokenColumn { columns: others.join(", ") });
         }
-        schema.index_of(TOKENS).map_err(|_absent| {
-            let columns: Vec<_> = schema.fields().iter().map(|it| it.name().as_str()).collect();
-            Error::MissingColumn { column: TOKENS.to_owned(), columns: columns.join(", ") }
-        })
+        schema.index_of(TOKENS).map_err(|_absent| missing(TOKENS, schema))
     }
 
     pub(crate) fn encode(&self, rows: &RecordBatch, first_row: u64) -> Result<StoredTokens> {
