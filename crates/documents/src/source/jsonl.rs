@@ -3,7 +3,6 @@
 //! The columns are decided before the first split is read, as for tars, see
 //! [`super::heads_schema`]. A line that is not a document is quarantined.
 
-use super::batches::Batcher;
 use super::draft::{Draft, chunk_of};
 use super::heads::{Heads, Seen};
 use super::json_record::JsonDocument;
@@ -45,13 +44,7 @@ pub fn read_jsonl(
     let columns = JobColumns::new(job);
     // Counts the columns that the choice of the user leaves out.
     let _target = job.choice.apply_counted(job.agreed, context.ledger);
-    let limit =
-        options.max_batch_bytes.map_or(context.chunk_bytes, |limit| limit.min(context.chunk_bytes));
-    let mut located = Located {
-        batcher: Batcher::new(split, options.max_batch_bytes),
-        locator: context.locator(options.limit()),
-        limit,
-    };
+    let mut located = Located::new(split, options, context);
     for (number, input) in split.files.iter().enumerate() {
         context.cancel.check()?;
         let object = match opened(&input.path, options.limit()) {

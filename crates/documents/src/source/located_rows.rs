@@ -1,12 +1,14 @@
 //! Gives images their copy plans, and passes documents on.
 
 use super::batches::{Batcher, documents};
+use super::record_options::RecordOptions;
 use super::{Emit, SplitContext};
 use crate::locate::{LocateError, Locator};
 use crate::payload::Payload;
 use crate::source_ref::SourceRef;
 use crate::{Chunk, Result, Row};
 use shardmill_formats::limit::TooLarge;
+use shardmill_plan::Split;
 
 /// Passes chunks on to the batches of a split.
 pub(super) struct Located<'a> {
@@ -16,7 +18,20 @@ pub(super) struct Located<'a> {
     pub limit: u64,
 }
 
-impl Located<'_> {
+impl<'a> Located<'a> {
+    pub(super) fn new(
+        split: &'a Split,
+        options: &RecordOptions,
+        context: &SplitContext<'_>,
+    ) -> Self {
+        let chunk = context.chunk_bytes;
+        Self {
+            batcher: Batcher::new(split, options.max_batch_bytes),
+            locator: context.locator(options.limit()),
+            limit: options.max_batch_bytes.map_or(chunk, |batch| batch.min(chunk)),
+        }
+    }
+
     /// Rows that reference their images are small, but the images may be large: a chunk also ends
     /// when they fill it.
     pub(super) fn push(

@@ -6,7 +6,6 @@
 use crate::ledger::Quarantined;
 use crate::locate::{is_of_run, may_input_open_later};
 use crate::schema::{JobSchema, RESCUED, is_json_field, is_reserved};
-use crate::source::batches::Batcher;
 use crate::source::conform::JobReader;
 use crate::source::layout::{DocumentKeys, Layout};
 use crate::source::located_rows::Located;
@@ -82,13 +81,7 @@ pub fn read_parquet(
     {
         context.ledger.drop_key(format!("column `{}` is not in the schema", field.name()));
     }
-    let limit =
-        options.max_batch_bytes.map_or(context.chunk_bytes, |limit| limit.min(context.chunk_bytes));
-    let located = Located {
-        batcher: Batcher::new(split, options.max_batch_bytes),
-        locator: context.locator(options.limit()),
-        limit,
-    };
+    let located = Located::new(split, options, context);
     let mut reader = Reader { split, keys: &options.keys, reader, located };
     for file in &files {
         match &file.layout {
