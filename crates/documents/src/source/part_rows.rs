@@ -65,11 +65,7 @@ impl Origin<'_> {
         match picture {
             Picture::Bytes(bytes, name) => of_bytes(bytes, name),
             Picture::Missing(problem) => failed(problem, None),
-            Picture::Named(text) => match decoded(&text) {
-                Some(Ok(bytes)) => of_bytes(bytes, None),
-                Some(Err(problem)) => failed(problem, None),
-                None => self.named(text),
-            },
+            Picture::Named(text) => of_base64(&text).unwrap_or_else(|| self.named(text)),
         }
     }
 
@@ -126,8 +122,15 @@ fn of_bytes(bytes: Bytes, name: Option<String>) -> Row {
     }
 }
 
-/// The bytes of a text that is an image in base64, with or without the scheme `data:`.
-pub(super) fn decoded(text: &str) -> Option<Result<Bytes, &'static str>> {
+/// The row of a text that is an image in base64, with or without the scheme `data:`.
+pub(super) fn of_base64(text: &str) -> Option<Row> {
+    decoded(text).map(|bytes| match bytes {
+        Ok(bytes) => of_bytes(bytes, None),
+        Err(problem) => failed(problem, None),
+    })
+}
+
+fn decoded(text: &str) -> Option<Result<Bytes, &'static str>> {
     let bytes = |text: &str| match STANDARD.decode(text).or_else(|_| STANDARD_NO_PAD.decode(text)) {
         Ok(bytes) => Ok(Bytes::from(bytes)),
         Err(_) => Err(BROKEN_BASE64),

@@ -10,7 +10,7 @@ use crate::source::draft::Draft;
 use crate::source::keys::{check_member, kind_of, list_at, member_bytes, parse_object, sample_id};
 use crate::source::named_keys::NamedKeys;
 use crate::source::pairs::Pair;
-use crate::source::part_rows::decoded;
+use crate::source::part_rows::of_base64;
 use crate::source::row_lists::RowLists;
 use crate::source::tokens::{TokenScope, Unresolved, content_type};
 use crate::source::values::{JobColumns, Values};
@@ -21,7 +21,6 @@ use crate::{Modality, Row};
 use serde_json::{Map, Value};
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::tar::{Compression, Member};
-use shardmill_images::sniff;
 use shardmill_storage::Error as StorageError;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -281,20 +280,11 @@ impl<'a> SampleImages<'a> {
         token: &Value,
         is_only: bool,
     ) -> Result<ResolvedImage, Arc<StorageError>> {
-        let mut row = Row { modality: Modality::Image, ..Row::default() };
-        if let Some(bytes) =
-            token.as_str().filter(|text| text.starts_with("data:")).and_then(decoded)
-        {
-            row.source_ref = Some(SourceRef::default().to_json());
-            match bytes {
-                Ok(bytes) => {
-                    row.content_type = sniff(&bytes).map(|format| format.mime().to_owned());
-                    row.payload = Payload::Memory(bytes);
-                }
-                Err(problem) => row.error = Some(problem.to_owned()),
-            }
+        let data = token.as_str().filter(|text| text.starts_with("data:"));
+        if let Some(row) = data.and_then(of_base64) {
             return Ok(ResolvedImage { row, member: None, is_missing: false });
         }
+        let mut row = Row { modality: Modality::Image, ..Row::default() };
         let (index, member) = match scope.resolve(token.as_str(), is_only) {
             Ok(found) => found,
             Err(unresolved) => {
