@@ -41,11 +41,7 @@ pub(crate) trait Record {
 /// The id of a record, if a field has it.
 pub(crate) fn id_of(record: &impl Record, keys: &DocumentKeys) -> Result<Option<String>, String> {
     let Some(field) = &keys.sample_id_field else { return Ok(None) };
-    Ok(match record.value(field)? {
-        Value::Null => None,
-        Value::String(id) => Some(id),
-        other => Some(json_text(&other)),
-    })
+    Ok(text_of(record.value(field)?))
 }
 
 /// # Errors
