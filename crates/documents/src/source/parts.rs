@@ -152,37 +152,36 @@ fn in_order(
     columns: &[(String, bool)],
     marker: &str,
 ) -> Result<Vec<Part>, String> {
-    let (mut slots, mut images, mut in_place) = (Vec::new(), Vec::new(), Parts::default());
+    let mut contents = Vec::new();
     for (name, is_image) in columns {
         if *is_image {
-            for picture in record.pictures(name)?.into_iter().flatten() {
-                slots.push(None);
-                images.push(Some(picture));
-            }
+            let pictures = record.pictures(name)?.into_iter().flatten();
+            contents.extend(pictures.map(Content::Image));
             continue;
         }
         let texts = match record.value(name)? {
             Value::Array(texts) => texts,
             one => vec![one],
         };
-        slots.extend(texts.into_iter().filter_map(text_of).map(Some));
+        contents.extend(texts.into_iter().filter_map(text_of).map(Content::Text));
     }
-    let has_marker = |text: &String| !marker.is_empty() && text.contains(marker);
-    if slots.iter().flatten().any(has_marker) {
-        let mut places = Slots::new();
-        for text in slots.into_iter().flatten() {
-            push_text(&mut places, &text, marker, &Map::new());
+    let has_marker = |content: &Content| match content {
+        Content::Text(text) => !marker.is_empty() && text.contains(marker),
+        Content::Image(_) => false,
+    };
+    if !contents.iter().any(has_marker) {
+        let mut parts = Parts::default();
+        contents.into_iter().for_each(|content| parts.push(content, Map::new()));
+        return Ok(parts.0);
+    }
+    let (mut slots, mut images) = (Slots::new(), Vec::new());
+    for content in contents {
+        match content {
+            Content::Text(text) => push_text(&mut slots, &text, marker, &Map::new()),
+            Content::Image(picture) => images.push(Some(picture)),
         }
-        return filled(places, images);
     }
-    let mut images = images.into_iter().flatten();
-    for slot in slots {
-        if let Some(content) = slot.map(Content::Text).or_else(|| images.next().map(Content::Image))
-        {
-            in_place.push(content, Map::new());
-        }
-    }
-    Ok(in_place.0)
+    filled(slots, images)
 }
 
 /// Puts images into their places.
