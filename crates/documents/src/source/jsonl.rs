@@ -12,7 +12,7 @@ use super::located_rows::Located;
 use super::named_keys::NamedKeys;
 use super::part_rows::Origin;
 use super::record_options::RecordOptions;
-use super::values::{JobColumns, Values};
+use super::values::JobColumns;
 use super::{Emit, SplitContext};
 use crate::ledger::{Ledger, Quarantined};
 use crate::locate::{is_of_run, may_input_open_later};
@@ -154,16 +154,9 @@ impl Lines<'_> {
                 values.insert(key, value);
             }
         }
-        let mut of_document = Some(values);
-        let rows = origin.rows(document.parts).map(|(row, of_part)| {
-            let mut cells = Values::default();
-            for (key, value) in of_document.take().unwrap_or(of_part) {
-                self.columns.add(&mut cells, key, value, ledger);
-            }
-            (row, cells)
-        });
-        let rows = rows.collect();
-        let id = document.id.unwrap_or_else(|| format!("{}-{}", origin.stem(), self.count));
+        let rows = origin.rows(values, document.parts);
+        let rows = rows.map(|(row, values)| (row, self.columns.cells(values, ledger))).collect();
+        let id = document.id.unwrap_or_else(|| origin.numbered_id(self.count));
         Ok(Draft { id, rows, file: self.file })
     }
 }

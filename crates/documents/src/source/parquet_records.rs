@@ -7,7 +7,7 @@ use super::layout::{DocumentKeys, Layout};
 use super::part_rows::Origin;
 use super::parts::{id_of, parts_of};
 use super::row_record::RowRecords;
-use super::values::{JobColumns, Values};
+use super::values::JobColumns;
 use crate::ledger::Quarantined;
 use crate::schema::{JobSchema, RESCUED, is_reserved, json_field};
 use crate::source::conform::JobReader;
@@ -16,6 +16,7 @@ use crate::{Chunk, Error, Lineage, Result, Row};
 use arrow_array::{Array, ArrayRef, RecordBatch, new_null_array};
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow_select::concat::concat;
+use serde_json::Map;
 use std::sync::Arc;
 
 /// Whether rows with these columns are texts and images of documents, and not documents.
@@ -115,7 +116,6 @@ impl FileRecords<'_> {
         let agreed = Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()));
         let row_columns = JobColumns::new(JobSchema { agreed: &agreed, choice });
         let origin = Origin { path: self.path, image_root: self.keys.image_root.as_deref() };
-        let stem = origin.stem();
         let (mut documents, mut found, mut of_parts) = (Vec::new(), Vec::<Row>::new(), Vec::new());
         for index in 0..rows.num_rows() {
             let record = records.row(index);
@@ -130,15 +130,12 @@ impl FileRecords<'_> {
                     continue;
                 }
             };
-            documents.push(id.unwrap_or_else(|| format!("{stem}-{number}")));
-            for (place, (row, values)) in origin.rows(parts).enumerate() {
+            documents.push(id.unwrap_or_else(|| origin.numbered_id(number)));
+            for (place, (row, values)) in origin.rows(Map::new(), parts).enumerate() {
                 let mut extra = (place == 0).then_some(index);
                 if !values.is_empty() {
                     extra = Some(rows.num_rows() + of_parts.len());
-                    let mut cells = Values::default();
-                    for (key, value) in values {
-                        row_columns.add(&mut cells, key, value, context.ledger);
-                    }
+                    let cells = row_columns.cells(values, context.ledger);
                     cells.rescued().for_each(|key| context.ledger.rescue(key));
                     of_parts.push(cells);
                 }

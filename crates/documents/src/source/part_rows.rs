@@ -29,14 +29,19 @@ pub(super) struct Origin<'a> {
 }
 
 impl Origin<'_> {
-    /// The name of the file, for the ids of its documents.
-    pub(super) fn stem(&self) -> &str {
+    /// The id of the document with this number if it states none: the name of the file, numbered.
+    pub(super) fn numbered_id(&self, number: u64) -> String {
         let name = self.path.rsplit('/').next().unwrap_or(self.path);
-        name.split_once('.').map_or(name, |(stem, _)| stem)
+        let stem = name.split_once('.').map_or(name, |(stem, _)| stem);
+        format!("{stem}-{number}")
     }
 
-    /// The row of metadata, and those of the parts with their values.
-    pub(super) fn rows(&self, parts: Vec<Part>) -> impl Iterator<Item = (Row, Map<String, Value>)> {
+    /// The row of metadata with the values of the document, and those of the parts with theirs.
+    pub(super) fn rows(
+        &self,
+        values: Map<String, Value>,
+        parts: Vec<Part>,
+    ) -> impl Iterator<Item = (Row, Map<String, Value>)> {
         let source_ref =
             SourceRef { path: Some(self.path.to_owned()), ..SourceRef::default() }.to_json();
         let metadata = Row {
@@ -58,7 +63,7 @@ impl Origin<'_> {
             };
             (Row { position: part.position, ..row }, part.values)
         });
-        std::iter::once((metadata, Map::new())).chain(rows)
+        std::iter::once((metadata, values)).chain(rows)
     }
 
     fn image(&self, picture: Picture) -> Row {

@@ -91,6 +91,15 @@ impl<'a> JobColumns<'a> {
         Self { job, schema, columns, by_name, rescues }
     }
 
+    /// The values of a row, by key.
+    pub(crate) fn cells(&self, values: Map<String, Value>, ledger: &mut Ledger) -> Values {
+        let mut row = Values::default();
+        for (key, value) in values {
+            self.add(&mut row, key, value, ledger);
+        }
+        row
+    }
+
     /// Adds the value of a key to a row.
     pub(crate) fn add(&self, row: &mut Values, key: String, value: Value, ledger: &mut Ledger) {
         if value.is_null() {
