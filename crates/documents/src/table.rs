@@ -176,7 +176,8 @@ pub fn from_table(table: &RecordBatch, path: &str, lineage: Lineage) -> Result<(
             text: cell(&texts, index),
             payload: binaries
                 .as_ref()
-                .map_or(Payload::Absent, |column| shared_bytes(column, index)),
+                .and_then(|column| shared_bytes(column, index))
+                .map_or(Payload::Absent, Payload::Memory),
             source_ref: cell(&refs, index),
             error: cell(&errors, index),
             extra: u32::try_from(index).ok(),
@@ -220,12 +221,13 @@ pub(crate) fn bytes_of(buffer: Buffer) -> Bytes {
     Bytes::from_owner(Shared(buffer))
 }
 
-fn shared_bytes(column: &BinaryViewArray, row: usize) -> Payload {
+/// The bytes of a row, without a copy if they are long; `None` for a null.
+pub(crate) fn shared_bytes(column: &BinaryViewArray, row: usize) -> Option<Bytes> {
     /// Values up to this length are stored in the view itself (Arrow columnar format, variable-size
     /// binary view layout).
     const INLINE_LEN: usize = 12;
     if column.is_null(row) {
-        return Payload::Absent;
+        return None;
     }
     let value = column.value(row);
     if value.len() > INLINE_LEN {
@@ -234,8 +236,8 @@ fn shared_bytes(column: &BinaryViewArray, row: usize) -> Payload {
             Some((column.data_buffers().get(view.buffer_index as usize)?, view.offset as usize))
         });
         if let Some((buffer, offset)) = buffer {
-            return Payload::Memory(bytes_of(buffer.slice_with_length(offset, value.len())));
+            return Some(bytes_of(buffer.slice_with_length(offset, value.len())));
         }
     }
-    Payload::Memory(Bytes::copy_from_slice(value))
+    Some(Bytes::copy_from_slice(value))
 }

@@ -5,7 +5,7 @@ use super::parts::Record;
 use super::picture::Picture;
 use crate::Result;
 use crate::json::JsonCells;
-use crate::table::{bytes_of, cast_checked};
+use crate::table::{bytes_of, cast_checked, shared_bytes};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, GenericBinaryArray, OffsetSizeTrait, RecordBatch, StructArray};
 use arrow_schema::DataType;
@@ -119,7 +119,7 @@ fn binary(column: &ArrayRef, row: usize) -> Option<Bytes> {
     match column.data_type() {
         DataType::Binary => Some(shared(column.as_binary::<i32>(), row)),
         DataType::LargeBinary => Some(shared(column.as_binary::<i64>(), row)),
-        DataType::BinaryView => Some(Bytes::copy_from_slice(column.as_binary_view().value(row))),
+        DataType::BinaryView => shared_bytes(column.as_binary_view(), row),
         _ => None,
     }
 }
