@@ -263,15 +263,15 @@ impl Reader<'_> {
         context: &mut SplitContext<'_>,
         emit: Emit<'_>,
     ) -> Result<()> {
-        let path = self.split.files.get(*number).map_or("", |file| file.path.as_str());
-        let in_file = |error: Error| Error::File { path: path.to_owned(), source: Box::new(error) };
+        let path = self.path(*number).to_owned();
+        let in_file = |error: Error| Error::File { path: path.clone(), source: Box::new(error) };
         let (keys, reader) = (self.keys, &self.reader);
-        let records = FileRecords { layout, keys, path, reader, columns };
+        let records = FileRecords { layout, keys, path: &path, reader, columns };
         records.count_dropped(file.schema(), context);
         let names = records.names();
         let batches = match file.batches(&names, None, self.located.limit / 4) {
             Ok(batches) => batches,
-            Err(error) => return context.quarantine(Quarantined::shard(path, damage(error)?)),
+            Err(error) => return context.quarantine(Quarantined::shard(&path, damage(error)?)),
         };
         let mut first = 0;
         for batch in batches {
@@ -279,7 +279,7 @@ impl Reader<'_> {
             let batch = match batch {
                 Ok(batch) => batch,
                 Err(error) => {
-                    return context.quarantine(Quarantined::shard(path, damage(error)?));
+                    return context.quarantine(Quarantined::shard(&path, damage(error)?));
                 }
             };
             let chunk = records.chunk(&batch, first, context).map_err(|error| match error {
