@@ -12,7 +12,8 @@ use shardmill_documents::materialize::Bodies;
 use shardmill_documents::schema::{JobSchema, SchemaChoice, reconciled};
 use shardmill_documents::source::SplitContext;
 use shardmill_documents::source::layout::DocumentKeys;
-use shardmill_documents::source::parquet::{ParquetOptions, read_parquet};
+use shardmill_documents::source::parquet::read_parquet;
+use shardmill_documents::source::record_options::RecordOptions;
 use shardmill_documents::table::{from_table, to_table};
 use shardmill_documents::{Chunk, Lineage};
 use shardmill_formats::parquet::ParquetFile;
@@ -45,7 +46,7 @@ fn read_rows(bytes: &[u8]) {
 
 fuzz_target!(init: memory::silence_panics(), |bytes: &[u8]| {
     read_rows(bytes);
-    let options = ParquetOptions {
+    let options = RecordOptions {
         fields: None,
         max_batch_bytes: Some(BATCH_BYTES),
         max_decoded_bytes: None,

@@ -10,7 +10,7 @@ mod json_record;
 pub mod jsonl;
 pub mod keys;
 pub mod layout;
-mod located_rows;
+pub mod located_rows;
 mod messages;
 pub mod named_keys;
 mod pairs;

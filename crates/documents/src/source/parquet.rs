@@ -9,7 +9,6 @@ use crate::schema::{JobSchema, RESCUED, is_json_field, is_reserved};
 use crate::source::conform::JobReader;
 use crate::source::layout::{DocumentKeys, Layout};
 use crate::source::located_rows::Located;
-pub use crate::source::located_rows::locate_missing;
 use crate::source::parquet_records::{FileRecords, has_parts, own_columns};
 use crate::source::record_options::RecordOptions;
 use crate::source::{Emit, SplitContext};
@@ -27,9 +26,6 @@ use shardmill_storage::{Spool, store_of};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The options of both kinds of Parquet files.
-pub type ParquetOptions = RecordOptions;
-
 /// Reads one split and emits its chunks, at least one.
 ///
 /// # Errors
@@ -38,7 +34,7 @@ pub type ParquetOptions = RecordOptions;
 /// are quarantined instead.
 pub fn read_parquet(
     split: &Split,
-    options: &ParquetOptions,
+    options: &RecordOptions,
     job: JobSchema<'_>,
     context: &mut SplitContext<'_>,
     emit: Emit<'_>,
@@ -104,7 +100,7 @@ struct Opened {
 
 fn open_files(
     split: &Split,
-    options: &ParquetOptions,
+    options: &RecordOptions,
     context: &mut SplitContext<'_>,
 ) -> Result<Vec<Opened>> {
     let mut files = Vec::new();

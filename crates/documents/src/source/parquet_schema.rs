@@ -5,7 +5,8 @@
 //! run quarantines them.
 
 use super::layout::Layout;
-use super::parquet::{ParquetOptions, columns_of};
+use super::parquet::columns_of;
+use super::record_options::RecordOptions;
 use crate::schema::{
     RESCUED, is_json_field, is_reserved, json_field, reconciled, reconciled_but_nulls,
 };
@@ -27,7 +28,7 @@ const SHOWN_COLUMNS: usize = 12;
 
 /// What decides the schema, apart from the files.
 pub struct SchemaOf<'a> {
-    pub options: &'a ParquetOptions,
+    pub options: &'a RecordOptions,
     /// Columns that filters name.
     pub filtered: &'a [String],
 }

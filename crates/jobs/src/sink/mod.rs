@@ -17,7 +17,7 @@ use shardmill_documents::materialize::{
     Bodies, OnMaterializeError, apply_policy, materialize, reclaim,
 };
 use shardmill_documents::schema::{RESCUED, SchemaChoice};
-use shardmill_documents::source::parquet::locate_missing;
+use shardmill_documents::source::located_rows::locate_missing;
 use shardmill_documents::{Chunk, Error as DocumentError, Lineage, Modality};
 use shardmill_formats::parquet::ParquetCompression;
 use shardmill_write::{Error as WriteError, ParquetDocuments, ParquetFileOptions, TarDocuments};

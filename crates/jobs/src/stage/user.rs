@@ -15,7 +15,7 @@ use shardmill_documents::materialize::Bodies;
 use shardmill_documents::payload::Payload;
 use shardmill_documents::schema::{RESCUED, RESERVED, with_reserved};
 use shardmill_documents::settle::apply_verdict;
-use shardmill_documents::source::parquet::locate_missing;
+use shardmill_documents::source::located_rows::locate_missing;
 use shardmill_documents::table::{batch_of, from_table, to_table};
 use shardmill_documents::{Chunk, Error as DocumentError, Modality};
 use std::sync::Arc;
