@@ -1,13 +1,14 @@
 //! The columns `width` and `height`: sizes of images as displayed, from their headers.
 
 use crate::Result;
-use arrow_array::{ArrayRef, Int32Array, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow_array::{ArrayRef, Int32Array, UInt32Array};
 use arrow_schema::{DataType, Field, FieldRef, Schema};
 use arrow_select::take::take;
 use shardmill_documents::locate::note_read_error;
 use shardmill_documents::materialize::Bodies;
 use shardmill_documents::payload::{HeaderError, Payload, size_in_memory};
 use shardmill_documents::schema::RESCUED;
+use shardmill_documents::table::batch_of;
 use shardmill_documents::{Chunk, Error as DocumentError, Ledger, Modality, Row};
 use shardmill_images::ImageSize;
 use std::sync::Arc;
@@ -60,10 +61,8 @@ pub(super) fn add_sizes(
     let unfit = DocumentError::unfit("passthrough columns", "their schema");
     let columns =
         fields.iter().map(column).collect::<std::result::Result<_, _>>().map_err(&unfit)?;
-    let options = RecordBatchOptions::new().with_row_count(Some(chunk.rows.len()));
     chunk.extras =
-        RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
-            .map_err(unfit)?;
+        batch_of(Arc::new(Schema::new(fields)), columns, chunk.rows.len()).map_err(unfit)?;
     let schema =
         Schema::new_with_metadata(with_own(chunk.schema.fields()), chunk.schema.metadata().clone());
     chunk.schema = Arc::new(schema);
