@@ -52,6 +52,8 @@ struct PlannedSettings {
     /// Side of a patch, side of the squares in which patches come, and frames.
     patches: Option<(usize, usize, usize)>,
     has_rope: bool,
+    mean: [u8; 3],
+    masked: Option<(String, i64)>,
 }
 
 /// Top, left, height and width of a region; height and width of the result; whether it is flipped.
@@ -164,10 +166,9 @@ impl Settings {
             mode,
             spec,
             fills_bad: self.on_error.as_deref() == Some("null"),
-            planned: self.planned.map(|PlannedSettings { rule, output, has_rope, .. }| Planned {
-                rule,
-                output,
-                has_rope,
+            planned: self.planned.map(|settings| {
+                let PlannedSettings { rule, output, has_rope, mean, masked, .. } = settings;
+                Planned { rule, output, has_rope, mean, masked }
             }),
         })
     }

@@ -79,13 +79,14 @@ def test_batch_without_images_has_empty_arrays(tmp_path, model):
     path = write_documents(tmp_path / "data", [["a"], ["b"]])
     data = sm.Dataset(path, sequences=qwen_sequences(model))
     [batch] = sm.Loader(data, packing=packing(length=8), output="numpy")
-    shapes = {name: batch[name].shape for name in ("image_index", "image_grid_thw", "pixel_values")}
-    assert shapes == {
+    names = ("image_index", "image_grid_thw", "pixel_values", "image_valid")
+    assert {name: batch[name].shape for name in names} == {
         "image_index": (0, 3),
         "image_grid_thw": (0, 3),
         "pixel_values": (0, 3 * 2 * 14 * 14),
+        "image_valid": (0,),
     }
-    assert batch["pixel_values"].dtype == np.float32
+    assert (batch["pixel_values"].dtype, batch["image_valid"].dtype) == (np.float32, np.bool_)
 
 
 @pytest.mark.parametrize("plan", [{}, {"plan": "ahead", "epoch_packs": 24}], ids=["epoch", "ahead"])
@@ -133,8 +134,58 @@ def test_bad_image_of_a_pack_names_its_row(tmp_path, model):
     data = sm.Dataset(path, sequences=qwen_sequences(model))
     with pytest.raises(sm.errors.FormatError) as caught:
         list(sm.Loader(data, packing=packing(), output="numpy"))
-    assert "Row 1 of" in str(caught.value) and "image 1 of the document" in str(caught.value)
+    assert "Row 1 of" in str(caught.value) and "part 2 of the document" in str(caught.value)
     assert "truncated" in str(caught.value)
+
+
+def cut_short(image):
+    """An image that ends early: its header, from which it is planned, stays."""
+    return image[: len(image) * 2 // 3]
+
+
+@pytest.mark.parametrize("output", ["numpy", "torch"])
+@pytest.mark.parametrize("on_error", ["null", "mask"])
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+def test_damaged_image_changes_nothing_but_its_pixels(tmp_path, model, dtype, on_error, output):
+    documents = drawn(8, 30)
+    at = next(n for n, parts in enumerate(documents) if sum(map(len, parts)) and n > 9)
+    documents[at] = ["a", picture(70, 90, kind="JPEG"), "b", picture(60, 40)]
+    good = write_documents(tmp_path / "good", documents, row_group_size=9)
+    damaged = [list(parts) for parts in documents]
+    damaged[at][1] = cut_short(damaged[at][1])
+    bad = write_documents(tmp_path / "bad", damaged, row_group_size=9)
+    image_output = sm.ImageOutput(dtype=dtype, on_error=on_error)
+    sequences = qwen_sequences(model, image_output=image_output)
+
+    def batches(path):
+        data = sm.Dataset(path, sequences=sequences)
+        loader = sm.Loader(
+            data, packing=packing(), batch_size=2, shuffle=True, seed=3, output=output
+        )
+        yield from ({name: np.asarray(value) for name, value in batch.items()} for batch in loader)
+        assert [(row.row, "part 1 of the document: truncated" in row.cause) for row in loader.bad_rows] == (
+            [] if path == good else [(at, True)]
+        )
+
+    found = 0
+    for whole, filled in zip(batches(good), batches(bad), strict=True):
+        assert whole["image_valid"].all()
+        others = set(whole) - {"pixel_values", "image_valid", "labels"}
+        assert all(np.array_equal(whole[name], filled[name]) for name in others)
+        of_image = np.repeat(np.arange(len(whole["image_index"])), whole["image_grid_thw"].prod(1))
+        is_bad = ~filled["image_valid"][of_image]
+        same = whole["pixel_values"][~is_bad], filled["pixel_values"][~is_bad]
+        assert np.array_equal(*same)
+        means = np.zeros(3) if dtype == "float32" else np.round(255 * np.array(sequences.normalization[0]))
+        of_channels = filled["pixel_values"][is_bad].reshape(-1, 3, 2 * 14 * 14)
+        assert (of_channels == means[None, :, None]).all()
+        masked = np.zeros(whole["labels"].shape, bool)
+        for pack, first, _ in filled["image_index"][~filled["image_valid"]]:
+            found += 1
+            segments = filled["segment_ids"][pack]
+            masked[pack] |= (segments == segments[first]) & (on_error == "mask")
+        assert np.array_equal(filled["labels"], np.where(masked, -100, whole["labels"]))
+    assert found == 1
 
 
 @pytest.mark.parametrize("options", [{"strategy": "concat", "long": None}, {"long": "split"}])

@@ -273,7 +273,7 @@ def test_index_that_another_job_has_merged_is_made_again(cluster, tmp_path, monk
     with Resumption(job, progress=False) as resumption:
         runner = SplitRunner(job, resumption.plan, resumption.schema)
         for split in resumption.splits:
-            assert json.loads(runner(split).report())["output"]["rows"] == 1
+            assert runner(split).report["output"]["rows"] == 1
             for index in (tmp_path / "cache").rglob("*.ids"):
                 index.unlink()
     assert sorted(pq.read_table(tmp_path / "out")["id"].to_pylist()) == ["0-b", "1-b"]

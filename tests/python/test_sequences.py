@@ -231,6 +231,50 @@ def test_bad_image_is_an_error_or_a_bad_row(tmp_path, model, part, cause):
     assert [bad.row for bad in skipping.bad_rows] == [1]
 
 
+UNPLANNED = [picture(5, 1500), b"not an image", {"modality": "image"}]
+
+
+@pytest.mark.parametrize("part", UNPLANNED, ids=["ratio", "bytes", "null"])
+def test_document_is_delivered_without_an_image_that_has_no_plan(tmp_path, model, part):
+    good = picture(40, 60)
+    path = write_documents(tmp_path / "data", [["a", part, "b", good], [part]])
+    sequences = qwen_sequences(
+        model, separator=" ", image_output=sm.ImageOutput(on_error="null"), labels=None
+    )
+    loader = sm.Loader(sm.Dataset(path, sequences=sequences), batch_size=2, output="rows")
+    [[row, empty]] = loader
+    assert_processed(row, model, ["a b", good])
+    assert (row["image_valid"], empty["tokens"], empty["image_valid"]) == ([True], [], [])
+    assert (loader.metrics().images_left_out, loader.bad_rows) == (2, [])
+
+
+@pytest.mark.parametrize("on_error", ["null", "mask"])
+def test_row_keeps_the_place_of_a_damaged_image(tmp_path, model, on_error):
+    good, bad = picture(40, 60), picture(60, 60, kind="JPEG")
+    path = write_documents(tmp_path / "data", [["a", good, bad[:-200], "b"], ["c", good]])
+    sequences = qwen_sequences(model, image_output=sm.ImageOutput(on_error=on_error))
+    loader = sm.Loader(sm.Dataset(path, sequences=sequences), batch_size=2, output="rows")
+    [[row, other]] = loader
+    ids, pixels, grid = processed(model, ["a", good, bad, "b"])
+    assert (row["tokens"], row["image_valid"]) == (ids, [True, False])
+    np.testing.assert_array_equal(row["image_grid_thw"], grid)
+    first = grid[0].prod()
+    np.testing.assert_allclose(row["pixel_values"][:first], pixels[:first], rtol=0, atol=2.4e-7)
+    assert not np.any(row["pixel_values"][first:])
+    assert (set(row["labels"]) == {-100}) == (on_error == "mask")
+    assert set(other["labels"]) > {-100}
+    [ledger] = loader.bad_rows
+    assert ledger.row == 0 and ledger.cause.startswith("part 2 of the document: truncated")
+
+
+def test_part_of_another_modality_is_an_error(tmp_path, model):
+    part = {"modality": "audio", "binary_content": b"abc"}
+    path = write_documents(tmp_path / "data", [["a", part]])
+    data = sm.Dataset(path, sequences=qwen_sequences(model))
+    with pytest.raises(sm.errors.FormatError, match='no place for the modality "audio"'):
+        data[0]
+
+
 def test_image_without_a_rule_is_an_error(tmp_path, model):
     path = write_documents(tmp_path / "data", [["a"], ["b", picture(28, 28)]])
     data = sm.Dataset(path, sequences=sm.Sequences(tokenizer=model))

@@ -56,6 +56,12 @@ class ImageOutput:
             rules need it.
         mode: as for ``Images``.
         max_pixels: an image with more pixels is bad, and is not decoded.
+        on_error: how to handle a bad image. By default, ``"raise"``, it is an error, or makes a bad
+            row; see ``ErrorPolicy``. With ``"null"``, documents are delivered without images that
+            have no plan, such as those without a header; ``LoaderMetrics.images_left_out`` counts
+            them. An image that is found to be damaged when it is decoded keeps its tokens, and its
+            pixels are those of the mean, 0 if normalized. ``image_valid`` is false for it, and
+            ``Loader.bad_rows`` names it. ``"mask"`` also ignores the labels of its document.
 
     Raises:
         ValueError: If an option is not valid.
@@ -70,6 +76,7 @@ class ImageOutput:
     normalize: Normalization | tuple[Any, Any] | None = None
     mode: DecodeMode = "exact"
     max_pixels: int = MOST_PIXELS
+    on_error: Literal["raise", "null", "mask"] = "raise"
 
     def __post_init__(self) -> None:
         check_fields(ImageOutput, vars(self), prefix="ImageOutput.")
@@ -103,6 +110,7 @@ class Sequences:
       ``qwen2_vl``.
     * ``image_index``, int32, ``[images, 2]``: first placeholder in ``tokens``, and number of
       placeholders.
+    * ``image_valid``, ``[images]``: whether each image was decoded; see ``ImageOutput.on_error``.
 
     For documents without adjacent texts, tokens and pixels equal those that the processor of the
     model makes from the whole document.
@@ -289,6 +297,13 @@ class Sequences:
         patches = None
         if images.rule == "qwen2_vl":
             patches = parameters["patch_size"], parameters["merge_size"], _FRAMES
+        masked = None
+        if output.on_error == "mask":
+            # Without labels here, those that a packing makes of tokens are masked.
+            labels = self.labels
+            masked = (labels.output, labels.ignore_index) if labels else ("", Labels.ignore_index)
+        fills = output.on_error != "raise"
+        means = (fills and self.normalization or [(0.0,) * 3])[0]
         return {
             "column": "binary_content",
             "size": parameters.get("size"),
@@ -304,12 +319,15 @@ class Sequences:
             "orientation": True,
             "max_pixels": output.max_pixels,
             "damaged": "raise",
+            "on_error": "null" if fills else None,
             "source": "bytes",
             "planned": {
                 "rule": native_rule(images),
                 "output": "pixel_values",
                 "patches": patches,
                 "has_rope": self.positions == "mrope",
+                "mean": [round(255 * mean) for mean in means],
+                "masked": masked,
             },
         }
 

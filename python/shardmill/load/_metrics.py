@@ -99,6 +99,8 @@ class LoaderMetrics(Snapshot):
         rows_without_labels: rows with tokens but no label.
         special_in_text: special tokens that are spelled out in texts, under every policy; for
             messages, those of the template are included.
+        images_left_out: images without a plan that documents were delivered without; see
+            ``ImageOutput``.
         cost_terms: the terms of the cost of delivered packs, if there is a balance; see
             ``Cost.fit``.
     """
@@ -128,6 +130,7 @@ class LoaderMetrics(Snapshot):
     text_bytes: int = 0
     rows_without_labels: int = 0
     special_in_text: int = 0
+    images_left_out: int = 0
     cost_terms: CostTerms = field(default_factory=CostTerms)
 
 
@@ -142,6 +145,7 @@ _COUNTS = (
     "text_bytes",
     "rows_without_labels",
     "special_in_text",
+    "images_left_out",
 )
 
 

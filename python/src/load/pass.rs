@@ -110,6 +110,7 @@ impl PyPass {
             text_bytes,
             rows_without_labels,
             special_in_text,
+            images_left_out,
         } = py.detach(|| self.progress.report());
         let report = PyDict::new(py);
         stages
@@ -128,6 +129,7 @@ impl PyPass {
             ("text_bytes", text_bytes),
             ("rows_without_labels", rows_without_labels),
             ("special_in_text", special_in_text),
+            ("images_left_out", images_left_out),
         ];
         counts.into_iter().try_for_each(|(name, count)| report.set_item(name, count))?;
         Ok(report)

@@ -4,7 +4,7 @@
 
 use super::large;
 use super::memory::{HostMemory, LentValues};
-use super::source::{Cell, Encoded, Fault};
+use super::source::{Cell, Encoded, Fault, of_document};
 use super::{ImagePlace, Images, Seeds, planned};
 use crate::{Error, Result};
 use arrow_array::{
@@ -92,7 +92,7 @@ impl Canvas {
         self.lists.as_ref().map_or(self.ends.len(), |lists| lists.ends.len())
     }
 
-    /// Adds the image or the images of a row, or a null cell.
+    /// Adds the image or the images of a row, or a null cell. Returns why an image is filled.
     ///
     /// # Errors
     /// Why an image is bad; nothing is added.
@@ -102,35 +102,34 @@ impl Canvas {
         cell: Cell<'_>,
         place: ImagePlace<'_>,
         seeds: Seeds,
-    ) -> std::result::Result<(), Fault> {
+    ) -> std::result::Result<Option<String>, Fault> {
         let list = match cell {
             Cell::Image(encoded) => return self.add_image(images, encoded, place, seeds),
             Cell::List(list) => list,
         };
-        let before = self.ends.len();
+        let (before, mut filled) = (self.ends.len(), None);
         if let Some((cells, range)) = &list {
             for (item, number) in (0..).zip(range.clone()) {
-                // Where a document has a text, it has no image.
-                let is_text = || cells.columns().first().is_some_and(|bytes| bytes.is_null(number));
-                if images.options().planned.is_some() && is_text() {
+                if images.options().planned.is_some() && images.leaves_out(cells, number) {
                     continue;
                 }
-                if let Err(fault) = self.add_image(
-                    images,
-                    Encoded::at(cells, number),
-                    ImagePlace { item, ..place },
-                    seeds,
-                ) {
-                    self.truncate_images(before);
-                    return Err(fault.of_item(item));
+                let place = ImagePlace { item, ..place };
+                match self.add_image(images, Encoded::at(cells, number), place, seeds) {
+                    Ok(cause) => {
+                        filled = filled.or(cause.map(|cause| of_document(item, &cause)));
+                    }
+                    Err(fault) => {
+                        self.truncate_images(before);
+                        return Err(fault.of_item(item, images.options().planned.is_some()));
+                    }
                 }
             }
         }
         self.end_list(list.is_some());
-        Ok(())
+        Ok(filled)
     }
 
-    /// Adds the image of an item, which is not augmented.
+    /// Adds the image of an item, which is not augmented. Returns why it is filled.
     ///
     /// # Errors
     /// Why it is bad.
@@ -139,7 +138,7 @@ impl Canvas {
         images: &Images,
         cells: &StructArray,
         item: usize,
-    ) -> std::result::Result<(), Fault> {
+    ) -> std::result::Result<Option<String>, Fault> {
         let cell = Encoded::at(cells, item);
         self.add_image(images, cell, ImagePlace::default(), Seeds::default())
     }
@@ -166,18 +165,18 @@ impl Canvas {
         cell: Encoded<'_>,
         place: ImagePlace<'_>,
         seeds: Seeds,
-    ) -> std::result::Result<(), Fault> {
+    ) -> std::result::Result<Option<String>, Fault> {
         let fills = images.options().fills_bad;
         let payload = match images.options().source.payload(cell, place.root) {
             Ok(Some(payload)) => payload,
             Err(fault) if !fills || matches!(fault, Fault::Store(_)) => return Err(fault),
             Ok(None) | Err(_) => {
                 self.add_blank(images, fills, false);
-                return Ok(());
+                return Ok(None);
             }
         };
         if images.options().is_encoded {
-            return self.add_encoded(images, &payload, place, seeds);
+            return self.add_encoded(images, &payload, place, seeds).map(|()| None);
         }
         let size = match &images.options().planned {
             Some(_) => Some(planned::target(&images.plan(&payload)?)),
@@ -205,10 +204,16 @@ impl Canvas {
                 if !fills {
                     return Err(cause.into());
                 }
-                self.add_blank(images, true, false);
+                let Some(size) = size else {
+                    self.add_blank(images, true, false);
+                    return Ok(None);
+                };
+                images.fill_mean(self.pixels.grow(images.values_of(size)));
+                self.end_row(size, true, false);
+                return Ok(Some(cause));
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Adds the bytes of an image.
@@ -305,6 +310,25 @@ impl Canvas {
         self.pixels.truncate(self.ends.last().copied().unwrap_or_default());
     }
 
+    /// The column of labels that are masked in these rows, and their value.
+    pub(super) fn masked(&self) -> Option<(&str, i64)> {
+        let (labels, mask) = self.images.options().planned.as_ref()?.masked.as_ref()?;
+        Some((labels, *mask))
+    }
+
+    /// Rows with an image that is filled.
+    pub(super) fn filled_rows(&self) -> Vec<usize> {
+        let Some(lists) = &self.lists else { return Vec::new() };
+        let mut start = 0;
+        let mut is_filled = |end: usize| {
+            let images = self.valid.get(start..end).unwrap_or_default();
+            start = end;
+            images.contains(&false)
+        };
+        let rows = lists.ends.iter().enumerate();
+        rows.filter_map(|(row, end)| is_filled(*end).then_some(row)).collect()
+    }
+
     /// The outputs of [`Images::outputs`], with their fields.
     pub(crate) fn finish(self) -> Result<Vec<(Field, ArrayRef)>> {
         let Self { images, pixels, ends, numbers, present, valid, lists } = self;
@@ -326,8 +350,8 @@ impl Canvas {
                 Arc::new(Float32Array::new(ScalarBuffer::from(values.into_buffer()), None))
             }
         };
-        if let (Some(field), Some(part), Some(lists)) =
-            (images.outputs().first(), images.part(), &lists)
+        if let ([field, of_valid], Some(part), Some(lists)) =
+            (images.outputs(), images.part(), &lists)
         {
             let part: usize = part.iter().product();
             let parts = |row: &usize| {
@@ -335,12 +359,20 @@ impl Canvas {
                     .map_or(0, |image| ends.get(image).copied().unwrap_or_default() / part.max(1))
             };
             let ends: Vec<usize> = lists.ends.iter().map(parts).collect();
-            let DataType::List(item) = field.data_type() else { return Ok(Vec::new()) };
             let count = ends.last().copied().unwrap_or_default();
-            let items = nested(item.data_type(), values, count, None)?;
-            let offsets = offsets(&ends).ok_or_else(too_many)?;
-            let list = ListArray::try_new(Arc::clone(item), offsets, items, None);
-            return Ok(vec![(Field::clone(field), Arc::new(list.map_err(Error::assemble)?))]);
+            let valid: ArrayRef = Arc::new(BooleanArray::from(valid));
+            let listed = |field: &Field, ends: &[usize], values: ArrayRef, count: usize| {
+                let DataType::List(item) = field.data_type() else { return Err(too_many()) };
+                let items = nested(item.data_type(), values, count, None)?;
+                let offsets = offsets(ends).ok_or_else(too_many)?;
+                let list = ListArray::try_new(Arc::clone(item), offsets, items, None);
+                let list: ArrayRef = Arc::new(list.map_err(Error::assemble)?);
+                Ok((field.clone(), list))
+            };
+            return Ok(vec![
+                listed(field, &ends, values, count)?,
+                listed(of_valid, &lists.ends, valid, rows)?,
+            ]);
         }
         let mut arrays = Vec::with_capacity(images.outputs().len());
         for field in images.outputs() {

@@ -12,9 +12,10 @@ mod source;
 pub(crate) use self::canvas::Canvas;
 pub use self::memory::{HostMemory, LentMemory};
 pub use self::planned::Planned;
+pub(crate) use self::planned::masked;
 pub(crate) use self::rendering::{Rendering, RowPlace};
-pub(crate) use self::source::Fault;
 pub use self::source::ImageSource;
+pub(crate) use self::source::{Fault, of_document};
 
 use arrow_schema::{DataType, Field, FieldRef};
 use shardmill_pixels::decode::{DecodeOptions, Mode, checked_facts};
@@ -103,7 +104,8 @@ impl Images {
             let name = planned.output.clone();
             let mut images = Self { options, transform, is_list: true, outputs: Vec::new() };
             let part = images.part().unwrap_or_default();
-            images.outputs = vec![planned::field(&name, nested(element, &part))];
+            let pixels = planned::field(&name, nested(element, &part));
+            images.outputs = vec![pixels, planned::valid_field()];
             return images;
         }
         let shape = fixed_shape(&options);

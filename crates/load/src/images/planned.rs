@@ -4,11 +4,19 @@
 
 use super::Images;
 use super::canvas::cause_of;
-use arrow_schema::{DataType, Field, FieldRef};
+use super::source::Encoded;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int64Array, ListArray, StructArray};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef};
 use shardmill_pixels::decode::checked_facts;
-use shardmill_pixels::{Layout, Sides};
+use shardmill_pixels::{Dtype, Layout, Sides};
 use shardmill_plan::images::{PlannedImage, Rule};
+use std::ops::Range;
 use std::sync::Arc;
+
+/// Whether each image was decoded.
+pub(crate) const IMAGE_VALID: &str = "image_valid";
 
 /// How the images of a document become pixels.
 #[derive(Debug, Clone)]
@@ -18,6 +26,10 @@ pub struct Planned {
     pub output: String,
     /// Whether packs have positions of three axes.
     pub has_rope: bool,
+    /// Of the channels of pixels that are not normalized, in place of those that cannot be decoded.
+    pub mean: [u8; 3],
+    /// Column of labels, and the value they get in a document with an image that is not decoded.
+    pub masked: Option<(String, i64)>,
 }
 
 impl Images {
@@ -31,6 +43,29 @@ impl Images {
         let side = |side: u32| i32::try_from(side).unwrap_or(i32::MAX);
         let image = planned.rule.plan(side(size.height), side(size.width));
         image.map_err(|refusal| format!("unplannable ({refusal})"))
+    }
+
+    /// Whether an item of the parts of a document has no place among its images: it is a text, or
+    /// an image without a plan.
+    pub(crate) fn leaves_out(&self, cells: &StructArray, item: usize) -> bool {
+        match Encoded::at(cells, item).bytes {
+            None => true,
+            Some(payload) => self.options().fills_bad && self.plan(payload).is_err(),
+        }
+    }
+
+    /// Fills the pixels of an image that cannot be decoded with the mean, which is 0 in normalized
+    /// pixels.
+    pub(super) fn fill_mean(&self, out: &mut [u8]) {
+        let channels = self.options().spec.channels.count();
+        let (Some(planned), Some(part)) = (&self.options().planned, self.part()) else { return };
+        if self.options().spec.dtype != Dtype::U8 {
+            return out.fill(0);
+        }
+        let of_channel = (part.iter().product::<usize>() / channels).max(1);
+        for (values, mean) in out.chunks_mut(of_channel).zip(planned.mean.iter().cycle()) {
+            values.fill(*mean);
+        }
     }
 
     /// Whether pixels are patches.
@@ -87,6 +122,39 @@ impl Images {
 pub(super) fn field(name: &str, part: DataType) -> FieldRef {
     let item = Arc::new(Field::new("item", part, false));
     Arc::new(Field::new(name, DataType::List(item), false))
+}
+
+/// Lists of labels, whose `items` are replaced by `mask`.
+pub(crate) fn masked(
+    lists: &ArrayRef,
+    items: impl Iterator<Item = Range<usize>>,
+    mask: i64,
+) -> Result<ArrayRef, ArrowError> {
+    let masked = |labels: &ArrayRef| -> ArrayRef {
+        let Some(labels) = labels.as_primitive_opt::<Int64Type>() else {
+            return Arc::clone(labels);
+        };
+        let mut values = labels.values().to_vec();
+        items.for_each(|items| values.get_mut(items).unwrap_or_default().fill(mask));
+        Arc::new(Int64Array::new(values.into(), labels.nulls().cloned()))
+    };
+    let nulls = lists.nulls().cloned();
+    Ok(match lists.data_type() {
+        DataType::FixedSizeList(item, size) => {
+            let values = masked(lists.as_fixed_size_list().values());
+            Arc::new(FixedSizeListArray::try_new(Arc::clone(item), *size, values, nulls)?)
+        }
+        DataType::List(item) => {
+            let (ends, values) = (lists.as_list().offsets(), lists.as_list::<i32>().values());
+            Arc::new(ListArray::try_new(Arc::clone(item), ends.clone(), masked(values), nulls)?)
+        }
+        _ => Arc::clone(lists),
+    })
+}
+
+/// The column that says which images of a row were decoded.
+pub(super) fn valid_field() -> FieldRef {
+    field(IMAGE_VALID, DataType::Boolean)
 }
 
 /// The size of the plan.

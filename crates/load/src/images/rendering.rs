@@ -3,8 +3,9 @@
 //! The invariant: all image columns hold the same rows. A row with a bad image is in none of them.
 
 use super::source::{Cell, Fault};
-use super::{Canvas, HostMemory, Seeds};
+use super::{Canvas, HostMemory, Seeds, masked};
 use crate::{Dataset, Error, Result};
+use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, FieldRef, Schema};
 use std::sync::Arc;
@@ -82,7 +83,7 @@ impl Rendering {
         Ok((!groups.is_empty()).then_some(Self { seeds, groups }))
     }
 
-    /// Adds row `row` of `rows`, which is at `place`.
+    /// Adds row `row` of `rows`, which is at `place`. Returns why an image of it is filled.
     ///
     /// # Errors
     /// When one of its images is bad; the row is then left out.
@@ -92,8 +93,8 @@ impl Rendering {
         rows: &RecordBatch,
         row: usize,
         place: RowPlace,
-    ) -> std::result::Result<(), BadImage> {
-        let mut failure = None;
+    ) -> std::result::Result<Option<String>, BadImage> {
+        let (mut failure, mut filled) = (None, None);
         let before = self.groups.first().map_or(0, |group| group.canvas.rows());
         for group in &mut self.groups {
             let encoded = group.places.first().and_then(|(place, _)| rows.columns().get(*place));
@@ -104,16 +105,19 @@ impl Rendering {
                 }
                 None => {
                     group.canvas.add_missing();
-                    Ok(())
+                    Ok(None)
                 }
             };
-            if let Err(fault) = added {
-                failure = Some(BadImage { column: group.name.clone(), fault });
-                break;
+            match added {
+                Ok(cause) => filled = filled.or(cause),
+                Err(fault) => {
+                    failure = Some(BadImage { column: group.name.clone(), fault });
+                    break;
+                }
             }
         }
         match failure {
-            None => Ok(()),
+            None => Ok(filled),
             Some(failure) => {
                 self.groups.iter_mut().for_each(|group| group.canvas.truncate(before));
                 Err(failure)
@@ -134,6 +138,11 @@ impl Rendering {
         let (schema, mut arrays, count) = rows.into_parts();
         let mut fields: Vec<FieldRef> = schema.fields().iter().cloned().collect();
         for group in self.groups {
+            if let Some((labels, mask)) = group.canvas.masked()
+                && let Some(lists) = schema.index_of(labels).ok().and_then(|at| arrays.get_mut(at))
+            {
+                *lists = masked_rows(lists, &group.canvas.filled_rows(), mask)?;
+            }
             let outputs: Vec<(Field, ArrayRef)> = group.canvas.finish()?;
             for (place, output) in group.places {
                 if let (Some(array), Some(field), Some((made, pixels))) =
@@ -148,6 +157,17 @@ impl Rendering {
         RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
             .map_err(Error::assemble)
     }
+}
+
+/// Lists of labels, which are masked in these rows.
+fn masked_rows(lists: &ArrayRef, rows: &[usize], mask: i64) -> Result<ArrayRef> {
+    let offsets = lists.as_list_opt::<i32>().map(|lists| lists.offsets().clone());
+    let offset = |row: usize| {
+        let offset = offsets.as_ref().and_then(|offsets| offsets.get(row));
+        offset.and_then(|offset| usize::try_from(*offset).ok()).unwrap_or_default()
+    };
+    let items = rows.iter().map(|row| offset(*row)..offset(row + 1));
+    masked(lists, items, mask).map_err(Error::assemble)
 }
 
 impl BadImage {

@@ -37,12 +37,18 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// Names the image in the list of its row.
-    pub(super) fn of_item(self, item: u64) -> Self {
+    pub(super) fn of_item(self, item: u64, is_document: bool) -> Self {
         match self {
+            Self::Bad(cause) if is_document => Self::Bad(of_document(item, &cause).into()),
             Self::Bad(cause) => Self::Bad(format!("image {item} of the list: {cause}").into()),
             store @ Self::Store(_) => store,
         }
     }
+}
+
+/// Where the cause is.
+pub(crate) fn of_document(part: u64, cause: &str) -> String {
+    format!("part {part} of the document: {cause}")
 }
 
 impl From<String> for Fault {

@@ -3,12 +3,13 @@
 use super::{Error, Result};
 use crate::Dataset;
 use crate::columns::FillValue;
-use crate::images::Images;
+use crate::images::{Images, masked};
 use crate::sequences::{IMAGE_GRID, IMAGE_INDEX};
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Field, FieldRef, Fields};
 use shardmill_plan::packing::Unit;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// 1, 2, … for the pieces of rows in a pack; 0 for padding.
@@ -67,6 +68,7 @@ pub(crate) struct PackedImages {
     pub(super) columns: Vec<usize>,
     /// The place of the first of them among the columns that are read.
     pub(super) first: usize,
+    /// Of these columns, and of what says which images were decoded.
     pub(crate) fields: Vec<FieldRef>,
 }
 
@@ -166,6 +168,42 @@ impl PackColumns {
         &self.fields
     }
 
+    /// The pack of a token among those of a superbatch.
+    pub(crate) fn pack_of(&self, token: usize) -> usize {
+        token / usize::try_from(self.length).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// Masks the labels of documents whose images are filled, if these are to be masked.
+    /// `documents` are their tokens in all packs of a superbatch.
+    pub(crate) fn mask(
+        &self,
+        arrays: &mut [ArrayRef],
+        documents: impl Iterator<Item = Range<usize>> + Clone,
+    ) -> crate::Result<()> {
+        let images = self.images.as_ref();
+        let planned = images.and_then(|images| images.images.options().planned.as_ref());
+        let Some((labels, mask)) = planned.and_then(|planned| planned.masked.as_ref()) else {
+            return Ok(());
+        };
+        let is_label =
+            |column: &PackedColumn| column.shown != Shown::Itself || column.name == *labels;
+        for (column, array) in self.packed.iter().zip(arrays) {
+            if !is_label(column) {
+                continue;
+            }
+            let tokens = documents.clone().map(|tokens| {
+                // Its first token may be the label in the place before it.
+                let before = tokens.start.checked_sub(1).filter(|before| {
+                    column.shown == Shown::Next
+                        && self.pack_of(*before) == self.pack_of(tokens.start)
+                });
+                before.unwrap_or(tokens.start)..tokens.end
+            });
+            *array = masked(array, tokens, *mask).map_err(crate::Error::assemble)?;
+        }
+        Ok(())
+    }
+
     /// The images of packs, if their rows are documents.
     pub(crate) fn images(&self) -> Option<&PackedImages> {
         self.images.as_ref()
@@ -203,7 +241,8 @@ impl PackedImages {
         let (pixels, images) = dataset.planned_images()?;
         let columns: Vec<usize> = names.iter().filter_map(found).chain([pixels]).collect();
         let fields = columns.iter().filter_map(|column| dataset.schema().fields().get(*column));
-        let fields = fields.cloned().collect();
+        // Which images were decoded is known last.
+        let fields = fields.chain(images.outputs().get(1)).cloned().collect();
         Some(Self { images: Arc::clone(images), columns, first, fields })
     }
 

@@ -8,11 +8,12 @@ use crate::{Error, Result};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Int32Type, Int64Type};
 use arrow_array::{
-    Array, ArrayRef, FixedSizeListArray, ListArray, PrimitiveArray, StructArray, new_empty_array,
+    Array, ArrayRef, FixedSizeListArray, ListArray, PrimitiveArray, new_empty_array,
 };
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::DataType;
 use arrow_select::interleave::interleave;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The images of a superbatch of packs.
@@ -20,8 +21,18 @@ use std::sync::Arc;
 pub(crate) struct ImagesOfPacks {
     /// In the fields of [`PackedImages`], with encoded images in place of pixels.
     pub(crate) columns: Vec<ArrayRef>,
-    /// Plan position of the row of each image, and its number in the row.
-    pub(crate) origins: Vec<(u64, usize)>,
+    pub(crate) origins: Vec<ImageOrigin>,
+}
+
+/// Where an image of a pack is from.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ImageOrigin {
+    /// Plan position of its row.
+    pub(crate) position: u64,
+    /// Its part of the document.
+    pub(crate) part: usize,
+    /// The tokens of its document, in all packs of the superbatch.
+    pub(crate) document: Range<usize>,
 }
 
 impl TokenPacks<'_> {
@@ -42,12 +53,14 @@ impl TokenPacks<'_> {
             let Some(source) = sources.get(placement.source) else { continue };
             let Some(index_of) = lists(0, source.block) else { continue };
             let numbers = numbers::<Int32Type>(index_of, source.row);
-            let bytes = lists(last, source.block).map_or_else(Vec::new, |lists| {
+            let pixels = lists(last, source.block);
+            let start = pixels.map_or(0, |lists| offset(lists, source.row));
+            let bytes = pixels.map_or_else(Vec::new, |lists| {
                 let cells = lists.values().as_struct_opt();
-                let is_image = |item: &usize| cells.is_some_and(|cells| has_bytes(cells, *item));
-                (offset(lists, source.row)..offset(lists, source.row + 1))
-                    .filter(is_image)
-                    .collect()
+                let has_place = |item: &usize| {
+                    cells.is_some_and(|cells| !images.images.leaves_out(cells, *item))
+                };
+                (start..offset(lists, source.row + 1)).filter(has_place).collect()
             });
             let grid = (last > 1).then(|| lists(1, source.block)).flatten();
             let of_grids =
@@ -59,13 +72,18 @@ impl TokenPacks<'_> {
                 if first < piece.start || first + tokens > piece.end {
                     continue;
                 }
+                let Some(item) = bytes.get(number) else { continue };
                 let at = placement.at % length + first - piece.start;
                 index.extend([at, tokens].map(|number| i32::try_from(number).unwrap_or(i32::MAX)));
                 grids.extend_from_slice(
                     of_grids.get(3 * number..3 * number + 3).unwrap_or_default(),
                 );
-                encoded.extend(bytes.get(number).map(|item| (source.block, *item)));
-                origins.push((source.position, number));
+                encoded.push((source.block, *item));
+                origins.push(ImageOrigin {
+                    position: source.position,
+                    part: item - start,
+                    document: placement.at..placement.at + placement.count,
+                });
                 if let Some(count) = counts.get_mut(placement.at / length) {
                     *count += 1;
                 }
@@ -100,10 +118,6 @@ pub(super) fn lists<'a>(
     block: usize,
 ) -> Option<&'a ListArray> {
     superbatch.blocks.get(block)?.columns().get(images.first + number)?.as_list_opt::<i32>()
-}
-
-fn has_bytes(cells: &StructArray, item: usize) -> bool {
-    cells.columns().first().is_some_and(|bytes| bytes.is_valid(item))
 }
 
 /// First item of a row.

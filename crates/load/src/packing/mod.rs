@@ -39,7 +39,7 @@ pub use columns::{
 };
 pub(crate) use drawn::DrawnPacks;
 pub use error::{Error, Result};
-pub(crate) use images::ImagesOfPacks;
+pub(crate) use images::{ImageOrigin, ImagesOfPacks};
 pub use lengths::{Lengths, LengthsSource};
 pub use packs::{Contents, PackSource, Packs, PlannedRows};
 pub use row_counts::RowCounts;

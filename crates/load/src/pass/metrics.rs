@@ -74,6 +74,7 @@ struct Tokens {
     nanoseconds: AtomicU64,
     rows_without_labels: AtomicU64,
     special_in_text: AtomicU64,
+    images_left_out: AtomicU64,
 }
 
 /// Current activity of a thread.
@@ -119,6 +120,7 @@ pub struct MetricsReport {
     pub text_bytes: u64,
     pub rows_without_labels: u64,
     pub special_in_text: u64,
+    pub images_left_out: u64,
 }
 
 impl Metrics {
@@ -212,6 +214,7 @@ impl Metrics {
             text_bytes: count(&self.tokens.text_bytes),
             rows_without_labels: count(&self.tokens.rows_without_labels),
             special_in_text: count(&self.tokens.special_in_text),
+            images_left_out: count(&self.tokens.images_left_out),
         }
     }
 }
@@ -246,12 +249,14 @@ impl Tokens {
             elsewhere: _,
             rows_without_labels,
             special_in_text,
+            images_left_out,
         } = totals;
         self.tokens.fetch_add(tokens, Ordering::Relaxed);
         self.text_bytes.fetch_add(text_bytes, Ordering::Relaxed);
         self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
         self.rows_without_labels.fetch_add(rows_without_labels, Ordering::Relaxed);
         self.special_in_text.fetch_add(special_in_text, Ordering::Relaxed);
+        self.images_left_out.fetch_add(images_left_out, Ordering::Relaxed);
     }
 }
 

@@ -123,12 +123,22 @@ impl Work {
     ) -> Result<()> {
         for (row, placed) in (first..).zip(placed) {
             self.cancel.check()?;
-            let Err(bad) = out.rendering.add(&self.dataset, rows, row, placed.place) else {
-                out.good.append(true);
-                continue;
+            let place = || {
+                let place = self.rows.path_and_row(&self.dataset, placed.block, placed.row);
+                place.unwrap_or_default()
             };
-            let (path, number) =
-                self.rows.path_and_row(&self.dataset, placed.block, placed.row).unwrap_or_default();
+            let bad = match out.rendering.add(&self.dataset, rows, row, placed.place) {
+                Ok(filled) => {
+                    out.bad.extend(filled.map(|cause| {
+                        let (path, number) = place();
+                        (row, BadRow { path, row: number, cause: cause.into() })
+                    }));
+                    out.good.append(true);
+                    continue;
+                }
+                Err(bad) => bad,
+            };
+            let (path, number) = place();
             let error = bad.into_error(path.clone(), number);
             if self.policy.on_bad_rows == OnBadRows::Raise || !is_of_data(&error) {
                 return Err(error);
@@ -290,7 +300,7 @@ impl Work {
                 let path = || {
                     self.dataset.files().get(file).map(|file| file.path.clone()).unwrap_or_default()
                 };
-                added.map(|()| donor).map_err(|bad| bad.into_error(path(), row))
+                added.map(|_filled| donor).map_err(|bad| bad.into_error(path(), row))
             });
             match added {
                 Ok(donor) => return Ok(Some(donor)),

@@ -1,39 +1,92 @@
 //! Renders the images of assembled packs.
 
 use super::Work;
-use crate::images::{Canvas, Fault};
-use crate::packing::{ImagesOfPacks, PackedImages};
+use super::bad_rows::BadRow;
+use super::superbatches::SuperbatchPlan;
+use crate::images::{Canvas, Fault, of_document};
+use crate::packing::{ImageOrigin, ImagesOfPacks, PackColumns, PackedImages};
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::Schema;
 use shardmill_engine::has_idle_thread;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Images that a thread renders before another one may take over. Those of documents are large.
 const IMAGES_OF_A_JOB: usize = 8;
 
+/// Rows, and those of them whose images are filled, each with the number of its batch.
+pub(super) struct Assembled {
+    pub(super) rows: RecordBatch,
+    pub(super) filled: Vec<(usize, BadRow)>,
+}
+
+impl From<RecordBatch> for Assembled {
+    fn from(rows: RecordBatch) -> Self {
+        Self { rows, filled: Vec::new() }
+    }
+}
+
+/// Images with their number among those of a superbatch, and why they are filled.
+type Filled = Vec<(usize, String)>;
+
 impl Work {
-    /// The columns of the images of packs, with pixels in place of encoded images.
+    /// Packs with the columns of their images, whose pixels are in place of encoded images.
     pub(super) fn rendered_packs(
         &self,
-        images: &PackedImages,
+        packs: RecordBatch,
+        columns: &PackColumns,
         of_packs: ImagesOfPacks,
-    ) -> Result<Vec<ArrayRef>> {
-        let ImagesOfPacks { mut columns, origins, .. } = of_packs;
-        let Some(encoded) = columns.pop() else { return Ok(columns) };
-        let Some(lists) = encoded.as_list_opt::<i32>() else { return Ok(columns) };
+        plan: &SuperbatchPlan,
+    ) -> Result<Assembled> {
+        let Some(images) = columns.images() else { return Ok(packs.into()) };
+        let ImagesOfPacks { columns: mut made, origins } = of_packs;
+        let Some(encoded) = made.pop() else { return Ok(packs.into()) };
+        let (rendered, filled) = self.rendered(images, &encoded, &origins)?;
+        made.extend(rendered);
+        let (schema, mut arrays, _) = packs.into_parts();
+        let origins = || filled.iter().filter_map(|(number, _)| origins.get(*number));
+        if !filled.is_empty() {
+            columns.mask(&mut arrays, origins().map(|origin| origin.document.clone()))?;
+        }
+        arrays.extend(made);
+        let fields: Vec<_> = schema.fields().iter().chain(&images.fields).cloned().collect();
+        let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays);
+        let bad = origins().zip(&filled).map(|(origin, (_, cause))| {
+            let (path, row) = self.place_of(origin.position);
+            let cause = of_document(origin.part as u64, cause).into();
+            (plan.batch_of(columns.pack_of(origin.document.start)), BadRow { path, row, cause })
+        });
+        Ok(Assembled { rows: rows.map_err(Error::assemble)?, filled: bad.collect() })
+    }
+
+    /// The columns of pixels, and the images that are filled.
+    fn rendered(
+        &self,
+        images: &PackedImages,
+        encoded: &ArrayRef,
+        origins: &[ImageOrigin],
+    ) -> Result<(Vec<ArrayRef>, Filled)> {
+        let Some(lists) = encoded.as_list_opt::<i32>() else {
+            return Ok((Vec::new(), Filled::new()));
+        };
         let mut canvas = Canvas::new(&images.images, lists.values().len(), None)?;
+        let mut filled = Filled::new();
         if let Some(cells) = lists.values().as_struct_opt().cloned() {
             let (work, own, count) = (self.clone(), images.clone(), cells.len());
-            let part = move |numbers: Range<usize>| -> Result<Canvas> {
+            let origins = origins.to_vec();
+            let part = move |numbers: Range<usize>| -> Result<(Canvas, Filled)> {
                 let mut canvas = Canvas::new(&own.images, numbers.len(), None)?;
+                let mut filled = Filled::new();
                 for number in numbers {
                     work.cancel.check()?;
-                    canvas.add_item(&own.images, &cells, number).map_err(|fault| {
-                        work.bad_image(fault, &own, origins.get(number).copied())
-                    })?;
+                    let added = canvas.add_item(&own.images, &cells, number);
+                    let cause =
+                        added.map_err(|fault| work.bad_image(fault, &own, origins.get(number)))?;
+                    filled.extend(cause.map(|cause| (number, cause)));
                 }
-                Ok(canvas)
+                Ok((canvas, filled))
             };
             if count > IMAGES_OF_A_JOB && has_idle_thread() {
                 let job = move |number: usize| {
@@ -41,36 +94,45 @@ impl Work {
                     part(first..count.min(first + IMAGES_OF_A_JOB))
                 };
                 let jobs = count.div_ceil(IMAGES_OF_A_JOB);
-                self.render_in_jobs(jobs, job, |made| canvas.append(made))?;
+                self.render_in_jobs(jobs, job, |(made, causes)| {
+                    canvas.append(made);
+                    filled.extend(causes);
+                })?;
             } else {
-                canvas.append(part(0..count)?);
+                let (made, causes) = part(0..count)?;
+                canvas.append(made);
+                filled.extend(causes);
             }
         }
         let ends = lists.offsets().iter().skip(1);
         canvas.end_lists(ends.map(|end| usize::try_from(*end).unwrap_or_default()));
-        columns.extend(canvas.finish()?.into_iter().map(|(_, array)| array));
-        Ok(columns)
+        Ok((canvas.finish()?.into_iter().map(|(_, array)| array).collect(), filled))
     }
 
-    /// The error of an image, given the plan position of its row and its number in the row.
+    /// The error of an image.
     fn bad_image(
         &self,
         fault: Fault,
         images: &PackedImages,
-        origin: Option<(u64, usize)>,
+        origin: Option<&ImageOrigin>,
     ) -> Error {
-        let (position, number) = origin.unwrap_or_default();
-        let place = self.order.at(position);
-        let place =
-            place.and_then(|(block, row)| self.rows.path_and_row(&self.dataset, block, row));
-        let (path, row) = place.unwrap_or_default();
+        let (position, part) =
+            origin.map_or((0, 0), |origin| (origin.position, origin.part as u64));
+        let (path, row) = self.place_of(position);
         let column = images.images.column().to_owned();
         match fault {
-            Fault::Bad(reason) => {
-                let reason = format!("image {number} of the document: {reason}").into();
-                Error::BadImage { path, row, column, reason }
+            Fault::Bad(cause) => {
+                Error::BadImage { path, row, column, reason: of_document(part, &cause).into() }
             }
             Fault::Store(error) => Error::Storage(error),
         }
+    }
+
+    /// The file and the row at a plan position.
+    fn place_of(&self, position: u64) -> (String, u64) {
+        let place = self.order.at(position);
+        let place =
+            place.and_then(|(block, row)| self.rows.path_and_row(&self.dataset, block, row));
+        place.unwrap_or_default()
     }
 }

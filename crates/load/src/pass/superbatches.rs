@@ -58,6 +58,16 @@ impl SuperbatchPlan {
         self.runs.iter().map(|run| run.end - run.start).sum()
     }
 
+    /// The batch of a row or pack, both by their number.
+    pub(super) fn batch_of(&self, row: usize) -> usize {
+        let mut end = 0;
+        let is_later = |batch: &&BatchRows| {
+            end += batch.rows;
+            end <= row
+        };
+        self.batches.iter().take_while(is_later).count()
+    }
+
     /// Rows, or packs.
     pub(super) fn places(&self) -> u64 {
         if self.row_packs.is_empty() { self.rows() } else { self.row_packs.len() as u64 }

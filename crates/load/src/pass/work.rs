@@ -5,16 +5,17 @@ use super::bad_rows::{self, BadRows, Salvage};
 use super::blocks::Blocks;
 use super::cores::Cores;
 use super::metrics::Metrics;
+use super::render_packs::Assembled;
 use super::superbatches::SuperbatchPlan;
 use super::{BadRowPolicy, BatchRows, Made, OnBadRows, Stage, Superbatch};
 use crate::images::HostMemory;
 use crate::packing::{
-    Contents, ImagesOfPacks, PackSource, PackedImages, Packs, RowParts, SuperbatchParts, TokenPacks,
+    Contents, ImagesOfPacks, PackSource, Packs, RowParts, SuperbatchParts, TokenPacks,
 };
 use crate::{Dataset, Error, Result, RowSet, columns};
 use arrow_array::RecordBatch;
 use arrow_buffer::BooleanBuffer;
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::SchemaRef;
 use shardmill_engine::Cancel;
 use shardmill_plan::order::RowOrder;
 use shardmill_plan::packing::PackPlan;
@@ -116,11 +117,13 @@ impl Work {
 
     fn superbatch<T>(
         &self,
-        rows: RecordBatch,
+        assembled: Assembled,
         plan: &SuperbatchPlan,
         finish: &impl Fn(RecordBatch, &[BatchRows]) -> Result<T>,
     ) -> Result<Superbatch<T>> {
-        let delivered = self.drop_bad_rows(rows, plan)?;
+        let Assembled { rows, filled } = assembled;
+        let mut delivered = self.drop_bad_rows(rows, plan)?;
+        delivered.bad_rows.extend(filled);
         let packs_of = plan.batches.iter().map(|batch| batch.rows);
         let terms = self.packs.as_ref().map(|packs| packs.terms(&delivered.rows, packs_of));
         let delivered = self.metrics.timed(Stage::Render, || self.render(delivered, plan))?;
@@ -184,31 +187,22 @@ impl Work {
         }
     }
 
-    fn rows_of(&self, plan: &SuperbatchPlan) -> Result<RecordBatch> {
+    fn rows_of(&self, plan: &SuperbatchPlan) -> Result<Assembled> {
         let blocks = self.blocks.take(&plan.scheduled_blocks, &self.cancel, |scheduled| {
             self.metrics.decoding(scheduled, || self.decode(scheduled))
         })?;
         self.assembled(plan, &blocks)
     }
 
-    fn assembled(&self, plan: &SuperbatchPlan, blocks: &[Arc<RecordBatch>]) -> Result<RecordBatch> {
+    fn assembled(&self, plan: &SuperbatchPlan, blocks: &[Arc<RecordBatch>]) -> Result<Assembled> {
         let assembled = self.metrics.timed(Stage::Assemble, || self.unrendered(plan, blocks));
-        let (packed, images) = assembled?;
-        let Some((images, of_packs)) = self.images_of_packs().zip(images) else {
-            return Ok(packed);
-        };
-        let rendered = || self.rendered_packs(images, of_packs);
-        let rendered = self.metrics.timed(Stage::Render, rendered)?;
-        let (schema, mut arrays, _) = packed.into_parts();
-        arrays.extend(rendered);
-        let fields: Vec<_> = schema.fields().iter().chain(&images.fields).cloned().collect();
-        RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(Error::assemble)
-    }
-
-    fn images_of_packs(&self) -> Option<&PackedImages> {
-        match &self.packs.as_ref()?.contents {
-            Contents::Tokens(columns) => columns.images(),
-            Contents::Rows(_) => None,
+        let (rows, images) = assembled?;
+        match self.packs.as_ref().map(|packs| &packs.contents).zip(images) {
+            Some((Contents::Tokens(columns), images)) => {
+                let rendered = || self.rendered_packs(rows, columns, images, plan);
+                self.metrics.timed(Stage::Render, rendered)
+            }
+            _ => Ok(rows.into()),
         }
     }
 

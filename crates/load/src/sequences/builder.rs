@@ -11,7 +11,8 @@ use shardmill_plan::images::PlannedImage;
 use shardmill_tokens::SpecialInText;
 use std::sync::Arc;
 
-/// Places of the texts and the images among the sources.
+/// Places of the columns among the sources.
+const MODALITIES: usize = 0;
 const TEXTS: usize = 1;
 const IMAGES: usize = 2;
 
@@ -24,6 +25,8 @@ pub(super) struct Builder<'a> {
     /// Images up to the end of each document, after a zero.
     image_ends: Vec<i32>,
     pub(super) text_bytes: u64,
+    /// Images without a plan.
+    pub(super) left_out: u64,
 }
 
 impl<'a> Builder<'a> {
@@ -35,6 +38,7 @@ impl<'a> Builder<'a> {
             grid: Vec::new(),
             image_ends: vec![0],
             text_bytes: 0,
+            left_out: 0,
         }
     }
 
@@ -64,11 +68,16 @@ impl<'a> Builder<'a> {
                     follows_text = true;
                 }
                 Modality::Image => {
-                    self.add_image(parts, part, start)
+                    let is_added = self
+                        .add_image(parts, part, start)
                         .map_err(|reason| fault(IMAGES, number, &reason))?;
-                    follows_text = false;
+                    follows_text &= !is_added;
                 }
-                _ => {}
+                Modality::Other(name) => {
+                    let reason = format!("Sequences has no place for the modality {name:?}");
+                    return Err(fault(MODALITIES, number, &reason));
+                }
+                Modality::Text | Modality::Metadata => {}
             }
         }
         if self.lists.tokens.len() == content {
@@ -109,17 +118,26 @@ impl<'a> Builder<'a> {
             .map_err(|error| error.to_string())
     }
 
-    /// Adds the block of an image. `start` is the first token of the document.
-    fn add_image(&mut self, parts: &Parts<'_>, part: usize, start: usize) -> Result<(), String> {
+    /// Adds the block of an image, unless it is left out because it has no plan. `start` is the
+    /// first token of the document.
+    fn add_image(&mut self, parts: &Parts<'_>, part: usize, start: usize) -> Result<bool, String> {
         let sequences = self.sequences;
         let Some(images) = &sequences.images else {
             return Err("an image, and Sequences has no images=".to_owned());
         };
-        if parts.images.is_null(part) {
+        let planned = if parts.images.is_null(part) {
             let known = parts.errors.is_valid(part).then(|| parts.errors.value(part));
-            return Err(known.unwrap_or("its bytes are null").to_owned());
-        }
-        let image = images.plan(parts.images.value(part))?;
+            Err(known.unwrap_or("its bytes are null").to_owned())
+        } else {
+            images.plan(parts.images.value(part))
+        };
+        let image = match planned {
+            Err(_) if images.options().fills_bad => {
+                self.left_out += 1;
+                return Ok(false);
+            }
+            planned => planned?,
+        };
         let options = &sequences.options;
         let of_blocks = options.labels.as_ref().is_some_and(|labels| labels.of_blocks);
         self.lists.tokens.extend(&options.prefix);
@@ -134,7 +152,7 @@ impl<'a> Builder<'a> {
         self.label(of_blocks);
         self.index.extend([small((first - start) as u64)?, tokens]);
         self.grid.extend(grid_of(&image));
-        Ok(())
+        Ok(true)
     }
 
     /// The columns of [`Sequences::new`].

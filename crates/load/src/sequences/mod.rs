@@ -157,8 +157,8 @@ impl Derive for Sequences {
         if !failures.is_empty() {
             return Err(Underivable::Rows(failures));
         }
-        let text_bytes = builder.text_bytes;
-        add_totals(TokenTotals { text_bytes, ..TokenTotals::default() });
+        let (text_bytes, images_left_out) = (builder.text_bytes, builder.left_out);
+        add_totals(TokenTotals { text_bytes, images_left_out, ..TokenTotals::default() });
         builder.finish().map_err(|error| Underivable::Batch(error.to_string()))
     }
 

@@ -24,6 +24,8 @@ pub struct TokenTotals {
     pub rows_without_labels: u64,
     /// Special tokens that texts spell, whatever becomes of them.
     pub special_in_text: u64,
+    /// Images without a plan that documents are delivered without.
+    pub images_left_out: u64,
 }
 
 thread_local! {
@@ -35,6 +37,7 @@ thread_local! {
             elsewhere: 0,
             rows_without_labels: 0,
             special_in_text: 0,
+            images_left_out: 0,
         })
     };
 }
@@ -49,6 +52,7 @@ impl TokenTotals {
             elsewhere: self.elsewhere + other.elsewhere,
             rows_without_labels: self.rows_without_labels + other.rows_without_labels,
             special_in_text: self.special_in_text + other.special_in_text,
+            images_left_out: self.images_left_out + other.images_left_out,
         }
     }
 }
