@@ -267,6 +267,29 @@ def test_row_keeps_the_place_of_a_damaged_image(tmp_path, model, on_error):
     assert ledger.row == 0 and ledger.cause.startswith("part 2 of the document: truncated")
 
 
+def test_images_are_in_the_places_of_markers(tmp_path, model):
+    one, two, three = picture(28, 28), picture(40, 60), picture(60, 40)
+    documents = [
+        [one, two, "a<image>b <image>", "c"],
+        ["<image>", one],
+        ["<image> <image><image>d", three, one, two],
+    ]
+    path = write_documents(tmp_path / "data", documents)
+    data = sm.Dataset(path, sequences=qwen_sequences(model, marker="<image>", separator="x"))
+    expected = [["a", one, "b ", two, "c"], [one], [three, " ", one, two, "d"]]
+    for row, parts in zip(data, expected, strict=True):
+        assert_processed(row, model, parts)
+
+
+@pytest.mark.parametrize("text, markers", [("a", 0), ("<image><image>", 2)])
+def test_another_number_of_markers_than_images_is_an_error(tmp_path, model, text, markers):
+    path = write_documents(tmp_path / "data", [["b"], [text, picture(28, 28)]])
+    data = sm.Dataset(path, sequences=qwen_sequences(model, marker="<image>"))
+    assert data[0]["tokens"]
+    with pytest.raises(sm.errors.FormatError, match=f'{markers} markers "<image>" for 1 images'):
+        data[1]
+
+
 def test_part_of_another_modality_is_an_error(tmp_path, model):
     part = {"modality": "audio", "binary_content": b"abc"}
     path = write_documents(tmp_path / "data", [["a", part]])
@@ -334,6 +357,8 @@ def test_options_that_the_tokenizer_or_the_rule_lacks_are_refused(model):
             "two columns of Sequences are named 'image_index'",
         ),
         ({"labels": "assistant"}, "labels must be 'text', 'all' or None"),
+        ({"marker": "<image>"}, "marker requires images"),
+        ({"images": sm.ImageTokens.qwen2_vl(), "marker": ""}, "marker must be a non-empty string"),
         ({"eos": "</s>"}, "</s>"),
     ]
     for options, reason in refused:

@@ -257,6 +257,7 @@ class Sequences:
         eos: int | None,
         separator: list[int],
         block: tuple[int, list[int], list[int]],
+        marker: str | None,
         tokens: str,
         labels: tuple[str, int, bool] | None,
         counts: str,

@@ -123,6 +123,8 @@ class Sequences:
         images: the rule by which images become tokens: ``ImageTokens.qwen2_vl``, or ``fixed`` with
             ``fit="stretch"``.
             Without it, an image is an error.
+        marker: a text, such as ``"<image>"``, in whose places in the texts the images are put, in
+            their order. A document that has it another number of times than images is bad.
         separator: text between two adjacent texts.
         bos: token before each document that is not empty: a token, an id, or ``True`` for the one
             named in the tokenizer's directory.
@@ -157,6 +159,7 @@ class Sequences:
     tokenizer: Tokenizer
     parts: tuple[str, ...]
     images: ImageTokens | None
+    marker: str | None
     separator: str
     bos: int | None
     eos: int | None
@@ -172,6 +175,7 @@ class Sequences:
         tokenizer: Tokenizer | str | Path,
         parts: Sequence[str] = (),
         images: ImageTokens | None = None,
+        marker: str | None = None,
         separator: str = "",
         bos: str | int | bool | None = None,
         eos: str | int | bool | None = None,
@@ -184,6 +188,7 @@ class Sequences:
         given = {name: value for name, value in locals().items() if name != "self"}
         check_fields(Sequences, given)
         check_filled("output", output, is_optional=False)
+        check_filled("marker", marker, is_optional=True)
         check_kind("images", images, ImageTokens, "sm.ImageTokens.from_pretrained(directory)")
         check_kind("image_output", image_output, ImageOutput, "sm.ImageOutput(dtype='uint8')")
         if not isinstance(counts, str | os.PathLike | None) or counts == "":
@@ -205,6 +210,8 @@ class Sequences:
             raise OptionError(
                 f"labels must be 'text', 'all' or None for documents, not {self.labels.kind!r}"
             )
+        if marker is not None and images is None:
+            raise OptionError("marker requires images, such as sm.ImageTokens.qwen2_vl()")
         if images is not None and images.rule not in ("qwen2_vl", "fixed"):
             raise OptionError(
                 "Sequences computes the pixels of the rules 'qwen2_vl' and 'fixed', "
@@ -236,7 +243,8 @@ class Sequences:
         versions = [SEQUENCE_VERSION, TOKENIZATION_VERSION]
         ids = [self.bos, self.eos, self._ids("separator", self.separator)]
         identity = [versions, self.tokenizer.fingerprint, images, ids, labels]
-        return digest([*identity, list(self.parts)] if self.parts else identity)
+        further = [list(self.parts), self.marker]
+        return digest([*identity, *further] if any(further) else identity)
 
     @property
     def outputs(self) -> list[str]:
@@ -287,6 +295,7 @@ class Sequences:
             eos=self.eos,
             separator=self._ids("separator", self.separator),
             block=block,
+            marker=self.marker,
             tokens=self.output,
             labels=labels,
             counts=f"{self.counts}/{self.fingerprint}",

@@ -15,7 +15,7 @@ impl PySequences {
     /// `block` are the placeholder of an image, and the ids before and after its placeholders.
     #[new]
     #[pyo3(signature = (
-        tokenizer, images, *, bos, eos, separator, block, tokens, labels, counts,
+        tokenizer, images, *, bos, eos, separator, block, marker, tokens, labels, counts,
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
@@ -26,6 +26,7 @@ impl PySequences {
         eos: Option<u32>,
         separator: Vec<u32>,
         block: (u32, Vec<u32>, Vec<u32>),
+        marker: Option<String>,
         tokens: String,
         labels: Option<(String, i64, bool)>,
         counts: String,
@@ -36,8 +37,17 @@ impl PySequences {
             ignore_index,
             of_blocks,
         });
-        let options =
-            SequenceOptions { bos, eos, separator, prefix, suffix, placeholder, labels, tokens };
+        let options = SequenceOptions {
+            bos,
+            eos,
+            separator,
+            prefix,
+            suffix,
+            placeholder,
+            marker,
+            labels,
+            tokens,
+        };
         Self(Arc::new(Sequences::new(
             Arc::clone(&tokenizer.tokenizer),
             images.map(|images| Arc::clone(&images.0)),

@@ -1,20 +1,15 @@
 //! Builds the sequences of a batch of documents.
 
-use super::{Fault, Parts, Sequences};
+use super::Sequences;
+use super::parts::{Fault, Parts, Piece};
 use crate::tokenize::Lists;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, ListArray, PrimitiveArray};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{ArrowError, DataType};
-use shardmill_documents::Modality;
 use shardmill_plan::images::PlannedImage;
 use shardmill_tokens::SpecialInText;
 use std::sync::Arc;
-
-/// Places of the columns among the sources.
-const MODALITIES: usize = 0;
-const TEXTS: usize = 1;
-const IMAGES: usize = 2;
 
 pub(super) struct Builder<'a> {
     sequences: &'a Sequences,
@@ -44,10 +39,6 @@ impl<'a> Builder<'a> {
 
     /// Adds the sequence of a document.
     pub(super) fn add(&mut self, parts: &Parts<'_>, document: usize) -> Result<(), Fault> {
-        let place = |document: usize| {
-            parts.offsets.get(document).and_then(|part| usize::try_from(*part).ok())
-        };
-        let parts_of = place(document).unwrap_or_default()..place(document + 1).unwrap_or_default();
         let sequences = self.sequences;
         let options = &sequences.options;
         let start = self.lists.tokens.len();
@@ -55,29 +46,20 @@ impl<'a> Builder<'a> {
         self.label(true);
         let content = self.lists.tokens.len();
         let mut follows_text = false;
-        for (number, part) in (0..).zip(parts_of) {
-            let modality = Modality::new(parts.modalities.value(part));
-            match modality {
-                Modality::Text if parts.texts.is_valid(part) => {
-                    if follows_text {
+        for piece in parts.pieces(document, options.marker.as_deref())? {
+            match piece {
+                Piece::Text { own, text, is_start } => {
+                    if follows_text && is_start {
                         self.lists.tokens.extend(&options.separator);
                     }
-                    self.add_text(parts.texts.value(part))
-                        .map_err(|reason| fault(TEXTS, number, &reason))?;
+                    self.add_text(text).map_err(|reason| own.bad_text(&reason))?;
                     self.label(true);
                     follows_text = true;
                 }
-                Modality::Image => {
-                    let is_added = self
-                        .add_image(parts, part, start)
-                        .map_err(|reason| fault(IMAGES, number, &reason))?;
-                    follows_text &= !is_added;
+                Piece::Image(own) => {
+                    let added = self.add_image(parts, own.part, start);
+                    follows_text &= !added.map_err(|reason| own.bad_image(&reason))?;
                 }
-                Modality::Other(name) => {
-                    let reason = format!("Sequences has no place for the modality {name:?}");
-                    return Err(fault(MODALITIES, number, &reason));
-                }
-                Modality::Text | Modality::Metadata => {}
             }
         }
         if self.lists.tokens.len() == content {
@@ -95,7 +77,7 @@ impl<'a> Builder<'a> {
         let images = i32::try_from(self.index.len() / 2);
         let images = images.ok().filter(|_| self.lists.end_row());
         self.image_ends.push(images.ok_or_else(|| Fault {
-            source: TEXTS,
+            source: 0,
             reason: "a block has more than 2,147,483,647 tokens".to_owned(),
         })?);
         Ok(())
@@ -173,10 +155,6 @@ impl<'a> Builder<'a> {
         }
         Ok(arrays)
     }
-}
-
-fn fault(source: usize, part: usize, reason: &str) -> Fault {
-    Fault { source, reason: format!("part {part} of the document: {reason}") }
 }
 
 fn grid_of(image: &PlannedImage) -> [i64; 3] {

@@ -9,16 +9,16 @@
 //! document depends on its parts and on the options alone, and no pixel is decoded for it.
 
 mod builder;
+mod parts;
 
 use crate::dataset::{Derive, Underivable};
 use crate::images::Images;
 use crate::tokenize::{CountsDirectory, TokenColumns, TokenCounts, TokenTotals, add_totals};
 use crate::{Dataset, Result, UnderivableRow};
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, BinaryViewArray, ListArray, StringViewArray};
-use arrow_cast::cast;
+use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Field, FieldRef};
 use builder::Builder;
+use parts::{Fault, Parts};
 use shardmill_engine::Cancel;
 use shardmill_tokens::Tokenizer;
 use std::fmt;
@@ -45,6 +45,8 @@ pub struct SequenceOptions {
     pub prefix: Vec<u32>,
     pub suffix: Vec<u32>,
     pub placeholder: u32,
+    /// In texts, the place of the next image; without it, images have places of their own.
+    pub marker: Option<String>,
     pub labels: Option<SequenceLabels>,
     /// The column of tokens.
     pub tokens: String,
@@ -170,44 +172,4 @@ impl Derive for Sequences {
         // A token has a few bytes of text, or some hundred of an encoded image.
         source_bytes / 2
     }
-}
-
-/// The parts of the documents of a batch.
-struct Parts<'a> {
-    /// First part of each document, and the end.
-    offsets: &'a [i32],
-    modalities: StringViewArray,
-    texts: StringViewArray,
-    images: BinaryViewArray,
-    errors: StringViewArray,
-}
-
-impl<'a> Parts<'a> {
-    fn of(sources: &'a [ArrayRef]) -> std::result::Result<Self, String> {
-        let [modalities, texts, images, errors] = sources else {
-            return Err("a column is missing".to_owned());
-        };
-        let items = |source: &ArrayRef, data_type: DataType| {
-            let lists = source.as_list_opt::<i32>().ok_or("a column has no lists")?;
-            cast(lists.values(), &data_type).map_err(|error| error.to_string())
-        };
-        let strings = |source: &ArrayRef| {
-            items(source, DataType::Utf8View).map(|items| items.as_string_view().clone())
-        };
-        let offsets = modalities.as_list_opt::<i32>().map(ListArray::value_offsets);
-        Ok(Self {
-            offsets: offsets.unwrap_or_default(),
-            modalities: strings(modalities)?,
-            texts: strings(texts)?,
-            images: items(images, DataType::BinaryView)?.as_binary_view().clone(),
-            errors: strings(errors)?,
-        })
-    }
-}
-
-/// Why a document has no sequence.
-struct Fault {
-    /// Number of the source column.
-    source: usize,
-    reason: String,
 }

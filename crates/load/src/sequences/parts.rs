@@ -1,0 +1,149 @@
+//! The texts and images of documents, in the order in which they become tokens.
+
+use crate::images::of_document;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BinaryViewArray, ListArray, StringViewArray};
+use arrow_cast::cast;
+use arrow_schema::DataType;
+use shardmill_documents::Modality;
+
+/// Places of the columns among the sources.
+const MODALITIES: usize = 0;
+const TEXTS: usize = 1;
+const IMAGES: usize = 2;
+
+/// The parts of the documents of a batch.
+pub(super) struct Parts<'a> {
+    /// First part of each document, and the end.
+    offsets: &'a [i32],
+    modalities: StringViewArray,
+    texts: StringViewArray,
+    pub(super) images: BinaryViewArray,
+    pub(super) errors: StringViewArray,
+}
+
+impl<'a> Parts<'a> {
+    pub(super) fn of(sources: &'a [ArrayRef]) -> std::result::Result<Self, String> {
+        let [modalities, texts, images, errors] = sources else {
+            return Err("a column is missing".to_owned());
+        };
+        let items = |source: &ArrayRef, data_type: DataType| {
+            let lists = source.as_list_opt::<i32>().ok_or("a column has no lists")?;
+            cast(lists.values(), &data_type).map_err(|error| error.to_string())
+        };
+        let strings = |source: &ArrayRef| {
+            items(source, DataType::Utf8View).map(|items| items.as_string_view().clone())
+        };
+        let offsets = modalities.as_list_opt::<i32>().map(ListArray::value_offsets);
+        Ok(Self {
+            offsets: offsets.unwrap_or_default(),
+            modalities: strings(modalities)?,
+            texts: strings(texts)?,
+            images: items(images, DataType::BinaryView)?.as_binary_view().clone(),
+            errors: strings(errors)?,
+        })
+    }
+
+    /// The texts and images of a document.
+    pub(super) fn pieces(
+        &self,
+        document: usize,
+        marker: Option<&str>,
+    ) -> Result<Vec<Piece<'_>>, Fault> {
+        let place = |document: usize| {
+            self.offsets.get(document).and_then(|part| usize::try_from(*part).ok())
+        };
+        let parts = place(document).unwrap_or_default()..place(document + 1).unwrap_or_default();
+        let (mut pieces, mut images) = (Vec::with_capacity(parts.len()), Vec::new());
+        for (number, part) in (0..).zip(parts) {
+            let own = Part { number, part };
+            match Modality::new(self.modalities.value(part)) {
+                Modality::Text if self.texts.is_valid(part) => {
+                    pieces.push(Piece::Text { own, text: self.texts.value(part), is_start: true });
+                }
+                Modality::Image if marker.is_some() => images.push(Piece::Image(own)),
+                Modality::Image => pieces.push(Piece::Image(own)),
+                Modality::Other(name) => {
+                    let reason = format!("Sequences has no place for the modality {name:?}");
+                    return Err(own.fault(MODALITIES, &reason));
+                }
+                Modality::Text | Modality::Metadata => {}
+            }
+        }
+        match marker {
+            Some(marker) => marked(&pieces, images, marker),
+            None => Ok(pieces),
+        }
+    }
+}
+
+/// The pieces of texts, with the images in place of the markers.
+fn marked<'a>(
+    texts: &[Piece<'a>],
+    images: Vec<Piece<'a>>,
+    marker: &str,
+) -> Result<Vec<Piece<'a>>, Fault> {
+    let (count, mut images) = (images.len(), images.into_iter());
+    let (mut pieces, mut markers) = (Vec::new(), 0);
+    for piece in texts {
+        let Piece::Text { own, text, .. } = piece else { continue };
+        let mut is_start = true;
+        for (number, text) in text.split(marker).enumerate() {
+            if number > 0 {
+                markers += 1;
+                pieces.extend(images.next());
+            }
+            if !text.is_empty() {
+                pieces.push(Piece::Text { own: *own, text, is_start });
+                is_start = false;
+            }
+        }
+    }
+    if markers == count {
+        return Ok(pieces);
+    }
+    let reason = format!("the texts have {markers} markers {marker:?} for {count} images");
+    Err(Fault { source: TEXTS, reason })
+}
+
+/// A part of a document.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part {
+    /// In its document.
+    number: usize,
+    /// In the batch.
+    pub(super) part: usize,
+}
+
+/// What becomes tokens.
+#[derive(Debug)]
+pub(super) enum Piece<'a> {
+    /// `is_start` says whether it begins a text, and does not continue one after an image.
+    Text {
+        own: Part,
+        text: &'a str,
+        is_start: bool,
+    },
+    Image(Part),
+}
+
+impl Part {
+    pub(super) fn bad_text(self, reason: &str) -> Fault {
+        self.fault(TEXTS, reason)
+    }
+
+    pub(super) fn bad_image(self, reason: &str) -> Fault {
+        self.fault(IMAGES, reason)
+    }
+
+    fn fault(self, source: usize, reason: &str) -> Fault {
+        Fault { source, reason: of_document(self.number as u64, reason) }
+    }
+}
+
+/// Why a document has no sequence.
+pub(super) struct Fault {
+    /// Number of the source column.
+    pub(super) source: usize,
+    pub(super) reason: String,
+}
