@@ -108,6 +108,7 @@ impl Settings {
             named("channels", &self.channels, &[("RGB", Channels::Rgb), ("L", Channels::Gray)])?;
         let names = [
             ("crop", Fit::Crop),
+            ("crop_end", Fit::CropEnd),
             ("stretch", Fit::Stretch),
             ("pad", Fit::Pad),
             ("longest", Fit::Longest),

@@ -11,6 +11,7 @@ import shardmill as sm
 from breadth import examples
 from byte_tokenizer import END
 from documents import encoded, write_tar
+from image_processors import image_processor
 from interleaved_documents import (
     BEGIN,
     FINISH,
@@ -337,13 +338,30 @@ def test_fixed_rule_has_pixels_of_equal_size(tmp_path, model):
     np.testing.assert_allclose(pixels[0], (expected.transpose(2, 0, 1) - 0.5) / 0.25, atol=1e-6)
 
 
+@pytest.mark.parametrize("side", [20, 21])
+def test_cropped_images_are_those_of_the_processor(tmp_path, model, side):
+    processor = image_processor(
+        "clip", "CLIP", size={"shortest_edge": side}, crop_size={"height": side, "width": side}
+    )
+    sizes = [(40, 60), (61, 40), (20, 21), (9, 90), (33, 35), (47, 22), (21, 20)]
+    images = [picture(*size) for size in sizes]
+    path = write_documents(tmp_path / "data", [images])
+    rule = sm.ImageTokens.fixed(side, 4, placeholder=PAD)
+    sequences = sm.Sequences(
+        tokenizer=model, images=rule, image_output=sm.ImageOutput(normalize="clip")
+    )
+    pixels = sm.Dataset(path, sequences=sequences)[0]["pixel_values"]
+    expected = processor([opened(image) for image in images], return_tensors="np")["pixel_values"]
+    np.testing.assert_allclose(pixels, expected, rtol=0, atol=1e-6)
+
+
 def test_options_that_the_tokenizer_or_the_rule_lacks_are_refused(model):
     refused = [
         ({"images": sm.ImageTokens.qwen2_vl(prefix="<|vision_begin|>")}, "vision_begin"),
         ({"images": sm.ImageTokens.qwen2_vl(placeholder="<pad>")}, "<pad>"),
         ({"images": sm.ImageTokens.qwen2_vl(suffix=[10**6])}, "suffix must be an id below"),
         ({"images": sm.ImageTokens.tiles()}, "not of 'tiles'"),
-        ({"images": sm.ImageTokens.fixed(20, 5, placeholder=PAD)}, "does not crop images"),
+        ({"images": sm.ImageTokens.fixed((20, 9), 5, placeholder=PAD)}, "requires a square"),
         (
             {"images": sm.ImageTokens.fixed(20, 5, fit="stretch", placeholder=PAD)},
             "how pixels are normalized",

@@ -15,6 +15,8 @@ use crate::raster::{Region, ShapeError, Sides};
 pub enum Fit {
     /// Covers the size, and cuts off what is too much, equally on both sides.
     Crop,
+    /// The same with an odd surplus cut off at the end: image processors of transformers.
+    CropEnd,
     /// Becomes the size, in whatever ratio.
     Stretch,
     /// Fits into the size, in the middle of the background: `ImageOps.pad`.
@@ -52,7 +54,7 @@ impl Geometry {
     /// * `Crop` scales so that both sides cover the size. The side that then fits exactly has its
     ///   length, the other one is `int(length * other / side)`, and offsets are half of the
     ///   surplus, rounded half to even. For a square this is torchvision's `Resize(size)` and
-    ///   `CenterCrop(size)` on PIL images.
+    ///   `CenterCrop(size)` on PIL images. `CropEnd` rounds the half down.
     /// * `Longest` and `Pad` scale so that both sides fit, and round half to even as Pillow does,
     ///   but never to zero.
     ///
@@ -86,10 +88,13 @@ impl Geometry {
             Fit::RandomCrop { scale, ratio } => {
                 Self { region: random_region(full, scale, ratio, draw), ..whole(size) }
             }
-            Fit::Crop => {
+            Fit::Crop | Fit::CropEnd => {
                 let target = covering(full, size).checked()?;
-                let top = half_to_even(target.height - size.height);
-                let left = half_to_even(target.width - size.width);
+                let half = |surplus: usize| {
+                    if fit == Fit::Crop { half_to_even(surplus) } else { surplus / 2 }
+                };
+                let top = half(target.height - size.height);
+                let left = half(target.width - size.width);
                 let window = Region { top, left, height: size.height, width: size.width };
                 Self { target, window, canvas: size, ..whole(target) }
             }
@@ -396,9 +401,9 @@ mod tests {
         fn every_part_lies_in_its_whole(
             (height, width, to_height, to_width) in
                 (1_usize..3000, 1_usize..3000, 1_usize..600, 1_usize..600),
-            (fit, row, scale) in (0_usize..6, any::<u64>(), 1_usize..9),
+            (fit, row, scale) in (0_usize..7, any::<u64>(), 1_usize..9),
         ) {
-            let fit = [Fit::Crop, Fit::Stretch, Fit::Pad, Fit::Longest, Fit::Keep, RANDOM][fit];
+            let fit = [Fit::Crop, Fit::CropEnd, Fit::Stretch, Fit::Pad, Fit::Longest, Fit::Keep, RANDOM][fit];
             let (full, size) = (sides(height, width), sides(to_height, to_width));
             let got = Geometry::new(full, Some(size), fit, 0.5, draw(row)).unwrap();
             prop_assert!(got.region.within(full).is_ok());

@@ -120,8 +120,7 @@ class Sequences:
         parts: columns of texts and images, in the order of the parts. A text is a string. An image
             is bytes, or a struct with a field ``bytes``. A list is several parts. A text that is
             null is left out.
-        images: the rule by which images become tokens: ``ImageTokens.qwen2_vl``, or ``fixed`` with
-            ``fit="stretch"``.
+        images: the rule by which images become tokens: ``ImageTokens.qwen2_vl`` or ``fixed``.
             Without it, an image is an error.
         marker: a text, such as ``"<image>"``, in whose places in the texts the images are put, in
             their order. A document that has it another number of times than images is bad.
@@ -222,9 +221,10 @@ class Sequences:
                 "positions='mrope' requires images of the rule 'qwen2_vl'\n"
                 "hint: pass images=sm.ImageTokens.qwen2_vl(…), or omit positions"
             )
-        if images is not None and images.parameters.get("fit") == "crop":
+        height, width = (images and images.parameters.get("size")) or (1, 1)
+        if images is not None and height != width and images.parameters["fit"] == "crop":
             raise OptionError(
-                "Sequences does not crop images as the processors of models do\n"
+                f"fit='crop' requires a square, not {height} × {width} pixels\n"
                 "hint: pass ImageTokens.fixed(…, fit='stretch') if the model stretches images"
             )
         # Says now what the tokenizer cannot do.
@@ -316,7 +316,8 @@ class Sequences:
         return {
             "column": "binary_content",
             "size": parameters.get("size"),
-            "fit": parameters.get("fit", "stretch"),
+            # As the processors of models crop.
+            "fit": "crop_end" if parameters.get("fit") == "crop" else "stretch",
             "resample": "bicubic",
             "mode": output.mode,
             "flip": 0.0,

@@ -292,7 +292,7 @@ fn fixed_shape(options: &ImageOptions) -> Option<[usize; 3]> {
     let Sides { height, width } = match spec.fit {
         _ if options.is_encoded => return None,
         Fit::Keep | Fit::Longest => return None,
-        Fit::Crop | Fit::Stretch | Fit::Pad | Fit::RandomCrop { .. } => spec.size?,
+        Fit::Crop | Fit::CropEnd | Fit::Stretch | Fit::Pad | Fit::RandomCrop { .. } => spec.size?,
     };
     let channels = spec.channels.count();
     Some(match spec.layout {
