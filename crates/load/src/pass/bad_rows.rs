@@ -50,6 +50,18 @@ pub struct BadRow {
     pub cause: Arc<str>,
 }
 
+/// Rows, and those of them whose images are filled, each with the number of its batch.
+pub(super) struct Assembled {
+    pub(super) rows: RecordBatch,
+    pub(super) filled: Vec<(usize, BadRow)>,
+}
+
+impl From<RecordBatch> for Assembled {
+    fn from(rows: RecordBatch) -> Self {
+        Self { rows, filled: Vec::new() }
+    }
+}
+
 /// The bad rows of the blocks that a pass has decoded so far.
 #[derive(Debug, Default)]
 pub(super) struct BadRows {

@@ -1,7 +1,7 @@
 //! Renders the images of assembled packs.
 
 use super::Work;
-use super::bad_rows::BadRow;
+use super::bad_rows::{Assembled, BadRow};
 use super::superbatches::SuperbatchPlan;
 use crate::images::{Canvas, Fault, of_document};
 use crate::packing::{ImageOrigin, ImagesOfPacks, PackColumns, PackedImages};
@@ -15,18 +15,6 @@ use std::sync::Arc;
 
 /// Images that a thread renders before another one may take over. Those of documents are large.
 const IMAGES_OF_A_JOB: usize = 8;
-
-/// Rows, and those of them whose images are filled, each with the number of its batch.
-pub(super) struct Assembled {
-    pub(super) rows: RecordBatch,
-    pub(super) filled: Vec<(usize, BadRow)>,
-}
-
-impl From<RecordBatch> for Assembled {
-    fn from(rows: RecordBatch) -> Self {
-        Self { rows, filled: Vec::new() }
-    }
-}
 
 /// Images with their number among those of a superbatch, and why they are filled.
 type Filled = Vec<(usize, String)>;

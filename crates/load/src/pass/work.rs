@@ -1,11 +1,10 @@
 //! What the threads of a pass do: decode blocks and make superbatches.
 
 use super::assemble::{assemble, gather_rows};
-use super::bad_rows::{self, BadRows, Salvage};
+use super::bad_rows::{self, Assembled, BadRows, Salvage};
 use super::blocks::Blocks;
 use super::cores::Cores;
 use super::metrics::Metrics;
-use super::render_packs::Assembled;
 use super::superbatches::SuperbatchPlan;
 use super::{BadRowPolicy, BatchRows, Made, OnBadRows, Stage, Superbatch};
 use crate::images::HostMemory;
