@@ -506,8 +506,12 @@ CASES: dict[str, Callable[[], Any]] = {
         tokenizer=sequences().tokenizer,
         images=sm.ImageTokens.fixed(224, 9, fit="stretch", placeholder=7),
     ),
-    "rule that crops images": lambda: sm.Sequences(
-        tokenizer=sequences().tokenizer, images=sm.ImageTokens.fixed(224, 9, placeholder=7)
+    "rule that crops images to other shapes than squares": lambda: sm.Sequences(
+        tokenizer=sequences().tokenizer,
+        images=sm.ImageTokens.fixed((224, 336), 9, placeholder=7),
+    ),
+    "marker without images": lambda: sm.Sequences(
+        tokenizer=sequences().tokenizer, marker="<image>"
     ),
     "positions of images without images": lambda: sm.Sequences(
         tokenizer=sequences().tokenizer, positions="mrope"

@@ -156,16 +156,19 @@ def test_damaged_image_changes_nothing_but_its_pixels(tmp_path, model, dtype, on
     bad = write_documents(tmp_path / "bad", damaged, row_group_size=9)
     image_output = sm.ImageOutput(dtype=dtype, on_error=on_error)
     sequences = qwen_sequences(model, image_output=image_output)
+    statistics = sequences.normalization
 
     def batches(path):
         data = sm.Dataset(path, sequences=sequences)
         loader = sm.Loader(
             data, packing=packing(), batch_size=2, shuffle=True, seed=3, output=output
         )
-        yield from ({name: np.asarray(value) for name, value in batch.items()} for batch in loader)
-        assert [(row.row, "part 1 of the document: truncated" in row.cause) for row in loader.bad_rows] == (
-            [] if path == good else [(at, True)]
-        )
+        for batch in loader:
+            del batch["document_lengths"]
+            yield {name: np.asarray(value) for name, value in batch.items()}
+        causes = [(row.row, row.cause.split(" (")[0]) for row in loader.bad_rows]
+        expected = (at, "part 1 of the document: truncated")
+        assert causes == ([] if path == good else [expected])
 
     found = 0
     for whole, filled in zip(batches(good), batches(bad), strict=True):
@@ -174,11 +177,10 @@ def test_damaged_image_changes_nothing_but_its_pixels(tmp_path, model, dtype, on
         assert all(np.array_equal(whole[name], filled[name]) for name in others)
         of_image = np.repeat(np.arange(len(whole["image_index"])), whole["image_grid_thw"].prod(1))
         is_bad = ~filled["image_valid"][of_image]
-        same = whole["pixel_values"][~is_bad], filled["pixel_values"][~is_bad]
-        assert np.array_equal(*same)
-        means = np.zeros(3) if dtype == "float32" else np.round(255 * np.array(sequences.normalization[0]))
-        of_channels = filled["pixel_values"][is_bad].reshape(-1, 3, 2 * 14 * 14)
-        assert (of_channels == means[None, :, None]).all()
+        pixels = whole["pixel_values"], filled["pixel_values"]
+        assert np.array_equal(*(values[~is_bad] for values in pixels))
+        mean = np.zeros(3) if dtype == "float32" else np.round(255 * np.array(statistics[0]))
+        assert (pixels[1][is_bad].reshape(-1, 3, 2 * 14 * 14) == mean[:, None]).all()
         masked = np.zeros(whole["labels"].shape, bool)
         for pack, first, _ in filled["image_index"][~filled["image_valid"]]:
             found += 1

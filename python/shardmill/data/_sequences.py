@@ -312,7 +312,7 @@ class Sequences:
             labels = self.labels
             masked = (labels.output, labels.ignore_index) if labels else ("", Labels.ignore_index)
         fills = output.on_error != "raise"
-        means = (fills and self.normalization or [(0.0,) * 3])[0]
+        means = ((fills and self.normalization) or [(0.0,) * 3])[0]
         return {
             "column": "binary_content",
             "size": parameters.get("size"),

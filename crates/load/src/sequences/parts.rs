@@ -23,7 +23,7 @@ pub(super) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    pub(super) fn of(sources: &'a [ArrayRef]) -> std::result::Result<Self, String> {
+    pub(super) fn of(sources: &'a [ArrayRef]) -> Result<Self, String> {
         let [modalities, texts, images, errors] = sources else {
             return Err("a column is missing".to_owned());
         };
