@@ -95,8 +95,8 @@ def write_model(directory):
 
 def qwen_sequences(tokenizer, **options):
     """Sequences with the rule of small images, and an end of documents."""
-    rule = sm.ImageTokens.qwen2_vl(**QWEN)
-    return sm.Sequences(tokenizer=tokenizer, images=rule, **({"eos": END} | options))
+    given = {"images": sm.ImageTokens.qwen2_vl(**QWEN), "eos": END} | options
+    return sm.Sequences(tokenizer=tokenizer, **given)
 
 
 def processed(directory, parts):

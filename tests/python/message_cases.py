@@ -531,6 +531,11 @@ CASES: dict[str, Callable[[], Any]] = {
     "image of sequences without a rule": lambda: document(
         {"modality": "image"}, sequences=sm.Sequences(tokenizer=sequences().tokenizer)
     ),
+    "part of another modality": lambda: document({"modality": "audio"}),
+    "labels of placeholders that a packing makes": lambda: document(
+        {"modality": "text", "text_content": "a"},
+        packing=sm.Packing(["tokens"], length=8, strategy="best_fit", long="drop", next_token=True),
+    ),
     "packs that cut documents": lambda: document(
         {"modality": "text"}, packing=sm.Packing("tokens", length=9)
     ),

@@ -214,6 +214,33 @@ def test_mixture_of_documents_with_and_without_images(tmp_path, model):
     assert {chr(ids[0]): len(parts) for ids, _, parts in found} == {"i": 1, "t": 0}
 
 
+@pytest.mark.parametrize(
+    "option, other",
+    [
+        ("dtype", {"image_output": sm.ImageOutput(dtype="uint8")}),
+        ("on_error", {"image_output": sm.ImageOutput(on_error="mask")}),
+        ("positions", {"positions": "mrope"}),
+        ("images", {"images": sm.ImageTokens.qwen2_vl(max_pixels=28 * 28 * 8)}),
+    ],
+    ids=["dtype", "on_error", "positions", "images"],
+)
+def test_mixture_of_sequences_with_other_images_is_refused(tmp_path, model, option, other):
+    path = write_documents(tmp_path / "data", [["a"]])
+    sources = [
+        sm.Dataset(path, sequences=qwen_sequences(model, **options)) for options in ({}, other)
+    ]
+    with pytest.raises(ValueError, match=f"images of documents have {option}="):
+        sm.Mixture(sources, weights=[1, 1])
+
+
+def test_labels_that_a_packing_makes_of_placeholders_are_refused(tmp_path, model):
+    path = write_documents(tmp_path / "data", [["a"]])
+    data = sm.Dataset(path, sequences=qwen_sequences(model, labels=None))
+    tokens = sm.Packing(["tokens"], length=8, strategy="best_fit", long="drop", next_token=True)
+    with pytest.raises(ValueError, match="labels of the placeholders"):
+        sm.Loader(data, packing=tokens)
+
+
 def rope(model, ids, grids):
     """Positions of ``get_rope_index``."""
     import torch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from shardmill.data._dataset import Dataset, opened_files
 from shardmill.data._images import Images
 from shardmill.data._opened_files import OpenedFiles
 from shardmill.data._own_methods import refuse_own_rows
+from shardmill.data._sequences import Sequences
 from shardmill.errors import OptionError
 from shardmill.load import _blend as blend
 from shardmill.storage._paths import PathLike
@@ -186,13 +187,12 @@ class Mixture:
         """Check that the images of a column look alike in all sources."""
         first: dict[str, tuple[str, dict[str, Any]]] = {}
         for name, source in self._sources.items():
-            for images in opened_files(source).images[0]:
-                other, form = first.setdefault(images.column, (name, _form(images)))
-                for option, value in _form(images).items():
-                    if form[option] != value:
+            for images, form in _forms(opened_files(source)):
+                other, known = first.setdefault(images, (name, form))
+                for option, value in form.items():
+                    if known[option] != value:
                         raise OptionError(
-                            f"the images of column {images.column!r} have "
-                            f"{option}={form[option]!r} in source {other!r}, "
+                            f"{images} have {option}={known[option]!r} in source {other!r}, "
                             f"and {option}={value!r} in source {name!r}\n"
                             f"hint: give the sources the same {option}"
                         )
@@ -250,6 +250,16 @@ def _mixed(
 def _is_filtered(sources: list[OpenedFiles], shares: blend.Blend) -> bool:
     # Also rows of a source that is not drawn are not delivered.
     return any(part.is_filtered or not shares.is_drawn(at) for at, part in enumerate(sources))
+
+
+def _forms(files: OpenedFiles) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the images of a source, with the options that they must share with other sources."""
+    for images in files.images[0]:
+        yield f"the images of column {images.column!r}", _form(images)
+    [sequences] = files.tokenize
+    if isinstance(sequences, Sequences) and sequences.images is not None:
+        own = {"images": sequences.images, "positions": sequences.positions}
+        yield "the images of documents", own | vars(sequences.image_output)
 
 
 def _form(images: Images) -> dict[str, Any]:

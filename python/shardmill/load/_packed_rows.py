@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from shardmill._native import packing as _native
 from shardmill._warnings import warn_caller
 from shardmill.data._dataset import opened_files
-from shardmill.errors import MissingColumnError
+from shardmill.errors import MissingColumnError, OptionError
 from shardmill.load import _balance as balancing
 from shardmill.load._columns import plain_fill_values
 from shardmill.load._epoch_plans import EpochPlans
@@ -177,6 +177,11 @@ class PackedRows(EpochPlans):
             stored = [LABELS] if LABELS in packing.columns else []
             labels = dict.fromkeys(stored or labels or [LABELS], IGNORED) | labels
             shifted = list(labels)
+            if files.has_document_images and not set(shifted) <= set(packing.columns):
+                raise OptionError(
+                    "next_token=True would make labels of the placeholders of images\n"
+                    "hint: pack the labels of Sequences too: sm.Packing(['tokens', 'labels'], …)"
+                )
         pads = packing.pad_value
         if not isinstance(pads, dict):
             # Every type has a zero, including booleans.
