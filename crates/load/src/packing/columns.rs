@@ -178,7 +178,7 @@ impl PackColumns {
     pub(crate) fn mask(
         &self,
         arrays: &mut [ArrayRef],
-        documents: impl Iterator<Item = Range<usize>> + Clone,
+        documents: &[Range<usize>],
     ) -> crate::Result<()> {
         let images = self.images.as_ref();
         let planned = images.and_then(|images| images.images.options().planned.as_ref());
@@ -191,7 +191,7 @@ impl PackColumns {
             if !is_label(column) {
                 continue;
             }
-            let tokens = documents.clone().map(|tokens| {
+            let tokens = documents.iter().map(|tokens| {
                 // Its first token may be the label in the place before it.
                 let before = tokens.start.checked_sub(1).filter(|before| {
                     column.shown == Shown::Next

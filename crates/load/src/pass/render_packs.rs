@@ -36,7 +36,8 @@ impl Work {
         let (schema, mut arrays, _) = packs.into_parts();
         let origins = || filled.iter().filter_map(|(number, _)| origins.get(*number));
         if !filled.is_empty() {
-            columns.mask(&mut arrays, origins().map(|origin| origin.document.clone()))?;
+            let documents: Vec<_> = origins().map(|origin| origin.document.clone()).collect();
+            columns.mask(&mut arrays, &documents)?;
         }
         arrays.extend(made);
         let fields: Vec<_> = schema.fields().iter().chain(&images.fields).cloned().collect();
