@@ -258,6 +258,7 @@ class Sequences:
         separator: list[int],
         block: tuple[int, list[int], list[int]],
         marker: str | None,
+        chats: tuple[Tokens, list[str]] | None,
         tokens: str,
         labels: tuple[str, int, bool] | None,
         counts: str,
@@ -279,6 +280,7 @@ class TokenInput:
         template_kwargs: str,
         has_tools: bool,
         has_documents: bool,
+        has_images: bool,
     ) -> TokenInput: ...
     @staticmethod
     def completion(chat: TokenInput | None, reason: str) -> TokenInput: ...

@@ -33,7 +33,12 @@ from shardmill.data._left_out import warn_of_left_out
 from shardmill.data._opened_files import OpenedFiles
 from shardmill.data._own_methods import own_method, refuse_own_rows
 from shardmill.data._paths import is_list, paths_of
-from shardmill.data._sequences import Sequences, document_columns, native_sequences
+from shardmill.data._sequences import (
+    Sequences,
+    document_columns,
+    native_sequences,
+    part_columns,
+)
 from shardmill.data._shard_index import INDEX_NAME, warn_of_missing_index
 from shardmill.data._splits import warn_of_mixed_splits
 from shardmill.data._text_options import TextOptions, checked_text
@@ -245,7 +250,7 @@ class Dataset(ArrowRows):
             has_pickle_bytes=errors.pickles == "bytes",
             ignores_zeros=ignore_zeros,
             token_files=checked_token_files(token_files),
-            documents=None if sequences is None else list(sequences.parts),
+            documents=None if sequences is None else part_columns(sequences),
             max_decoded_bytes=None
             if max_decoded_bytes is None
             else byte_count(max_decoded_bytes, "max_decoded_bytes"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -15,13 +15,14 @@ from shardmill._digests import digest
 from shardmill._native import load as _native
 from shardmill._native import pixels as _pixels
 from shardmill._option_values import check_filled, check_kind, listed, whole
+from shardmill.data._chat_template import ChatTemplate
 from shardmill.data._counts_directory import check_counts_directory, default_counts
 from shardmill.data._image_tokens import ImageTokens, native_rule
 from shardmill.data._images import MOST_PIXELS, DecodeMode, Normalization, statistics
 from shardmill.data._special_tokens import Affix, Token
 from shardmill.data._token_ids import token_id_of
 from shardmill.data._token_options import LabelKind, Labels
-from shardmill.data._tokenize import TOKENIZATION_VERSION
+from shardmill.data._tokenize import TOKENIZATION_VERSION, Tokenize, chats_with_images
 from shardmill.data._tokenizer import Tokenizer, native_tokenizer
 from shardmill.errors import OptionError
 from shardmill.storage._paths import PathLike
@@ -99,7 +100,9 @@ class Sequences:
     that names the part, or makes a bad row; see ``ErrorPolicy``.
 
     With ``parts``, each row of files of any format is a document. Its parts are the values of these
-    columns, such as an image and its caption.
+    columns, such as an image and its caption. With ``messages``, each row is a conversation, as for
+    ``Tokenize``: the chat template writes a placeholder for each part of the type ``"image"``, and
+    the images of the row take the places of the placeholders, in order.
 
     A document has these columns:
 
@@ -120,6 +123,9 @@ class Sequences:
         parts: columns of texts and images, in the order of the parts. A text is a string. An image
             is bytes, or a struct with a field ``bytes``. A list is several parts. A text that is
             null is left out.
+        messages: column of conversations, whose images are in the column ``images_from``.
+        images_from: an image, or a list of images, as ``parts`` has them.
+        chat_template: the template for messages, as for ``Tokenize``.
         images: the rule by which images become tokens: ``ImageTokens.qwen2_vl`` or ``fixed``.
             Without it, an image is an error.
         marker: a text, such as ``"<image>"``, in whose places in the texts the images are put, in
@@ -129,8 +135,9 @@ class Sequences:
             named in the tokenizer's directory.
         eos: token after each document that is not empty, likewise.
         labels: ``"text"`` labels the texts, and ``"all"`` also the tokens around the placeholders
-            of images; ``None`` for no labels. ``Labels`` has further options. The first token of a
-            document and placeholders have no label.
+            of images; ``"assistant"``, for messages, labels what an assistant wrote; ``None`` for
+            no labels. ``Labels`` has further options. The first token of a document and
+            placeholders have no label.
         image_output: type and normalization of pixels.
         positions: ``"mrope"`` gives packs the positions of Qwen2-VL in place of 0, 1, …: int32
             ``[3, packs, length]``, for time, height and width. Only for ``qwen2_vl``.
@@ -157,6 +164,9 @@ class Sequences:
 
     tokenizer: Tokenizer
     parts: tuple[str, ...]
+    messages: str | None
+    images_from: str | None
+    chat_template: ChatTemplate
     images: ImageTokens | None
     marker: str | None
     separator: str
@@ -173,6 +183,9 @@ class Sequences:
         *,
         tokenizer: Tokenizer | str | Path,
         parts: Sequence[str] = (),
+        messages: str | None = None,
+        images_from: str | None = None,
+        chat_template: str | Path | ChatTemplate | None = None,
         images: ImageTokens | None = None,
         marker: str | None = None,
         separator: str = "",
@@ -187,7 +200,8 @@ class Sequences:
         given = {name: value for name, value in locals().items() if name != "self"}
         check_fields(Sequences, given)
         check_filled("output", output, is_optional=False)
-        check_filled("marker", marker, is_optional=True)
+        for name in ("marker", "messages", "images_from"):
+            check_filled(name, given[name], is_optional=True)
         check_kind("images", images, ImageTokens, "sm.ImageTokens.from_pretrained(directory)")
         check_kind("image_output", image_output, ImageOutput, "sm.ImageOutput(dtype='uint8')")
         if not isinstance(counts, str | os.PathLike | None) or counts == "":
@@ -199,18 +213,16 @@ class Sequences:
             "parts": tuple(listed("parts", parts)),
             "bos": token_id_of("bos", bos, tokenizer),
             "eos": token_id_of("eos", eos, tokenizer),
+            "chat_template": chat_template
+            if isinstance(chat_template, ChatTemplate)
+            else ChatTemplate(chat_template),
             "labels": labels if isinstance(labels, Labels | None) else Labels(labels),
             "image_output": image_output or ImageOutput(),
             "counts": default_counts() if counts is None else os.fspath(counts),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        if self.labels is not None and self.labels.kind not in ("text", "all"):
-            raise OptionError(
-                f"labels must be 'text', 'all' or None for documents, not {self.labels.kind!r}"
-            )
-        if marker is not None and images is None:
-            raise OptionError("marker requires images, such as sm.ImageTokens.qwen2_vl()")
+        self._check_source()
         if images is not None and images.rule not in ("qwen2_vl", "fixed"):
             raise OptionError(
                 "Sequences computes the pixels of the rules 'qwen2_vl' and 'fixed', "
@@ -235,6 +247,52 @@ class Sequences:
                 "hint: choose another name for output or Labels.output"
             )
 
+    def _check_source(self) -> None:
+        """Check that all options apply to the source.
+
+        Raises:
+            ValueError: If one does not.
+        """
+        kinds = ["text", "all", *(["assistant"] if self.messages else [])]
+        if self.labels is not None and self.labels.kind not in kinds:
+            raise OptionError(
+                f"labels must be one of {', '.join(map(repr, kinds))} or None for "
+                f"{'messages' if self.messages else 'documents'}, not {self.labels.kind!r}"
+            )
+        if self.marker is not None and self.images is None:
+            raise OptionError("marker requires images, such as sm.ImageTokens.qwen2_vl()")
+        if self.messages is None:
+            if self.images_from is not None or self.chat_template != ChatTemplate():
+                raise OptionError("images_from and chat_template are for messages")
+            return
+        if self.images is None or self.images_from is None:
+            raise OptionError(
+                "messages requires images and images_from\n"
+                "hint: tokenize conversations without images with sm.Tokenize(messages=…)"
+            )
+        given = {"parts": self.parts, "marker": self.marker, "separator": self.separator}
+        given |= {"bos": self.bos, "eos": self.eos}
+        for name, value in given.items():
+            if value not in (None, (), ""):
+                raise OptionError(
+                    f"{name} is not for messages, for which the chat template writes all tokens"
+                )
+
+    @cached_property
+    def _chats(self) -> Tokenize | None:
+        """How messages become tokens, before images take the places of their placeholders."""
+        if self.messages is None:
+            return None
+        labels = self.labels
+        return Tokenize(
+            messages=self.messages,
+            tokenizer=self.tokenizer,
+            chat_template=self.chat_template,
+            labels=labels and (replace(labels, kind="all") if labels.kind == "text" else labels),
+            output=self.output,
+            counts=self.counts,
+        )
+
     @cached_property
     def fingerprint(self) -> str:
         """Identifies what determines the tokens, as 32 hexadecimal digits."""
@@ -244,6 +302,8 @@ class Sequences:
         ids = [self.bos, self.eos, self._ids("separator", self.separator)]
         identity = [versions, self.tokenizer.fingerprint, images, ids, labels]
         further = [list(self.parts), self.marker]
+        if self._chats is not None:
+            further += [self._chats.fingerprint, self.images_from]
         return digest([*identity, *further] if any(further) else identity)
 
     @property
@@ -271,7 +331,8 @@ class Sequences:
         return statistics("siglip" if is_third else "clip", 3)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_native"}
+        unsaved = ("_native", "_chats")
+        return {name: value for name, value in self.__dict__.items() if name not in unsaved}
 
     @cached_property
     def _native(self) -> _native.Sequences:
@@ -296,6 +357,7 @@ class Sequences:
             separator=self._ids("separator", self.separator),
             block=block,
             marker=self.marker,
+            chats=self._chats and chats_with_images(self._chats),
             tokens=self.output,
             labels=labels,
             counts=f"{self.counts}/{self.fingerprint}",
@@ -370,7 +432,13 @@ def native_sequences(sequences: Sequences, paths: Sequence[str]) -> _native.Sequ
     return sequences._native  # pyright: ignore[reportPrivateUsage]
 
 
+def part_columns(sequences: Sequences) -> list[str]:
+    """Return the columns of texts and images, if rows are documents."""
+    images = sequences.images_from
+    return list(sequences.parts) if images is None else [images]
+
+
 def document_columns(names: Sequence[str], sequences: Sequences) -> list[str]:
     """Return the columns of documents that are delivered by default."""
-    parts = {*_PARTS, *sequences.parts}
+    parts = {*_PARTS, *part_columns(sequences), sequences.messages}
     return [name for name in names if name not in parts] + sequences.outputs

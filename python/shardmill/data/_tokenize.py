@@ -325,6 +325,9 @@ class Tokenize:
 
     @cached_property
     def _native(self) -> _native.Tokens:
+        return self._tokens(has_images=False)
+
+    def _tokens(self, *, has_images: bool) -> _native.Tokens:
         columns = self.output, self.dtype == "int64", self.labels and self.labels.output
         counts = f"{self.counts}/{self.fingerprint}"
         if self.tokenizer is None:
@@ -337,7 +340,7 @@ class Tokenize:
         labels, policy = self.labels, self.text_policy
         return _native.Tokens(
             native_tokenizer(self.tokenizer),
-            self._input(self.tokenizer),
+            self._input(self.tokenizer, has_images),
             bos=self.bos,
             eos=self.eos,
             add_special_tokens=self.add_special_tokens,
@@ -351,12 +354,12 @@ class Tokenize:
             counts=counts,
         )
 
-    def _input(self, tokenizer: Tokenizer) -> _native.TokenInput:
+    def _input(self, tokenizer: Tokenizer, has_images: bool) -> _native.TokenInput:
         if self.messages is None and self.completion is None:
             return _native.TokenInput.texts(self.separator or "")
         chat, reason = None, "the tokenizer has none; pass chat_template="
         try:
-            chat = self._chat(tokenizer)
+            chat = self._chat(tokenizer, has_images)
         except (FormatError, OptionError) as error:
             # Texts need no template, whatever the directory has.
             if self.messages is not None or self.chat_template.template is not None:
@@ -368,7 +371,7 @@ class Tokenize:
             else _native.TokenInput.completion(chat, reason)
         )
 
-    def _chat(self, tokenizer: Tokenizer) -> _native.TokenInput | None:
+    def _chat(self, tokenizer: Tokenizer, has_images: bool) -> _native.TokenInput | None:
         template = self._template
         if template is None:
             return None
@@ -381,6 +384,7 @@ class Tokenize:
             template_kwargs=json_of(chat.template_kwargs),
             has_tools=chat.tools is not None,
             has_documents=chat.documents is not None,
+            has_images=has_images,
         )
 
 
@@ -401,6 +405,12 @@ def native_tokens(
     """
     check_counts_directory(tokenize.counts, tokenize.fingerprint, paths)
     return tokenize._native, tokenize._sources  # pyright: ignore[reportPrivateUsage]
+
+
+def chats_with_images(tokenize: Tokenize) -> tuple[_native.Tokens, list[str]]:
+    """Return what computes the tokens of messages that may have images, and its columns."""
+    tokens = tokenize._tokens(has_images=True)  # pyright: ignore[reportPrivateUsage]
+    return tokens, tokenize._sources or []  # pyright: ignore[reportPrivateUsage]
 
 
 _TEXTS = ("text", "completion")

@@ -133,8 +133,9 @@ def warn_of_joined(sources: Iterable[Tokenize | Sequences | None]) -> None:
     for source in sources:
         if source is None or source.bos is not None or source.eos is not None:
             continue
-        if isinstance(source, Tokenize) and (
-            not source.text or source.function is not None or source.add_special_tokens
+        if source.messages is not None or (
+            isinstance(source, Tokenize)
+            and (not source.text or source.function is not None or source.add_special_tokens)
         ):
             continue
         warn_caller(

@@ -1,9 +1,10 @@
 //! Sequences of documents.
 
+use super::tokenize::PyTokens;
 use crate::pixels::PyImages;
 use crate::tokens::PyTokenizer;
 use pyo3::prelude::*;
-use shardmill_load::sequences::{SequenceLabels, SequenceOptions, Sequences};
+use shardmill_load::sequences::{Chats, SequenceLabels, SequenceOptions, Sequences};
 use shardmill_load::tokenize::CountsDirectory;
 use std::sync::Arc;
 
@@ -12,10 +13,11 @@ pub(crate) struct PySequences(pub(super) Arc<Sequences>);
 
 #[pymethods]
 impl PySequences {
-    /// `block` are the placeholder of an image, and the ids before and after its placeholders.
+    /// `block` are the placeholder of an image, and the ids before and after its placeholders;
+    /// `chats` are the tokens of messages and the columns that they are computed from.
     #[new]
     #[pyo3(signature = (
-        tokenizer, images, *, bos, eos, separator, block, marker, tokens, labels, counts,
+        tokenizer, images, *, bos, eos, separator, block, marker, chats, tokens, labels, counts,
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
@@ -27,6 +29,7 @@ impl PySequences {
         separator: Vec<u32>,
         block: (u32, Vec<u32>, Vec<u32>),
         marker: Option<String>,
+        chats: Option<(PyRef<'_, PyTokens>, Vec<String>)>,
         tokens: String,
         labels: Option<(String, i64, bool)>,
         counts: String,
@@ -52,6 +55,7 @@ impl PySequences {
             Arc::clone(&tokenizer.tokenizer),
             images.map(|images| Arc::clone(&images.0)),
             options,
+            chats.and_then(|(tokens, columns)| Some(Chats { tokens: tokens.derive()?, columns })),
             CountsDirectory::new(Some(counts)),
         )))
     }

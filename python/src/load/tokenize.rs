@@ -44,7 +44,7 @@ impl PyTokenInput {
     #[staticmethod]
     #[pyo3(signature = (
         tokenizer, templates, *,
-        now, by_prefix, template_kwargs, has_tools, has_documents,
+        now, by_prefix, template_kwargs, has_tools, has_documents, has_images,
     ))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn chat(
@@ -55,11 +55,19 @@ impl PyTokenInput {
         template_kwargs: &str,
         has_tools: bool,
         has_documents: bool,
+        has_images: bool,
     ) -> PyShardmillResult<Self> {
         let invalid = |error: serde_json::Error| {
             PyShardmillError::option(&format!("template_kwargs is not valid JSON: {error}"))
         };
-        let template = |text: &str| ChatTemplate::new(text, tokenizer.tokenizer.roles(), now);
+        let template = |text: &str| {
+            let template = ChatTemplate::new(text, tokenizer.tokenizer.roles(), now)?;
+            Ok::<_, shardmill_tokens::Error>(if has_images {
+                template.with_images()
+            } else {
+                template
+            })
+        };
         Ok(Self::new(TokenInput::Chat(Chat {
             template: template(&templates.0)?,
             tool_template: templates.1.as_deref().map(template).transpose()?,
@@ -159,6 +167,14 @@ fn named((tokens, is_wide, labels): Columns) -> TokenColumns {
 }
 
 impl PyTokens {
+    /// What computes them, if it is no function.
+    pub(super) fn derive(&self) -> Option<Arc<dyn Derive>> {
+        match &self.0 {
+            Source::Text(derive) => Some(Arc::clone(derive)),
+            Source::Function { .. } => None,
+        }
+    }
+
     pub(super) fn added_to(
         &self,
         dataset: &PyDataset,

@@ -1,7 +1,8 @@
 //! Builds the sequences of a batch of documents.
 
-use super::Sequences;
+use super::messages::Messages;
 use super::parts::{Fault, Parts, Piece};
+use super::{SEQUENCE_SOURCES, Sequences};
 use crate::tokenize::Lists;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, ListArray, PrimitiveArray};
@@ -74,6 +75,47 @@ impl<'a> Builder<'a> {
                 *label = labels.ignore_index;
             }
         }
+        self.end_document()
+    }
+
+    /// Adds the sequence of a conversation: images take the places of its placeholders.
+    pub(super) fn add_chat(
+        &mut self,
+        parts: &Parts<'_>,
+        messages: &Messages,
+        document: usize,
+    ) -> Result<(), Fault> {
+        let placeholder = self.sequences.options.placeholder;
+        let start = self.lists.tokens.len();
+        let (tokens, labels) = messages.of_row(document);
+        let images = parts.pieces(document, None)?;
+        let is_placeholder = |token: &i32| u32::try_from(*token) == Ok(placeholder);
+        let places = tokens.iter().filter(|token| is_placeholder(token)).count();
+        if places != images.len() {
+            let count = images.len();
+            let reason = format!("the messages have {places} placeholders for {count} images");
+            return Err(Fault { source: SEQUENCE_SOURCES.len(), reason });
+        }
+        let mut images = images.into_iter();
+        let mut labels = labels.into_iter();
+        for token in tokens {
+            let label = labels.next();
+            if is_placeholder(&token) {
+                let Some(Piece::Image(own)) = images.next() else { continue };
+                let planned = self.planned(parts, own.part);
+                if let Some(image) = planned.map_err(|reason| own.bad_image(&reason))? {
+                    let added = self.add_placeholders(&image, start);
+                    added.map_err(|reason| own.bad_image(&reason))?;
+                }
+            } else {
+                self.lists.tokens.extend(u32::try_from(token));
+                self.lists.labels.extend(label);
+            }
+        }
+        self.end_document()
+    }
+
+    fn end_document(&mut self) -> Result<(), Fault> {
         let images = i32::try_from(self.index.len() / 2);
         let images = images.ok().filter(|_| self.lists.end_row());
         self.image_ends.push(images.ok_or_else(|| Fault {
@@ -103,8 +145,20 @@ impl<'a> Builder<'a> {
     /// Adds the block of an image, unless it is left out because it has no plan. `start` is the
     /// first token of the document.
     fn add_image(&mut self, parts: &Parts<'_>, part: usize, start: usize) -> Result<bool, String> {
-        let sequences = self.sequences;
-        let Some(images) = &sequences.images else {
+        let Some(image) = self.planned(parts, part)? else { return Ok(false) };
+        let options = &self.sequences.options;
+        let of_blocks = options.labels.as_ref().is_some_and(|labels| labels.of_blocks);
+        self.lists.tokens.extend(&options.prefix);
+        self.label(of_blocks);
+        self.add_placeholders(&image, start)?;
+        self.lists.tokens.extend(&options.suffix);
+        self.label(of_blocks);
+        Ok(true)
+    }
+
+    /// The plan of an image, `None` if it is left out.
+    fn planned(&mut self, parts: &Parts<'_>, part: usize) -> Result<Option<PlannedImage>, String> {
+        let Some(images) = &self.sequences.images else {
             return Err("an image, and Sequences has no images=".to_owned());
         };
         let planned = if parts.images.is_null(part) {
@@ -113,28 +167,23 @@ impl<'a> Builder<'a> {
         } else {
             images.plan(parts.images.value(part))
         };
-        let image = match planned {
-            Err(_) if images.options().fills_bad => {
-                self.left_out += 1;
-                return Ok(false);
-            }
-            planned => planned?,
-        };
-        let options = &sequences.options;
-        let of_blocks = options.labels.as_ref().is_some_and(|labels| labels.of_blocks);
-        self.lists.tokens.extend(&options.prefix);
-        self.label(of_blocks);
+        if planned.is_err() && images.options().fills_bad {
+            self.left_out += 1;
+            return Ok(None);
+        }
+        planned.map(Some)
+    }
+
+    fn add_placeholders(&mut self, image: &PlannedImage, start: usize) -> Result<(), String> {
         let first = self.lists.tokens.len();
         let small = |number: u64| i32::try_from(number).map_err(|_| "too many tokens".to_owned());
         let tokens = small(image.tokens)?;
         let count = usize::try_from(tokens).unwrap_or_default();
-        self.lists.tokens.resize(first + count, options.placeholder);
+        self.lists.tokens.resize(first + count, self.sequences.options.placeholder);
         self.label(false);
-        self.lists.tokens.extend(&options.suffix);
-        self.label(of_blocks);
         self.index.extend([small((first - start) as u64)?, tokens]);
-        self.grid.extend(grid_of(&image));
-        Ok(true)
+        self.grid.extend(grid_of(image));
+        Ok(())
     }
 
     /// The columns of [`Sequences::new`].

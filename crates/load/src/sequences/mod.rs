@@ -9,6 +9,7 @@
 //! document depends on its parts and on the options alone, and no pixel is decoded for it.
 
 mod builder;
+mod messages;
 mod parts;
 
 use crate::dataset::{Derive, Underivable};
@@ -18,6 +19,7 @@ use crate::{Dataset, Result, UnderivableRow};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Field, FieldRef};
 use builder::Builder;
+use messages::Messages;
 use parts::{Fault, Parts};
 use shardmill_engine::Cancel;
 use shardmill_tokens::Tokenizer;
@@ -61,12 +63,22 @@ pub struct SequenceLabels {
     pub of_blocks: bool,
 }
 
+/// Tokens of conversations, in which a placeholder stands for each image of the row.
+#[derive(Debug)]
+pub struct Chats {
+    pub tokens: Arc<dyn Derive>,
+    /// Columns that they are computed from.
+    pub columns: Vec<String>,
+}
+
 /// Sequences of documents.
 pub struct Sequences {
     tokenizer: Arc<Tokenizer>,
     /// `None` if documents with images are refused.
     images: Option<Arc<Images>>,
     options: SequenceOptions,
+    /// If conversations are the documents.
+    chats: Option<Chats>,
     outputs: Vec<FieldRef>,
     /// Of the outputs, those that are as long as the tokens.
     lists: usize,
@@ -79,6 +91,7 @@ impl Sequences {
         tokenizer: Arc<Tokenizer>,
         images: Option<Arc<Images>>,
         options: SequenceOptions,
+        chats: Option<Chats>,
         counts: CountsDirectory,
     ) -> Self {
         let labels = options.labels.as_ref().map(|labels| labels.column.clone());
@@ -91,7 +104,7 @@ impl Sequences {
                 outputs.push(per_image(IMAGE_GRID, DataType::Int64, 3));
             }
         }
-        Self { tokenizer, images, options, outputs, lists, counts }
+        Self { tokenizer, images, options, chats, outputs, lists, counts }
     }
 
     /// Names of the columns that are computed.
@@ -107,7 +120,9 @@ impl Dataset {
     /// # Errors
     /// When a column of such a name exists.
     pub fn with_sequences(&self, sequences: &Arc<Sequences>) -> Result<Self> {
-        let sources = self.columns(&SEQUENCE_SOURCES.map(str::to_owned))?;
+        let mut names = SEQUENCE_SOURCES.map(str::to_owned).to_vec();
+        names.extend(sequences.chats.iter().flat_map(|chats| chats.columns.iter().cloned()));
+        let sources = self.columns(&names)?;
         let derive: Arc<dyn Derive> = Arc::clone(sequences) as Arc<dyn Derive>;
         let dataset = self.with_derived(&derive, &sources)?;
         match &sequences.images {
@@ -135,8 +150,11 @@ impl fmt::Debug for Sequences {
 }
 
 impl Derive for Sequences {
-    fn accepts(&self, _source: usize, data_type: &DataType) -> bool {
-        matches!(data_type, DataType::List(_))
+    fn accepts(&self, source: usize, data_type: &DataType) -> bool {
+        match (source.checked_sub(SEQUENCE_SOURCES.len()), &self.chats) {
+            (Some(source), Some(chats)) => chats.tokens.accepts(source, data_type),
+            _ => matches!(data_type, DataType::List(_)),
+        }
     }
 
     fn outputs(&self) -> &[FieldRef] {
@@ -145,12 +163,19 @@ impl Derive for Sequences {
 
     fn compute(&self, sources: &[ArrayRef]) -> std::result::Result<Vec<ArrayRef>, Underivable> {
         let batch = |error: String| Underivable::Batch(error);
+        let (sources, of_chats) = sources.split_at(sources.len().min(SEQUENCE_SOURCES.len()));
         let parts = Parts::of(sources).map_err(batch)?;
+        let chats = self.chats.as_ref().map(|chats| Messages::of(&*chats.tokens, of_chats));
+        let chats = chats.transpose()?;
         let documents = sources.first().map_or(0, Array::len);
         let mut builder = Builder::new(self, documents);
         let mut failures = Vec::new();
         for document in 0..documents {
-            if let Err(Fault { source, reason }) = builder.add(&parts, document) {
+            let added = match &chats {
+                Some(chats) => builder.add_chat(&parts, chats, document),
+                None => builder.add(&parts, document),
+            };
+            if let Err(Fault { source, reason }) = added {
                 let row = UnderivableRow { row: document, source, reason, ..Default::default() };
                 failures.push(row);
                 builder = Builder::new(self, documents);

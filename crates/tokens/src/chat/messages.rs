@@ -8,7 +8,8 @@ use serde_json::Value as Json;
 
 /// The names of reasoning, the standard one first.
 const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
-const MEDIA: [&str; 5] = ["image", "image_url", "video", "audio", "input_audio"];
+const IMAGES: [&str; 2] = ["image", "image_url"];
+const MEDIA: [&str; 3] = ["video", "audio", "input_audio"];
 
 /// A message, converted once however many times it is rendered.
 #[derive(Debug, Clone)]
@@ -19,14 +20,15 @@ pub(super) struct Message {
 
 /// Without null keys, as transformers passes messages. As there, reasoning under any name is also
 /// `reasoning_content`, and `thinking` if the message has none.
-pub(super) fn prepared(messages: &Json) -> Result<Vec<Message>> {
+pub(super) fn prepared(messages: &Json, with_images: bool) -> Result<Vec<Message>> {
     let Json::Array(messages) = messages else {
         return Err(Error::Messages { problem: "are not a list".to_owned() });
     };
-    messages.iter().enumerate().map(|(turn, message)| prepared_message(turn, message)).collect()
+    let messages = messages.iter().enumerate();
+    messages.map(|(turn, message)| prepared_message(turn, message, with_images)).collect()
 }
 
-fn prepared_message(turn: usize, message: &Json) -> Result<Message> {
+fn prepared_message(turn: usize, message: &Json, with_images: bool) -> Result<Message> {
     let invalid = |problem: &str| Err(Error::Message { turn, problem: problem.to_owned() });
     let Json::Object(entries) = message else {
         return invalid("is not an object");
@@ -35,12 +37,12 @@ fn prepared_message(turn: usize, message: &Json) -> Result<Message> {
         return invalid("has no role");
     };
     let parts = entries.get("content").and_then(Json::as_array).into_iter().flatten();
+    let is_refused = |kind: &&str| MEDIA.contains(kind) || (IMAGES.contains(kind) && !with_images);
     for part in parts {
-        if let Some(kind) =
-            part.get("type").and_then(Json::as_str).filter(|kind| MEDIA.contains(kind))
-        {
+        if let Some(kind) = part.get("type").and_then(Json::as_str).filter(is_refused) {
+            let encoded = if with_images { "text and images" } else { "text" };
             return invalid(&format!(
-                "has a part of type {}, but only text can be encoded",
+                "has a part of type {}, but only {encoded} can be encoded",
                 quoted(kind)
             ));
         }

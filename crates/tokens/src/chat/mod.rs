@@ -69,6 +69,8 @@ pub struct ChatTemplate {
     /// Whether the template may read what a generation block rendered, so that brackets in it could
     /// change the text.
     reads_output: bool,
+    /// Whether messages may have parts that are images.
+    with_images: bool,
 }
 
 impl ChatTemplate {
@@ -116,7 +118,14 @@ impl ChatTemplate {
             roles: roles.clone(),
             has_generation: rewritten.has_generation,
             reads_output,
+            with_images: false,
         })
+    }
+
+    /// The same template for messages that may have images, for which it writes placeholders.
+    #[must_use]
+    pub fn with_images(self) -> Self {
+        Self { with_images: true, ..self }
     }
 
     /// Whether the template marks what an assistant writes.
@@ -128,7 +137,7 @@ impl ChatTemplate {
     /// # Errors
     /// When a message is not valid, or the template fails.
     pub fn render(&self, conversation: &Conversation) -> Result<Rendered> {
-        let messages = messages::prepared(&conversation.messages)?;
+        let messages = messages::prepared(&conversation.messages, self.with_images)?;
         let context = self.context(conversation, &messages, conversation.add_generation_prompt);
         if !self.has_generation {
             return Ok(Rendered { text: self.run(context, None)?, spans: Vec::new() });
@@ -156,9 +165,9 @@ impl ChatTemplate {
         conversation: &Conversation,
         completion: Option<&Json>,
     ) -> Result<Rendered> {
-        let mut messages = messages::prepared(&conversation.messages)?;
+        let mut messages = messages::prepared(&conversation.messages, self.with_images)?;
         if let Some(completion) = completion {
-            messages.extend(messages::prepared(completion)?);
+            messages.extend(messages::prepared(completion, self.with_images)?);
         }
         let text = self
             .run(self.context(conversation, &messages, conversation.add_generation_prompt), None)?;
@@ -172,7 +181,7 @@ impl ChatTemplate {
     /// # Errors
     /// As [`Self::render`]; when one of these texts is not the beginning of the whole.
     pub fn render_by_prefix(&self, conversation: &Conversation) -> Result<Rendered> {
-        let messages = messages::prepared(&conversation.messages)?;
+        let messages = messages::prepared(&conversation.messages, self.with_images)?;
         let text = self
             .run(self.context(conversation, &messages, conversation.add_generation_prompt), None)?;
         let mut spans = Vec::new();
@@ -206,9 +215,9 @@ impl ChatTemplate {
         conversation: &Conversation,
         completion: &Json,
     ) -> Result<Rendered> {
-        let mut messages = messages::prepared(&conversation.messages)?;
+        let mut messages = messages::prepared(&conversation.messages, self.with_images)?;
         let prompt = self.run(self.context(conversation, &messages, true), None)?;
-        messages.extend(messages::prepared(completion)?);
+        messages.extend(messages::prepared(completion, self.with_images)?);
         let text = self.run(self.context(conversation, &messages, false), None)?;
         if !text.starts_with(&prompt) {
             return Err(Error::TemplateCompletion);

@@ -1,0 +1,177 @@
+"""Sequences of conversations with images, against the processor of Qwen2-VL."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import shardmill as sm
+from image_processors import image_processor
+from interleaved_documents import BEGIN, FINISH, PAD, QWEN, picture, qwen_sequences, write_model
+from pictures import opened
+
+pytestmark = pytest.mark.usefixtures("counts_below")
+
+TEMPLATE = (
+    "{% for message in messages %}{{ message.role }}:"
+    "{% if message.content is string %}{{ message.content }}{% else %}"
+    "{% for part in message.content %}{% if part.type == 'image' %}"
+    f"{BEGIN}{PAD}{FINISH}"
+    "{% else %}{{ part.text }}{% endif %}{% endfor %}{% endif %}"
+    "{% if message.role == 'assistant' %}{% generation %}!{% endgeneration %}{% endif %}\n"
+    "{% endfor %}"
+)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("model")
+    write_model(directory)
+    return directory
+
+
+def user(*parts):
+    content = [
+        {"type": "image"} if part is None else {"type": "text", "text": part} for part in parts
+    ]
+    return {"role": "user", "content": content}
+
+
+def said(text):
+    return {"role": "assistant", "content": [{"type": "text", "text": text}]}
+
+
+CONVERSATIONS = [
+    ([user(None, "what?"), said("x")], [picture(40, 60)]),
+    ([user("hello"), said("y")], []),
+    ([user("a", None, "b", None), said("z"), user(None)], [picture(28, 90, seed=n) for n in "123"]),
+]
+
+
+def write_chats(path, conversations, *, as_text=False):
+    path.mkdir()
+    rows = [
+        {
+            "messages": json.dumps(messages) if as_text else messages,
+            "images": [{"bytes": image, "path": None} for image in images],
+            "id": number,
+        }
+        for number, (messages, images) in enumerate(conversations)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), path / "0.parquet")
+    return path
+
+
+def chat_sequences(model, **options):
+    given = {"messages": "messages", "images_from": "images", "chat_template": TEMPLATE}
+    return qwen_sequences(model, **(given | {"eos": None} | options))
+
+
+def expanded(model, messages, images):
+    """The ids of the text in which each placeholder is repeated, as the processor does it."""
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(model / "tokenizer.json"))
+    text = tokenizer.apply_chat_template(messages, chat_template=TEMPLATE, tokenize=False)
+    inputs = {"image_grid_thw": np.empty((0, 3), np.int64), "pixel_values": []}
+    if images:
+        processor = image_processor("qwen2_vl", "Qwen2VL", **QWEN)
+        inputs = processor([opened(image) for image in images], return_tensors="np")
+    pieces = text.split(PAD)
+    counts = inputs["image_grid_thw"].prod(1) // 4
+    text = pieces[0] + "".join(
+        PAD * count + piece for count, piece in zip(counts, pieces[1:], strict=True)
+    )
+    return tokenizer(text)["input_ids"], inputs
+
+
+@pytest.mark.parametrize("as_text", [False, True], ids=["structs", "json"])
+def test_conversations_are_those_of_the_processor(tmp_path, model, as_text):
+    path = write_chats(tmp_path / "data", CONVERSATIONS, as_text=as_text)
+    data = sm.Dataset(path, sequences=chat_sequences(model))
+    assert data.columns[:2] == ["id", "tokens"]
+    for row, (messages, images) in zip(data, CONVERSATIONS, strict=True):
+        ids, inputs = expanded(model, messages, images)
+        assert row["tokens"] == ids
+        np.testing.assert_array_equal(
+            np.reshape(row["image_grid_thw"], (-1, 3)), inputs["image_grid_thw"]
+        )
+        if images:
+            np.testing.assert_allclose(
+                row["pixel_values"], inputs["pixel_values"], rtol=0, atol=2.4e-7
+            )
+
+
+@pytest.mark.parametrize("kind", ["text", "assistant"])
+def test_labels_of_conversations_leave_out_placeholders(tmp_path, model, kind):
+    path = write_chats(tmp_path / "data", CONVERSATIONS)
+    data = sm.Dataset(path, sequences=chat_sequences(model, labels=kind))
+    pad, mark = sm.Tokenizer(model).token_id(PAD), ord("!")
+    for row in data:
+        tokens, labels = np.array(row["tokens"]), np.array(row["labels"])
+        labelled = tokens == mark if kind == "assistant" else tokens != pad
+        labelled[0] = False
+        assert np.array_equal(labels, np.where(labelled, tokens, -100))
+
+
+def test_conversations_are_packed_with_their_images(tmp_path, model):
+    path = write_chats(tmp_path / "data", CONVERSATIONS * 4)
+    data = sm.Dataset(path, sequences=chat_sequences(model))
+    packing = sm.Packing(["tokens", "labels"], length=128, strategy="best_fit", long="raise")
+    batches = list(sm.Loader(data, packing=packing, batch_size=2, output="numpy", shuffle=True))
+    assert sum(len(batch["image_index"]) for batch in batches) == 16
+    pad = sm.Tokenizer(model).token_id(PAD)
+    for batch in batches:
+        for pack, first, count in batch["image_index"]:
+            assert set(batch["tokens"][pack, first : first + count]) == {pad}
+
+
+def test_image_without_a_plan_takes_no_place(tmp_path, model):
+    conversations = [([user(None, "a", None), said("b")], [b"no image", picture(40, 60)])]
+    path = write_chats(tmp_path / "data", conversations)
+    sequences = chat_sequences(model, image_output=sm.ImageOutput(on_error="null"))
+    row = sm.Dataset(path, sequences=sequences)[0]
+    assert (len(row["image_index"]), row["image_valid"]) == (1, [True])
+    with pytest.raises(sm.errors.FormatError, match="part 0 of the document"):
+        sm.Dataset(path, sequences=chat_sequences(model))[0]
+
+
+@pytest.mark.parametrize(
+    "messages, images, cause",
+    [
+        ([user("a"), said("b")], [picture(28, 28)], "0 placeholders for 1 images"),
+        ([user(None, PAD), said("b")], [picture(28, 28)], "2 placeholders for 1 images"),
+        ([user(None)], None, "1 placeholders for 0 images"),
+        ([{"role": "user", "content": [{"type": "audio"}]}], [], "only text and images"),
+    ],
+    ids=["none", "spelled", "null", "audio"],
+)
+def test_conversation_that_does_not_fit_its_images_is_an_error(
+    tmp_path, model, messages, images, cause
+):
+    path = tmp_path / "data"
+    path.mkdir()
+    row = {"messages": json.dumps(messages), "images": images}
+    schema = pa.schema([("messages", pa.string()), ("images", pa.list_(pa.binary()))])
+    pq.write_table(pa.Table.from_pylist([row], schema=schema), path / "0.parquet")
+    with pytest.raises(sm.errors.FormatError, match=cause) as caught:
+        sm.Dataset(path, sequences=chat_sequences(model))[0]
+    assert "Row 0" in str(caught.value) and "`messages`" in str(caught.value)
+
+
+def test_options_that_are_not_for_messages_are_refused(model):
+    refused = [
+        ({"images_from": None}, "messages requires images and images_from"),
+        ({"images": None}, "messages requires images and images_from"),
+        ({"messages": None}, "images_from and chat_template are for messages"),
+        ({"separator": " "}, "separator is not for messages"),
+        ({"marker": "<image>"}, "marker is not for messages"),
+        ({"parts": ["a"]}, "parts is not for messages"),
+        ({"eos": 3}, "eos is not for messages"),
+        ({"labels": "completion"}, "one of 'text', 'all', 'assistant' or None for messages"),
+        ({"chat_template": None}, "no chat template"),
+    ]
+    for options, reason in refused:
+        with pytest.raises(ValueError, match=reason):
+            chat_sequences(model, **options)
