@@ -495,6 +495,19 @@ CASES: dict[str, Callable[[], Any]] = {
     # Sequences of documents.
     "sequences without a token of images": lambda: sequences(placeholder="<image>"),
     "sequences with an id that is too large": lambda: sequences(placeholder=10**6),
+    "messages without images": lambda: sm.Sequences(
+        tokenizer=sequences().tokenizer, messages="messages"
+    ),
+    "images of messages without messages": lambda: sm.Sequences(
+        tokenizer=sequences().tokenizer, images_from="images"
+    ),
+    "separator of messages": lambda: sm.Sequences(
+        tokenizer=sequences().tokenizer,
+        messages="messages",
+        images_from="images",
+        images=sm.ImageTokens.qwen2_vl(),
+        separator=" ",
+    ),
     "labels of sequences that are answers": lambda: sequences(labels="assistant"),
     "two columns of one name": lambda: sm.Sequences(
         tokenizer=sequences().tokenizer, output="labels"

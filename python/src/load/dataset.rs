@@ -246,7 +246,9 @@ impl PyDataset {
         tokens: PyRef<'_, PyTokens>,
         sources: Vec<usize>,
     ) -> PyShardmillResult<Self> {
-        tokens.added_to(self, &sources)
+        let fields = sources.iter().filter_map(|source| self.0.schema().fields().get(*source));
+        let derive = tokens.derive(fields.cloned().collect());
+        Ok(Self(Arc::new(self.0.with_derived(&derive, &sources)?)))
     }
 
     /// The data set of documents with the columns of their sequences.

@@ -55,7 +55,7 @@ impl PySequences {
             Arc::clone(&tokenizer.tokenizer),
             images.map(|images| Arc::clone(&images.0)),
             options,
-            chats.and_then(|(tokens, columns)| Some(Chats { tokens: tokens.derive()?, columns })),
+            chats.map(|(tokens, columns)| Chats { tokens: tokens.derive(Vec::new()), columns }),
             CountsDirectory::new(Some(counts)),
         )))
     }

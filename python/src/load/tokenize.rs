@@ -1,12 +1,12 @@
 //! Columns of tokens.
 
-use super::dataset::PyDataset;
 use crate::arrow_data::ArrowArray;
 use crate::calls::Calls;
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::reason_of;
 use crate::tokens::PyTokenizer;
 use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::FieldRef;
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatch;
 use shardmill_load::Derive;
@@ -167,35 +167,17 @@ fn named((tokens, is_wide, labels): Columns) -> TokenColumns {
 }
 
 impl PyTokens {
-    /// What computes them, if it is no function.
-    pub(super) fn derive(&self) -> Option<Arc<dyn Derive>> {
+    /// What computes them from the columns of these fields.
+    pub(super) fn derive(&self, fields: Vec<FieldRef>) -> Arc<dyn Derive> {
         match &self.0 {
-            Source::Text(derive) => Some(Arc::clone(derive)),
-            Source::Function { .. } => None,
-        }
-    }
-
-    pub(super) fn added_to(
-        &self,
-        dataset: &PyDataset,
-        sources: &[usize],
-    ) -> PyShardmillResult<PyDataset> {
-        let derive: Arc<dyn Derive> = match &self.0 {
             Source::Text(derive) => Arc::clone(derive),
             Source::Function { function, columns, counts } => {
                 let function =
                     Arc::new(Function { function: Arc::clone(function), calls: Calls::new() });
-                let fields =
-                    sources.iter().filter_map(|source| dataset.0.schema().fields().get(*source));
-                Arc::new(FunctionTokens::new(
-                    function,
-                    fields.cloned().collect(),
-                    columns,
-                    CountsDirectory::new(counts.clone()),
-                ))
+                let counts = CountsDirectory::new(counts.clone());
+                Arc::new(FunctionTokens::new(function, fields.into(), columns, counts))
             }
-        };
-        Ok(PyDataset(Arc::new(dataset.0.with_derived(&derive, sources)?)))
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Builds the sequences of a batch of documents.
 
+use super::Sequences;
 use super::messages::Messages;
-use super::parts::{Fault, Parts, Piece};
-use super::{SEQUENCE_SOURCES, Sequences};
+use super::parts::{Fault, Parts, Piece, SEQUENCE_SOURCES};
 use crate::tokenize::Lists;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, ListArray, PrimitiveArray};

@@ -1,6 +1,6 @@
 //! The tokens of conversations, as those of texts are computed, before images take their places.
 
-use super::SEQUENCE_SOURCES;
+use super::parts::SEQUENCE_SOURCES;
 use crate::dataset::{Derive, Underivable};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};

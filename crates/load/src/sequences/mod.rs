@@ -12,6 +12,8 @@ mod builder;
 mod messages;
 mod parts;
 
+pub use parts::SEQUENCE_SOURCES;
+
 use crate::dataset::{Derive, Underivable};
 use crate::images::Images;
 use crate::tokenize::{CountsDirectory, TokenColumns, TokenCounts, TokenTotals, add_totals};
@@ -25,10 +27,6 @@ use shardmill_engine::Cancel;
 use shardmill_tokens::Tokenizer;
 use std::fmt;
 use std::sync::Arc;
-
-/// The columns that sequences are computed from: lists with an item for each part of a document.
-pub const SEQUENCE_SOURCES: [&str; 4] =
-    ["modality", "text_content", "binary_content", "materialize_error"];
 
 /// First placeholder of each image, and the number of its tokens.
 pub const IMAGE_INDEX: &str = "image_index";

@@ -7,6 +7,10 @@ use arrow_cast::cast;
 use arrow_schema::DataType;
 use shardmill_documents::Modality;
 
+/// The columns that sequences are computed from: lists with an item for each part of a document.
+pub const SEQUENCE_SOURCES: [&str; 4] =
+    ["modality", "text_content", "binary_content", "materialize_error"];
+
 /// Places of the columns among the sources.
 const MODALITIES: usize = 0;
 const TEXTS: usize = 1;
