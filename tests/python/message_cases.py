@@ -300,6 +300,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "record of a data source out of range": lambda: sm.arrayrecord.ArrayRecordDataSource(
         "records.array_record"
     )[7],
+    "pattern for a data source": lambda: sm.arrayrecord.ArrayRecordDataSource("*.array_record"),
     "text for a record key": lambda: sm.arrayrecord.ArrayRecordDataSource("records.array_record")[
         "x"  # pyright: ignore[reportArgumentType]
     ],

@@ -19,6 +19,7 @@ from shardmill.cli._options import with_options
 @click.option("--max-errors")
 @click.option("--columns")
 @click.option("--threads")
+@click.option("--on-materialize-error")
 def command() -> None:
     """Do nothing."""
 
@@ -40,6 +41,10 @@ def command() -> None:
         ('special_tokens={"<end>": 1} has one', "--special-tokens '{\"<end>\": 1}' has one"),
         ("per_image_fields=… names lists", "--per-image-field … names lists"),
         ("failed\nhint: raise max_errors, or look", "failed\nhint: raise --max-errors, or look"),
+        (
+            'x\nhint: on_materialize_error="warn", "drop_row" or "drop_sample" continues',
+            "x\nhint: --on-materialize-error warn, drop_row or drop_sample continues",
+        ),
         # What the command does not have, calls, names of the data and paths stay.
         ('format="csv" and schema=', 'format="csv" and schema='),
         ("use sm.Runtime(threads=2)", "use sm.Runtime(threads=2)"),

@@ -287,3 +287,15 @@ def test_errors_name_options_as_the_command_line_does(
     )
     assert result.returncode in (1, 2)
     assert told in result.stderr
+
+
+def test_texts_of_another_name_than_text_are_named_by_an_option(
+    tmp_path: Path, model: Path
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"body": "hello"}\n')
+    arguments = ("tokenize", path, "--tokenizer", model, "--count-only")
+    result = shardmill(*arguments, cache=tmp_path)
+    assert result.returncode == 1
+    assert "the data has `body`\nhint: --column names the column of texts" in result.stderr
+    assert shardmill(*arguments, "--column", "body", cache=tmp_path).returncode == 0

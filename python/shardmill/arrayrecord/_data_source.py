@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import itertools
 import logging
@@ -17,7 +18,7 @@ from shardmill._choices import check_choice
 from shardmill._native import arrayrecord as _native
 from shardmill._threads import OwnLock, checked_threads
 from shardmill.arrayrecord._reader import ArrayRecordReader, Verify, as_runtime_error, native_reader
-from shardmill.errors import Error, OptionError, RecordIndexError, RecordKeyError
+from shardmill.errors import Error, OptionError, RecordError, RecordIndexError, RecordKeyError
 from shardmill.storage._configure import configure_all, still_needed
 
 T = TypeVar("T")
@@ -63,7 +64,7 @@ class ArrayRecordDataSource(_native.Source):
     Args:
         paths: a path, a path with a range such as ``"train.array_record[0:500]"``, an object with
             ``filename``, ``skip``, ``take`` and ``examples_in_shard``, or a sequence of these.
-            Files with a range are not opened until they are read.
+            Files with a range are not opened until they are read. Patterns are not expanded.
         reader_options: options of array_record's reader, as a dict.
         strict: raise now for ranges that end before they start, and, when a file is opened, if it
             is shorter than its range. With ``False``, raise when a record is read, like
@@ -297,6 +298,11 @@ def _opened(filename: str, options: str, *, verify: Verify, threads: int) -> Arr
     except OptionError:
         raise
     except (Error, OSError) as error:
+        if isinstance(error, FileNotFoundError) and glob.has_magic(filename):
+            raise RecordError(
+                f"no file at {filename!r}\n"
+                f"hint: patterns are not expanded here: pass sorted(glob.glob({filename!r}))"
+            ) from error
         raise as_runtime_error(error) from error
 
 

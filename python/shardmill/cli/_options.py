@@ -305,6 +305,8 @@ _ASSIGNED = re.compile(
     r"""|(?<![\w./`-])(\w+)=('[^']*'|"[^"]*"|\{[^}]*\}|\[[^]]*\]|\w+|…)?"""
     r"(?: of sm\.\w+)?(?: \(--[\w-]+\))?"
 )
+#: An option with its values; only the first one has lost its quotes.
+_CHOICES = re.compile(r'--[\w-]+ \w+(?:, "\w+")* or "\w+"')
 #: The name of a parameter of several words, not quoted.
 _NAMED = re.compile(r"(?<![\w./`'\"-])([a-z]+(?:_[a-z]+)+)\b(?![`'\"=.(/])(?: \(--[\w-]+\))?")
 
@@ -323,7 +325,8 @@ def with_options(message: str, command: click.Command) -> str:
     def named(found: re.Match[str]) -> str:
         return options.get(found[1]) or found.group()
 
-    told, *hints = _ASSIGNED.sub(assigned, message).split("\nhint: ")
+    message = _ASSIGNED.sub(assigned, message)
+    told, *hints = _CHOICES.sub(lambda found: found[0].replace('"', ""), message).split("\nhint: ")
     return "\nhint: ".join([told, *(_NAMED.sub(named, hint) for hint in hints)])
 
 

@@ -41,7 +41,7 @@ from shardmill.cli._token_sources import (
     tokenize_of,
     tokenizer_options,
 )
-from shardmill.errors import NotFoundError
+from shardmill.errors import MissingColumnError, NotFoundError
 from shardmill.write._token_layout import WRITTEN_TOKENS
 
 if TYPE_CHECKING:
@@ -120,7 +120,12 @@ def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
     if options["to"] in WRITTEN_TOKENS and len(kept) > 1:
         raise click.UsageError(f"--to {options['to']} stores tokens, without --keep and --labels")
     given = {**options, "paths": sources, "columns": kept}
-    dataset = open_dataset(given, tokenize=tokenize, threads=options["threads"])
+    try:
+        dataset = open_dataset(given, tokenize=tokenize, threads=options["threads"])
+    except MissingColumnError as error:
+        if options["text_columns"] or tokenize.text != ("text",):
+            raise
+        raise MissingColumnError(f"{error}\nhint: --column names the column of texts") from error
     if not dataset.files:
         raise NotFoundError(f"there are no files to tokenize at {', '.join(sources)}")
     if options["count_only"]:
