@@ -2,17 +2,19 @@
 
     python -m benchmarks.overview
 
-The ratios are those of the pages. The chart draws those that their ``report`` blocks
-name in ``chart``.
+The ratios are those of the pages. The chart draws the largest and the smallest one to each peer.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
-from benchmarks.report import Page, Ratio, read_summary, spread_of
+from benchmarks.report import Page, Ratio, read_summary
+from benchmarks.runner.series import Series
 from benchmarks.runner.settings import read_settings
 
 ROOT = Path(__file__).parents[1]
@@ -21,6 +23,29 @@ PAGE, README = DOCS / "README.md", ROOT / "README.md"
 CHART = DOCS / "ratios.svg"
 _SHOWN_MARK = "<!-- ratios -->"
 _RANGE = re.compile(r"shardmill is \S+ to \S+ times")
+#: Where the name of a peer ends, and how it is used begins.
+_MANNER = re.compile(r",| in threads| by hand")
+#: Ratios above this one have an axis of their own.
+_FAR = 10
+_WIDTH, _LEFT, _BAR_WIDTH = 560, 12, 330
+_TITLE = "Times as fast as each peer: the largest and the smallest ratio. Bars are linear."
+_NEAR_TITLE = f"Peers with ratios below {_FAR}, at a larger scale:"
+#: The page has a colour of its own, because a site may be dark where the system is not.
+_STYLE = """
+text { font: 12px system-ui, sans-serif; fill: #1f2328 }
+.peer, .times { font-weight: 600 }
+.rate { fill: #59636e }
+rect { fill: #3b6ea8 }
+.page { fill: #ffffff }
+.slower { fill: #c8553d }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 }
+.rate { fill: #9da7b3 }
+rect { fill: #5b93d3 }
+.slower { fill: #e5806a }
+.page { fill: #151b23 }
+}
+"""
 
 
 def pages() -> dict[str, Page]:
@@ -74,28 +99,80 @@ def origin(shown: dict[str, Page]) -> str:
     return f"These figures come from one run of `make bench`, on commit {commits.pop()[:12]}."
 
 
-def draw(ratios: list[Ratio], path: Path) -> None:
-    """Draw the ratios, with their quartiles, as bars on a logarithmic axis."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure as Canvas
+@dataclass(frozen=True)
+class Bar:
+    """One bar: a ratio to a peer, and the name of the peer where its bars begin."""
 
-    bars = [(ratio, ratio.times) for ratio in reversed(ratios) if ratio.times]
-    places, values = range(len(bars)), [times.median for _, times in bars]
-    # Text stays text, and the same figures give the same file.
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "ratios", "font.size": 10}):
-        canvas = Canvas(figsize=(9, 0.52 * len(bars) + 0.9), layout="constrained")
-        axes = canvas.subplots()
-        errors = [
-            [abs(times.median - times.quartiles[side]) for _, times in bars] for side in (0, 1)
+    peer: str
+    ratio: Ratio
+    times: Series
+
+    def svg(self, top: int, unit: float) -> list[str]:
+        """The label, the bar from the left margin, and the figures beside it."""
+        width = max(self.times.median * unit, 1)
+        slower = ' class="slower"' if self.times.median < 1 else ""
+        _, _, times, _, ours, theirs = self.ratio.cells()
+        detail = self.ratio.peer.removeprefix(library_of(self.ratio)).lstrip(", ").replace("`", "")
+        work = escape(self.ratio.work + (f" ({detail})" if detail else ""))
+        return [
+            f'<text x="{_LEFT}" y="{top + 12}"><tspan class="peer">{escape(self.peer)}</tspan>'
+            f"{work}</text>",
+            f'<rect{slower} x="{_LEFT}" y="{top + 17}" width="{width:.1f}" height="10"/>',
+            f'<text x="{_LEFT + width + 6:.1f}" y="{top + 26}"><tspan class="times">{times}</tspan>'
+            f' <tspan class="rate">{ours}, peer {theirs}</tspan></text>',
         ]
-        drawn = axes.barh(places, values, color="#3b6ea8", xerr=errors, ecolor="#9aa5b1")
-        axes.bar_label(drawn, [f" {spread_of(times)}" for _, times in bars])
-        axes.set_yticks(places, [f"{ratio.work}\n{ratio.against()}" for ratio, _ in bars])
-        axes.set_xscale("log")
-        axes.set_xlim(min(1, *values) / 1.2, max(values) * 4)
-        axes.set_xlabel("times as fast as the peer, logarithmic")
-        axes.spines[["top", "right"]].set_visible(False)
-        canvas.savefig(path, metadata={"Date": None})
+
+
+def library_of(ratio: Ratio) -> str:
+    """The name of a peer without the way that it is used."""
+    return _MANNER.split(ratio.peer)[0]
+
+
+def bars(ratios: list[Ratio]) -> list[list[Bar]]:
+    """The largest and the smallest ratio to each peer; the peers with the largest come first."""
+    found: dict[str, list[tuple[Series, Ratio]]] = {}
+    for ratio in ratios:
+        if ratio.times:
+            found.setdefault(library_of(ratio), []).append((ratio.times, ratio))
+    groups: list[list[Bar]] = []
+    for peer, known in found.items():
+        known.sort(key=lambda one: one[0].median, reverse=True)
+        ends = known if len(known) == 1 else [known[0], known[-1]]
+        groups.append(
+            [
+                Bar("" if number else f"{peer}: ", ratio, times)
+                for number, (times, ratio) in enumerate(ends)
+            ]
+        )
+    return sorted(groups, key=lambda group: group[0].times.median, reverse=True)
+
+
+def draw(ratios: list[Ratio], path: Path) -> None:
+    """Draw the ratios as bars, in two parts with linear axes of their own."""
+    groups = bars(ratios)
+    parts = [
+        [group for group in groups if (group[0].times.median > _FAR) is is_far]
+        for is_far in (True, False)
+    ]
+    lines: list[str] = []
+    top = 8
+    for part in filter(None, parts):
+        unit = _BAR_WIDTH / part[0][0].times.median
+        told = _NEAR_TITLE if lines else _TITLE
+        lines.append(f'<text class="rate" x="{_LEFT}" y="{top + 12}">{told}</text>')
+        top += 22
+        for group in part:
+            for bar in group:
+                lines += bar.svg(top, unit)
+                top += 31
+            top += 6
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{top}" '
+        f'viewBox="0 0 {_WIDTH} {top}">'
+    )
+    page = f'<rect class="page" width="{_WIDTH}" height="{top}" rx="6"/>'
+    text = "\n".join([head, f"<style>{_STYLE}</style>", page, *lines, "</svg>\n"])
+    path.write_text(text, encoding="utf-8")
 
 
 def texts(shown: dict[str, Page]) -> Iterator[tuple[Path, str]]:
@@ -109,7 +186,7 @@ def texts(shown: dict[str, Page]) -> Iterator[tuple[Path, str]]:
 def main() -> None:
     """Write the chart, the table and the sentence."""
     shown = pages()
-    draw([ratio for _, ratio in compared(shown) if ratio.is_charted], CHART)
+    draw([ratio for _, ratio in compared(shown)], CHART)
     for path, text in texts(shown):
         path.write_text(text, encoding="utf-8")
 

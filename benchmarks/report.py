@@ -110,7 +110,6 @@ class Ratio:
         times: How many times as fast shardmill is, round by round.
         share: The part of the limit's rate that shardmill reaches.
         form: How the figures of both are shown.
-        is_charted: Whether the overview of all pages draws it.
     """
 
     work: str
@@ -121,7 +120,6 @@ class Ratio:
     limit: str
     share: Series | None
     form: str
-    is_charted: bool
 
     def cells(self) -> list[str]:
         """The line of the page."""
@@ -248,7 +246,7 @@ class Page:
             for name, expression in item.get("limit", {}).items()
         }
         limit, share = next(((name, share) for name, share in limits.items() if share), ("", None))
-        form, chart = item.get("form", "rate"), item.get("chart", ())
+        form = item.get("form", "rate")
         found = (
             (name, self.value(expression)) for name, expression in item.get("against", {}).items()
         )
@@ -263,7 +261,6 @@ class Page:
                 limit,
                 share,
                 form,
-                peer in chart,
             )
 
     def rows(self, table: Mapping[str, Any]) -> list[Row]:

@@ -36,7 +36,6 @@ report:
       ours: "'s__1__shardmill:{figure}/per_s'"
       against: {The Peer: "best('s__*__peer:{figure}/per_s')", absent: "'s__1__absent:read/per_s'"}
       limit: {a copy: "'s__1__cp:read/per_s'"}
-      chart: [The Peer]
     - work: whole process
       better: lower
       form: "{:.3g} s"

@@ -98,24 +98,20 @@ def test_the_readme_and_guides_are_short():
 def test_the_committed_chart_table_and_sentence_are_those_of_all_pages(tmp_path):
     shown = overview.pages()
     assert set(shown) == {path.parent.name for path in overview.DOCS.glob("*/README.md")}
-    overview.draw(
-        [ratio for _, ratio in overview.compared(shown) if ratio.is_charted],
-        tmp_path / "ratios.svg",
-    )
+    overview.draw([ratio for _, ratio in overview.compared(shown)], tmp_path / "ratios.svg")
     assert (tmp_path / "ratios.svg").read_bytes() == overview.CHART.read_bytes()
     for path, text in overview.texts(shown):
         assert path.read_text(encoding="utf-8") == text
 
 
-def test_the_range_is_that_of_all_pages_and_not_of_the_chart():
-    def page(ratios, **more):
+def test_the_range_is_that_of_all_pages():
+    def page(ratios):
         block = {
             "ratios": [
                 {
                     "work": f"w{ours}",
                     "ours": f"'s__1__o:r{ours}'",
                     "against": {"p": "'s__1__p:r'"},
-                    **more,
                 }
                 for ours in ratios
             ]
@@ -128,7 +124,7 @@ def test_the_range_is_that_of_all_pages_and_not_of_the_chart():
             {"entries": {name: {"metrics": metrics} for name, metrics in entries.items()}}, block
         )
 
-    shown = {"one": page([3, 50], chart=["p"]), "two": page([1, 153])}
+    shown = {"one": page([3, 50]), "two": page([1, 153])}
     assert overview.range_of(overview.compared(shown)) == "shardmill is 1 to 153 times"
 
 
