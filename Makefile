@@ -228,6 +228,11 @@ test-newest: build $(UV) ## The same with the newest versions
 browser: ## Install Chromium for the browser tests, where apt-get and the right to use it are there
 	@tests/browser/install.sh
 
+.PHONY: screenshots
+screenshots: demo browser $(VENV)/.ready ## Take the pictures of the home page and of the guides again; needs Chromium
+	$(BIN)/python docs/site/screenshots.py
+	SHARDMILL_SCREENSHOTS=$(CURDIR)/docs/images $(BIN)/python -m pytest tests/browser
+
 # Built beforehand, so that a build that breaks fails here and is not taken for a slow test.
 .PHONY: s3-server
 s3-server: prerequisites ## Build the servers and the fault proxy of tests/remote into the cache, where Go and Node.js are there

@@ -1,13 +1,16 @@
 """A headless Chromium, and what the tests ask of it."""
 
+import io
 import json
 import os
 import shutil
 import tempfile
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+from PIL import Image
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 #: How long a page may take on a machine that is busy.
@@ -127,3 +130,14 @@ class Window:
             if message["method"] == "Network.requestWillBeSent"
         ]
         return [parameters["request"]["url"] for parameters in sent]
+
+    def screenshot(self, name):
+        """A picture of a guide, if SHARDMILL_SCREENSHOTS names the directory of the pictures."""
+        if directory := os.environ.get("SHARDMILL_SCREENSHOTS"):
+            # Those that are further down are not loaded until they are scrolled into view.
+            self.until(
+                "return [...document.images].every((image) => "
+                "image.complete || image.getBoundingClientRect().top > innerHeight)"
+            )
+            picture = Image.open(io.BytesIO(self.driver.get_screenshot_as_png())).convert("RGB")
+            picture.quantize(128).save(Path(directory) / f"view-{name}.png", optimize=True)

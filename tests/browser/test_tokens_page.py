@@ -3,7 +3,6 @@
 With SHARDMILL_SCREENSHOTS=DIRECTORY the pictures of the guide are written there.
 """
 
-import os
 import sys
 from pathlib import Path
 
@@ -75,12 +74,6 @@ def window(driver, tmp_path, tokenizer):
         "texts.parquet", tokenize=tokenize, packing=sm.Packing("tokens", length=256)
     ) as client:
         yield Window(driver, client.server.address)
-
-
-def screenshot(window, name):
-    directory = os.environ.get("SHARDMILL_SCREENSHOTS")
-    if directory:
-        window.driver.save_screenshot(str(Path(directory) / f"view-{name}.png"))
 
 
 def click(window, selector):
@@ -179,7 +172,7 @@ def test_packs_show_their_documents_as_runs(window):
     window.until(f"return document.querySelector('h2')?.textContent.startsWith('Pack {last}')")
     assert "of padding" in window.text("#pack-facts")
     assert window.find(".piece .tokens")[-1].text.endswith(f"neighbors.{END}")
-    screenshot(window, "packs")
+    window.screenshot("packs")
     window.fill("#row", "1")
     assert window.text("#range") == f"pack 1 of {last + 1}"
     next(button for button in window.find(".piece button") if button.text == "its row").click()
@@ -205,7 +198,7 @@ def test_labels_are_coloured_and_other_tokens_are_pale(driver, tmp_path, tokeniz
         pale = window.find("[data-row='3'] .tokens > span:not(.labelled)")
         assert labelled[0].value_of_css_property("color") != pale[0].value_of_css_property("color")
         assert "with a label" in window.text("#legend")
-        screenshot(window, "tokens")
+        window.screenshot("tokens")
         light = labelled[0].value_of_css_property("background-color")
         features = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", features)

@@ -4,7 +4,6 @@ With SHARDMILL_SCREENSHOTS=DIRECTORY the pictures of the guide are written there
 """
 
 import io
-import os
 import random
 import sys
 from datetime import datetime, timedelta
@@ -111,17 +110,6 @@ def window(driver, pictures, monkeypatch):
         yield Window(driver, client.server.address)
 
 
-def screenshot(window, name):
-    directory = os.environ.get("SHARDMILL_SCREENSHOTS")
-    if directory:
-        # Those that are further down are not loaded until they are scrolled into view.
-        window.until(
-            "return [...document.images].every((image) => "
-            "image.complete || image.getBoundingClientRect().top > innerHeight)"
-        )
-        window.driver.save_screenshot(str(Path(directory) / f"view-{name}.png"))
-
-
 def test_pages_are_turned_by_keys_and_buttons(window):
     window.open()
     assert window.text("h1") == "shapes"
@@ -162,7 +150,7 @@ def test_pixels_of_four_epochs_are_displayed_and_a_form_shows_later_ones(
             ".every((one) => one.textContent.includes('×'))"
         )
         assert window.run(captions) == [f"96 × 96 · epoch {epoch}" for epoch in range(4)]
-        screenshot(window, "pixels")
+        window.screenshot("pixels")
         window.fill("#epoch", "5")
         window.until("return document.images[0]?.naturalWidth === 96")
         assert "epoch=5" in window.run("return document.images[0].src")
@@ -188,7 +176,7 @@ def test_images_are_displayed_beside_their_texts(window):
         "return [at('.text').left, at('img').left, at('.text').top, at('img').bottom]"
     )
     assert first[0] < first[1] and first[2] < first[3]
-    screenshot(window, "samples")
+    window.screenshot("samples")
 
 
 def test_script_in_the_data_is_text_and_does_not_run(window):
@@ -227,7 +215,7 @@ def test_filter_shows_what_it_keeps_beside_what_it_drops(window):
     assert (
         window.rows("[data-half=dropped]") == [row for row in range(ROWS) if row not in kept][:10]
     )
-    screenshot(window, "filter")
+    window.screenshot("filter")
     next(button for button in window.find("#verdict button") if button.text == "Kept").click()
     window.settle()
     assert window.rows() == kept[:10]
@@ -259,7 +247,7 @@ def test_columns_show_histograms_and_frequent_values(window):
     ]
     assert len(window.find(".histogram rect")) > 60
     assert "11 % null" in window.text("main")
-    screenshot(window, "columns")
+    window.screenshot("columns")
 
 
 def test_table_shows_the_same_rows_densely(window):
@@ -298,7 +286,7 @@ def test_documents_show_images_beside_their_texts(driver, documents, monkeypatch
             assert first.find_elements("css selector", ".texts .text")[0].text
             starts = window.rows()
             assert len(starts) == 10 and starts[0] == 0
-            screenshot(window, "documents")
+            window.screenshot("documents")
             window.press("\ue014")
             window.until(
                 f"return Number(document.querySelector('[data-row]')?.dataset.row) > {starts[-1]}"
