@@ -35,22 +35,18 @@ def shards(tmp_path_factory):
     return directory
 
 
-def is_slow(page):
-    return (
-        re.search(
-            r"^\s*(?:import|from) (?:ray|lightning)\b",
-            page.read_text(encoding="utf-8"),
-            re.MULTILINE,
-        )
-        is not None
-    )
+def marked(page):
+    """The page, with marks if it starts Ray or imports several trainers, for up to a minute."""
+    text = page.read_text(encoding="utf-8")
+    imported = set(re.findall(r"^\s*(?:import|from) (ray|lightning)\b", text, re.MULTILINE))
+    marks = [pytest.mark.slow] if imported else []
+    return pytest.param(page, marks=[*marks, *([pytest.mark.ray] if "ray" in imported else [])])
 
 
 @pytest.mark.parametrize(
     "page",
-    # A page that starts Ray, or imports several trainers, takes up to a minute.
-    [pytest.param(page, marks=pytest.mark.slow) if is_slow(page) else page for page in WITH_CODE],
-    ids=name_of,
+    [marked(page) for page in WITH_CODE],
+    ids=[name_of(page) for page in WITH_CODE],
 )
 def test_python_of_the_page_runs(page, shards, tmp_path, monkeypatch):
     """Blocks of a page share their names and their directory.
