@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ pa = pytest.importorskip("pyarrow")
 
 import pyarrow.parquet as pq
 import shardmill as sm
+from ray.data import DataContext
 from ray.data.datasource import WriteResult
 from shardmill import errors
 from shardmill.integrations.ray import write
@@ -21,6 +23,8 @@ from shardmill.integrations.ray_data._write import ShardmillDatasink, WriteTask
 from shardmill.write._earlier_shards import EarlierShards
 
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
+
+NO_ROWS = SimpleNamespace(context=DataContext())
 
 
 def staged(out, mode="append", stop=None, monkeypatch=None):
@@ -110,7 +114,7 @@ def test_name_that_another_writer_took_meanwhile_is_not_replaced(tmp_path, monke
 def test_output_that_is_a_file_is_an_error(tmp_path):
     (tmp_path / "out").touch()
     with pytest.raises(errors.OutputExistsError, match="is a file"):
-        write(None, tmp_path / "out")
+        write(NO_ROWS, tmp_path / "out")
     assert (tmp_path / "out").is_file()
 
 
@@ -133,5 +137,5 @@ def test_output_that_is_not_a_local_directory_is_an_error(path, match):
 
 def test_option_of_the_writer_is_checked_before_anything_runs(tmp_path):
     with pytest.raises(errors.OptionError, match="compression"):
-        write(None, tmp_path / "out", compression="rar")
+        write(NO_ROWS, tmp_path / "out", compression="rar")
     assert not (tmp_path / "out").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,10 +19,16 @@ from shardmill.data._own_methods import refuse_own_rows
 from shardmill.errors import Error, OptionError
 from shardmill.expressions import expression_of
 from shardmill.expressions._conditions import combined
+from shardmill.integrations.ray_data._journal import (
+    READ_WITH,
+    DoneIds,
+    checkpoint_directory,
+    record_input,
+)
 from shardmill.integrations.ray_data._nodes import check_nodes
 from shardmill.integrations.ray_data._parts import File, Part, divided
 from shardmill.integrations.ray_data._rows import RowReader
-from shardmill.storage._paths import PathLike, absolute
+from shardmill.storage._paths import PathLike, absolute, is_remote
 
 #: Formats with statistics: a filter of theirs reads less. Rows of others are filtered by Ray.
 _WITH_STATISTICS = ("parquet", "orc")
@@ -31,6 +38,7 @@ def read(
     data: Dataset | PathLike | Sequence[PathLike],
     *,
     ids: str | None = None,
+    checkpoint: PathLike | None = None,
     ray_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> ray.data.Dataset:
@@ -46,6 +54,8 @@ def read(
         ids: name of a column of int64 to add. An id is the index of the file, times 2^40, plus the
             number of the row in the file. Ids do not change if files are added whose paths come
             after the others. Not with ``filter``; filter the Ray data set instead.
+        checkpoint: the directory that ``write(…, checkpoint=…)`` gets too. Rows whose tasks have
+            finished in earlier runs are left out. Needs ``ids``. It is made, and records the input.
         ray_options: options of ``ray.data.read_datasource``, such as ``override_num_blocks``,
             ``concurrency``, ``num_cpus`` and ``memory``.
         **options: options of ``shardmill.Dataset``, if ``data`` is paths.
@@ -53,6 +63,7 @@ def read(
     Raises:
         shardmill.EngineError: If a node of the cluster lacks shardmill.
         shardmill.StorageError: If a node does not see the files.
+        shardmill.CheckpointMismatchError: If the checkpoint is that of another input.
         ValueError: If an option is not valid; for paths, also as for ``shardmill.Dataset``.
 
     Examples:
@@ -81,12 +92,25 @@ def read(
         File(absolute(path), size, rows)
         for path, _, size, rows in opened_files(dataset).native.files
     ]
+    directory = None
+    if checkpoint is not None:
+        if ids is None:
+            raise OptionError('a checkpoint needs ids, such as read(…, ids="_row", checkpoint=…)')
+        directory = checkpoint_directory(checkpoint)
+        record_input(directory, ids, dataset.schema, [_version(file) for file in files])
     check_nodes(sorted({file.path for file in (*files[:1], *files[-1:])}))
-    source = ShardmillDatasource(dataset, files, ids)
+    source = ShardmillDatasource(dataset, files, ids, directory)
     found = ray.data.read_datasource(source, **(ray_options or {}))
+    if directory is not None:
+        found.context.set_config(READ_WITH, (directory, ids))
     # Of this data set and those derived from it only.
     found.context.execution_options.preserve_order = True
     return found
+
+
+def _version(file: File) -> list[Any]:
+    changed = 0 if is_remote(file.path) else Path(file.path).stat().st_mtime_ns
+    return [file.path, file.size, file.rows, changed]
 
 
 def _check_ids(ids: str, dataset: Dataset) -> None:
@@ -110,10 +134,18 @@ class ShardmillDatasource(Datasource):
         dataset: the data set.
         files: its files.
         ids: name of the column of ids to add.
+        checkpoint: directory of the ids of rows that are left out.
     """
 
-    def __init__(self, dataset: Dataset, files: Sequence[File], ids: str | None) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        files: Sequence[File],
+        ids: str | None,
+        checkpoint: str | None = None,
+    ) -> None:
         super().__init__()
+        self._checkpoint = checkpoint
         self._projection_map: dict[str, str] | None = None
         self._dataset, self._files, self._ids = dataset, files, ids
         self._condition = dataset.row_filter
@@ -172,7 +204,9 @@ class ShardmillDatasource(Datasource):
             ReadTask(
                 _read_function(reader, parts),
                 BlockMetadata(
-                    num_rows=None if is_filtered else sum(part.rows for part in parts),
+                    num_rows=None
+                    if is_filtered or self._checkpoint
+                    else sum(part.rows for part in parts),
                     size_bytes=round(row_bytes * sum(part.rows for part in parts)),
                     input_files=tuple(file.path for part in parts for file in part.files),
                     exec_stats=None,
@@ -217,6 +251,10 @@ class ShardmillDatasource(Datasource):
             condition=self._condition,
             with_condition=pa.schema([*delivered, *others]),
             ids=self._ids if self._ids in delivered.names else None,
+            # Asked for by each execution, so those of a write leave out what it does not write.
+            done=DoneIds.of(self._checkpoint, self._ids)
+            if self._checkpoint and self._ids
+            else None,
         )
 
 

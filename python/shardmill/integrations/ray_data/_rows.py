@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from shardmill._native import plan as native_plan
 from shardmill._native.load import OutputConverter, RowPlan
@@ -17,6 +18,7 @@ from shardmill.data._dataset import Dataset, opened_files
 from shardmill.errors import FormatError, MissingColumnError, StorageError
 from shardmill.expressions import Expression
 from shardmill.integrations._landmark import located
+from shardmill.integrations.ray_data._journal import DoneIds
 from shardmill.integrations.ray_data._parts import Part
 
 #: An id is the number of the file, shifted by this, plus the number of the row in the file.
@@ -26,6 +28,7 @@ _PIECE_BYTES = 64 << 20
 #: More steps than any data set has: only the first one is taken.
 _ONE_STEP = 1 << 40
 _BATCH_ROWS = 256
+_CHECKED_ROWS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class RowReader:
         condition: the filter.
         with_condition: schema of the delivered columns and those of the filter.
         ids: name of the column of ids, if it is delivered.
+        done: rows that are left out.
     """
 
     reopen: Callable[[type[Dataset], dict[str, Any]], Dataset]
@@ -49,6 +53,7 @@ class RowReader:
     condition: Expression | None = None
     with_condition: pa.Schema = field(default_factory=lambda: pa.schema([]))
     ids: str | None = None
+    done: DoneIds | None = None
 
     def tables(self, parts: Sequence[Part]) -> Iterator[pa.Table]:
         """Yield the rows of the parts in order, at least one table.
@@ -59,6 +64,8 @@ class RowReader:
         """
         has_rows = False
         for part in parts:
+            if self.done is not None and _is_done(self.done, part):
+                continue
             try:
                 for table in self._tables(part):
                     has_rows = True
@@ -88,10 +95,12 @@ class RowReader:
         read = 0
         for batch in _batches(plan, opened, names, part):
             table = _conformed(pa.Table.from_batches([batch]), schema)
-            if self.ids is not None:
-                ids = _ids(part, part.start + read, len(table))
-                table = table.append_column(self.ids, ids).select(self.delivered.names)
+            ids = _ids(part, part.start + read, len(table))
             read += len(table)
+            if self.ids is not None:
+                table = table.append_column(self.ids, ids).select(self.delivered.names)
+            if self.done is not None:
+                table = table.filter(pc.call_function("invert", [self.done.contain(ids)]))
             yield table
         if self.condition is None and read != part.rows:
             raise FormatError(
@@ -173,6 +182,16 @@ def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     if not columns:
         return table
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _is_done(done: DoneIds, part: Part) -> bool:
+    """Return whether all rows of a part are done."""
+    return all(
+        pc.all(
+            done.contain(_ids(part, first, min(_CHECKED_ROWS, part.start + part.rows - first)))
+        ).as_py()
+        for first in range(part.start, part.start + part.rows, _CHECKED_ROWS)
+    )
 
 
 def _ids(part: Part, first: int, count: int) -> pa.Array:

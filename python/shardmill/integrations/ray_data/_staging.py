@@ -15,9 +15,9 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from shardmill.data._shard_index import (
     write_index,
 )
 from shardmill.errors import OutputExistsError, StorageError
+from shardmill.integrations.ray_data._journal import Journal, sync
 from shardmill.write._output import Mode, OutputDirectory, output_of
 
 _NAME = ".shardmill-ray"
@@ -43,11 +44,13 @@ class Manifest:
     """A write that will happen.
 
     Attributes:
-        run: directory of the staged files, below that of all writes.
+        run: directory of the staged files, below that of all writes; of a write with a checkpoint,
+            that directory.
         files: staged path below ``run``, and final name, in row order.
         entries: what the index says of each file; none without an index.
         is_indented: how the index is formatted.
         replaced: names of the earlier files that the new ones replace.
+        runs: the runs whose files they are, with a checkpoint.
     """
 
     run: str
@@ -55,6 +58,7 @@ class Manifest:
     entries: list[dict[str, Any]]
     is_indented: bool
     replaced: list[str]
+    runs: list[str] = field(default_factory=list)
 
 
 class Staging:
@@ -65,14 +69,24 @@ class Staging:
         mode: what happens to files in it.
         prefix: prefix of the names of shards.
         has_index: whether shards have an index.
+        journal: what tasks have finished in earlier runs, and the options of the write.
 
     Raises:
         shardmill.OutputExistsError: If another write to the directory is running, or files exist
             and must not be replaced.
     """
 
-    def __init__(self, out: str, *, mode: Mode, prefix: str, has_index: bool) -> None:
-        self._mode: Mode = mode
+    def __init__(
+        self,
+        out: str,
+        *,
+        mode: Mode,
+        prefix: str,
+        has_index: bool,
+        journal: tuple[Journal, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.mode: Mode = mode
+        self._journal, self._options = journal or (None, {})
         self._out, self._prefix, self._has_index = Path(out), prefix, has_index
         self._root = self._out / _NAME
         #: Where tasks write. Its name is unique, so tasks of an earlier run do not find it.
@@ -92,9 +106,16 @@ class Staging:
             for path in self._root.iterdir():
                 if path.is_dir():
                     shutil.rmtree(path, ignore_errors=True)
-            self.directory = self._directory(self._mode)
+            if self._journal is not None:
+                self._journal.recover(self._out, self._root, self._options)
+                if self._journal.is_published:
+                    self.mode = "append"
+            self.directory = self._directory(self.mode)
             self._earlier = [Path(path).name for path in self.directory.data_files()]
-            self.run.mkdir()
+            if self._journal is None:
+                self.run.mkdir()
+            else:
+                self.run = self._journal.begin()
         except BaseException:
             self._end(is_made=made)
             raise
@@ -118,21 +139,23 @@ class Staging:
                 for number, path in enumerate(staged)
             ]
             entries = self._entries(staged, names) if self._has_index else []
-            if self._has_index and self._mode == "append":
+            if self._has_index and self.mode == "append":
                 known = known_shards(str(self._out), has_data=first > 0)
                 check_same_columns([*known, *entries], "the new shards do not fit those in it")
+            base = self.run if self._journal is None else self._journal.directory
             manifest = Manifest(
-                run=self.run.name,
+                run=self.run.name if self._journal is None else str(base),
                 files=[
-                    [str(path.relative_to(self.run)), name]
+                    [str(path.relative_to(base)), name]
                     for path, name in zip(staged, names, strict=True)
                 ],
                 entries=entries,
                 is_indented=any(entry["format"] == "parquet" for entry in entries),
-                replaced=self._earlier if self._mode == "overwrite" else [],
+                replaced=self._earlier if self.mode == "overwrite" else [],
+                runs=[] if self._journal is None else self._journal.unpublished(),
             )
-            for directory in (self.run, self._root, self._out):
-                _sync(str(directory))
+            for directory in (base, self._root, self._out):
+                sync(directory)
             publish_bytes(str(self._manifest), json.dumps(vars(manifest)).encode(), True)
             self._complete()
 
@@ -172,13 +195,18 @@ class Staging:
         for name in manifest.replaced:
             if name not in written:
                 (self._out / name).unlink(missing_ok=True)
-        _sync(out)
+        sync(self._out)
         if manifest.entries:
             known = read_index(str(index))["shards"] if index.exists() else []
             kept = [entry for entry in known if basename_of(entry) not in _names(manifest.entries)]
             write_index(out, [*kept, *manifest.entries], is_indented=manifest.is_indented)
         self.files = [str(self._out / name) for _, name in manifest.files]
-        self._manifest.unlink()
+        if manifest.runs:
+            # Afterwards their rows are visible, and not only done.
+            with suppress(FileNotFoundError):
+                self._manifest.rename(Path(manifest.run, f"published-{uuid.uuid4().hex}.json"))
+                sync(Path(manifest.run))
+        self._manifest.unlink(missing_ok=True)
 
     def _check_names(self, manifest: Manifest) -> None:
         """Check that no other writer has taken a name since the manifest was written."""
@@ -234,11 +262,3 @@ def _names(entries: Iterable[dict[str, Any]]) -> set[str]:
 
 def _entries_in(directory: Path) -> list[dict[str, Any]]:
     return read_index(index_path(str(directory)))["shards"]
-
-
-def _sync(directory: str) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

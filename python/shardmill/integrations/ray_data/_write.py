@@ -17,6 +17,13 @@ from ray.data.datasource import WriteResult
 
 from shardmill.errors import FormatError, MissingColumnError, OptionError, PlanError
 from shardmill.integrations._landmark import Landmark
+from shardmill.integrations.ray_data._journal import (
+    READ_WITH,
+    Journal,
+    TaskLog,
+    WrittenShards,
+    checkpoint_directory,
+)
 from shardmill.integrations.ray_data._nodes import check_nodes
 from shardmill.integrations.ray_data._staging import Staging
 from shardmill.storage._paths import PathLike, absolute, is_remote
@@ -35,6 +42,7 @@ def write(
     format: WrittenFormat | None = None,
     mode: Mode = "error",
     ids: str | None = None,
+    checkpoint: PathLike | None = None,
     ray_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> list[str]:
@@ -51,16 +59,23 @@ def write(
         format: the format of ``shardmill.Writer``; Parquet by default.
         mode: what happens to files in the directory, as in ``shardmill.Writer``.
         ids: a column that is not written, such as that of ``read(ids=…)``.
+        checkpoint: a directory on the file system of the output, which ``read(…, checkpoint=…)``
+            got too. Shards of finished tasks are kept there, with the ids of their rows, if the run
+            is killed or fails. The next run reads the other rows, and makes all shards visible
+            together; it uses any ``mode``. When all is done, a run writes rows of files that
+            were added to the input, if any.
         ray_options: options of ``Dataset.write_datasink``, such as ``concurrency``.
         **options: options of ``shardmill.Writer``, such as ``compression``, ``shard_bytes`` and
             ``columns``. Samples of WebDataset get a unique ``__key__`` if there is none.
 
     Returns:
-        The paths of the written files, in row order.
+        The paths of the files that have become visible, in row order.
 
     Raises:
         shardmill.EngineError: If a node of the cluster lacks shardmill.
         shardmill.StorageError: If a node does not see the directory.
+        shardmill.CheckpointMismatchError: If the checkpoint is that of another write.
+        shardmill.CheckpointDamagedError: If files of the checkpoint or the output are missing.
         FileExistsError: If ``mode`` is ``"error"`` and files exist, or another ``write`` to the
             directory is running.
         ValueError: If an option is not valid, or the rows of two tasks have different columns.
@@ -85,33 +100,55 @@ def write(
             "hint: pass a directory, and format= if it is not Parquet"
         )
     has_index = found == "mds" or options.get("index") is not None
+    journal = _journal(ds, checkpoint, ids, out)
+    given = {f"option {name}": repr(value) for name, value in options.items()}
     staging = Staging(
-        out, mode=mode, prefix="shard." if has_index else "part-", has_index=has_index
+        out,
+        mode=mode,
+        prefix="shard." if has_index else "part-",
+        has_index=has_index,
+        journal=None if journal is None else (journal, {"format": found, **given}),
     )
     with staging:
         task = WriteTask(
-            str(staging.run), found, options, ids=ids, first=staging.directory.first_number()
+            str(staging.run),
+            found,
+            options,
+            ids=ids if journal is None else journal.ids,
+            first=staging.directory.first_number(),
+            log=None if journal is None else journal.task_log(),
         )
         task.check_options()
-        earlier = EarlierShards(out, found, mode, list(staging.directory.data_files()))
+        earlier = EarlierShards(out, found, staging.mode, list(staging.directory.data_files()))
         check_nodes([str(staging.run)], is_written=True)
-        ds.write_datasink(ShardmillDatasink(task, staging, earlier), **(ray_options or {}))
+        if journal is not None:
+            journal.record()
+        sink = ShardmillDatasink(task, staging, earlier, journal)
+        ds.write_datasink(sink, **(ray_options or {}))
         return [str(Path(path, Path(file).name)) for file in staging.files]
 
 
-@dataclass(frozen=True)
-class WrittenShards:
-    """What a write task returns.
-
-    Attributes:
-        task: index of the task.
-        files: its files, in row order.
-        schema: the columns of its rows; ``None`` without rows, or if options give the types.
-    """
-
-    task: int
-    files: list[str]
-    schema: pa.Schema | None
+def _journal(
+    ds: ray.data.Dataset, checkpoint: PathLike | None, ids: str | None, out: str
+) -> Journal | None:
+    """Return the journal of a write, after comparing it with what the rows were read with."""
+    given = None if checkpoint is None else checkpoint_directory(checkpoint)
+    used, column = ds.context.get_config(READ_WITH) or (None, None)
+    if given != used:
+        raise OptionError(
+            f"the rows were read with checkpoint={used!r}, and write has checkpoint={given!r}\n"
+            "hint: pass the same checkpoint to read and to write"
+        )
+    if given is None:
+        return None
+    if ids not in (None, column):
+        raise OptionError(f"ids={ids!r} of write differ from ids={column!r} of read")
+    if Path(out) in (Path(given), *Path(given).parents):
+        raise OptionError(
+            f"the checkpoint {given!r} is in the output {out!r}\n"
+            "hint: use a directory beside the output"
+        )
+    return Journal(given, column)
 
 
 @dataclass(frozen=True)
@@ -124,6 +161,7 @@ class WriteTask:
         options: options of the writer.
         ids: a column that is not written.
         first: number of the first shard, which makes keys of samples unique.
+        log: what commits finished tasks.
     """
 
     run: str
@@ -131,6 +169,7 @@ class WriteTask:
     options: Mapping[str, Any]
     ids: str | None
     first: int
+    log: TaskLog | None = None
 
     def check_options(self) -> None:
         """Make a writer that writes nothing.
@@ -147,20 +186,27 @@ class WriteTask:
         writer: Writer | None = None
         schema: pa.Schema | None = None
         rows = 0
+        ids: list[pa.ChunkedArray] = []
+        attempt = Path(self.run, f"{task:06}-{uuid.uuid4().hex}")
+        run = f"-{attempt.parent.name[-8:]}" if self.log else ""
         try:
             for block in blocks:
-                table = self._columns(BlockAccessor.for_block(block).to_arrow())
+                table = BlockAccessor.for_block(block).to_arrow()
+                if len(table) and self.log is not None:
+                    self._check_has_ids(table)
+                    table, new = self.log.new_rows(table)
+                    ids.append(new)
                 if not len(table):
                     continue
+                table = self._columns(table)
                 if self.format == "webdataset" and "__key__" not in table.column_names:
                     keys = range(rows, rows + len(table))
-                    names = [f"{self.first:05}-{task:05}-{number:08}" for number in keys]
+                    names = [f"{self.first:05}{run}-{task:05}-{number:08}" for number in keys]
                     table = table.append_column("__key__", pa.array(names))
                 rows += len(table)
                 if writer is None:
                     # An attempt does not write over the files of another one, and one of an
                     # earlier run does not make the directory of that run again.
-                    attempt = Path(self.run, f"{task:06}-{uuid.uuid4().hex}")
                     attempt.mkdir()
                     writer, schema = self._writer(attempt), self._schema(table)
                 writer.write_batch(table)
@@ -171,7 +217,10 @@ class WriteTask:
         if writer is None:
             return WrittenShards(task, [], None)
         writer.close()
-        return WrittenShards(task, writer.files, schema)
+        shards = WrittenShards(task, writer.files, schema)
+        if self.log is not None:
+            self.log.commit(attempt, shards, ids)
+        return shards
 
     def _writer(self, directory: Path) -> Writer:
         return Writer(directory, format=self.format, **{"threads": 0, **self.options})
@@ -183,14 +232,17 @@ class WriteTask:
         selected = table if columns is None else table.select(columns)
         return selected.schema.remove_metadata()
 
+    def _check_has_ids(self, table: pa.Table) -> None:
+        if self.ids not in table.column_names:
+            raise MissingColumnError(
+                f"the rows have no column {self.ids!r}; "
+                f"they have {', '.join(table.column_names)}\n"
+                "hint: let every operator keep the column of ids, or omit ids"
+            )
+
     def _columns(self, table: pa.Table) -> pa.Table:
-        if self.ids is not None and table.num_columns:
-            if self.ids not in table.column_names:
-                raise MissingColumnError(
-                    f"the rows have no column {self.ids!r}; "
-                    f"they have {', '.join(table.column_names)}\n"
-                    "hint: let every operator keep the column of ids, or omit ids"
-                )
+        if self.ids is not None:
+            self._check_has_ids(table)
             table = table.drop_columns([self.ids])
         for number, column in enumerate(table.schema):
             kind = getattr(column.type, "extension_name", "")
@@ -213,11 +265,19 @@ class ShardmillDatasink(Datasink[WrittenShards]):
         task: what each task does.
         staging: the files of the tasks.
         earlier: the files to which they are appended.
+        journal: the tasks of earlier runs.
     """
 
-    def __init__(self, task: WriteTask, staging: Staging, earlier: EarlierShards) -> None:
+    def __init__(
+        self,
+        task: WriteTask,
+        staging: Staging,
+        earlier: EarlierShards,
+        journal: Journal | None = None,
+    ) -> None:
         self._task = task
-        self._driver: tuple[Staging, EarlierShards] | None = staging, earlier
+        self._driver: tuple[Staging, EarlierShards, Journal | None] | None
+        self._driver = staging, earlier, journal
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_task": self._task, "_driver": None}
@@ -229,8 +289,11 @@ class ShardmillDatasink(Datasink[WrittenShards]):
     def on_write_complete(self, write_result: WriteResult[WrittenShards]) -> None:
         """Make the files of all tasks visible."""
         assert self._driver is not None
-        staging, earlier = self._driver
-        shards = sorted(write_result.write_returns, key=lambda shards: shards.task)
+        staging, earlier, journal = self._driver
+        if journal is None:
+            shards = sorted(write_result.write_returns, key=lambda shards: shards.task)
+        elif not (shards := journal.close()) and journal.is_published:
+            return
         with_rows = [one for one in shards if one.schema is not None]
         if with_rows and self._task.format in COMPARED:
             _check_same_schema(with_rows)
