@@ -40,7 +40,7 @@ MOMENTS = [
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Nodes]:
-    nodes = Nodes(workers=1)
+    nodes = Nodes(workers=0)
     yield nodes
     nodes.close()
 
@@ -56,10 +56,8 @@ def test_row_is_written_once_whatever_is_killed(nodes, tmp_path, who, step, numb
     code = first.finish()
     assert Path(paths[1] + ".killed").exists(), first.log()
     assert code == (0 if who == "worker" else -9), first.log()
-    for run in ("log2", "log3"):
-        again = Driver(nodes, [str(JOB), *paths], tmp_path / run)
-        assert again.finish() == 0, again.log()
-        files = [*(tmp_path / "out").iterdir()]
-        rows = Counter(y for path in files for y in pq.read_table(path)["y"].to_pylist())
-        assert rows == Counter(range(0, 2 * ROWS, 2))
-    assert again.log().splitlines()[-1] == "[]"
+    again = Driver(nodes, [str(JOB), *paths], tmp_path / "log2")
+    assert again.finish() == 0, again.log()
+    files = [*(tmp_path / "out").iterdir()]
+    rows = Counter(y for path in files for y in pq.read_table(path)["y"].to_pylist())
+    assert rows == Counter(range(0, 2 * ROWS, 2))

@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -191,6 +192,11 @@ def without(module: str, call: Callable[[], Any]) -> None:
 
 Transform, Output, Packing, Mixture = sm.Transform, sm.Output, sm.Packing, sm.Mixture
 TokenBatches = sm.TokenBatches
+
+
+def rows_of_ray() -> Any:
+    """A data set of Ray as far as options are checked."""
+    return SimpleNamespace(context=importlib.import_module("ray.data").DataContext())
 
 
 def of_ray(name: str) -> Any:
@@ -842,6 +848,13 @@ CASES: dict[str, Callable[[], Any]] = {
     "ids of Ray Data that are a column": lambda: of_ray("read")(P, ids="x"),
     "ids of Ray Data and a filter": lambda: of_ray("read")(P, ids="_row", filter="x > 1"),
     "option of a data set for Ray Data": lambda: of_ray("read")(sm.Dataset(P), columns=["x"]),
+    "checkpoint of Ray Data without ids": lambda: of_ray("read")(P, checkpoint="c"),
+    "checkpoint of Ray Data in a store": lambda: of_ray("read")(
+        P, ids="_row", checkpoint="s3://bucket/c"
+    ),
+    "checkpoint of a write of Ray Data alone": lambda: of_ray("write")(
+        rows_of_ray(), "new", checkpoint="c"
+    ),
     "rows of Ray Data to a store": lambda: of_ray("write")(None, "s3://bucket/out"),
     "rows of Ray Data to a file": lambda: of_ray("write")(None, "out.parquet"),
     # Trainers.

@@ -1,4 +1,4 @@
-"""Tasks of a write that have finished outlive their run: each row is there once, whatever is killed.
+"""Finished tasks of a write outlive their run: each row is there once, whatever is killed.
 
 Without a cluster: tasks run one after another in this process, which is "killed" by an exception.
 """

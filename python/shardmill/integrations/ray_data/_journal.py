@@ -94,10 +94,18 @@ class DoneIds:
         """Return their index on this node, if there are any."""
         return _index(self)
 
-    def contain(self, ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    def contain(self, ids: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
         """Return which of the ids are done."""
         index = self.index()
-        return pa.repeat(pa.scalar(False), len(ids)) if index is None else index.contains(ids)
+        if index is None:
+            return pa.repeat(pa.scalar(False), len(ids))
+        found = index.contains(ids)
+        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+    def left(self, table: pa.Table, ids: pa.Array | pa.ChunkedArray) -> pa.Table:
+        """Return the rows that are not done."""
+        is_done = self.contain(ids)
+        return table.filter(pc.call_function("invert", [is_done])) if is_done.true_count else table
 
 
 def _files(directory: str, runs: Iterable[str]) -> list[str]:
@@ -143,9 +151,7 @@ class TaskLog:
                 "but read made int64 without nulls\n"
                 "hint: let every operator return the column of ids as it was"
             )
-        is_done = self.done.contain(ids)
-        if pc.any(is_done).as_py():
-            table = table.filter(pc.call_function("invert", [is_done]))
+        table = self.done.left(table, ids)
         return table, table[self.done.column]
 
     def commit(self, attempt: Path, shards: WrittenShards, ids: list[pa.ChunkedArray]) -> None:

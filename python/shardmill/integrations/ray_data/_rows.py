@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from shardmill._native import plan as native_plan
 from shardmill._native.load import OutputConverter, RowPlan
@@ -100,7 +99,7 @@ class RowReader:
             if self.ids is not None:
                 table = table.append_column(self.ids, ids).select(self.delivered.names)
             if self.done is not None:
-                table = table.filter(pc.call_function("invert", [self.done.contain(ids)]))
+                table = self.done.left(table, ids)
             yield table
         if self.condition is None and read != part.rows:
             raise FormatError(
@@ -186,12 +185,12 @@ def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _is_done(done: DoneIds, part: Part) -> bool:
     """Return whether all rows of a part are done."""
-    return all(
-        pc.all(
-            done.contain(_ids(part, first, min(_CHECKED_ROWS, part.start + part.rows - first)))
-        ).as_py()
-        for first in range(part.start, part.start + part.rows, _CHECKED_ROWS)
-    )
+    last = part.start + part.rows
+    for first in range(part.start, last, _CHECKED_ROWS):
+        ids = _ids(part, first, min(_CHECKED_ROWS, last - first))
+        if done.contain(ids).true_count < len(ids):
+            return False
+    return True
 
 
 def _ids(part: Part, first: int, count: int) -> pa.Array:

@@ -148,7 +148,7 @@ def _journal(
             f"the checkpoint {given!r} is in the output {out!r}\n"
             "hint: use a directory beside the output"
         )
-    return Journal(given, column)
+    return Journal(given, str(column))
 
 
 @dataclass(frozen=True)
