@@ -1,6 +1,8 @@
-"""Measures the id index alone: build time, memory, bytes an id, and probes.
+r"""Measures the id index alone: build time, memory, bytes an id, and probes.
 
     python -m benchmarks.id_index --out=DIR --ids=80000000 --kind=uuid
+    python -m benchmarks.id_index --out=DIR --ids=1000000000 --kind=random-uint --stream=true \
+        --probes=100000000 --memory-bytes=1500000000
 
 Each step runs in a process of its own, so that its peak memory is its own.
 """
@@ -8,7 +10,11 @@ Each step runs in a process of its own, so that its peak memory is its own.
 from __future__ import annotations
 
 import resource
+import stat
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,10 +25,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benchmarks.measure import Metrics, Options, WrongRowsError, in_processes, run_entry
+from benchmarks.measure import (
+    Metrics,
+    Options,
+    WrongRowsError,
+    in_processes,
+    run_entry,
+    status_bytes,
+)
 
 _ROW_GROUP = 1 << 20
 _UUID_SEED = 7
+_POLL_S = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +44,8 @@ class IndexOptions(Options):
     """What is indexed.
 
     Attributes:
-        kind: ``decimal``, ``uuid``, ``int`` or ``random-int``.
+        kind: ``decimal``, ``uuid``, ``int``, ``random-int`` or ``random-uint``. Random numbers are
+            probed in pieces, which have no order, so that the probe takes little memory.
         stream: Make the ids on the way instead of reading them from a file.
     """
 
@@ -46,9 +61,12 @@ class IndexOptions(Options):
         """The index."""
         return self.scratch / f"{self.kind}.ids"
 
-    def probed(self) -> pa.Array:
+    def probed(self) -> Iterator[pa.Array]:
         """Ids of which half are in the index."""
-        return ids_of(self.kind, max(0, self.ids - self.probes // 2), self.probes)
+        first = max(0, self.ids - self.probes // 2)
+        piece = _ROW_GROUP if self.kind.startswith("random") else self.probes
+        for start in range(first, first + self.probes, piece):
+            yield ids_of(self.kind, start, min(piece, first + self.probes - start))
 
 
 def ids_of(kind: str, first: int, count: int) -> pa.Array:
@@ -56,8 +74,9 @@ def ids_of(kind: str, first: int, count: int) -> pa.Array:
     numbers = np.arange(first, first + count, dtype=np.uint64)
     if kind == "int":
         return pa.array(numbers.astype(np.int64))
-    if kind == "random-int":
-        return pa.array(_mixed(numbers, 1).view(np.int64))
+    if kind in ("random-int", "random-uint"):
+        mixed = _mixed(numbers, 1)
+        return pa.array(mixed if kind == "random-uint" else mixed.view(np.int64))
     return pc.cast(pa.array(numbers), pa.string()) if kind == "decimal" else _uuids(numbers)
 
 
@@ -113,31 +132,76 @@ def build(options: IndexOptions) -> Metrics:
     else:
         given["threads"] = options.threads
     start = time.perf_counter()
-    index = sm.resume.IdIndex.build(source, "id", **given)
+    with peaks_of(options.scratch) as peaks:
+        index = sm.resume.IdIndex.build(source, "id", **given)
     return {
         "build_s": time.perf_counter() - start,
         "build_peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
+        **{f"build_peak_{name}": value for name, value in peaks.items()},
         "bytes_per_id": index.nbytes / options.ids,
     }
 
 
-def probe(options: IndexOptions, is_ordered: bool) -> float:
-    """Seconds of the best of three probes."""
+def probe(options: IndexOptions, is_ordered: bool) -> Metrics:
+    """Seconds of the best of three probes, and the memory of the process."""
     import shardmill as sm
 
-    index, rows = sm.resume.IdIndex.open(str(options.target)), options.probed()
-    if not is_ordered:
-        rows = rows.take(pa.array(np.random.default_rng(1).permutation(len(rows))))
-    seconds = []
-    for _ in range(3):
-        start = time.perf_counter()
-        found = index.contains(rows).true_count
-        seconds.append(time.perf_counter() - start)
-        if found != options.probes // 2:
-            raise WrongRowsError(
-                f"{found:,} of {options.probes:,} ids were found, not half of them"
+    index = sm.resume.IdIndex.open(str(options.target))
+    seconds, found = 0.0, 0
+    with peaks_of(options.scratch) as peaks:
+        for rows in options.probed():
+            if not is_ordered:
+                rows = rows.take(pa.array(np.random.default_rng(1).permutation(len(rows))))
+            best = np.inf
+            for _ in range(3):
+                start = time.perf_counter()
+                matches = index.contains(rows).true_count
+                best = min(best, time.perf_counter() - start)
+            seconds, found = seconds + best, found + matches
+    if found != options.probes // 2:
+        raise WrongRowsError(f"{found:,} of {options.probes:,} ids were found, not half of them")
+    return {"probe_s": seconds, **{f"probe_peak_{name}": value for name, value in peaks.items()}}
+
+
+def _size(directory: Path) -> int:
+    """Bytes of the files of a directory, and of open files without a name, such as spilled ids."""
+    total = 0
+    for path in (*directory.rglob("*"), *Path("/proc/self/fd").iterdir()):
+        # Files are closed and removed meanwhile.
+        with suppress(OSError):
+            status = path.stat()
+            is_unnamed = stat.S_ISREG(status.st_mode) and status.st_nlink == 0
+            if is_unnamed or path.is_relative_to(directory):
+                total += status.st_size
+    return total
+
+
+@contextmanager
+def peaks_of(directory: Path) -> Iterator[dict[str, int]]:
+    """The most that this process and a directory take while a with-block runs, about.
+
+    ``anonymous_bytes`` is memory that must stay; ``file_bytes`` are pages of mapped files, which
+    the kernel may drop; ``disk_bytes`` is the size of files.
+    """
+    peaks = dict.fromkeys(("anonymous_bytes", "file_bytes", "disk_bytes"), 0)
+    is_done = threading.Event()
+
+    def watch() -> None:
+        is_last = False
+        while not is_last:
+            is_last = is_done.wait(_POLL_S)
+            now = (status_bytes("RssAnon"), status_bytes("RssFile"), _size(directory))
+            peaks.update(
+                {name: max(peaks[name], one) for name, one in zip(peaks, now, strict=True)}
             )
-    return min(seconds)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield peaks
+    finally:
+        is_done.set()
+        watcher.join()
 
 
 def measure(options: IndexOptions) -> Metrics:
@@ -146,11 +210,10 @@ def measure(options: IndexOptions) -> Metrics:
     if not options.stream:
         in_processes("spawn", [partial(write_ids, options)])
     (built,) = in_processes("spawn", [partial(build, options)])
-    slowest = max(
-        in_processes("spawn", [partial(probe, options, is_ordered)])[0]
-        for is_ordered in (True, False)
-    )
-    return {**built, "probe_s": slowest, "probes": options.probes}
+    orders = (True,) if options.kind.startswith("random") else (True, False)
+    probes = [in_processes("spawn", [partial(probe, options, one)])[0] for one in orders]
+    slowest = max(probes, key=lambda one: one["probe_s"])
+    return {**built, **slowest, "probes": options.probes}
 
 
 if __name__ == "__main__":
