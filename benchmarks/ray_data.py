@@ -2,8 +2,9 @@
 
     python -m benchmarks.ray_data --out=DIR --scenario=parquet --rounds=3
 
-Scenarios are ``parquet``, ``webdataset``, ``json`` and ``write_parquet``. Both systems run in one
-cluster, in turns. The clock begins when the workers have started, and holds the listing of files.
+Scenarios are ``parquet``, ``webdataset``, ``json`` and ``write_parquet``, in which both systems run
+in one cluster, in turns; and ``pipeline``, a job of ours on 1, 2 and 4 workers of a CPU each. The
+clock begins when the workers have started, and holds the listing of files.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from benchmarks.measure import (
 )
 
 _BATCH_ROWS = 1_024
+_WORKERS = (1, 2, 4)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +57,8 @@ class RayDataOptions(Options):
     @property
     def format(self) -> str:
         """Format of the data set."""
-        return {"json": "jsonl", "write_parquet": "parquet"}.get(self.scenario, self.scenario)
+        names = {"json": "jsonl", "write_parquet": "parquet", "pipeline": "parquet"}
+        return names.get(self.scenario, self.scenario)
 
 
 def write_set(options: RayDataOptions, directory: Path) -> None:
@@ -80,8 +83,47 @@ def consumed(open_rows: Callable[[], Any]) -> int:
     return sum(batch.num_rows for batch in batches)
 
 
+def letters_counted(table: pa.Table) -> pa.Table:
+    """The function of a job: some work of a CPU for each row."""
+    texts = table["txt"].to_pylist()
+    return table.append_column("letters", pa.array([len(set(text)) for text in texts]))
+
+
+def pipeline_rates(options: RayDataOptions, source: Path) -> Metrics:
+    """Runs a job with each number of workers, on a cluster that has a CPU for each."""
+    import ray
+    from shardmill.curate import Map, ParquetSink, Pipeline, TableSource
+
+    start_ray(max(_WORKERS))
+    rates: Metrics = {}
+    try:
+        for _ in range(options.rounds):
+            for workers in _WORKERS:
+                out = options.scratch / "rows"
+                shutil.rmtree(out, ignore_errors=True)
+                job = Pipeline(
+                    source=TableSource(source, files_per_partition=1),
+                    stages=[Map(letters_counted, batch_size=_BATCH_ROWS)],
+                    sink=ParquetSink(out),
+                )
+                figure = timed_rows(options.rows, partial(_written_rows, job, workers))
+                known = rates.setdefault(f"workers_{workers}", figure)
+                if figure["per_s"] > known["per_s"]:
+                    rates[f"workers_{workers}"] = figure
+    finally:
+        ray.shutdown()
+    return rates
+
+
+def _written_rows(job: Any, workers: int) -> int:
+    import pyarrow.parquet as pq
+
+    job.run("ray", workers=workers, progress=False)
+    return sum(pq.read_metadata(path).num_rows for path in Path(job.sink.path).glob("*.parquet"))
+
+
 def measure(options: RayDataOptions) -> Metrics:
-    """Runs both systems in turns."""
+    """Runs both systems in turns, or a job with each number of workers."""
     import pyarrow.parquet as pq
     import ray
     from shardmill.integrations.ray import read, write
@@ -90,6 +132,8 @@ def measure(options: RayDataOptions) -> Metrics:
     wanted = {"rows": options.rows, "files": options.files, "value_bytes": options.value_bytes}
     make_set(source, wanted, partial(write_set, options))
     prepare_caches("warm", [source])
+    if options.scenario == "pipeline":
+        return pipeline_rates(options, source)
     start_ray(options.cpus)
     ray.data.DataContext.get_current().enable_progress_bars = False
     out = options.scratch / "rows"
