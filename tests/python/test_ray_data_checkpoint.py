@@ -250,6 +250,30 @@ def test_finished_tasks_are_not_read_again():
     assert found() == list(range(ROWS))
 
 
+def test_rows_that_are_done_are_left_out_of_any_columns():
+    interrupted(ended=1)
+    # This run closes the earlier one.
+    interrupted(ended=0)
+    for names in (["x"], ["_row"], []):
+        source = rows().source.apply_projection({name: name for name in names})
+        tasks = source.get_read_tasks(TASKS)
+        assert all(task.metadata.num_rows is None for task in tasks)
+        tables = [table for task in tasks for table in task()]
+        assert sum(ray.data.block.BlockAccessor.for_block(one).num_rows() for one in tables) == 6
+        if names == ["x"]:
+            assert [x for one in tables for x in one["x"].to_pylist()] == list(range(6, ROWS))
+
+
+def test_types_that_differ_between_runs_are_an_error():
+    interrupted(ended=1)
+
+    def texts(table):
+        return table.set_column(0, "x", table["x"].cast("string"))
+
+    with pytest.raises(errors.PlanError, match="(?s)x: int64.*x: string.*another checkpoint"):
+        run(rows().map(texts))
+
+
 def test_run_that_has_ended_is_continued_by_files_that_were_added():
     first = run()
     assert first == ["out/part-00000.parquet", "out/part-00001.parquet"]

@@ -1,7 +1,8 @@
 """Reads and writes data sets of Ray Data with the readers and writers of shardmill.
 
 Public API of Ray that is used: ``ray.data.Datasource``, ``read_datasource``,
-``Dataset.write_datasink``, ``DataContext``, ``ray.nodes``, ``NodeAffinitySchedulingStrategy``.
+``Dataset.write_datasink``, ``DataContext`` with ``set_config`` and ``get_config``, ``ray.nodes``,
+``NodeAffinitySchedulingStrategy``.
 
 These names are exported, but marked as DeveloperAPI: ``ray.data.Datasink``, ``ray.data.ReadTask``,
 ``ray.data.datasource.WriteResult``, ``ray.data.block.BlockMetadata`` and ``BlockAccessor``, and the

@@ -94,12 +94,13 @@ class RowReader:
         read = 0
         for batch in _batches(plan, opened, names, part):
             table = _conformed(pa.Table.from_batches([batch]), schema)
-            ids = _ids(part, part.start + read, len(table))
-            read += len(table)
-            if self.ids is not None:
-                table = table.append_column(self.ids, ids).select(self.delivered.names)
-            if self.done is not None:
-                table = self.done.left(table, ids)
+            first, read = part.start + read, read + len(table)
+            if self.ids is not None or self.done is not None:
+                ids = _ids(part, first, len(table))
+                if self.ids is not None:
+                    table = table.append_column(self.ids, ids).select(self.delivered.names)
+                if self.done is not None:
+                    table = self.done.left(table, ids)
             yield table
         if self.condition is None and read != part.rows:
             raise FormatError(

@@ -62,8 +62,8 @@ def write(
         checkpoint: a directory on the file system of the output, which ``read(…, checkpoint=…)``
             got too. Shards of finished tasks are kept there, with the ids of their rows, if the run
             is killed or fails. The next run reads the other rows, and makes all shards visible
-            together; it uses any ``mode``. When all is done, a run writes rows of files that
-            were added to the input, if any.
+            together. When all is done, a run appends the rows of files that were added to the
+            input, whatever ``mode`` says.
         ray_options: options of ``Dataset.write_datasink``, such as ``concurrency``.
         **options: options of ``shardmill.Writer``, such as ``compression``, ``shard_bytes`` and
             ``columns``. Samples of WebDataset get a unique ``__key__`` if there is none.
@@ -296,7 +296,7 @@ class ShardmillDatasink(Datasink[WrittenShards]):
             return
         with_rows = [one for one in shards if one.schema is not None]
         if with_rows and self._task.format in COMPARED:
-            _check_same_schema(with_rows)
+            _check_same_schema(with_rows, journal)
             earlier.check(with_rows[0])
         staging.publish([Path(file) for one in shards for file in one.files])
 
@@ -309,14 +309,15 @@ class _CheckedError(Exception):
     """Ends a writer that was made only to check its options."""
 
 
-def _check_same_schema(shards: Sequence[WrittenShards]) -> None:
+def _check_same_schema(shards: Sequence[WrittenShards], journal: Journal | None) -> None:
+    start = "" if journal is None else "; then start with another checkpoint"
     first = shards[0].schema
     for one in shards[1:]:
         if one.schema != first:
             raise PlanError(
                 f"the rows of two tasks have different columns: {_shown(first)}, and "
                 f"{_shown(one.schema)}\n"
-                "hint: let functions return one type per column, or pass schema="
+                f"hint: let functions return one type per column, or pass schema={start}"
             )
 
 
