@@ -32,6 +32,7 @@ from benchmarks.measure import (
     in_processes,
     run_entry,
     status_bytes,
+    timed,
 )
 
 _ROW_GROUP = 1 << 20
@@ -152,12 +153,9 @@ def probe(options: IndexOptions, is_ordered: bool) -> Metrics:
         for rows in options.probed():
             if not is_ordered:
                 rows = rows.take(pa.array(np.random.default_rng(1).permutation(len(rows))))
-            best = np.inf
-            for _ in range(3):
-                start = time.perf_counter()
-                matches = index.contains(rows).true_count
-                best = min(best, time.perf_counter() - start)
-            seconds, found = seconds + best, found + matches
+            timings = [timed(partial(index.contains, rows)) for _ in range(3)]
+            seconds += min(took for took, _ in timings)
+            found += timings[0][1].true_count
     if found != options.probes // 2:
         raise WrongRowsError(f"{found:,} of {options.probes:,} ids were found, not half of them")
     return {"probe_s": seconds, **{f"probe_peak_{name}": value for name, value in peaks.items()}}
@@ -183,7 +181,7 @@ def peaks_of(directory: Path) -> Iterator[dict[str, int]]:
     ``anonymous_bytes`` is memory that must stay; ``file_bytes`` are pages of mapped files, which
     the kernel may drop; ``disk_bytes`` is the size of files.
     """
-    peaks = dict.fromkeys(("anonymous_bytes", "file_bytes", "disk_bytes"), 0)
+    peaks: dict[str, int] = {"anonymous_bytes": 0, "file_bytes": 0, "disk_bytes": 0}
     is_done = threading.Event()
 
     def watch() -> None:
