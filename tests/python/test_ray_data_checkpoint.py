@@ -322,6 +322,36 @@ def test_write_without_the_checkpoint_leaves_finished_tasks():
     assert found() == [*range(ROWS), *range(ROWS)]
 
 
+def killed(*_arguments):
+    raise KilledError
+
+
+def test_write_without_the_checkpoint_completes_one_with_it(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Staging, "_complete", killed)
+        patch.setattr(Staging, "_end", lambda self, **_options: os.close(self._lock))
+        with pytest.raises(KilledError):
+            run()
+    assert not [*Path("out").glob("*.parquet")]
+    write(Rows(read("in").source), "out", mode="append")
+    assert found() == [*range(ROWS), *range(ROWS)]
+    assert run() == []
+    assert found() == [*range(ROWS), *range(ROWS)]
+
+
+def test_attempt_that_makes_its_directory_again_cannot_commit():
+    ds = interrupted(ended=1)
+    [closed] = Path("checkpoint").glob("run-*")
+    run()
+    late = closed / "000001-late"
+    late.mkdir(parents=True)
+    (late / "part-00000.parquet").touch()
+    with pytest.raises(OSError, match=r"a later run|not visible"):
+        ds.run_task(1, ds.left)
+    assert run() == [] and not closed.exists()
+    assert found() == list(range(ROWS))
+
+
 @pytest.mark.parametrize(
     ("function", "error", "match"),
     [
