@@ -75,15 +75,20 @@ struct PyCost {
     pair: u64,
     window_pair: u64,
     window: Option<u64>,
+    patch: u64,
+    patch_pair: u64,
+    image: u64,
     count_padding: bool,
 }
 
 impl From<PyCost> for Cost {
     fn from(cost: PyCost) -> Self {
-        let PyCost { token, pair, window_pair, window, count_padding } = cost;
+        let PyCost { token, pair, window_pair, window, patch, patch_pair, image, count_padding } =
+            cost;
         // Documents are shorter than the largest window.
         let window = window.map(|window| u32::try_from(window).unwrap_or(u32::MAX));
-        Self { token, pair, window_pair, window, counts_padding: count_padding }
+        let counts_padding = count_padding;
+        Self { token, pair, window_pair, window, patch, patch_pair, image, counts_padding }
     }
 }
 
@@ -105,7 +110,7 @@ impl PyBalance {
 #[pyfunction]
 #[pyo3(signature = (
     rows, columns, lengths, *, epoch, length, strategy, open_packs, long, multiple_of, overlaps,
-    looks_ahead, threads, balance=None
+    looks_ahead, max_images, max_patches, threads, balance=None
 ))]
 #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
@@ -122,12 +127,25 @@ fn packed(
     multiple_of: u32,
     overlaps: bool,
     looks_ahead: bool,
+    max_images: Option<u32>,
+    max_patches: Option<u32>,
     threads: usize,
     balance: Option<PyBalance>,
 ) -> PyResult<PyRowPlan> {
     let strategy = strategy_of(strategy, open_packs, long)?;
     let balance = balance.map(|balance| balance.of(rows.0.seed(), epoch));
-    let packing = Packing { length, strategy, multiple_of, overlaps, looks_ahead, balance };
+    let limit = |limit: Option<u32>| limit.unwrap_or(u32::MAX);
+    let (max_images, max_patches) = (limit(max_images), limit(max_patches));
+    let packing = Packing {
+        length,
+        strategy,
+        multiple_of,
+        overlaps,
+        looks_ahead,
+        max_images,
+        max_patches,
+        balance,
+    };
     let (unpacked, lengths, columns) =
         (Arc::clone(&rows.0), Arc::clone(&lengths.0), Arc::clone(&columns.0));
     let packed = move |cancel: &_| -> PyShardmillResult<RowPlan> {
@@ -198,7 +216,7 @@ impl PyAheadPacks {
     #[new]
     #[pyo3(signature = (
         rows, columns, *, column, source, nulls_are_empty, length, strategy, open_packs, long,
-        multiple_of, overlaps, looks_ahead, threads, starts, balance=None
+        multiple_of, overlaps, looks_ahead, max_images, max_patches, threads, starts, balance=None
     ))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
@@ -216,13 +234,26 @@ impl PyAheadPacks {
         multiple_of: u32,
         overlaps: bool,
         looks_ahead: bool,
+        max_images: Option<u32>,
+        max_patches: Option<u32>,
         threads: usize,
         starts: Vec<PyMark>,
         balance: Option<PyBalance>,
     ) -> PyResult<Self> {
         let strategy = strategy_of(strategy, open_packs, long)?;
         let balance = balance.map(|balance| balance.of(rows.0.seed(), 0));
-        let packing = Packing { length, strategy, multiple_of, overlaps, looks_ahead, balance };
+        let limit = |limit: Option<u32>| limit.unwrap_or(u32::MAX);
+        let (max_images, max_patches) = (limit(max_images), limit(max_patches));
+        let packing = Packing {
+            length,
+            strategy,
+            multiple_of,
+            overlaps,
+            looks_ahead,
+            max_images,
+            max_patches,
+            balance,
+        };
         let counted = counted(column, source, nulls_are_empty)?;
         let (plan, columns, packed) =
             (Arc::clone(&rows.0), Arc::clone(&columns.0), Arc::clone(&columns.0));

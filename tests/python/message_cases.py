@@ -26,6 +26,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import shardmill as sm
+from documents import encoded
 from message_files import write_files
 from message_situations import (
     begun_mesh_loader,
@@ -51,6 +52,7 @@ from message_situations import (
     weighted_loader,
     written_after_close,
 )
+from PIL import Image
 from shardmill.cli._commands import run
 from shardmill.curate import (
     DocumentKeys,
@@ -460,6 +462,10 @@ CASES: dict[str, Callable[[], Any]] = {
     "packing of a long row": lambda: read(
         "long.parquet", packing=Packing("t", length=4, strategy="best_fit", long="raise")
     ),
+    "images of packs of tokens": lambda: read(
+        "tokens.parquet", packing=Packing("t", length=4, max_images=2)
+    ),
+    "images of packs with lengths": lambda: Packing("t", length=4, lengths="n", max_patches=9),
     "packing of one column twice": lambda: Packing(["t", "t"], length=4),
     "packing of long rows by an unknown policy": lambda: Packing(
         "t",
@@ -561,6 +567,12 @@ CASES: dict[str, Callable[[], Any]] = {
     ),
     "packs that split documents": lambda: document(
         {"modality": "text"}, packing=sm.Packing("tokens", length=9, strategy="best_fit")
+    ),
+    "document with too many patches": lambda: document(
+        {"modality": "image", "binary_content": encoded(Image.new("RGB", (56, 28)), "PNG")},
+        packing=sm.Packing(
+            ["tokens", "labels"], length=9, strategy="best_fit", long="raise", max_patches=4
+        ),
     ),
     "coefficient below 0": lambda: sm.Cost(pair=-1),
     "coefficients that are all 0": lambda: sm.Cost(token=0),

@@ -214,7 +214,7 @@ class Pass:
             list[int],
             list[tuple[int, str, int, str]],
             list[tuple[int, int, int]],
-            list[tuple[int, int, int]],
+            list[tuple[int, int, int, int, int, int]],
         ]
         | None
     ): ...

@@ -81,6 +81,8 @@ def packed(
     multiple_of: int,
     overlaps: bool,
     looks_ahead: bool,
+    max_images: int | None,
+    max_patches: int | None,
     threads: int,
     balance: dict[str, Any] | None = None,
 ) -> RowPlan: ...
@@ -102,6 +104,8 @@ class AheadPacks:
         multiple_of: int,
         overlaps: bool,
         looks_ahead: bool,
+        max_images: int | None,
+        max_patches: int | None,
         threads: int,
         starts: list[tuple[int, int, int, int]],
         balance: dict[str, Any] | None = None,

@@ -53,7 +53,8 @@ class Cost:
             window of ``w`` tokens, set it to ``2 * w``, with half the cost of a pair as for
             ``pair``: long documents have ``l * w`` pairs, and short ones ``l**2 / 2``.
         patch: cost of a patch of an image.
-        patch_pair: cost of a pair of patches of one image.
+        patch_pair: cost of a pair of patches of one image. For the order of packs, the images of a
+            document count as equally large.
         image: cost of an image, whatever its size.
         count_padding: whether the model computes the padding of a pack. ``n`` is then the full
             length of the pack, and the padding is one more document, as in ``Packing.cu_seqlens``.

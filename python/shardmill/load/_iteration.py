@@ -16,6 +16,7 @@ from shardmill.load._bad_rows import BadRow
 from shardmill.load._batches import Delivery, close
 from shardmill.load._checks import MOST_LANES
 from shardmill.load._conversion import Conversion
+from shardmill.load._cost import TERMS
 from shardmill.load._metrics import CostTerms, Counters, Mark
 from shardmill.load._pass import Pass, Steps
 from shardmill.load._position import Cursor, Peek, Position
@@ -236,8 +237,8 @@ class Iteration:
                     notes.setdefault(consumed[batch], []).append(BadRow(path, row, cause))
                 for place, sums in zip(consumed, audits, strict=False):
                     notes.setdefault(place, []).append(Audit(*sums))
-                for place, (token, pair, window_pair) in zip(consumed, terms, strict=False):
-                    note = CostTerms(token=token, pair=pair, window_pair=window_pair)
+                for place, sums in zip(consumed, terms, strict=False):
+                    note = CostTerms(**dict(zip(TERMS, sums, strict=True)))
                     notes.setdefault(place, []).append(note)
                 yield from zip(cutter.cut(content, rows), rows, consumed, strict=True)
         finally:

@@ -44,11 +44,17 @@ class CostTerms(Snapshot):
         token: number of tokens; with ``count_padding``, the length of the packs.
         pair: the sum of the squared lengths of documents, with the padding of ``multiple_of``.
         window_pair: the same, but one factor of each square is at most ``window``.
+        patch: number of patches of images.
+        patch_pair: the sum of the squared numbers of patches of images.
+        image: number of images.
     """
 
     token: int = 0
     pair: int = 0
     window_pair: int = 0
+    patch: int = 0
+    patch_pair: int = 0
+    image: int = 0
 
     def __add__(self, other: CostTerms) -> CostTerms:
         values = {item.name: getattr(other, item.name) for item in fields(self)}

@@ -12,7 +12,7 @@ from shardmill.errors import MissingColumnError, OptionError
 from shardmill.load import _balance as balancing
 from shardmill.load._columns import plain_fill_values
 from shardmill.load._epoch_plans import EpochPlans
-from shardmill.load._packing_checks import INSIDE, check_images, warn_of_joined
+from shardmill.load._packing_checks import BUDGETS, INSIDE, check_images, warn_of_joined
 from shardmill.load._varlen import IGNORED, LABELS
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shardmill.load._set_weights import Mark
 
 #: Version of the algorithms: any change to which tokens are packed together needs a new number, so
-#: that old states are rejected.
+#: that old states are rejected. One more for packings of documents with images.
 PACKING_VERSION = 1
 
 
@@ -51,8 +51,8 @@ class PackedRows(EpochPlans):
             threads=threads,
         )
         warn_of_joined(opened_files(dataset).tokenize)
-        if opened_files(dataset).has_document_images:
-            check_images(packing)
+        self._has_images = opened_files(dataset).has_document_images
+        check_images(packing, self._has_images)
         self.packing, self.is_endless = packing, packing.plan == "ahead"
         #: For endless lanes, the packs of all epochs.
         self._ahead: _native.AheadPacks | None = None
@@ -80,6 +80,7 @@ class PackedRows(EpochPlans):
             "multiple_of": packing.multiple_of,
             "overlaps": packing.overlap > 0,
             "looks_ahead": packing.across,
+            **{name: getattr(packing, name) for name in BUDGETS},
             "threads": self.threads,
             "balance": packing.balance and balancing.planned(packing.balance),
         }
@@ -134,7 +135,7 @@ class PackedRows(EpochPlans):
         """Return what a state must match: the content of each pack, and the order of packs."""
         packing = self.packing
         shared = {
-            "version": PACKING_VERSION,
+            "version": PACKING_VERSION + self._has_images,
             "column": packing.columns[0],
             "length": packing.length,
             "strategy": packing.strategy,
@@ -143,7 +144,7 @@ class PackedRows(EpochPlans):
             # Absent unless set: states of earlier versions have none of them.
             **{
                 name: value
-                for name, unset in INSIDE.items()
+                for name, unset in {**INSIDE, **dict.fromkeys(BUDGETS)}.items()
                 if (value := getattr(packing, name)) != unset
             },
         }

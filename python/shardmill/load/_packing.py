@@ -13,6 +13,7 @@ from shardmill.load import _varlen
 from shardmill.load._balance import Balance
 from shardmill.load._packing_checks import (
     LONGEST,
+    checked_budgets,
     checked_inside,
     column_names,
     epoch_packs_of,
@@ -93,6 +94,12 @@ class Packing:
         across: the label of the last token of a document is that of the first token of the next
             document in the pack. For ``"concat"``, it is the next document in the lane, so the last
             token of a pack has a label too.
+        max_images: maximum number of images in a pack of documents from ``Sequences``, which then
+            goes into a pack with room for its tokens, its images and their patches. ``long`` also
+            decides about a document that has more images or patches than a pack. ``None`` is
+            unlimited.
+        max_patches: maximum number of patches of these images, likewise. It bounds the size of
+            ``pixel_values``.
         balance: order packs so that all ranks have equal work at each step; see ``Balance``.
             ``epoch_packs`` is then rounded up to a multiple of the lanes.
 
@@ -124,6 +131,8 @@ class Packing:
     overlap: int = 0
     next_token: bool = False
     across: bool = False
+    max_images: int | None = None
+    max_patches: int | None = None
     balance: Balance | None = None
 
     def __init__(
@@ -143,6 +152,8 @@ class Packing:
         overlap: int = 0,
         next_token: bool = False,
         across: bool = False,
+        max_images: int | None = None,
+        max_patches: int | None = None,
         balance: Balance | None = None,
     ) -> None:
         given = {name: value for name, value in locals().items() if name != "self"}
@@ -167,6 +178,7 @@ class Packing:
         check_kind("balance", balance, Balance, "sm.Balance(sm.Cost(), per_step=4)")
         values = {
             **checked_inside(length, strategy, given),
+            **checked_budgets(given),
             "columns": names,
             "length": length,
             "strategy": strategy,

@@ -23,6 +23,12 @@ _MOST_PACKS = 2**62
 LONGEST = 2**30
 
 
+#: The options of how many images a pack holds.
+BUDGETS = ("max_images", "max_patches")
+
+#: Images and patches of a pack are counted in 32 bits.
+_MOST_IMAGES = 2**32 - 2
+
 #: The options of what is inside a pack, with the values that change nothing.
 INSIDE: Mapping[str, int | bool] = {
     "multiple_of": 1,
@@ -80,6 +86,24 @@ def checked_inside(length: int, strategy: str, given: Mapping[str, Any]) -> dict
             )
     inside = {"multiple_of": multiple_of, "overlap": overlap}
     return {name: given[name] for name in INSIDE} | inside
+
+
+def checked_budgets(given: Mapping[str, Any]) -> dict[str, int | None]:
+    """Return the most images and patches of a pack.
+
+    Raises:
+        ValueError: If one is not a number, or no pack is planned from images.
+    """
+    for name in BUDGETS:
+        if given[name] is not None and given["lengths"] is not None:
+            raise OptionError(
+                f"{name} cannot be combined with lengths={given['lengths']!r}, a column that says "
+                "nothing about images\nhint: omit lengths; tokens and images are then counted"
+            )
+    return {
+        name: None if given[name] is None else whole(name, given[name], 1, _MOST_IMAGES)
+        for name in BUDGETS
+    }
 
 
 def epoch_packs_of(plan: Any, length: int, packs: int | None, tokens: int | None) -> int | None:
@@ -145,12 +169,21 @@ def warn_of_joined(sources: Iterable[Tokenize | Sequences | None]) -> None:
         return
 
 
-def check_images(packing: Packing) -> None:
-    """Check that documents with images stay whole.
+def check_images(packing: Packing, has_images: bool) -> None:
+    """Check that documents with images stay whole, and that only they are limited by images.
 
     Raises:
-        ValueError: If a document could be cut inside of an image.
+        ValueError: If a document could be cut inside of an image, or has no images to count.
     """
+    if not has_images:
+        for name in BUDGETS:
+            if getattr(packing, name) is not None:
+                raise OptionError(
+                    f"{name}={getattr(packing, name)} limits the images of documents, and this "
+                    "data set has none\n"
+                    f"hint: pass sm.Dataset(…, sequences=sm.Sequences(images=…)), or omit {name}"
+                )
+        return
     if packing.strategy == "concat":
         raise OptionError(
             "strategy='concat' cuts documents, and documents with images stay whole\n"

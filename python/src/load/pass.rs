@@ -10,6 +10,7 @@ use pyo3_arrow::PyRecordBatch;
 use shardmill_engine::{Poll, STOP_PATIENCE};
 use shardmill_load::pass::{MetricsReport, Progress};
 use shardmill_load::{Audit, Delivery, Error, OutputConverter, Pass, Superbatch};
+use shardmill_plan::packing::CostTerms;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -33,8 +34,11 @@ type PySlab = (
     Vec<u64>,
     Vec<(usize, String, u64, String)>,
     Vec<PyAudit>,
-    Vec<(u64, u64, u64)>,
+    Vec<PyTerms>,
 );
+
+/// In the order of the options of a cost.
+type PyTerms = (u64, u64, u64, u64, u64, u64);
 
 /// Rows, set, sequence.
 pub(crate) type PyAudit = (u64, u128, u128);
@@ -167,7 +171,10 @@ impl PyPass {
             superbatch
                 .terms
                 .iter()
-                .map(|terms| (terms.token, terms.pair, terms.window_pair))
+                .map(|terms| {
+                    let CostTerms { token, pair, window_pair, patch, patch_pair, image } = *terms;
+                    (token, pair, window_pair, patch, patch_pair, image)
+                })
                 .collect(),
         ))
     }

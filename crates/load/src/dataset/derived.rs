@@ -38,6 +38,11 @@ pub trait Derive: Debug + Send + Sync {
         Ok(None)
     }
 
+    /// Numbers of a row that are kept.
+    fn counts_of_row(&self) -> usize {
+        1
+    }
+
     /// Memory of the results for sources of this many bytes, estimated.
     fn output_bytes(&self, source_bytes: u64) -> u64;
 }
@@ -184,6 +189,14 @@ impl OpenFile {
         match self.columns.get(column) {
             Some(Origin::Derived { by, .. }) => by.derive.counts(cancel),
             _ => Ok(None),
+        }
+    }
+
+    /// How many numbers of a row are kept.
+    pub(crate) fn counts_of_row(&self, column: usize) -> usize {
+        match self.columns.get(column) {
+            Some(Origin::Derived { by, .. }) => by.derive.counts_of_row(),
+            _ => 1,
         }
     }
 

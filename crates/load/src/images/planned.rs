@@ -86,10 +86,16 @@ impl Images {
         }
     }
 
+    /// Size of the pixels of a patch, or of an image that is not cut into patches.
+    pub(crate) fn patch_bytes(&self) -> u64 {
+        let values = self.part().map_or(0, |part| part.iter().product::<usize>());
+        (values * self.options().spec.dtype.bytes()) as u64
+    }
+
     /// Size of the pixels of images that have this many tokens.
     pub(crate) fn bytes_of_tokens(&self, tokens: u64) -> u64 {
-        let (Some(part), Some(planned)) = (self.part(), &self.options().planned) else { return 0 };
-        let bytes = (part.iter().product::<usize>() * self.options().spec.dtype.bytes()) as u64;
+        let Some(planned) = &self.options().planned else { return 0 };
+        let bytes = self.patch_bytes();
         match self.options().spec.layout {
             Layout::Patches(patches) => {
                 let merged = (patches.merge * patches.merge) as u64;

@@ -8,6 +8,7 @@
 //! A row has the position `pass * rows + position in the order of the pass`;
 //! see [`RowOrder::endless`].
 
+use super::amounts::Amounts;
 use super::packs::row_at;
 use super::row_counts::RowCounts;
 use super::{DrawnPacks, Error};
@@ -15,7 +16,7 @@ use crate::{Dataset, Result, RowSet};
 use shardmill_engine::Cancel;
 use shardmill_plan::order::{Lanes, RowOrder};
 use shardmill_plan::packing::{
-    Balance, BalancedCursor, LaneCursor, LanePiece, LaneRows, Mark, NoPack, Packing, Piece,
+    Amount, Balance, BalancedCursor, LaneCursor, LanePiece, LaneRows, Mark, NoPack, Packing, Piece,
     Strategy,
 };
 use shardmill_storage::Remembered;
@@ -288,6 +289,11 @@ impl AheadPacks {
             NoPack::Empty { pass } => {
                 Error::EmptyLane { lane, pass, rows: self.rows_of(lane) }.into()
             }
+            NoPack::ManyImages { pass, row, amount } => {
+                let position = self.position(lane, pass, row);
+                let place = row_at(&self.dataset, &self.rows, &self.order, position);
+                Error::many_images(place, amount, &self.packing).into()
+            }
             NoPack::LongRow { pass, row, tokens } => {
                 let (path, row) =
                     row_at(&self.dataset, &self.rows, &self.order, self.position(lane, pass, row));
@@ -469,15 +475,15 @@ impl LaneRows for LaneOf<'_> {
         }
     }
 
-    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Vec<u32>> {
+    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Vec<Amount>> {
         let positions = self.positions(pass, &rows)?;
         let blocks: Vec<usize> = self.blocks(positions.clone()).into_iter().collect();
         let known = self.packs.counts.of(&blocks, self.is_next, self.cancel)?;
         let order = &self.packs.order;
         let mut counts =
             Vec::with_capacity(usize::try_from(rows.end - rows.start).unwrap_or_default());
-        let mut last: Option<(usize, &Arc<[u32]>)> = None;
-        let mut by_scheduled: HashMap<usize, &Arc<[u32]>> = HashMap::new();
+        let mut last: Option<(usize, &Amounts)> = None;
+        let mut by_scheduled: HashMap<usize, &Amounts> = HashMap::new();
         order.for_each(positions, |scheduled, row| {
             if last.is_none_or(|(of, _)| of != scheduled) {
                 let of_block = match by_scheduled.get(&scheduled) {
@@ -488,7 +494,7 @@ impl LaneRows for LaneOf<'_> {
                 by_scheduled.extend(last);
             }
             let count = last.and_then(|(_, of_block)| of_block.get(usize::try_from(row).ok()?));
-            counts.push(count.copied().unwrap_or_default());
+            counts.push(count.unwrap_or_default());
         });
         Ok(counts)
     }
@@ -506,7 +512,7 @@ impl LaneRows for LaneOf<'_> {
             let blocks: Vec<usize> = self.blocks(positions).into_iter().collect();
             return self.packs.counts.total(&blocks, self.cancel);
         }
-        let padded = |tokens| u64::from(packing.padded(tokens));
+        let padded = |row: Amount| u64::from(packing.padded(row.tokens));
         Ok(self.counts(pass, rows)?.into_iter().map(padded).sum())
     }
 }
@@ -514,8 +520,8 @@ impl LaneRows for LaneOf<'_> {
 impl DrawnPacks {
     fn add(&mut self, pieces: impl Iterator<Item = (u64, LanePiece)>) {
         self.start_pack();
-        for (position, LanePiece { first, count, padded, tokens, .. }) in pieces {
-            self.add_piece(Piece { position, first, count, padded }, tokens);
+        for (position, LanePiece { first, count, padded, amount, .. }) in pieces {
+            self.add_piece(Piece { position, first, count, padded }, amount);
         }
     }
 }

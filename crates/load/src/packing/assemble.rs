@@ -293,7 +293,7 @@ impl TokenPacks<'_> {
                 Some(lengths.of(first_id.saturating_add(row as u64)))
             }
             (PackSource::Ahead(_), known) => {
-                known.as_ref().and_then(|known| known.get(row)).copied()
+                known.as_ref().and_then(|known| known.get(row)).map(|row| row.tokens)
             }
         };
         let Some(lists) = TokenLists::of(array) else { return Ok(()) };

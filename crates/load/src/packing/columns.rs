@@ -209,11 +209,21 @@ impl PackColumns {
         self.images.as_ref()
     }
 
-    /// Size of one pack.
+    /// Size of the pixels of a patch.
+    pub(super) fn patch_bytes(&self) -> u64 {
+        self.images.as_ref().map_or(0, |images| images.images.patch_bytes())
+    }
+
+    /// Size of the pixels of a pack, if all of its tokens are those of images.
+    pub(super) fn most_pixel_bytes(&self) -> u64 {
+        let length = u64::from(self.length);
+        self.images.as_ref().map_or(0, |images| images.images.bytes_of_tokens(length))
+    }
+
+    /// Size of one pack without pixels.
     pub(crate) fn pack_bytes(&self) -> u64 {
         let ids = 2 * size_of::<i32>() as u64 * u64::from(self.length);
-        let pixels = self.images.as_ref().map_or(0, |images| images.bytes(self.length));
-        self.bytes_of(&self.packed).saturating_add(ids).saturating_add(pixels)
+        self.bytes_of(&self.packed).saturating_add(ids)
     }
 
     /// Size of the rows in a full pack.
@@ -244,11 +254,6 @@ impl PackedImages {
         // Which images were decoded is known last.
         let fields = fields.chain(images.outputs().get(1)).cloned().collect();
         Some(Self { images: Arc::clone(images), columns, first, fields })
-    }
-
-    /// Size of the pixels of a pack, if all of its tokens are those of images.
-    pub(super) fn bytes(&self, length: u32) -> u64 {
-        self.images.bytes_of_tokens(u64::from(length))
     }
 }
 

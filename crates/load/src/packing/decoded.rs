@@ -2,7 +2,7 @@
 //! tokenized once.
 
 use super::LengthsSource;
-use super::lengths::of_lists;
+use super::amounts::{Amounts, counted_columns};
 use crate::Dataset;
 use crate::dataset::BlockOf;
 use crate::row_set::RowBlock;
@@ -89,7 +89,7 @@ pub(super) fn decoded(
     columns: &[usize],
     source: LengthsSource,
     kept: Option<&TokenCounts>,
-) -> Option<(Vec<u32>, RecordBatch)> {
+) -> Option<(Amounts, RecordBatch)> {
     let LengthsSource::Lists { column, nulls_are_empty } = source else { return None };
     let file = dataset.files().get(block.place.file)?;
     let places = || {
@@ -107,16 +107,20 @@ pub(super) fn decoded(
         count => dataset.read_run(block.place, count, columns),
     };
     let rows = rows.ok()?;
-    let counts = of_lists(rows.columns().first()?, nulls_are_empty).ok()?;
+    let place = |counted: usize| columns.iter().position(|column| *column == counted);
+    let array = |counted: usize| rows.columns().get(place(counted)?);
+    let lists: Option<Vec<_>> =
+        counted_columns(dataset, Some(file), column).into_iter().map(array).collect();
+    let counts = Amounts::of(&lists?, nulls_are_empty).ok()?;
     let Some(kept) = kept else { return Some((counts, rows)) };
-    let mut left = counts.as_slice();
+    let (mut left, width) = (&counts.numbers()[..], counts.width() as u64);
     for place in places() {
         let (own, rest) =
-            left.split_at_checked(usize::try_from(dataset.num_rows_of(place)).ok()?)?;
+            left.split_at_checked(usize::try_from(dataset.num_rows_of(place) * width).ok()?)?;
         kept.add(BlockKey::of(file, column, place), &file.relative, Arc::from(own));
         left = rest;
     }
     let Some(selection) = selection else { return Some((counts, rows)) };
-    let selected = selection.set_indices().filter_map(|row| counts.get(row).copied()).collect();
+    let selected = counts.selected(Some(selection));
     Some((selected, filter_record_batch(&rows, &BooleanArray::new(selection.clone(), None)).ok()?))
 }

@@ -1,6 +1,6 @@
 //! Packs with the rows that they consist of, as a superbatch needs them.
 
-use shardmill_plan::packing::Piece;
+use shardmill_plan::packing::{Amount, Piece};
 use std::ops::Range;
 
 /// Consecutive packs of a rank, piece by piece.
@@ -8,8 +8,8 @@ use std::ops::Range;
 pub(crate) struct DrawnPacks {
     /// Number of pieces before each pack.
     starts: Vec<usize>,
-    /// Each with the token count of its row.
-    pieces: Vec<(Piece, u32)>,
+    /// Each with what its row takes.
+    pieces: Vec<(Piece, Amount)>,
 }
 
 impl DrawnPacks {
@@ -21,8 +21,13 @@ impl DrawnPacks {
         self.starts.push(self.pieces.len());
     }
 
-    pub(super) fn add_piece(&mut self, piece: Piece, tokens: u32) {
-        self.pieces.push((piece, tokens));
+    pub(super) fn add_piece(&mut self, piece: Piece, row: Amount) {
+        self.pieces.push((piece, row));
+    }
+
+    /// Patches of the images of these packs, whose documents are whole.
+    pub(crate) fn patches(&self) -> u64 {
+        self.pieces.iter().map(|(_, row)| u64::from(row.patches)).sum()
     }
 
     pub(crate) fn append(&mut self, next: Self) {
@@ -32,7 +37,7 @@ impl DrawnPacks {
     }
 
     /// Pieces of each pack.
-    pub(crate) fn packs(&self) -> impl Iterator<Item = &[(Piece, u32)]> {
+    pub(crate) fn packs(&self) -> impl Iterator<Item = &[(Piece, Amount)]> {
         let ends = self.starts.iter().skip(1).copied().chain([self.pieces.len()]);
         self.starts
             .iter()
@@ -53,7 +58,7 @@ impl DrawnPacks {
     /// Positions of the rows, each once, with their token counts; ascending.
     pub(super) fn rows(&self) -> Vec<(u64, u32)> {
         let mut rows: Vec<(u64, u32)> =
-            self.pieces.iter().map(|(piece, tokens)| (piece.position, *tokens)).collect();
+            self.pieces.iter().map(|(piece, row)| (piece.position, row.tokens)).collect();
         rows.sort_unstable();
         rows.dedup();
         rows

@@ -3,6 +3,7 @@
 use arrow_schema::DataType;
 use shardmill_errors::ErrorKind;
 use shardmill_formats::table::type_name;
+use shardmill_plan::packing::{Amount, Packing};
 
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -49,6 +50,8 @@ pub enum Error {
     },
     #[error("Row {row} of `{path}` has {tokens} tokens, but a pack holds {length}")]
     LongRow { path: String, row: u64, tokens: u32, length: u32 },
+    #[error("Row {row} of `{path}` has {found} {noun}, but a pack holds {most}")]
+    ManyImages { path: String, row: u64, noun: &'static str, found: u32, most: u32 },
     /// The length is in tokens, or in the unit of a column.
     #[error(
         "Row {row} of `{path}` has the length {length}, but a batch has rows of at most {most}"
@@ -83,6 +86,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// Of a row with more images or patches than a pack.
+    pub(super) fn many_images((path, row): (String, u64), of: Amount, packing: &Packing) -> Self {
+        let (noun, found, most) = if of.images > packing.max_images {
+            ("images", of.images, packing.max_images)
+        } else {
+            ("patches", of.patches, packing.max_patches)
+        };
+        Self::ManyImages { path, row, noun, found, most }
+    }
+
     /// What the error is to the caller.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -106,6 +119,7 @@ impl Error {
             | Self::OtherLength { .. }
             | Self::OtherCount { .. }
             | Self::LongRow { .. }
+            | Self::ManyImages { .. }
             | Self::LongBatchRow { .. }
             | Self::BadLength { .. } => ErrorKind::Format,
         }
@@ -139,6 +153,9 @@ impl Error {
             Self::OtherCount { .. } => Some("delete that directory; the tokens are counted again"),
             Self::LongRow { .. } => {
                 Some("long=\"split\", \"truncate\" or \"drop\" sets how such rows are handled")
+            }
+            Self::ManyImages { .. } => {
+                Some("raise max_images or max_patches, or drop such documents with long=\"drop\"")
             }
             Self::LongBatchRow { .. } => {
                 Some("long=\"truncate\" or \"drop\" sets how such rows are handled")

@@ -8,7 +8,7 @@ use crate::explain::{
 use crate::{Dataset, Result, RowSet};
 use shardmill_engine::Cancel;
 use shardmill_plan::order::{RowOrder, Steps};
-use shardmill_plan::packing::{PackPlan, Packing, Piece, Totals};
+use shardmill_plan::packing::{Amount, PackPlan, Packing, Piece, Totals};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -233,7 +233,7 @@ pub fn batch_ahead(
     let mut drawn = DrawnPacks::default();
     epoch.draw(&mut HashMap::new(), numbers.into_iter().flatten(), &mut drawn, cancel)?;
     let packs = &epoch.packs;
-    let in_files = |pieces: &[(Piece, u32)]| {
+    let in_files = |pieces: &[(Piece, Amount)]| {
         let shown = pieces.iter().filter(|(piece, _)| is_shown(*piece, packs.packing()));
         let pieces = shown.filter_map(|(piece, _)| {
             file_piece(&packs.dataset, packs.rows(), packs.order(), *piece)

@@ -1,6 +1,7 @@
 //! The number of tokens of each row, computed once for a row set, like the selection of a filter.
 
 use super::Error;
+use super::amounts::{Amounts, counted_columns};
 use super::lists::{TokenLists, Wrong};
 use super::shared::count_together;
 use crate::dataset::BlockOf;
@@ -14,7 +15,7 @@ use arrow_cast::cast;
 use arrow_schema::DataType;
 use sha2::{Digest, Sha256};
 use shardmill_engine::{Cancel, run_in_order};
-use shardmill_plan::packing::Unit;
+use shardmill_plan::packing::{Amount, Unit};
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
@@ -22,6 +23,8 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug, Default)]
 pub struct Lengths {
     tokens: Vec<u32>,
+    /// Images, and their patches, of the rows up to the last one that may have images.
+    images: Vec<(u32, u32)>,
     digest: OnceLock<String>,
     warnings: Vec<String>,
     is_stated: bool,
@@ -94,11 +97,17 @@ impl Lengths {
                 .blocks()
                 .get(number)
                 .map(|block| of_block_kept(&own, &shared, number, block, source, store(block)));
-            ControlFlow::Continue(found.unwrap_or_else(|| Ok(Vec::new())))
+            ControlFlow::Continue(found.unwrap_or_else(|| Ok(Amounts::new([], 1))))
         };
         let mut tokens = Vec::with_capacity(usize::try_from(rows.num_rows()).unwrap_or_default());
+        let mut images = Vec::new();
         for found in run_in_order(count, threads.max(1), cancel, work)? {
-            tokens.extend(found??);
+            let found = found??;
+            if found.has_images() {
+                images.resize(tokens.len(), (0, 0));
+                images.extend(found.iter().map(|row| (row.images, row.patches)));
+            }
+            tokens.extend(found.iter().map(|row| row.tokens));
         }
         let mut warnings = Vec::new();
         for counts in stores.into_iter().flatten() {
@@ -107,6 +116,7 @@ impl Lengths {
         }
         Ok(Self {
             tokens,
+            images,
             digest: OnceLock::new(),
             warnings,
             is_stated: source.is_stated(),
@@ -146,7 +156,15 @@ impl Lengths {
         usize::try_from(id).ok().and_then(|id| self.tokens.get(id)).copied().unwrap_or_default()
     }
 
-    /// Of all lengths, as 32 hexadecimal digits.
+    /// Images, and their patches, of the row `id` with its tokens.
+    #[must_use]
+    pub fn amount(&self, id: u64) -> Amount {
+        let row = usize::try_from(id).unwrap_or(usize::MAX);
+        let (images, patches) = self.images.get(row).copied().unwrap_or_default();
+        Amount { tokens: self.of(id), images, patches }
+    }
+
+    /// Of all lengths, and of images if there are any, as 32 hexadecimal digits.
     #[must_use]
     pub fn digest(&self) -> &str {
         self.digest.get_or_init(|| {
@@ -156,6 +174,9 @@ impl Lengths {
                 bytes.clear();
                 bytes.extend(tokens.iter().flat_map(|tokens| tokens.to_le_bytes()));
                 hash.update(&bytes);
+            }
+            for (images, patches) in &self.images {
+                hash.update([images.to_le_bytes(), patches.to_le_bytes()].concat());
             }
             hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
         })
@@ -186,7 +207,7 @@ pub(super) fn of_block_kept(
     block: &RowBlock,
     source: LengthsSource,
     kept: Option<&TokenCounts>,
-) -> Result<Vec<u32>> {
+) -> Result<Amounts> {
     match kept {
         Some(counts) => counted(dataset, rows, number, block, source, counts),
         None => of_block(dataset, rows, number, block, source),
@@ -202,9 +223,13 @@ fn counted(
     block: &RowBlock,
     source: LengthsSource,
     counts: &TokenCounts,
-) -> Result<Vec<u32>> {
-    let Some(file) = dataset.files().get(block.place.file) else { return Ok(Vec::new()) };
-    let mut found: Vec<u32> = Vec::with_capacity(usize::try_from(block.rows).unwrap_or_default());
+) -> Result<Amounts> {
+    let Some(file) = dataset.files().get(block.place.file) else {
+        return Ok(Amounts::new([], 1));
+    };
+    let width = file.counts_of_row(source.column());
+    let rows_of_block = usize::try_from(block.rows).unwrap_or_default();
+    let mut found: Vec<u32> = Vec::with_capacity(rows_of_block.saturating_mul(width));
     for place in
         (0..block.count).map(|offset| BlockOf { block: block.place.block + offset, ..block.place })
     {
@@ -213,30 +238,25 @@ fn counted(
             Some(known) => known,
             None => match of_whole_block(dataset, place, source) {
                 Ok(new) => {
-                    let new: Arc<[u32]> = new.into();
-                    counts.add(key, &file.relative, Arc::clone(&new));
-                    new
+                    counts.add(key, &file.relative, Arc::clone(new.numbers()));
+                    Arc::clone(new.numbers())
                 }
                 // Perhaps a row that the filter excludes; errors of other rows come
                 // with their position.
                 Err(_) => return of_block(dataset, rows, number, block, source),
             },
         };
-        match &block.selection {
-            None => found.extend(of_place.iter()),
-            Some(selection) => {
-                found.extend(selection.set_indices().filter_map(|row| of_place.get(row)));
-            }
-        }
+        let of_place = Amounts::new(of_place, width).selected(block.selection.as_ref());
+        found.extend(of_place.numbers().iter());
     }
-    Ok(found)
+    Ok(Amounts::new(found, width))
 }
 
 pub(super) fn of_whole_block(
     dataset: &Dataset,
     place: BlockOf,
     source: LengthsSource,
-) -> Result<Vec<u32>> {
+) -> Result<Amounts> {
     let rows = dataset.num_rows_of(place);
     let block = RowBlock { place, count: 1, rows, decoded_bytes: 0, selection: None };
     of_block(dataset, &RowSet::default(), 0, &block, source)
@@ -248,37 +268,48 @@ fn of_block(
     number: usize,
     block: &RowBlock,
     source: LengthsSource,
-) -> Result<Vec<u32>> {
+) -> Result<Amounts> {
     let column = source.column();
     if let LengthsSource::Lists { .. } = source
         && let Some(found) = stated_by_index(dataset, block, column)?
     {
-        return Ok(found);
+        return Ok(Amounts::new(found, 1));
     }
-    let batch = match block.count {
-        1 => dataset.read(block.place, &[column], block.selection.as_ref())?,
-        count => dataset.read_run(block.place, count, &[column])?,
+    let columns = match source {
+        LengthsSource::Lists { .. } => {
+            counted_columns(dataset, dataset.files().get(block.place.file), column)
+        }
+        LengthsSource::Stated { .. } | LengthsSource::Numbers { .. } => vec![column],
     };
-    let Some(array) = batch.columns().first() else { return Ok(Vec::new()) };
+    let batch = match block.count {
+        1 => dataset.read(block.place, &columns, block.selection.as_ref())?,
+        count => dataset.read_run(block.place, count, &columns)?,
+    };
+    let Some(array) = batch.columns().first() else { return Ok(Amounts::new([], 1)) };
     let name = || {
         dataset.schema().fields().get(column).map_or_else(String::new, |field| field.name().clone())
     };
     let place = |row: usize| rows.path_and_row(dataset, number, row as u64).unwrap_or_default();
     let found = match source {
         LengthsSource::Lists { nulls_are_empty, .. } => {
-            of_lists(array, nulls_are_empty).map_err(|wrong| match wrong {
+            let lists: Vec<&ArrayRef> = batch.columns().iter().collect();
+            Amounts::of(&lists, nulls_are_empty).map_err(|wrong| match wrong {
                 None => Error::NotTokens { column: name(), data_type: array.data_type().clone() },
                 Some((row, wrong)) => wrong.in_place(name(), place(row)),
             })
         }
-        LengthsSource::Stated { .. } => stated(array).map_err(|(row, value)| {
-            let (path, row) = place(row);
-            Error::NoLength { column: name(), path, row, value }
-        }),
-        LengthsSource::Numbers { .. } => numbers(array).map_err(|(row, value)| {
-            let (path, row) = place(row);
-            Error::BadLength { column: name(), path, row, value }
-        }),
+        LengthsSource::Stated { .. } => {
+            stated(array).map(|found| Amounts::new(found, 1)).map_err(|(row, value)| {
+                let (path, row) = place(row);
+                Error::NoLength { column: name(), path, row, value }
+            })
+        }
+        LengthsSource::Numbers { .. } => {
+            numbers(array).map(|found| Amounts::new(found, 1)).map_err(|(row, value)| {
+                let (path, row) = place(row);
+                Error::BadLength { column: name(), path, row, value }
+            })
+        }
     };
     Ok(found?)
 }

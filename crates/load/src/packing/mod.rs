@@ -13,6 +13,7 @@
 //! The invariant: a row is packed with the planned number of tokens, or an error names the row.
 
 mod ahead;
+mod amounts;
 mod assemble;
 mod columns;
 mod decoded;
@@ -31,6 +32,7 @@ mod shared;
 pub mod work;
 
 pub use ahead::{AheadEpoch, AheadPacks, PACK_WINDOW_ROWS, Passes};
+pub(crate) use amounts::NUMBERS_WITH_IMAGES;
 pub(crate) use assemble::{SuperbatchParts, TokenPacks};
 pub(crate) use columns::PackedImages;
 pub use columns::{

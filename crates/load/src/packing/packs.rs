@@ -5,7 +5,7 @@ use super::{AheadEpoch, Error, Lengths, PackColumns, RowColumns};
 use crate::{Dataset, Result, RowSet};
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_plan::order::{Lanes, RowOrder};
-use shardmill_plan::packing::{Balance, PackPlan, Packing, Refused};
+use shardmill_plan::packing::{Amount, Balance, PackPlan, Packing, Refused};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -47,6 +47,14 @@ impl PackSource {
         }
     }
 
+    /// Whether patches of packs are known. A column that states lengths does not tell them.
+    fn knows_images(&self) -> bool {
+        match self {
+            Self::Epoch { lengths, .. } => !lengths.is_stated(),
+            Self::Ahead(epoch) => !epoch.packs.counts().is_stated(),
+        }
+    }
+
     /// In what order packs come, if it is not that in which they are packed.
     #[must_use]
     pub fn balance(&self) -> Option<Balance> {
@@ -70,10 +78,23 @@ impl Packs {
         }
     }
 
-    /// Size of a pack, given that of a row, of which an epoch has `rows`.
+    /// Size of the pixels of a patch; 0 if packs have none, or their number is not known.
+    pub(crate) fn patch_bytes(&self) -> u64 {
+        match &self.contents {
+            Contents::Tokens(columns) if self.source.knows_images() => columns.patch_bytes(),
+            _ => 0,
+        }
+    }
+
+    /// Size of a pack without pixels of a known size, given that of a row, of which an epoch has
+    /// `rows`.
     pub(crate) fn bytes_of_one(&self, row_bytes: impl FnOnce() -> u64, rows: u64) -> u64 {
         match &self.contents {
-            Contents::Tokens(columns) => columns.pack_bytes(),
+            Contents::Tokens(columns) => {
+                let pixels =
+                    if self.source.knows_images() { 0 } else { columns.most_pixel_bytes() };
+                columns.pack_bytes().saturating_add(pixels)
+            }
             Contents::Rows(_) => {
                 let packs = self.source.lanes().num_rows().max(1);
                 row_bytes().saturating_mul(rows).div_ceil(packs)
@@ -91,7 +112,7 @@ impl Packs {
         threads: usize,
         cancel: &Cancel,
     ) -> Result<PackPlan> {
-        let tokens = Arc::new(TokensInOrder {
+        let amounts = Arc::new(AmountsInOrder {
             ids: RowIds::new(&rows.rows, &rows.order),
             order: Arc::clone(&rows.order),
             lengths: Arc::clone(&rows.lengths),
@@ -99,7 +120,7 @@ impl Packs {
         let mut failure = None;
         let planned = PackPlan::build(packing, &rows.lanes, |positions, each| {
             if failure.is_none() {
-                failure = tokens.for_each(positions, threads, cancel, each).err();
+                failure = amounts.for_each(positions, threads, cancel, each).err();
             }
         });
         let refused = |reason| match reason {
@@ -111,6 +132,10 @@ impl Packs {
                     return Error::LongBatchRow { path, row, length, most };
                 }
                 Error::LongRow { path, row, tokens, length: packing.length }
+            }
+            Refused::ManyImages { position, row } => {
+                let place = row_at(&rows.dataset, &rows.rows, &rows.order, position);
+                Error::many_images(place, row, &packing)
             }
             Refused::LongLane { rows } => Error::LongLane { rows },
         };
@@ -131,28 +156,28 @@ pub struct PlannedRows {
     pub lengths: Arc<Lengths>,
 }
 
-/// The token counts of rows by plan position.
-struct TokensInOrder {
+/// What rows take, by plan position.
+struct AmountsInOrder {
     ids: RowIds,
     order: Arc<RowOrder>,
     lengths: Arc<Lengths>,
 }
 
-impl TokensInOrder {
-    /// Calls `each` with the token counts of the rows at these plan positions, in order.
+impl AmountsInOrder {
+    /// Calls `each` with what the rows at these plan positions take, in order.
     fn for_each(
         self: &Arc<Self>,
         positions: Range<u64>,
         threads: usize,
         cancel: &Cancel,
-        each: &mut dyn FnMut(u32),
+        each: &mut dyn FnMut(Amount),
     ) -> Result<()> {
         let parts = usize::try_from((positions.end - positions.start).div_ceil(ROWS_AT_ONCE))
             .unwrap_or(usize::MAX);
         // Shuffling costs more than packing; without it, neighbours are found immediately.
         if parts < 2 || self.order.num_windows() == 0 {
             self.order.for_each(positions, |scheduled, row| {
-                each(self.lengths.of(self.ids.id(scheduled, row)));
+                each(self.lengths.amount(self.ids.id(scheduled, row)));
             });
             return Ok(());
         }
@@ -160,14 +185,14 @@ impl TokensInOrder {
         let work = move |part: usize| {
             let start = positions.start + part as u64 * ROWS_AT_ONCE;
             let end = (start + ROWS_AT_ONCE).min(positions.end);
-            let mut tokens = Vec::with_capacity(usize::try_from(end - start).unwrap_or_default());
+            let mut amounts = Vec::with_capacity(usize::try_from(end - start).unwrap_or_default());
             own.order.for_each(start..end, |scheduled, row| {
-                tokens.push(own.lengths.of(own.ids.id(scheduled, row)));
+                amounts.push(own.lengths.amount(own.ids.id(scheduled, row)));
             });
-            ControlFlow::Continue(tokens)
+            ControlFlow::Continue(amounts)
         };
-        for tokens in run_in_order(parts, threads.max(1), cancel, work)? {
-            tokens?.into_iter().for_each(&mut *each);
+        for amounts in run_in_order(parts, threads.max(1), cancel, work)? {
+            amounts?.into_iter().for_each(&mut *each);
         }
         Ok(())
     }

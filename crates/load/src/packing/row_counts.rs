@@ -4,12 +4,13 @@
 //! files ([`TokenCounts`]) is not counted again.
 
 use super::LengthsSource;
+use super::amounts::Amounts;
 use super::decoded::{DecodedBlocks, decoded};
 use super::lengths::{check_type, of_block_kept};
 use crate::tokenize::{TokenCounts, totals_of};
 use crate::{Dataset, Result, RowSet};
 use shardmill_engine::{Cancel, run_in_order};
-use shardmill_plan::packing::{Packing, Strategy};
+use shardmill_plan::packing::{Amount, Packing, Strategy};
 use shardmill_storage::Remembered;
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
@@ -39,7 +40,7 @@ pub struct RowCounts {
 struct Known {
     /// With the padding of each row.
     totals: HashMap<usize, u64>,
-    counts: HashMap<usize, Arc<[u32]>>,
+    counts: HashMap<usize, Amounts>,
     /// Blocks with counts, the oldest first, and the number of their rows.
     oldest: VecDeque<usize>,
     rows: usize,
@@ -103,7 +104,7 @@ impl RowCounts {
     }
 
     /// Of a block, if they are at hand.
-    pub(super) fn known(&self, block: usize) -> Option<Arc<[u32]>> {
+    pub(super) fn known(&self, block: usize) -> Option<Amounts> {
         self.known.lock().counts.get(&block).cloned()
     }
 
@@ -134,12 +135,12 @@ impl RowCounts {
         blocks: &[usize],
         is_next: bool,
         cancel: &Cancel,
-    ) -> Result<HashMap<usize, Arc<[u32]>>> {
-        let mut found: HashMap<usize, Arc<[u32]>> = {
+    ) -> Result<HashMap<usize, Amounts>> {
+        let mut found: HashMap<usize, Amounts> = {
             let known = self.known.lock();
             blocks
                 .iter()
-                .filter_map(|block| Some((*block, Arc::clone(known.counts.get(block)?))))
+                .filter_map(|block| Some((*block, known.counts.get(block)?.clone())))
                 .collect()
         };
         let mut missing: Vec<usize> =
@@ -166,11 +167,12 @@ impl RowCounts {
         Ok(blocks.iter().filter_map(|block| counts.get(block)).map(|counts| self.sum(counts)).sum())
     }
 
-    fn sum(&self, counts: &[u32]) -> u64 {
-        counts.iter().map(|tokens| u64::from(self.packing.padded(*tokens))).sum()
+    fn sum(&self, counts: &Amounts) -> u64 {
+        let padded = |Amount { tokens, .. }| u64::from(self.packing.padded(tokens));
+        counts.iter().map(padded).sum()
     }
 
-    fn counted(&self, blocks: &[usize], is_next: bool, cancel: &Cancel) -> Result<Vec<Arc<[u32]>>> {
+    fn counted(&self, blocks: &[usize], is_next: bool, cancel: &Cancel) -> Result<Vec<Amounts>> {
         let (dataset, rows, stores, source) = (
             Arc::clone(&self.dataset),
             Arc::clone(&self.rows),
@@ -178,18 +180,18 @@ impl RowCounts {
             self.source,
         );
         let (columns, next) = (self.columns.clone(), Arc::clone(&self.decoded));
-        let count = move |number: usize| -> Result<Arc<[u32]>> {
-            let Some(block) = rows.blocks().get(number) else { return Ok(Arc::from([])) };
+        let count = move |number: usize| -> Result<Amounts> {
+            let Some(block) = rows.blocks().get(number) else { return Ok(Amounts::new([], 1)) };
             let store = stores.get(block.place.file).and_then(Option::as_deref);
             if is_next {
                 let (decoded, totals) =
                     totals_of(|| decoded(&dataset, block, &columns, source, store));
                 if let Some((counts, rows)) = decoded {
                     next.add(number, rows, totals);
-                    return Ok(counts.into());
+                    return Ok(counts);
                 }
             }
-            Ok(of_block_kept(&dataset, &rows, number, block, source, store)?.into())
+            of_block_kept(&dataset, &rows, number, block, source, store)
         };
         if self.threads == 0 || blocks.len() < 2 {
             return blocks
@@ -202,7 +204,7 @@ impl RowCounts {
         let (numbers, len) = (blocks.to_vec(), blocks.len());
         let work = move |place: usize| {
             ControlFlow::Continue(
-                numbers.get(place).map_or_else(|| Ok(Arc::from([])), |block| count(*block)),
+                numbers.get(place).map_or_else(|| Ok(Amounts::new([], 1)), |block| count(*block)),
             )
         };
         // A run cancels what it was given when it is dropped.
@@ -223,9 +225,9 @@ impl Drop for RowCounts {
 }
 
 impl Known {
-    fn add(&mut self, block: usize, counts: &Arc<[u32]>, total: u64) {
+    fn add(&mut self, block: usize, counts: &Amounts, total: u64) {
         self.totals.insert(block, total);
-        if self.counts.insert(block, Arc::clone(counts)).is_none() {
+        if self.counts.insert(block, counts.clone()).is_none() {
             self.oldest.push_back(block);
             self.rows += counts.len();
         }

@@ -202,7 +202,7 @@ impl Counting {
             }
             // A failure is reported when the rows of the block are needed.
             if let Ok(counts) = of_whole_block(&self.dataset, *place, self.source) {
-                group.counts.add(key, &file.relative, counts.into());
+                group.counts.add(key, &file.relative, Arc::clone(counts.numbers()));
             }
         }
         if let Some(claim) = claim {

@@ -2,15 +2,17 @@
 
 use super::explain::is_shown;
 use super::figures::{Figures, KnownWork, PackWork, Part};
+use super::images::numbers;
 use super::packs::RowIds;
 use super::{AheadEpoch, Contents, DOCUMENT_LENGTHS, DrawnPacks, Lengths, PADDED_LENGTHS, Packs};
+use crate::sequences::{IMAGE_GRID, IMAGE_INDEX};
 use crate::{Result, RowSet};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int32Type;
+use arrow_array::types::{Int32Type, Int64Type};
 use shardmill_engine::Cancel;
 use shardmill_plan::order::{RowOrder, Steps};
-use shardmill_plan::packing::{Balance, CostTerms, PackPlan, Packing, Piece};
+use shardmill_plan::packing::{Amount, Balance, CostTerms, PackPlan, Packing, Piece};
 use std::collections::HashMap;
 
 /// The effect of a balance, and the costs of a step. With endless lanes, the figures are those of
@@ -33,17 +35,22 @@ pub struct WorkOf<'a> {
     pub sources: &'a [usize],
 }
 
+/// A piece in a pack, with what its row takes, and its source.
+type Packed = (Piece, Amount, usize);
+
 impl WorkOf<'_> {
-    fn of(&self, pieces: &[(Piece, usize)]) -> PackWork {
+    fn of(&self, pieces: &[Packed]) -> PackWork {
         // The token after a pack is in the next one.
-        let documents = pieces.iter().filter(|(piece, _)| is_shown(*piece, self.packing));
-        let lengths = documents.clone().map(|(piece, _)| (piece.count, piece.padded));
+        let documents = pieces.iter().filter(|(piece, ..)| is_shown(*piece, self.packing));
+        let lengths = documents.clone().map(|(piece, ..)| (piece.count, piece.padded));
+        let (packing, cost) = (self.packing, &self.balance.cost);
+        let images = documents.clone().map(|(_, row, _)| cost.of_images(row.images, row.patches));
         let mut work = PackWork {
-            cost: self.packing.cost_of(&self.balance.cost, lengths),
+            cost: images.fold(packing.cost_of(cost, lengths), u64::saturating_add),
             documents: documents.count() as u64,
             tokens_of_sources: Vec::new(),
         };
-        for (piece, source) in pieces.iter().filter(|_| !self.sources.is_empty()) {
+        for (piece, _, source) in pieces.iter().filter(|_| !self.sources.is_empty()) {
             if work.tokens_of_sources.len() <= *source {
                 work.tokens_of_sources.resize(source + 1, 0);
             }
@@ -65,18 +72,21 @@ impl WorkOf<'_> {
         for lane in 0..plan.row_lanes().num_lanes() {
             let positions = plan.row_lanes().positions(lane);
             let start = positions.start;
-            let mut of_rows: Vec<(u32, usize)> = Vec::new();
+            let mut of_rows: Vec<(Amount, usize)> = Vec::new();
             self.order.for_each(positions, |scheduled, row| {
                 let source = self.source(self.order.block(scheduled));
-                of_rows.push((lengths.of(ids.id(scheduled, row)), source));
+                of_rows.push((lengths.amount(ids.id(scheduled, row)), source));
             });
             let row = |position: u64| of_rows.get(small(position - start)).copied();
             for pack in plan.lanes().positions(lane) {
                 let mut pieces = Vec::new();
                 plan.for_each_piece(
                     pack,
-                    |position| row(position).map_or(0, |(tokens, _)| tokens),
-                    |piece| pieces.push((piece, row(piece.position).map_or(0, |(_, of)| of))),
+                    |position| row(position).map_or(0, |(amount, _)| amount.tokens),
+                    |piece| {
+                        let (amount, source) = row(piece.position).unwrap_or_default();
+                        pieces.push((piece, amount, source));
+                    },
                 );
                 if let Some(work) = works.get_mut(small(plan.packed_as(pack))) {
                     *work = self.of(&pieces);
@@ -129,11 +139,11 @@ impl WorkOf<'_> {
         let work_of = |cursors: &mut HashMap<_, _>| -> Result<HashMap<u64, PackWork>> {
             let mut drawn = DrawnPacks::default();
             epoch.draw(cursors, numbers.iter().copied(), &mut drawn, cancel)?;
-            let of_pack = |pieces: &[(Piece, u32)]| {
+            let of_pack = |pieces: &[(Piece, Amount)]| {
                 let source = |position| self.order.at(position).map(|(block, _)| block);
-                let pieces: Vec<(Piece, usize)> = pieces
+                let pieces: Vec<Packed> = pieces
                     .iter()
-                    .map(|(piece, _)| (*piece, self.source(source(piece.position))))
+                    .map(|(piece, row)| (*piece, *row, self.source(source(piece.position))))
                     .collect();
                 self.of(&pieces)
             };
@@ -172,6 +182,7 @@ impl Packs {
             return Vec::new();
         };
         let mut lengths = documents.as_list::<i32>().iter();
+        let mut images = images_of(packs).into_iter();
         let of_batch = |packs: usize| {
             let mut sums = CostTerms::default();
             for documents in lengths.by_ref().take(packs).flatten() {
@@ -179,10 +190,29 @@ impl Packs {
                 let tokens = tokens.map(|tokens| u32::try_from(*tokens).unwrap_or_default());
                 balance.cost.add_terms(&mut sums, columns.length, tokens);
             }
+            for patches in images.by_ref().take(packs).flatten() {
+                sums.image += 1;
+                sums.patch += patches;
+                sums.patch_pair = sums.patch_pair.saturating_add(patches.saturating_mul(patches));
+            }
             sums
         };
         batches.map(of_batch).collect()
     }
+}
+
+/// The patches of each image of each pack.
+fn images_of(packs: &RecordBatch) -> Vec<Vec<u64>> {
+    let lists = |name| packs.column_by_name(name).and_then(|lists| lists.as_list_opt::<i32>());
+    let (Some(index), grids) = (lists(IMAGE_INDEX), lists(IMAGE_GRID)) else { return Vec::new() };
+    let of_pack = |pack: usize| match grids {
+        Some(grids) => numbers::<Int64Type>(grids, pack)
+            .chunks_exact(3)
+            .map(|grid| u64::try_from(grid.iter().product::<i64>()).unwrap_or_default())
+            .collect(),
+        None => vec![1; usize::try_from(index.value_length(pack)).unwrap_or_default()],
+    };
+    (0..packs.num_rows()).map(of_pack).collect()
 }
 
 fn small(number: u64) -> usize {

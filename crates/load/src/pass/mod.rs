@@ -176,8 +176,12 @@ impl<T: Send + 'static> Pass<T> {
         if pixels > 0 {
             planner = planner.by_size();
         }
+        let patch_bytes = packs.as_ref().map_or(0, Packs::patch_bytes);
         if let Some(packs) = &packs {
             planner = planner.of_packs(Dealt::of(&packs.source, cancel));
+        }
+        if patch_bytes > 0 {
+            planner = planner.with_patches(superbatch_bytes / patch_bytes);
         }
         let blocks = Arc::new(Blocks::new(options.prefetch_bytes));
         let metrics = Arc::new(Metrics::default());
@@ -214,8 +218,10 @@ impl<T: Send + 'static> Pass<T> {
                 if is_last_counted {
                     work.blocks.wait_for_retired(&cancel);
                 }
-                let weighed =
-                    |plan: SuperbatchPlan| (plan.places().saturating_mul(row_bytes), plan);
+                let weighed = |plan: SuperbatchPlan| {
+                    let pixels = plan.patches.saturating_mul(patch_bytes);
+                    (plan.places().saturating_mul(row_bytes).saturating_add(pixels), plan)
+                };
                 let planned = work.metrics.timed(Stage::Plan, || planner.next_job());
                 let Some(job) = planned else { return planner.take_failure().map(Job::Failed) };
                 is_last_counted = job.last().is_some_and(|plan| plan.is_last_counted);

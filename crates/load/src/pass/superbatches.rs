@@ -51,6 +51,8 @@ pub(super) struct SuperbatchPlan {
     pub(super) is_last_counted: bool,
     /// The packs of `runs`, if they come from endless lanes.
     pub(super) drawn: DrawnPacks,
+    /// Of the images of packs, as far as they are counted.
+    pub(super) patches: u64,
 }
 
 impl SuperbatchPlan {
@@ -100,6 +102,7 @@ impl SuperbatchPlan {
                 retired,
                 is_last_counted: false,
                 drawn,
+                patches: 0,
             }
         })
     }
@@ -162,6 +165,8 @@ pub(super) struct Planner {
     used_up: BTreeSet<usize>,
     /// Planned, and left for the next job.
     ahead: Option<SuperbatchPlan>,
+    /// Of a superbatch, from which on no batch is added; `None` if patches are not counted.
+    most_patches: Option<u64>,
     /// Dealt out in place of rows.
     packs: Option<Dealt>,
     /// Why there is no next superbatch, although there is a next step.
@@ -192,6 +197,7 @@ impl Planner {
             active: BTreeSet::new(),
             used_up: BTreeSet::new(),
             ahead: None,
+            most_patches: None,
             packs: None,
             failure: None,
             order,
@@ -203,6 +209,11 @@ impl Planner {
     /// Plans superbatches by their size alone: their rows become much larger than those of a block.
     pub(super) fn by_size(self) -> Self {
         Self { is_aligned: false, ..self }
+    }
+
+    /// Counts the patches of packs.
+    pub(super) fn with_patches(self, most: u64) -> Self {
+        Self { most_patches: Some(most), ..self }
     }
 
     /// Plans steps of packs.
@@ -293,7 +304,10 @@ impl Planner {
                     break;
                 }
                 match packs.draw(&slice.rows) {
-                    Ok(drawn) => superbatch.drawn.append(drawn),
+                    Ok(drawn) => {
+                        superbatch.patches += drawn.patches();
+                        superbatch.drawn.append(drawn);
+                    }
                     // Batches before it are good.
                     Err(error) => {
                         self.failure = Some(error);
@@ -317,6 +331,12 @@ impl Planner {
                 tokens: (0.0, 0.0),
             };
             let mut runs = slice.rows;
+            if let Some(Dealt::Epoch(plan)) = &self.packs
+                && self.most_patches.is_some()
+            {
+                let packs = runs.iter().cloned().flatten();
+                superbatch.patches += packs.map(|pack| plan.patches(pack)).sum::<u64>();
+            }
             if let Some(plan) = self.packs.as_ref().and_then(Dealt::plan_of_rows) {
                 let is_new = slice.repeats == 0;
                 superbatch.row_packs.extend(runs.iter().cloned().flatten());
@@ -395,7 +415,8 @@ impl Planner {
     /// Whether a batch belongs to the superbatch that was started.
     fn continues(&self, superbatch: &SuperbatchPlan, next: &[Range<u64>], rows: u64) -> bool {
         if !self.is_aligned {
-            return rows < self.grown_rows;
+            let is_full = |most| superbatch.patches >= most;
+            return rows < self.grown_rows && !self.most_patches.is_some_and(is_full);
         }
         let scheduled_of = |run: &Range<u64>| self.order.scheduled_blocks(run.clone()).only();
         match (superbatch.runs.as_slice(), next) {

@@ -16,6 +16,7 @@ pub use parts::SEQUENCE_SOURCES;
 
 use crate::dataset::{Derive, Underivable};
 use crate::images::Images;
+use crate::packing::NUMBERS_WITH_IMAGES;
 use crate::tokenize::{CountsDirectory, TokenColumns, TokenCounts, TokenTotals, add_totals};
 use crate::{Dataset, Result, UnderivableRow};
 use arrow_array::{Array, ArrayRef};
@@ -189,6 +190,10 @@ impl Derive for Sequences {
 
     fn counts(&self, cancel: &Cancel) -> Result<Option<Arc<TokenCounts>>> {
         self.counts.open(cancel)
+    }
+
+    fn counts_of_row(&self) -> usize {
+        if self.images.is_some() { NUMBERS_WITH_IMAGES } else { 1 }
     }
 
     fn output_bytes(&self, source_bytes: u64) -> u64 {

@@ -1,5 +1,5 @@
 //! The number of tokens of each row of a block, kept as Parquet files,
-//! so that a corpus is counted once.
+//! so that a corpus is counted once. Documents with images have several numbers a row.
 //!
 //! A block is known by the contents of its file, and by the types that sources other than texts are
 //! read with. So files that are renamed or copied keep their counts, and a file that is rewritten,
@@ -41,14 +41,15 @@ const GROUPS: u64 = 1024;
 /// Files may be merged while they are listed, and are then listed again.
 const LISTINGS: usize = 8;
 
-/// A block of a file with certain contents, as the sources of the tokens are read. Counts of
-/// another number of rows are not those of the block.
+/// A block of a file with certain contents, as the sources of the tokens are read. Another number of
+/// counts is not that of the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BlockKey {
     size: u64,
     digest: [u8; 16],
     block: u32,
-    rows: u64,
+    /// Of all rows.
+    counts: u64,
 }
 
 impl BlockKey {
@@ -59,17 +60,18 @@ impl BlockKey {
         file.table.blocks().iter().for_each(|block| digest.update(&block.rows.to_le_bytes()));
         digest.update(file.read_as(column).as_bytes());
         let rows = file.table.blocks().get(place.block).map_or(0, |block| block.rows);
+        let counts = rows.saturating_mul(file.counts_of_row(column) as u64);
         Self {
             size: file.size,
             digest: digest.digest128().to_le_bytes(),
             block: u32::try_from(place.block).unwrap_or(u32::MAX),
-            rows,
+            counts,
         }
     }
 
-    fn of_file(file: &FileKey, part: usize, rows: usize) -> Self {
+    fn of_file(file: &FileKey, part: usize, counts: usize) -> Self {
         let block = u32::try_from(part).unwrap_or(u32::MAX);
-        Self { size: file.size, digest: file.digest, block, rows: rows as u64 }
+        Self { size: file.size, digest: file.digest, block, counts: counts as u64 }
     }
 
     /// The group of the block, which follows from the contents of its file. Consecutive blocks

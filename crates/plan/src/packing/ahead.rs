@@ -7,7 +7,7 @@
 //! counts of its window, not of the lane.
 
 use super::fit::{Fitted, Fitting};
-use super::{Packing, Refused, Strategy};
+use super::{Amount, Packing, Refused, Strategy};
 use std::ops::Range;
 
 /// Rows of a lane, pass by pass.
@@ -28,19 +28,19 @@ pub trait LaneRows {
     /// The end of the rows from `row` on whose tokens are counted together; after `row`.
     fn counted_with(&self, pass: u64, row: u64) -> u64;
 
-    /// The token count of each of these rows of a pass, in order.
+    /// What each of these rows of a pass takes, in order.
     ///
     /// # Errors
     /// When tokens cannot be counted.
-    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Vec<u32>, Self::Error>;
+    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Vec<Amount>, Self::Error>;
 
-    /// The sum of [`LaneRows::counts`] with the padding of each row, perhaps without looking at
+    /// The sum of the tokens of [`LaneRows::counts`] with the padding of each row, perhaps without looking at
     /// each row.
     ///
     /// # Errors
     /// As [`LaneRows::counts`].
     fn total(&self, packing: &Packing, pass: u64, rows: Range<u64>) -> Result<u64, Self::Error> {
-        let padded = |tokens| u64::from(packing.padded(tokens));
+        let padded = |row: Amount| u64::from(packing.padded(row.tokens));
         Ok(self.counts(pass, rows)?.into_iter().map(padded).sum())
     }
 }
@@ -57,7 +57,7 @@ pub struct LanePiece {
     pub count: u32,
     pub padded: u32,
     /// Of the whole row.
-    pub tokens: u32,
+    pub amount: Amount,
 }
 
 /// A position from which packs can be computed.
@@ -80,6 +80,12 @@ pub enum NoPack<E> {
         pass: u64,
         row: u64,
         tokens: u32,
+    },
+    /// As [`Refused::ManyImages`].
+    ManyImages {
+        pass: u64,
+        row: u64,
+        amount: Amount,
     },
     /// A whole pass has no token, or no pack.
     Empty {
@@ -105,7 +111,7 @@ pub struct LaneCursor {
 struct Loaded {
     pass: u64,
     rows: Range<u64>,
-    counts: Vec<u32>,
+    counts: Vec<Amount>,
     /// Their packs, and how many of them are passed.
     packs: Option<(Fitted, usize)>,
 }
@@ -166,7 +172,7 @@ impl LaneCursor {
             .saturating_add(if packs > 0 { u64::from(more) } else { 0 });
         let mut counts = self.counted_rest().iter().enumerate();
         while left > 0
-            && let Some((place, tokens)) = counts.next()
+            && let Some((place, Amount { tokens, .. })) = counts.next()
         {
             let packed = if place == 0 { self.mark.first } else { 0 };
             left = left.saturating_sub(u64::from(packing.padded(*tokens).saturating_sub(packed)));
@@ -187,7 +193,7 @@ impl LaneCursor {
     }
 
     /// Of the next row, and of those after it.
-    fn counted_rest(&self) -> &[u32] {
+    fn counted_rest(&self) -> &[Amount] {
         let Some(loaded) = self.loaded.as_ref().filter(|_| self.is_loaded()) else { return &[] };
         let passed =
             usize::try_from(self.mark.row.saturating_sub(loaded.rows.start)).unwrap_or(usize::MAX);
@@ -261,7 +267,7 @@ impl LaneCursor {
             // Rows that were loaded from an earlier row on may end before those
             // that were summed up.
             while left > 0 && self.is_loaded() {
-                let tokens = self.packing.padded(self.loaded_count());
+                let tokens = self.packing.padded(self.loaded_count().tokens);
                 let tokens = tokens.saturating_sub(self.mark.first);
                 self.has_packed |= tokens > 0;
                 if u128::from(tokens) <= left {
@@ -290,10 +296,11 @@ impl LaneCursor {
             }
             self.load(rows)?;
             let Mark { pass, row, first, .. } = self.mark;
-            let tokens = self.loaded_count();
+            let amount = self.loaded_count();
+            let tokens = amount.tokens;
             let (count, padded) = self.packing.piece(tokens, first, room);
             if count > 0 || (room == 0 && first < tokens) {
-                pieces.push(LanePiece { pass, row, first, count, padded, tokens });
+                pieces.push(LanePiece { pass, row, first, count, padded, amount });
                 self.has_packed |= count > 0;
                 looks_ahead &= room > 0;
                 room -= padded;
@@ -354,14 +361,14 @@ impl LaneCursor {
             return Ok(());
         };
         packs.for_each(*passed, |row, first| {
-            let tokens = usize::try_from(row)
+            let amount = usize::try_from(row)
                 .ok()
                 .and_then(|row| counts.get(row))
                 .copied()
                 .unwrap_or_default();
-            let (count, padded) = packing.piece(tokens, first, packing.length);
+            let (count, padded) = packing.piece(amount.tokens, first, packing.length);
             let row = rows.start + u64::from(row);
-            pieces.push(LanePiece { pass, row, first, count, padded, tokens });
+            pieces.push(LanePiece { pass, row, first, count, padded, amount });
         });
         *passed += 1;
         Ok(())
@@ -385,7 +392,7 @@ impl LaneCursor {
         self.loaded.as_ref().is_some_and(|loaded| loaded.pass == pass && loaded.rows.contains(&row))
     }
 
-    fn loaded_count(&self) -> u32 {
+    fn loaded_count(&self) -> Amount {
         self.counted_rest().first().copied().unwrap_or_default()
     }
 
@@ -401,10 +408,13 @@ impl LaneCursor {
         let window = row..row.saturating_add(self.window_rows).min(rows.num_rows());
         let counts = rows.counts(pass, window.clone()).map_err(NoPack::Rows)?;
         let mut fitting = Fitting::new(self.packing, choice, open_packs, long);
-        for tokens in &counts {
-            fitting.push(*tokens).map_err(|refused| match refused {
+        for amount in &counts {
+            fitting.push(*amount).map_err(|refused| match refused {
                 Refused::LongRow { position, tokens } => {
                     NoPack::LongRow { pass, row: row + position, tokens }
+                }
+                Refused::ManyImages { position, row: amount } => {
+                    NoPack::ManyImages { pass, row: row + position, amount }
                 }
                 // Windows are short.
                 Refused::LongLane { .. } => NoPack::Empty { pass },

@@ -4,6 +4,7 @@
 //! their [`Cost`]. Which rank comes at which place depends on the options and the number of the
 //! window, and not on the lane. The invariant: a window has the same packs in any order.
 
+use super::Amount;
 use crate::order::{Permutation, Purpose};
 use std::ops::Range;
 
@@ -19,8 +20,8 @@ const PLACES: u64 = 1 << 32;
 /// The first windows of endless lanes are these parts of the others.
 const FIRST_WINDOWS: [u64; 3] = [16, 4, 2];
 
-/// The work of a pack, from the lengths of its documents with their padding. Sums and products
-/// saturate.
+/// The work of a pack, from the lengths of its documents with their padding, and from their images.
+/// Sums and products saturate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
     /// Of a token.
@@ -31,6 +32,12 @@ pub struct Cost {
     pub window_pair: u64,
     /// `None` is longer than any document.
     pub window: Option<u32>,
+    /// Of a patch of an image.
+    pub patch: u64,
+    /// Of a pair of patches of one image.
+    pub patch_pair: u64,
+    /// Of an image, whatever its size.
+    pub image: u64,
     /// Whether the room after the last document is one more.
     pub counts_padding: bool,
 }
@@ -39,7 +46,7 @@ impl Cost {
     /// Of a document with this number of tokens in a pack.
     #[must_use]
     pub fn of_document(&self, tokens: u32) -> u64 {
-        let CostTerms { token, pair, window_pair } = self.terms(tokens);
+        let CostTerms { token, pair, window_pair, .. } = self.terms(tokens);
         self.token
             .saturating_mul(token)
             .saturating_add(self.pair.saturating_mul(pair))
@@ -78,7 +85,7 @@ impl Cost {
     fn terms(&self, tokens: u32) -> CostTerms {
         let all = u64::from(tokens);
         let near = u64::from(self.window.unwrap_or(u32::MAX).min(tokens));
-        CostTerms { token: all, pair: all * all, window_pair: all * near }
+        CostTerms { token: all, pair: all * all, window_pair: all * near, ..CostTerms::default() }
     }
 
     /// Adds the terms of a pack with these documents, which has room for `length` tokens.
@@ -90,7 +97,7 @@ impl Cost {
     ) {
         let mut room = length;
         let mut add = |tokens: u32| {
-            let CostTerms { token, pair, window_pair } = self.terms(tokens);
+            let CostTerms { token, pair, window_pair, .. } = self.terms(tokens);
             sums.token += token;
             sums.pair = sums.pair.saturating_add(pair);
             sums.window_pair = sums.window_pair.saturating_add(window_pair);
@@ -102,6 +109,17 @@ impl Cost {
         if self.counts_padding {
             add(room);
         }
+    }
+
+    /// Of the images of a document, which count as equally large.
+    #[must_use]
+    pub fn of_images(&self, images: u32, patches: u32) -> u64 {
+        let (images, patches) = (u64::from(images), u64::from(patches));
+        let pairs = patches * patches / images.max(1);
+        self.image
+            .saturating_mul(images)
+            .saturating_add(self.patch.saturating_mul(patches))
+            .saturating_add(self.patch_pair.saturating_mul(pairs))
     }
 
     /// Of the room after the last document.
@@ -128,6 +146,9 @@ pub struct CostTerms {
     pub token: u64,
     pub pair: u64,
     pub window_pair: u64,
+    pub patch: u64,
+    pub patch_pair: u64,
+    pub image: u64,
 }
 
 /// Which packs come together in a step of a lane.
@@ -285,19 +306,24 @@ impl PackOrder {
 #[derive(Debug)]
 pub(super) struct Ordering {
     balance: Balance,
-    length: u32,
     windows: u64,
     costs: Vec<u64>,
     packs: Vec<u32>,
 }
 
 impl Ordering {
-    pub(super) fn new(balance: Balance, length: u32) -> Self {
-        Self { balance, length, windows: 0, costs: Vec::new(), packs: Vec::new() }
+    pub(super) fn new(balance: Balance) -> Self {
+        Self { balance, windows: 0, costs: Vec::new(), packs: Vec::new() }
     }
 
     pub(super) fn of_document(&self, tokens: u32) -> u64 {
         self.balance.cost.of_document(tokens)
+    }
+
+    /// Of a row with its images.
+    pub(super) fn of_row(&self, row: &Amount) -> u64 {
+        let images = self.balance.cost.of_images(row.images, row.patches);
+        self.of_document(row.tokens).saturating_add(images)
     }
 
     pub(super) fn of_rows(&self, lengths: impl Iterator<Item = f64>, longest: f64) -> u64 {
@@ -310,11 +336,6 @@ impl Ordering {
         if self.costs.len() >= self.window() {
             self.end_window();
         }
-    }
-
-    /// Adds the next pack, which one document fills.
-    pub(super) fn push_full(&mut self) {
-        self.push(self.of_document(self.length), 0);
     }
 
     pub(super) fn finish(mut self) -> PackOrder {

@@ -128,7 +128,10 @@ impl BalancedCursor {
             drawn.push(pieces);
         }
         let cost_of = |pieces: &Vec<LanePiece>| {
-            balance.cost.of_pack(self.length, pieces.iter().map(|piece| piece.padded))
+            let tokens = balance.cost.of_pack(self.length, pieces.iter().map(|piece| piece.padded));
+            pieces.iter().fold(tokens, |cost, LanePiece { amount, .. }| {
+                cost.saturating_add(balance.cost.of_images(amount.images, amount.patches))
+            })
         };
         let costs: Vec<u64> = drawn.iter().map(cost_of).collect();
         let mut needed_from = (u64::MAX, u64::MAX);

@@ -6,7 +6,7 @@
 //! At the end of a lane, open packs are closed in the order in which they were opened.
 
 use super::balance::{Ordering, PackOrder};
-use super::{Choice, Long, Packing, Refused};
+use super::{Amount, Choice, Long, Packing, Refused};
 use std::ops::Range;
 
 /// A pack is closed after this many times the number of open packs were opened after it.
@@ -24,6 +24,8 @@ pub(super) struct Fitted {
     later: Vec<(u64, u32)>,
     /// The lowest row needed by each pack or a later one.
     lowest: Vec<u32>,
+    /// Of the images of each pack up to the last one that has images.
+    patches: Vec<u32>,
 }
 
 impl Fitted {
@@ -61,7 +63,20 @@ impl Fitted {
         self.lowest.get(pack).copied()
     }
 
+    pub(super) fn patches(&self, pack: usize) -> u64 {
+        self.patches.get(pack).copied().map_or(0, u64::from)
+    }
+
+    /// Adds a pack of rows without images.
     pub(super) fn push(&mut self, pieces: &[(u32, u32)]) {
+        self.push_with(pieces, 0);
+    }
+
+    fn push_with(&mut self, pieces: &[(u32, u32)], patches: u32) {
+        if patches > 0 {
+            self.patches.resize(self.starts.len(), 0);
+            self.patches.push(patches);
+        }
         self.starts.push(self.rows.len() as u64);
         for (row, first) in pieces {
             if *first > 0 {
@@ -82,6 +97,7 @@ impl Fitted {
         }
         self.starts.shrink_to_fit();
         self.rows.shrink_to_fit();
+        self.patches.shrink_to_fit();
         self
     }
 }
@@ -107,13 +123,20 @@ pub(super) struct Fitting {
 
 #[derive(Debug, Clone, Copy)]
 struct OpenPack {
-    /// Number of tokens that still fit.
-    room: u32,
+    /// What still fits.
+    room: Amount,
     /// Number of packs opened before it.
     number: u32,
     slot: u32,
     /// Of its documents, if costs are needed.
     cost: u64,
+}
+
+impl OpenPack {
+    /// Less for a fuller one, and for the older of equally full ones.
+    fn fullness(&self) -> (u32, u32) {
+        (self.room.tokens, self.number)
+    }
 }
 
 impl Fitting {
@@ -141,28 +164,34 @@ impl Fitting {
     }
 
     /// Packs the next row. Returns how many of its tokens are packed.
-    pub(super) fn push(&mut self, tokens: u32) -> Result<u32, Refused> {
-        let row = self.row;
+    pub(super) fn push(&mut self, amount: Amount) -> Result<u32, Refused> {
+        let (row, position, tokens) = (self.row, u64::from(self.row), amount.tokens);
         self.row += 1;
         let padded = self.packing.padded(tokens);
-        if padded <= self.length {
-            self.place(row, 0, padded);
+        let all = Amount { tokens: padded, ..amount };
+        if all.fits(&self.packing.room()) {
+            self.place(row, 0, all);
             return Ok(tokens);
         }
         match self.long {
-            Long::Error => Err(Refused::LongRow { position: u64::from(row), tokens }),
             Long::Drop => Ok(0),
+            _ if !all.has_room_for_images(&self.packing.room()) => {
+                Err(Refused::ManyImages { position, row: amount })
+            }
+            Long::Error => Err(Refused::LongRow { position, tokens }),
             Long::Truncate => {
-                self.push_full(row, 0);
+                self.push_full(row, 0, &all);
                 Ok(self.length)
             }
             Long::Split => {
-                let mut first = 0;
+                // Rows with images are not cut by those who have images.
+                let (mut first, mut left) = (0, all);
                 while padded - first >= self.length {
-                    self.push_full(row, first);
+                    self.push_full(row, first, &left);
                     first += self.length;
+                    left = Amount::from(padded - first);
                 }
-                self.place(row, first, padded - first);
+                self.place(row, first, left);
                 Ok(tokens)
             }
         }
@@ -176,24 +205,25 @@ impl Fitting {
         (self.closed.finish(), self.order.map(Ordering::finish).unwrap_or_default())
     }
 
-    fn push_full(&mut self, row: u32, first: u32) {
-        self.closed.push(&[(row, first)]);
-        self.order.iter_mut().for_each(Ordering::push_full);
+    fn push_full(&mut self, row: u32, first: u32, amount: &Amount) {
+        self.closed.push_with(&[(row, first)], amount.patches);
+        let full = Amount { tokens: self.length, ..*amount };
+        self.order.iter_mut().for_each(|order| order.push(order.of_row(&full), 0));
     }
 
-    fn place(&mut self, row: u32, first: u32, tokens: u32) {
-        match tokens {
+    fn place(&mut self, row: u32, first: u32, amount: Amount) {
+        match amount.tokens {
             0 => return,
-            all if all == self.length => return self.push_full(row, first),
+            all if all == self.length => return self.push_full(row, first, &amount),
             _ => {}
         }
-        let place = self.with_room(tokens).unwrap_or_else(|| self.open());
+        let place = self.with_room(&amount).unwrap_or_else(|| self.open());
         let Some(pack) = self.open.get_mut(place) else { return };
-        pack.room -= tokens;
+        pack.room = pack.room.without(&amount);
         if let Some(order) = &self.order {
-            pack.cost = pack.cost.saturating_add(order.of_document(tokens));
+            pack.cost = pack.cost.saturating_add(order.of_row(&amount));
         }
-        let (is_full, slot) = (pack.room == 0, pack.slot);
+        let (is_full, slot) = (pack.room.tokens == 0, pack.slot);
         if let Some(pieces) = self.slot(slot) {
             pieces.push((row, first));
         }
@@ -204,13 +234,14 @@ impl Fitting {
         }
     }
 
-    /// The first open pack with room for `tokens`, in the order in which they are tried.
-    fn with_room(&self, tokens: u32) -> Option<usize> {
-        match self.choice {
-            Choice::Best => Some(self.open.partition_point(|pack| pack.room < tokens))
-                .filter(|place| *place < self.open.len()),
-            Choice::First => self.open.iter().position(|pack| pack.room >= tokens),
-        }
+    /// The first open pack with room for a row, in the order in which they are tried.
+    fn with_room(&self, row: &Amount) -> Option<usize> {
+        let first = match self.choice {
+            Choice::Best => self.open.partition_point(|pack| pack.room.tokens < row.tokens),
+            Choice::First => 0,
+        };
+        let mut rest = self.open.get(first..).unwrap_or_default().iter();
+        rest.position(|pack| row.fits(&pack.room)).map(|place| first + place)
     }
 
     /// The fullest pack is tried first, of equally full ones the older. Moves a pack that became
@@ -221,7 +252,7 @@ impl Fitting {
             .open
             .get(..place)
             .unwrap_or_default()
-            .partition_point(|other| (other.room, other.number) < (pack.room, pack.number));
+            .partition_point(|other| other.fullness() < pack.fullness());
         if let Some(between) = self.open.get_mut(to..=place) {
             between.rotate_right(1);
         }
@@ -235,7 +266,7 @@ impl Fitting {
             let fullest = if self.choice == Choice::Best {
                 Some(0)
             } else {
-                least(&self.open, |pack| (pack.room, pack.number))
+                least(&self.open, OpenPack::fullness)
             };
             fullest.into_iter().for_each(|place| self.close(place));
         }
@@ -261,7 +292,8 @@ impl Fitting {
             u32::try_from(self.pieces.len() - 1).unwrap_or(u32::MAX)
         });
         // The emptiest and youngest one is last in either order.
-        self.open.push(OpenPack { room: self.length, number: self.opened, slot, cost: 0 });
+        let room = self.packing.room();
+        self.open.push(OpenPack { room, number: self.opened, slot, cost: 0 });
         self.opened += 1;
         self.open.len() - 1
     }
@@ -272,9 +304,9 @@ impl Fitting {
         else {
             return;
         };
-        self.closed.push(pieces);
+        self.closed.push_with(pieces, self.packing.max_patches - room.patches);
         pieces.clear();
-        self.order.iter_mut().for_each(|order| order.push(cost, room));
+        self.order.iter_mut().for_each(|order| order.push(cost, room.tokens));
         self.free.push(slot);
     }
 

@@ -45,9 +45,9 @@ impl LaneRows for Lane<'_> {
         row + self.counted_with
     }
 
-    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Vec<u32>, ()> {
+    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Vec<Amount>, ()> {
         self.calls.set(self.calls.get() + 1);
-        Ok(rows.map(|row| self.tokens(pass, row)).collect())
+        Ok(rows.map(|row| self.tokens(pass, row).into()).collect())
     }
 }
 
@@ -147,7 +147,7 @@ proptest! {
             let padded = |piece: &LanePiece| (piece.pass, piece.row, piece.first, piece.padded);
             let found: Vec<_> = pack.iter().map(padded).collect();
             prop_assert_eq!(found, of_model.iter().map(padded).collect::<Vec<_>>());
-            let count = |piece: &LanePiece| piece.padded.min(piece.tokens - piece.first);
+            let count = |piece: &LanePiece| piece.padded.min(piece.amount.tokens - piece.first);
             prop_assert!(pack.iter().all(|piece| piece.count == count(piece)));
         }
         check_restart(packing, &lane(&rows, other), &packs, start);

@@ -37,6 +37,14 @@ impl LanePacks {
         self.tokens.get(pack).copied().unwrap_or_default()
     }
 
+    /// Of the images of a pack.
+    pub(super) fn patches(&self, pack: usize) -> u64 {
+        match &self.packs {
+            Packs::Consecutive(_) => 0,
+            Packs::Fitted(fitted) => fitted.patches(pack),
+        }
+    }
+
     pub(super) fn len(&self) -> u64 {
         match &self.packs {
             Packs::Consecutive(starts) => starts.len() as u64,

@@ -19,9 +19,12 @@
 //! after another. A [`Balance`] changes the order of packs, and no pack.
 
 mod ahead;
+mod amount;
 mod balance;
 mod balanced;
 mod batches;
+#[cfg(test)]
+mod budget_tests;
 mod fit;
 #[cfg(test)]
 mod inside_tests;
@@ -32,6 +35,7 @@ mod tests;
 mod totals;
 
 pub use ahead::{LaneCursor, LanePiece, LaneRows, Mark, NoPack};
+pub use amount::Amount;
 pub use balance::{Balance, Cost, CostTerms, MOST_WINDOW_PACKS, Within};
 pub use balanced::BalancedCursor;
 pub use batches::{BatchRules, Unit};
@@ -53,6 +57,9 @@ pub struct Packing {
     /// Whether a pack ends with the place of the token that follows it in the lane; only for
     /// [`Strategy::Concat`].
     pub looks_ahead: bool,
+    /// Images of a pack, and their patches; only for [`Strategy::Fit`].
+    pub max_images: u32,
+    pub max_patches: u32,
     /// In what order packs come; as they are packed by default.
     pub balance: Option<Balance>,
 }
@@ -66,8 +73,15 @@ impl Packing {
             multiple_of: 1,
             overlaps: false,
             looks_ahead: false,
+            max_images: u32::MAX,
+            max_patches: u32::MAX,
             balance: None,
         }
+    }
+
+    /// What an empty pack has room for.
+    fn room(&self) -> Amount {
+        Amount { tokens: self.length, images: self.max_images, patches: self.max_patches }
     }
 
     /// Tokens with their padding.
@@ -152,7 +166,7 @@ pub enum Choice {
     First,
 }
 
-/// How a row that is longer than a pack is handled.
+/// How a row that is longer than a pack, or has too many images for one, is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Long {
     /// It fills whole packs, and the rest is packed like a row.
@@ -181,6 +195,8 @@ pub struct Piece {
 pub enum Refused {
     /// With [`Long::Error`].
     LongRow { position: u64, tokens: u32 },
+    /// A row that cannot be cut or dropped has more images or patches than a pack.
+    ManyImages { position: u64, row: Amount },
     /// Rows of a lane are counted in 32 bits.
     LongLane { rows: u64 },
 }
@@ -191,6 +207,9 @@ impl Refused {
         match self {
             Self::LongRow { position, tokens } => {
                 Self::LongRow { position: start + position, tokens }
+            }
+            Self::ManyImages { position, row } => {
+                Self::ManyImages { position: start + position, row }
             }
             other => other,
         }

@@ -5,7 +5,7 @@ use super::batches::{Batched, Batching};
 use super::fit::Fitting;
 use super::lane::{Consecutive, LanePacks, Packs};
 use super::totals::Totals;
-use super::{Packing, Piece, Refused, Strategy};
+use super::{Amount, Packing, Piece, Refused, Strategy};
 use crate::order::Lanes;
 use std::ops::Range;
 
@@ -22,21 +22,21 @@ pub struct PackPlan {
 }
 
 impl PackPlan {
-    /// Packs the rows of each lane. `tokens_of` is called with the plan positions of a lane, and
-    /// calls back with the token count of each of its rows, in order.
+    /// Packs the rows of each lane. `amounts_of` is called with the plan positions of a lane, and
+    /// calls back with what each of its rows takes, in order: an [`Amount`], or tokens.
     ///
     /// # Errors
     /// For a row that is longer than a pack, if the packing rejects it, and for a lane of 2³² rows.
-    pub fn build(
+    pub fn build<A: Into<Amount>>(
         packing: Packing,
         rows: &Lanes,
-        mut tokens_of: impl FnMut(Range<u64>, &mut dyn FnMut(u32)),
+        mut amounts_of: impl FnMut(Range<u64>, &mut dyn FnMut(A)),
     ) -> Result<Self, Refused> {
         let packing = packing.possible();
         let mut totals = Totals::default();
         let mut packs = Vec::new();
         for lane in 0..rows.num_lanes() {
-            packs.push(pack_lane(packing, rows.positions(lane), &mut tokens_of, &mut totals)?);
+            packs.push(pack_lane(packing, rows.positions(lane), &mut amounts_of, &mut totals)?);
         }
         let lengths: Vec<u64> = packs.iter().map(|(packs, _)| packs.len()).collect();
         Ok(Self {
@@ -122,6 +122,12 @@ impl PackPlan {
         self.found(pack).map_or(0.0, |((lane, order), place)| lane.tokens(order.pack(place)))
     }
 
+    /// Patches of the images of a pack.
+    #[must_use]
+    pub fn patches(&self, pack: u64) -> u64 {
+        self.found(pack).map_or(0, |((lane, order), place)| lane.patches(order.pack(place)))
+    }
+
     /// Plan positions of the rows of a pack.
     pub fn for_each_row(&self, pack: u64, mut row: impl FnMut(u64)) {
         self.for_each_piece(pack, |_| 0, |piece| row(piece.position));
@@ -171,10 +177,10 @@ impl PackPlan {
     }
 }
 
-fn pack_lane(
+fn pack_lane<A: Into<Amount>>(
     packing: Packing,
     positions: Range<u64>,
-    tokens_of: &mut impl FnMut(Range<u64>, &mut dyn FnMut(u32)),
+    amounts_of: &mut impl FnMut(Range<u64>, &mut dyn FnMut(A)),
     totals: &mut Totals,
 ) -> Result<(LanePacks, PackOrder), Refused> {
     let (start, rows) = (positions.start, positions.end - positions.start);
@@ -183,11 +189,12 @@ fn pack_lane(
         .ok()
         .filter(|rows| *rows < u32::MAX)
         .ok_or(Refused::LongLane { rows })?;
-    let order = packing.balance.map(|balance| Ordering::new(balance, packing.length));
+    let order = packing.balance.map(Ordering::new);
     match packing.strategy {
         Strategy::Concat => {
             let mut packs = Consecutive::new(packing, order);
-            tokens_of(positions, &mut |tokens| {
+            amounts_of(positions, &mut |row| {
+                let Amount { tokens, .. } = row.into();
                 packs.push(tokens);
                 totals.tokens += u64::from(tokens);
                 totals.padded_tokens += u64::from(packing.padded(tokens).saturating_sub(tokens));
@@ -201,22 +208,25 @@ fn pack_lane(
         Strategy::Fit { choice, open_packs, long } => {
             let mut packs = Fitting::new(packing, choice, open_packs, long).ordered(order);
             let mut refused = None;
-            tokens_of(positions, &mut |tokens| match packs.push(tokens) {
-                _ if refused.is_some() => {}
-                Ok(packed) => {
-                    totals.tokens += u64::from(packed);
-                    totals.padded_tokens +=
-                        u64::from(packing.padded(packed).saturating_sub(packed));
-                    let lost = u64::from(tokens - packed);
-                    let is_dropped = packed == 0 && tokens > 0;
-                    totals.dropped_rows += u64::from(is_dropped);
-                    *(if is_dropped {
-                        &mut totals.dropped_tokens
-                    } else {
-                        &mut totals.truncated_tokens
-                    }) += lost;
+            amounts_of(positions, &mut |row| {
+                let row = row.into();
+                match packs.push(row) {
+                    _ if refused.is_some() => {}
+                    Ok(packed) => {
+                        totals.tokens += u64::from(packed);
+                        totals.padded_tokens +=
+                            u64::from(packing.padded(packed).saturating_sub(packed));
+                        let lost = u64::from(row.tokens - packed);
+                        let is_dropped = packed == 0 && row.tokens > 0;
+                        totals.dropped_rows += u64::from(is_dropped);
+                        *(if is_dropped {
+                            &mut totals.dropped_tokens
+                        } else {
+                            &mut totals.truncated_tokens
+                        }) += lost;
+                    }
+                    Err(reason) => refused = Some(reason),
                 }
-                Err(reason) => refused = Some(reason),
             });
             match refused {
                 Some(refused) => Err(refused.in_lane(start)),
@@ -229,9 +239,9 @@ fn pack_lane(
         Strategy::Batches(rules) => {
             let mut batches = Batching::new(packing, rules, order);
             let mut refused = None;
-            tokens_of(positions, &mut |tokens| {
+            amounts_of(positions, &mut |row| {
                 if refused.is_none() {
-                    refused = batches.push(tokens).err();
+                    refused = batches.push(row.into().tokens).err();
                 }
             });
             if let Some(refused) = refused {

@@ -85,7 +85,7 @@ impl TokenCounts {
                 ));
                 continue;
             };
-            let key = BlockKey { size, digest, block, rows: counts.len() as u64 };
+            let key = BlockKey { size, digest, block, counts: counts.len() as u64 };
             let name = || names.map(|names| names.value(row).to_owned()).unwrap_or_default();
             if is_empty(&counts) {
                 if self.empty.lock().insert(key) {
@@ -154,7 +154,8 @@ impl TokenCounts {
             let counts = match known.get(key) {
                 Some(counts) => Arc::clone(counts),
                 None if empty.contains(key) => {
-                    std::iter::repeat_n(0, usize::try_from(key.rows).unwrap_or_default()).collect()
+                    std::iter::repeat_n(0, usize::try_from(key.counts).unwrap_or_default())
+                        .collect()
                 }
                 None => continue,
             };
@@ -183,7 +184,7 @@ impl TokenCounts {
 pub(super) fn parts(entries: &[(BlockKey, String)]) -> impl Iterator<Item = &[(BlockKey, String)]> {
     let mut counts = 0;
     entries.chunk_by(move |(key, _), _| {
-        counts += key.rows;
+        counts += key.counts;
         if counts < PUBLISHED_COUNTS as u64 {
             return true;
         }

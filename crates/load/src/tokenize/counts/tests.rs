@@ -3,8 +3,8 @@ use super::*;
 use crate::Error;
 use uuid::Uuid;
 
-fn key(block: u32, rows: u64) -> BlockKey {
-    BlockKey { size: 1, digest: [0; 16], block, rows }
+fn key(block: u32, counts: u64) -> BlockKey {
+    BlockKey { size: 1, digest: [0; 16], block, counts }
 }
 
 #[test]

@@ -55,9 +55,9 @@ impl LaneRows for Model {
         }
     }
 
-    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Vec<u32>, ()> {
+    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Vec<Amount>, ()> {
         self.counted.borrow_mut().extend(rows.clone().map(|row| (pass, row)));
-        Ok(self.part(pass, rows))
+        Ok(self.part(pass, rows).into_iter().map(Amount::from).collect())
     }
 }
 
@@ -66,11 +66,9 @@ type Pieces = Vec<(u64, u64, u32, u32)>;
 fn drawn(cursor: &mut LaneCursor, rows: &Model) -> Result<Pieces, NoPack<()>> {
     let mut pieces = Vec::new();
     cursor.draw(rows, &mut pieces)?;
-    assert!(
-        pieces
-            .iter()
-            .all(|piece| piece.tokens == rows.of(piece.pass)[usize::try_from(piece.row).unwrap()])
-    );
+    assert!(pieces.iter().all(
+        |piece| piece.amount.tokens == rows.of(piece.pass)[usize::try_from(piece.row).unwrap()]
+    ));
     Ok(pieces.iter().map(|piece| (piece.pass, piece.row, piece.first, piece.count)).collect())
 }
 

@@ -2,7 +2,16 @@ use super::*;
 use proptest::prelude::{Just, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::Strategy;
 
-const COST: Cost = Cost { token: 1, pair: 0, window_pair: 0, window: None, counts_padding: false };
+const COST: Cost = Cost {
+    token: 1,
+    pair: 0,
+    window_pair: 0,
+    window: None,
+    patch: 0,
+    patch_pair: 0,
+    image: 0,
+    counts_padding: false,
+};
 
 fn balance(per_step: u32, window_packs: u32, within: Within) -> Balance {
     Balance { cost: COST, per_step, window_packs, within, seed: 3, epoch: 1 }
@@ -104,7 +113,7 @@ proptest! {
         documents in prop::collection::vec(1u32..50, 0..8), room in 0u32..50,
         window in prop::option::of(1u32..40), counts_padding: bool,
     ) {
-        let cost = Cost { token: 5, pair: 3, window_pair: 2, window, counts_padding };
+        let cost = Cost { token: 5, pair: 3, window_pair: 2, window, patch: 0, patch_pair: 0, image: 0, counts_padding };
         let length = documents.iter().sum::<u32>() + room;
         let mut all: Vec<u64> = documents.iter().map(|tokens| u64::from(*tokens)).collect();
         all.extend(counts_padding.then_some(u64::from(room)));

@@ -33,8 +33,8 @@ impl LaneRows for Passes {
         row + 3
     }
 
-    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Vec<u32>, ()> {
-        Ok(self.part(pass, rows))
+    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Vec<Amount>, ()> {
+        Ok(self.part(pass, rows).into_iter().map(Amount::from).collect())
     }
 }
 
@@ -52,7 +52,16 @@ fn insides() -> impl proptest::strategy::Strategy<Value = Packing> {
 }
 
 fn packing(inside: Packing, per_step: u32, window_packs: u32) -> Packing {
-    let cost = Cost { token: 1, pair: 1, window_pair: 0, window: None, counts_padding: true };
+    let cost = Cost {
+        token: 1,
+        pair: 1,
+        window_pair: 0,
+        window: None,
+        patch: 0,
+        patch_pair: 0,
+        image: 0,
+        counts_padding: true,
+    };
     let within = Within::Mixed;
     let balance = Balance { cost, per_step, window_packs, within, seed: 5, epoch: 0 };
     Packing { balance: Some(balance), ..inside }

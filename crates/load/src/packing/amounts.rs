@@ -1,0 +1,112 @@
+//! What rows take of packs, as it is kept: the tokens of each row; for documents with images, also
+//! their images and the patches of these.
+
+use super::images::numbers;
+use super::lengths::of_lists;
+use super::lists::Wrong;
+use crate::Dataset;
+use crate::dataset::OpenFile;
+use crate::sequences::{IMAGE_GRID, IMAGE_INDEX};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, ListArray};
+use arrow_buffer::BooleanBuffer;
+use shardmill_plan::packing::Amount;
+use std::iter::once;
+use std::sync::Arc;
+
+/// Tokens, images and patches.
+pub(crate) const NUMBERS_WITH_IMAGES: usize = 3;
+
+/// What consecutive rows take.
+#[derive(Debug, Clone)]
+pub(super) struct Amounts {
+    numbers: Arc<[u32]>,
+    /// Numbers of a row.
+    width: usize,
+}
+
+impl Amounts {
+    pub(super) fn new(numbers: impl Into<Arc<[u32]>>, width: usize) -> Self {
+        Self { numbers: numbers.into(), width: width.max(1) }
+    }
+
+    /// Of the rows with these lists of tokens, followed by those of their images if `lists` has
+    /// more. The first row that cannot be packed, and the reason, are an error.
+    pub(super) fn of(
+        lists: &[&ArrayRef],
+        nulls_are_empty: bool,
+    ) -> Result<Self, Option<(usize, Wrong)>> {
+        let [tokens, images @ ..] = lists else { return Err(None) };
+        let tokens = of_lists(tokens, nulls_are_empty)?;
+        let Some(index) = images.first().and_then(|index| index.as_list_opt::<i32>()) else {
+            return Ok(Self::new(tokens, 1));
+        };
+        let grids = images.get(1).and_then(|grids| grids.as_list_opt::<i32>());
+        let of_row = |(row, tokens): (usize, u32)| {
+            let images = u32::try_from(index.value_length(row)).unwrap_or_default();
+            [tokens, images, patches(grids, row).unwrap_or(images)]
+        };
+        let numbers: Vec<u32> = tokens.into_iter().enumerate().flat_map(of_row).collect();
+        Ok(Self::new(numbers, NUMBERS_WITH_IMAGES))
+    }
+
+    /// As they are kept.
+    pub(super) fn numbers(&self) -> &Arc<[u32]> {
+        &self.numbers
+    }
+
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
+    pub(super) fn has_images(&self) -> bool {
+        self.width > 1
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.numbers.len() / self.width
+    }
+
+    pub(super) fn get(&self, row: usize) -> Option<Amount> {
+        let start = row.checked_mul(self.width)?;
+        self.numbers.get(start..start + self.width).map(amount)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = Amount> {
+        self.numbers.chunks_exact(self.width).map(amount)
+    }
+
+    /// Of the selected rows.
+    pub(super) fn selected(&self, selection: Option<&BooleanBuffer>) -> Self {
+        let Some(selection) = selection else { return self.clone() };
+        let of_row = |row: usize| self.numbers.get(row * self.width..(row + 1) * self.width);
+        let numbers = selection.set_indices().filter_map(of_row).flatten().copied();
+        Self::new(numbers.collect::<Vec<_>>(), self.width)
+    }
+}
+
+fn amount(numbers: &[u32]) -> Amount {
+    match numbers {
+        [tokens, images, patches] => Amount { tokens: *tokens, images: *images, patches: *patches },
+        _ => numbers.first().copied().unwrap_or_default().into(),
+    }
+}
+
+/// The columns that tell what rows of a file take, which has the tokens in `column`.
+pub(super) fn counted_columns(
+    dataset: &Dataset,
+    file: Option<&OpenFile>,
+    column: usize,
+) -> Vec<usize> {
+    let has_images = file.is_some_and(|file| file.counts_of_row(column) > 1);
+    let of_images = [IMAGE_INDEX, IMAGE_GRID].into_iter().filter(|_| has_images);
+    once(column).chain(of_images.filter_map(|name| dataset.schema().index_of(name).ok())).collect()
+}
+
+/// Of the images of a row; `None` if they have no grids.
+pub(super) fn patches(grids: Option<&ListArray>, row: usize) -> Option<u32> {
+    let numbers = numbers::<Int64Type>(grids?, row);
+    let all: i64 = numbers.chunks_exact(3).map(|grid| grid.iter().product::<i64>()).sum();
+    (!numbers.is_empty()).then(|| u32::try_from(all).unwrap_or(u32::MAX))
+}
