@@ -1,22 +1,17 @@
 //! What rows take of packs, as it is kept: the tokens of each row; for documents with images, also
 //! their images and the patches of these.
 
-use super::images::numbers;
-use super::lengths::of_lists;
-use super::lists::Wrong;
+use super::lists::{TokenLists, Wrong, numbers};
 use crate::Dataset;
 use crate::dataset::OpenFile;
-use crate::sequences::{IMAGE_GRID, IMAGE_INDEX};
+use crate::sequences::{COUNTS_WITH_IMAGES, IMAGE_GRID, IMAGE_INDEX};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{ArrayRef, ListArray};
+use arrow_array::{Array, ArrayRef, ListArray};
 use arrow_buffer::BooleanBuffer;
 use shardmill_plan::packing::Amount;
 use std::iter::once;
 use std::sync::Arc;
-
-/// Tokens, images and patches.
-pub(crate) const NUMBERS_WITH_IMAGES: usize = 3;
 
 /// What consecutive rows take.
 #[derive(Debug, Clone)]
@@ -48,7 +43,7 @@ impl Amounts {
             [tokens, images, patches(grids, row).unwrap_or(images)]
         };
         let numbers: Vec<u32> = tokens.into_iter().enumerate().flat_map(of_row).collect();
-        Ok(Self::new(numbers, NUMBERS_WITH_IMAGES))
+        Ok(Self::new(numbers, COUNTS_WITH_IMAGES))
     }
 
     /// As they are kept.
@@ -102,6 +97,20 @@ pub(super) fn counted_columns(
     let has_images = file.is_some_and(|file| file.counts_of_row(column) > 1);
     let of_images = [IMAGE_INDEX, IMAGE_GRID].into_iter().filter(|_| has_images);
     once(column).chain(of_images.filter_map(|name| dataset.schema().index_of(name).ok())).collect()
+}
+
+/// Returns the first row that cannot be packed, and the reason, as an error.
+fn of_lists(
+    array: &ArrayRef,
+    nulls_are_empty: bool,
+) -> std::result::Result<Vec<u32>, Option<(usize, Wrong)>> {
+    let lists = TokenLists::of(array).ok_or(None)?;
+    let length = |row: usize| match lists.check(row, nulls_are_empty) {
+        // No block has that many tokens.
+        Ok(()) => Ok(u32::try_from(lists.range(row).len()).unwrap_or(u32::MAX)),
+        Err(wrong) => Err(Some((row, wrong))),
+    };
+    (0..array.len()).map(length).collect()
 }
 
 /// Of the images of a row; `None` if they have no grids.

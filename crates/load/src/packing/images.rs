@@ -4,6 +4,7 @@
 
 use super::assemble::{Places, SuperbatchParts, TokenPacks};
 use super::columns::{PackedImages, item};
+use super::lists::{numbers, offset, small};
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Int32Type, Int64Type};
@@ -52,7 +53,7 @@ impl TokenPacks<'_> {
         for placement in placements {
             let Some(source) = sources.get(placement.source) else { continue };
             let Some(index_of) = lists(0, source.block) else { continue };
-            let numbers = numbers::<Int32Type>(index_of, source.row);
+            let of_index = numbers::<Int32Type>(index_of, source.row);
             let pixels = lists(last, source.block);
             let start = pixels.map_or(0, |lists| offset(lists, source.row));
             let bytes = pixels.map_or_else(Vec::new, |lists| {
@@ -63,9 +64,8 @@ impl TokenPacks<'_> {
                 (start..offset(lists, source.row + 1)).filter(has_place).collect()
             });
             let grid = (last > 1).then(|| lists(1, source.block)).flatten();
-            let of_grids =
-                grid.map_or(&[][..], |grids| self::numbers::<Int64Type>(grids, source.row));
-            for (number, place) in numbers.chunks_exact(2).enumerate() {
+            let of_grids = grid.map_or(&[][..], |grids| numbers::<Int64Type>(grids, source.row));
+            for (number, place) in of_index.chunks_exact(2).enumerate() {
                 let [first, tokens] = place else { continue };
                 let (first, tokens) = (small(*first), small(*tokens));
                 let piece = placement.first..placement.first + placement.count;
@@ -120,25 +120,7 @@ pub(super) fn lists<'a>(
     superbatch.blocks.get(block)?.columns().get(images.first + number)?.as_list_opt::<i32>()
 }
 
-/// First item of a row.
-fn offset(lists: &ListArray, row: usize) -> usize {
-    lists.value_offsets().get(row).map_or(0, |offset| small(*offset))
-}
-
-/// The numbers in the items of a row, which are lists of equal length.
-pub(super) fn numbers<T: ArrowPrimitiveType>(lists: &ListArray, row: usize) -> &[T::Native] {
-    let Some(items) = lists.values().as_fixed_size_list_opt() else { return &[] };
-    let width = small(items.value_length());
-    let Some(values) = items.values().as_primitive_opt::<T>() else { return &[] };
-    let range = offset(lists, row) * width..offset(lists, row + 1) * width;
-    values.values().get(range).unwrap_or_default()
-}
-
 fn fixed<T: ArrowPrimitiveType>(values: Vec<T::Native>, width: i32) -> Result<FixedSizeListArray> {
     let values = Arc::new(PrimitiveArray::<T>::from_iter_values(values));
     FixedSizeListArray::try_new(item(&T::DATA_TYPE), width, values, None).map_err(Error::assemble)
-}
-
-fn small(number: i32) -> usize {
-    usize::try_from(number).unwrap_or_default()
 }

@@ -2,7 +2,6 @@
 
 use super::Error;
 use super::amounts::{Amounts, counted_columns};
-use super::lists::{TokenLists, Wrong};
 use super::shared::count_together;
 use crate::dataset::BlockOf;
 use crate::row_set::RowBlock;
@@ -325,20 +324,6 @@ fn stated_by_index(dataset: &Dataset, block: &RowBlock, column: usize) -> Result
         }
     }
     Ok(Some(all))
-}
-
-/// Returns the first row that cannot be packed, and the reason, as an error.
-pub(super) fn of_lists(
-    array: &ArrayRef,
-    nulls_are_empty: bool,
-) -> std::result::Result<Vec<u32>, Option<(usize, Wrong)>> {
-    let lists = TokenLists::of(array).ok_or(None)?;
-    let length = |row: usize| match lists.check(row, nulls_are_empty) {
-        // No block has that many tokens.
-        Ok(()) => Ok(u32::try_from(lists.range(row).len()).unwrap_or(u32::MAX)),
-        Err(wrong) => Err(Some((row, wrong))),
-    };
-    (0..array.len()).map(length).collect()
 }
 
 /// Returns the first row whose value is not a valid length, and that value, as an error.

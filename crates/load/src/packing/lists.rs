@@ -2,7 +2,8 @@
 
 use super::Error;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef};
+use arrow_array::types::ArrowPrimitiveType;
+use arrow_array::{Array, ArrayRef, ListArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::DataType;
 use std::ops::Range;
@@ -104,4 +105,22 @@ impl Bounds {
             Self::Fixed { width } => row * width..(row + 1) * width,
         }
     }
+}
+
+/// The numbers in the items of a row, which are lists of equal length.
+pub(super) fn numbers<T: ArrowPrimitiveType>(lists: &ListArray, row: usize) -> &[T::Native] {
+    let Some(items) = lists.values().as_fixed_size_list_opt() else { return &[] };
+    let width = small(items.value_length());
+    let Some(values) = items.values().as_primitive_opt::<T>() else { return &[] };
+    let range = offset(lists, row) * width..offset(lists, row + 1) * width;
+    values.values().get(range).unwrap_or_default()
+}
+
+/// First item of a row.
+pub(super) fn offset(lists: &ListArray, row: usize) -> usize {
+    lists.value_offsets().get(row).map_or(0, |offset| small(*offset))
+}
+
+pub(super) fn small(number: i32) -> usize {
+    usize::try_from(number).unwrap_or_default()
 }

@@ -32,7 +32,6 @@ mod shared;
 pub mod work;
 
 pub use ahead::{AheadEpoch, AheadPacks, PACK_WINDOW_ROWS, Passes};
-pub(crate) use amounts::NUMBERS_WITH_IMAGES;
 pub(crate) use assemble::{SuperbatchParts, TokenPacks};
 pub(crate) use columns::PackedImages;
 pub use columns::{

@@ -6,7 +6,8 @@
 
 use super::assemble::{Placement, Places, SuperbatchParts, TokenPacks};
 use super::columns::{AXES, PackedImages, item};
-use super::images::{lists, numbers};
+use super::images::lists;
+use super::lists::numbers;
 use crate::{Error, Result};
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{ArrayRef, FixedSizeListArray, Int32Array};

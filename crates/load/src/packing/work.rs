@@ -2,7 +2,7 @@
 
 use super::explain::is_shown;
 use super::figures::{Figures, KnownWork, PackWork, Part};
-use super::images::numbers;
+use super::lists::numbers;
 use super::packs::RowIds;
 use super::{AheadEpoch, Contents, DOCUMENT_LENGTHS, DrawnPacks, Lengths, PADDED_LENGTHS, Packs};
 use crate::sequences::{IMAGE_GRID, IMAGE_INDEX};

@@ -16,7 +16,6 @@ pub use parts::SEQUENCE_SOURCES;
 
 use crate::dataset::{Derive, Underivable};
 use crate::images::Images;
-use crate::packing::NUMBERS_WITH_IMAGES;
 use crate::tokenize::{CountsDirectory, TokenColumns, TokenCounts, TokenTotals, add_totals};
 use crate::{Dataset, Result, UnderivableRow};
 use arrow_array::{Array, ArrayRef};
@@ -33,6 +32,9 @@ use std::sync::Arc;
 pub const IMAGE_INDEX: &str = "image_index";
 /// Frames, rows and columns of patches of each image.
 pub const IMAGE_GRID: &str = "image_grid_thw";
+
+/// What is counted of a document with images: its tokens, its images, and the patches of these.
+pub(crate) const COUNTS_WITH_IMAGES: usize = 3;
 
 /// How documents become sequences.
 #[derive(Debug, Clone, Default)]
@@ -193,7 +195,7 @@ impl Derive for Sequences {
     }
 
     fn counts_of_row(&self) -> usize {
-        if self.images.is_some() { NUMBERS_WITH_IMAGES } else { 1 }
+        if self.images.is_some() { COUNTS_WITH_IMAGES } else { 1 }
     }
 
     fn output_bytes(&self, source_bytes: u64) -> u64 {

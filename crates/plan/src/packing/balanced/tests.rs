@@ -1,5 +1,5 @@
 use super::*;
-use crate::packing::{Choice, Cost, Long, Strategy, Within};
+use crate::packing::{Amount, Choice, Cost, Long, Strategy, Within};
 use proptest::prelude::{Just, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
 /// Counts of each pass in turn; later passes repeat them.
