@@ -100,10 +100,7 @@ pub(super) fn counted_columns(
 }
 
 /// Returns the first row that cannot be packed, and the reason, as an error.
-fn of_lists(
-    array: &ArrayRef,
-    nulls_are_empty: bool,
-) -> std::result::Result<Vec<u32>, Option<(usize, Wrong)>> {
+fn of_lists(array: &ArrayRef, nulls_are_empty: bool) -> Result<Vec<u32>, Option<(usize, Wrong)>> {
     let lists = TokenLists::of(array).ok_or(None)?;
     let length = |row: usize| match lists.check(row, nulls_are_empty) {
         // No block has that many tokens.

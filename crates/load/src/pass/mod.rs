@@ -180,9 +180,7 @@ impl<T: Send + 'static> Pass<T> {
         if let Some(packs) = &packs {
             planner = planner.of_packs(Dealt::of(&packs.source, cancel));
         }
-        if patch_bytes > 0 {
-            planner = planner.with_patches(superbatch_bytes / patch_bytes);
-        }
+        planner = planner.with_patches(superbatch_bytes.checked_div(patch_bytes));
         let blocks = Arc::new(Blocks::new(options.prefetch_bytes));
         let metrics = Arc::new(Metrics::default());
         let places = Places {

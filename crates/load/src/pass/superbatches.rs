@@ -211,9 +211,9 @@ impl Planner {
         Self { is_aligned: false, ..self }
     }
 
-    /// Counts the patches of packs.
-    pub(super) fn with_patches(self, most: u64) -> Self {
-        Self { most_patches: Some(most), ..self }
+    /// Counts the patches of packs, if they have any.
+    pub(super) fn with_patches(self, most_patches: Option<u64>) -> Self {
+        Self { most_patches, ..self }
     }
 
     /// Plans steps of packs.

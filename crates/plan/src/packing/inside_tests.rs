@@ -3,8 +3,8 @@
 
 use super::tests::balances;
 use super::{
-    Amount, Balance, Choice, LaneCursor, LanePiece, LaneRows, Long, Mark, NoPack, PackPlan, Packing,
-    Piece, Strategy, Totals,
+    Amount, Balance, Choice, LaneCursor, LanePiece, LaneRows, Long, Mark, NoPack, PackPlan,
+    Packing, Piece, Strategy, Totals,
 };
 use crate::order::Lanes;
 use proptest::prelude::{Just, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
