@@ -41,8 +41,8 @@ const GROUPS: u64 = 1024;
 /// Files may be merged while they are listed, and are then listed again.
 const LISTINGS: usize = 8;
 
-/// A block of a file with certain contents, as the sources of the tokens are read. Another number of
-/// counts is not that of the block.
+/// A block of a file with certain contents, as the sources of the tokens are read. Another number
+/// of counts is not that of the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BlockKey {
     size: u64,

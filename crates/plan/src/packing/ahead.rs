@@ -34,8 +34,8 @@ pub trait LaneRows {
     /// When tokens cannot be counted.
     fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Vec<Amount>, Self::Error>;
 
-    /// The sum of the tokens of [`LaneRows::counts`] with the padding of each row, perhaps without looking at
-    /// each row.
+    /// The sum of the tokens of [`LaneRows::counts`] with the padding of each row, perhaps without
+    /// looking at each row.
     ///
     /// # Errors
     /// As [`LaneRows::counts`].

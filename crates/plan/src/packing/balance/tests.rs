@@ -113,7 +113,7 @@ proptest! {
         documents in prop::collection::vec(1u32..50, 0..8), room in 0u32..50,
         window in prop::option::of(1u32..40), counts_padding: bool,
     ) {
-        let cost = Cost { token: 5, pair: 3, window_pair: 2, window, patch: 0, patch_pair: 0, image: 0, counts_padding };
+        let cost = Cost { token: 5, pair: 3, window_pair: 2, window, counts_padding, ..COST };
         let length = documents.iter().sum::<u32>() + room;
         let mut all: Vec<u64> = documents.iter().map(|tokens| u64::from(*tokens)).collect();
         all.extend(counts_padding.then_some(u64::from(room)));
