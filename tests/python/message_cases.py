@@ -568,11 +568,13 @@ CASES: dict[str, Callable[[], Any]] = {
     "packs that split documents": lambda: document(
         {"modality": "text"}, packing=sm.Packing("tokens", length=9, strategy="best_fit")
     ),
-    "document with too many patches": lambda: document(
-        {"modality": "image", "binary_content": encoded(Image.new("RGB", (56, 28)), "PNG")},
-        packing=sm.Packing(
-            ["tokens", "labels"], length=9, strategy="best_fit", long="raise", max_patches=4
-        ),
+    "document with too many patches": lambda: len(
+        document(
+            {"modality": "image", "binary_content": encoded(Image.new("RGB", (56, 28)), "PNG")},
+            packing=sm.Packing(
+                "tokens", length=9, strategy="best_fit", long="raise", max_patches=4
+            ),
+        )
     ),
     "coefficient below 0": lambda: sm.Cost(pair=-1),
     "coefficients that are all 0": lambda: sm.Cost(token=0),

@@ -4,6 +4,7 @@ import random
 import time
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
@@ -245,6 +246,28 @@ def test_counts_of_images_are_kept_beside_those_of_tokens(tmp_path, model, count
     assert len(list(counts_below.rglob("counts-*.parquet"))) == len(kept)
 
 
+@pytest.mark.parametrize("plan", PLANS)
+def test_images_that_are_not_those_that_were_counted_are_an_error(
+    tmp_path, model, counts_below, plan
+):
+    path = write_documents(tmp_path / "data", illustrated(6, 8, most=2))
+
+    def batches():
+        data = sm.Dataset(path, sequences=qwen_sequences(model))
+        return list(sm.Loader(data, packing=packing(**PLANS[plan]), output="numpy"))
+
+    assert batches()
+    for kept in counts_below.rglob("counts-*.parquet"):
+        table = pq.read_table(kept)
+        rows = table.to_pylist()
+        for row in rows:
+            row["counts"][2] += 1
+            row["tokens"] += 1
+        pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), kept)
+    with pytest.raises(sm.errors.FormatError, match=r"Row 0 of .* patches, but .* were counted"):
+        batches()
+
+
 def test_reserved_bytes_are_those_of_the_pixels_of_each_pack(tmp_path, model):
     sides = [(280, 560), (336, 560), (280, 448), (420, 560), (28, 28)]
     documents = [["000", picture(*side)] for side in sides]
@@ -275,18 +298,20 @@ def test_cost_of_images_orders_packs(tmp_path, model):
     data = data_of(tmp_path, model, illustrated(9, 60, most=3))
     facts = facts_of(data)
     cost = sm.Cost(token=1, patch=40, image=7)
-    given = packing(max_images=6, balance=sm.Balance(cost, per_step=4, window_packs=8))
+    given = packing(max_images=6, balance=sm.Balance(cost, per_step=4, window_packs=4))
     loader = sm.Loader(data, packing=given, batch_size=2, lanes=2, output="numpy", tail="uneven")
     found = [list(numbers_in(batch)) for batch in loader]
     steps = [
         loader.explain(step=step, epoch=0, world_size=2, batch_size=1) for step in range(len(found))
     ]
-    for step, packs in zip(steps, found, strict=True):
-        costs = [512 + 40 * patches + 7 * images for _, images, patches in packs]
-        assert step["rank_costs"][: len(costs)] == costs
-    imbalance = steps[0]["cost_imbalance"]
-    balanced, packed = (imbalance[order]["before_first_end"] for order in ("balanced", "as_packed"))
-    assert balanced < packed
+    costs = [[512 + 40 * patches + 7 * images for _, images, patches in packs] for packs in found]
+    for step, of_packs in zip(steps, costs, strict=True):
+        assert step["rank_costs"][: len(of_packs)] == of_packs
+    # At each place of a window, the packs of both lanes have the same rank among their own.
+    window = np.array(costs[:4])
+    for of_packs in window:
+        dearer, as_dear = (window > of_packs).sum(0), (window >= of_packs).sum(0)
+        assert dearer.max() < as_dear.min()
     terms = loader.metrics().cost_terms
     assert (terms.image, terms.patch) == tuple(np.sum([fact[1:] for fact in facts], 0))
 

@@ -19,7 +19,7 @@ use arrow_array::{
 use arrow_buffer::{ArrowNativeType, BooleanBufferBuilder, OffsetBuffer};
 use arrow_schema::{ArrowError, DataType, FieldRef, Schema};
 use shardmill_plan::order::RowOrder;
-use shardmill_plan::packing::Piece;
+use shardmill_plan::packing::{Amount, Piece};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -37,12 +37,12 @@ pub(crate) struct SuperbatchParts<'a> {
     pub(crate) blocks: &'a [Arc<RecordBatch>],
 }
 
-/// A decoded row, with its planned number of tokens.
+/// A decoded row, with what it takes by the plan.
 pub(super) struct Source {
     pub(super) position: u64,
     pub(super) block: usize,
     pub(super) row: usize,
-    tokens: u32,
+    pub(super) planned: Amount,
 }
 
 /// A piece with its position in the superbatch.
@@ -168,16 +168,18 @@ impl TokenPacks<'_> {
                         .and_then(|block| superbatch.rows.first_id(block))
                         .unwrap_or(u64::MAX);
                 }
-                let tokens = match &self.source {
-                    PackSource::Epoch { lengths, .. } => lengths.of(first_id.saturating_add(row)),
+                let planned = match &self.source {
+                    PackSource::Epoch { lengths, .. } => {
+                        lengths.amount(first_id.saturating_add(row))
+                    }
                     // The rows of the runs, in the same order.
-                    PackSource::Ahead(_) => drawn.next().map_or(0, |(_, tokens)| tokens),
+                    PackSource::Ahead(_) => drawn.next().map(|(_, row)| row).unwrap_or_default(),
                 };
                 sources.push(Source {
                     position,
                     block,
                     row: usize::try_from(row).unwrap_or(usize::MAX),
-                    tokens,
+                    planned,
                 });
                 position += 1;
             });
@@ -194,7 +196,9 @@ impl TokenPacks<'_> {
         let found =
             |position: u64| sources.binary_search_by_key(&position, |source| source.position).ok();
         let tokens_of = |position: u64| {
-            found(position).and_then(|source| sources.get(source)).map_or(0, |source| source.tokens)
+            found(position)
+                .and_then(|source| sources.get(source))
+                .map_or(0, |source| source.planned.tokens)
         };
         let mut placements = Vec::with_capacity(sources.len());
         let (mut packs, mut at, mut segment) = (0, 0, 0);
@@ -246,7 +250,7 @@ impl TokenPacks<'_> {
             let Some(list) = lists.get(source.block) else { continue };
             let found = list.range(source.row).len();
             let checked = list.check(source.row, self.columns.nulls_are_empty);
-            if checked.is_ok() && found == small(source.tokens) {
+            if checked.is_ok() && found == small(source.planned.tokens) {
                 continue;
             }
             let SuperbatchParts { dataset, rows, order, .. } = *superbatch;
@@ -262,7 +266,7 @@ impl TokenPacks<'_> {
                         dataset,
                         column,
                         place.unwrap_or_default(),
-                        (u64::from(source.tokens), found as u64),
+                        (u64::from(source.planned.tokens), found as u64),
                     )
                 }
             });

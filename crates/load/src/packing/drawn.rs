@@ -55,12 +55,12 @@ impl DrawnPacks {
         part
     }
 
-    /// Positions of the rows, each once, with their token counts; ascending.
-    pub(super) fn rows(&self) -> Vec<(u64, u32)> {
-        let mut rows: Vec<(u64, u32)> =
-            self.pieces.iter().map(|(piece, row)| (piece.position, row.tokens)).collect();
-        rows.sort_unstable();
-        rows.dedup();
+    /// Positions of the rows, each once, with what they take; ascending.
+    pub(super) fn rows(&self) -> Vec<(u64, Amount)> {
+        let mut rows: Vec<(u64, Amount)> =
+            self.pieces.iter().map(|(piece, row)| (piece.position, *row)).collect();
+        rows.sort_unstable_by_key(|(position, _)| *position);
+        rows.dedup_by_key(|(position, _)| *position);
         rows
     }
 

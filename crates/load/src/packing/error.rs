@@ -50,6 +50,14 @@ pub enum Error {
     },
     #[error("Row {row} of `{path}` has {tokens} tokens, but a pack holds {length}")]
     LongRow { path: String, row: u64, tokens: u32, length: u32 },
+    /// Between a row and what was counted.
+    #[error(
+        "Row {row} of `{path}` has {images} images with {patches} patches, but {} with {} were \
+         counted",
+        .planned.images,
+        .planned.patches
+    )]
+    OtherImages { path: String, row: u64, images: u32, patches: u32, planned: Amount },
     #[error("Row {row} of `{path}` has {found} {noun}, but a pack holds {most}")]
     ManyImages { path: String, row: u64, noun: &'static str, found: u32, most: u32 },
     /// The length is in tokens, or in the unit of a column.
@@ -120,6 +128,7 @@ impl Error {
             | Self::OtherCount { .. }
             | Self::LongRow { .. }
             | Self::ManyImages { .. }
+            | Self::OtherImages { .. }
             | Self::LongBatchRow { .. }
             | Self::BadLength { .. } => ErrorKind::Format,
         }
@@ -154,6 +163,9 @@ impl Error {
             Self::LongRow { .. } => {
                 Some("long=\"split\", \"truncate\" or \"drop\" sets how such rows are handled")
             }
+            Self::OtherImages { .. } => Some(
+                "delete the directory of counts of these Sequences; the images are counted again",
+            ),
             Self::ManyImages { .. } => {
                 Some("raise max_images or max_patches, or drop such documents with long=\"drop\"")
             }

@@ -2,9 +2,12 @@
 //!
 //! The invariant: the images of a pack are in the order of their tokens, and each is there once.
 
+use super::Error as PackingError;
+use super::amounts::patches;
 use super::assemble::{Places, SuperbatchParts, TokenPacks};
 use super::columns::{PackedImages, item};
 use super::lists::{numbers, offset, small};
+use super::packs::row_at;
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Int32Type, Int64Type};
@@ -65,6 +68,17 @@ impl TokenPacks<'_> {
             });
             let grid = (last > 1).then(|| lists(1, source.block)).flatten();
             let of_grids = grid.map_or(&[][..], |grids| numbers::<Int64Type>(grids, source.row));
+            let planned = source.planned;
+            let images = u32::try_from(of_index.len() / 2).unwrap_or(u32::MAX);
+            let patches = patches(grid, source.row).unwrap_or(images);
+            if self.source.knows_images() && (images, patches) != (planned.images, planned.patches)
+            {
+                let (dataset, rows) = (superbatch.dataset, superbatch.rows);
+                let (path, row) = row_at(dataset, rows, superbatch.order, source.position);
+                return Err(
+                    PackingError::OtherImages { path, row, images, patches, planned }.into()
+                );
+            }
             for (number, place) in of_index.chunks_exact(2).enumerate() {
                 let [first, tokens] = place else { continue };
                 let (first, tokens) = (small(*first), small(*tokens));

@@ -48,7 +48,7 @@ impl PackSource {
     }
 
     /// Whether patches of packs are known. A column that states lengths does not tell them.
-    fn knows_images(&self) -> bool {
+    pub(super) fn knows_images(&self) -> bool {
         match self {
             Self::Epoch { lengths, .. } => !lengths.is_stated(),
             Self::Ahead(epoch) => !epoch.packs.counts().is_stated(),
