@@ -46,6 +46,7 @@ impl PyTokenInput {
         tokenizer, templates, *,
         now, by_prefix, template_kwargs, has_tools, has_documents, has_images,
     ))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn chat(
         tokenizer: PyRef<'_, PyTokenizer>,
