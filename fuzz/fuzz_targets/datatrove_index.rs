@@ -30,6 +30,15 @@ fuzz_target!(|input: Input| {
     let width = tokens.len() as u64 / ends.last().copied().unwrap_or(1).max(1);
     let mut row = 0;
     for (number, block) in table.blocks().iter().enumerate() {
+        if let (Some(loss), Ok(batch)) = (&loss, table.read(number, &[1], None)) {
+            for (place, bits) in batch.column(0).as_list::<i32>().iter().enumerate() {
+                let bits = bits.expect("rows are not null");
+                let start = (row + place).checked_sub(1).map_or(0, |before| ends[before]);
+                let stated = &loss[start as usize..ends[row + place] as usize];
+                let found = bits.as_boolean().iter().map(|bit| u8::from(bit == Some(true)));
+                assert!(found.eq(stated.iter().copied()));
+            }
+        }
         if let Ok(batch) = table.read(number, &[0], None) {
             for (place, list) in batch.column(0).as_list::<i32>().iter().enumerate() {
                 let list = list.expect("rows are not null");

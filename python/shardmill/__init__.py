@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from shardmill.data._image_tokens import ImageTokens
     from shardmill.data._images import ImagePaths, Images, RandomCrop
     from shardmill.data._mds_index import rebuild_index
+    from shardmill.data._provenance import Provenance, SourceCheck, SourceMismatch, TokenSource
     from shardmill.data._sequences import ImageOutput, Sequences
     from shardmill.data._text_options import TextOptions
     from shardmill.data._token_files import TokenFiles
@@ -70,12 +71,15 @@ __all__ = [
     "ObjectArray",
     "Output",
     "Packing",
+    "Provenance",
     "QueueMetrics",
     "Ragged",
     "RandomCrop",
     "Runtime",
     "Sequences",
     "Shuffle",
+    "SourceCheck",
+    "SourceMismatch",
     "StageSeconds",
     "StallWarning",
     "StorageMetrics",
@@ -87,6 +91,7 @@ __all__ = [
     "TokenFiles",
     "TokenFunction",
     "TokenLayout",
+    "TokenSource",
     "Tokenize",
     "Tokenizer",
     "Transform",
@@ -116,6 +121,10 @@ _MODULES = {
     "Images": "data._images",
     "RandomCrop": "data._images",
     "rebuild_index": "data._mds_index",
+    "Provenance": "data._provenance",
+    "SourceCheck": "data._provenance",
+    "SourceMismatch": "data._provenance",
+    "TokenSource": "data._provenance",
     "ImageOutput": "data._sequences",
     "Sequences": "data._sequences",
     "TextOptions": "data._text_options",

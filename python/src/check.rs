@@ -10,6 +10,7 @@ use shardmill_check::files;
 use shardmill_check::{CheckOptions, inspect_file, verify_file};
 use shardmill_documents::{Error, Result};
 use shardmill_engine::Cancel;
+use std::collections::HashMap;
 
 /// The files at or below `paths` of any format that a data set can read, sorted, and the skipped
 /// files. An explicitly named file is always included.
@@ -31,6 +32,17 @@ fn checkable_files(
 fn data_formats(py: Python<'_>, paths: Vec<String>) -> PyResult<Vec<String>> {
     let formats = answered(py, || Ok(files::data_formats(&paths).map_err(Error::from)?))?;
     Ok(formats.into_iter().map(|format| format.name().to_owned()).collect())
+}
+
+/// The mask of each `.npy` file at or below `paths`.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "a list of Python becomes a vector")]
+fn label_masks(
+    py: Python<'_>,
+    paths: Vec<String>,
+    masks: Vec<String>,
+) -> PyResult<HashMap<String, String>> {
+    answered(py, move || Ok(shardmill_load::label_masks(&paths, &masks)?))
 }
 
 /// Checks the files on threads; `on_file` receives the result of each, in order.
@@ -74,5 +86,6 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(checkable_files, &module)?)?;
     module.add_function(wrap_pyfunction!(data_formats, &module)?)?;
     module.add_function(wrap_pyfunction!(inspect_files, &module)?)?;
+    module.add_function(wrap_pyfunction!(label_masks, &module)?)?;
     module.add_function(wrap_pyfunction!(verify_files, &module)?)
 }

@@ -727,12 +727,17 @@ CASES: dict[str, Callable[[], Any]] = {
     "append to a pair": lambda: written({"x": [1]}, mode="append", **tokens()),
     "uint32 of Megatron-LM": lambda: written(**tokens(dtype="uint32")),
     "header of int32": lambda: written(**tokens("bin", header="llm.c", dtype="int32")),
-    "header in a store": lambda: written(out="s3://bucket/new", **tokens("bin", header="llm.c")),
+    "shard without room for a token": lambda: written(
+        shard_bytes=1024, **tokens("bin", header="llm.c")
+    ),
     "header of a pair": lambda: written(**tokens(header="llm.c")),
     "layout of Parquet": lambda: written(**tokens("parquet")),
     "compressed tokens": lambda: written(compression="zstd", **tokens()),
     "layout of another class": lambda: written(token_layout="uint16", format="bin"),
     "merge of a pair and a directory": lambda: sm.merge("all", ["pair", "parts"]),
+    "merge into a pair": lambda: sm.merge("pair", ["pair", "pair"]),
+    "tokens without their column": lambda: written({"x": [1], "y": 1}, **tokens()),
+    "source of tokens without provenance": lambda: sm.Provenance("pair"),
     "merge of other types": lambda: sm.merge("all", ["pair", other_pair()]),
     "number in a tar": lambda: written({"x": 0.5}, out="new.tar"),
     "sample without members": lambda: written(

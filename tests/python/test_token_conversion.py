@@ -100,7 +100,7 @@ def test_tokens_of_other_columns_are_chosen(tmp_path: Path) -> None:
     pq.write_table(pa.table({"ids": [[1], [2, 3]], "x": [1, 2]}), tmp_path / "a.parquet")
     result = shardmill("convert", tmp_path / "a.parquet", tmp_path / "p", "--to", "megatron")
     assert result.returncode == 1
-    assert "Token files have no column for ids, x" in result.stderr
+    assert "megatron files have the column tokens, and the columns are ids, x" in result.stderr
     converted(tmp_path / "a.parquet", tmp_path / "p", "--to", "megatron", "--column", "ids")
     assert tokens_of(tmp_path / "p") == [[1], [2, 3]]
     options = ("--to", "bin", "--columns", "ids", "--shard-bytes", "8")

@@ -1,12 +1,15 @@
 """Writers and jobs whose output is a bucket: new objects that are whole, each row once."""
 
+import base64
 import subprocess
 import sys
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from command import shardmill
 from shardmill.curate import Map, ParquetSink, Pipeline, TableSource
 
 from .fault_proxy import Fault, mix
@@ -51,6 +54,48 @@ def test_pairs_in_a_bucket_have_the_names_and_bytes_of_those_in_a_directory(
     assert len(found) == (2 if shard_bytes is None else 50)
     with pytest.raises(FileExistsError, match=r"has \d+ data files already"):
         sm.Writer(f"s3://{bucket.name}/p", format="megatron")
+
+
+@pytest.mark.parametrize("tokens", [0, 100, (8 << 20) // 2 - 512, 5 << 20, 14 << 20])
+def test_header_of_llm_c_has_the_number_of_tokens_of_an_object_of_any_size(
+    bucket, server, tmp_path, tokens
+):
+    layout = sm.TokenLayout(header="llm.c", dtype="uint16")
+    batch = {"tokens": [np.arange(tokens, dtype=np.uint16)]}
+    for out, more in (
+        (f"s3://{bucket.name}/p.bin", {"storage_options": server.storage_options()}),
+        (tmp_path / "p.bin", {}),
+    ):
+        with sm.Writer(out, token_layout=layout, **more) as writer:
+            writer.write_batch(batch)
+    content = (bucket.directory / "p.bin").read_bytes()
+    assert content == (tmp_path / "p.bin").read_bytes()
+    assert np.frombuffer(content, "<i4", 3).tolist() == [20240520, 1, tokens]
+
+
+def test_provenance_of_tokens_in_a_bucket_is_found(bucket, server, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "ab"}\n{"text": ""}\n{"text": "c"}\n')
+    ranks = "".join(f"{base64.b64encode(bytes([at])).decode()} {at}\n" for at in range(256))
+    (tmp_path / "bytes.tiktoken").write_text(ranks)
+    out = f"s3://{bucket.name}/corpus/p"
+    options = [
+        part
+        for name, value in server.storage_options().items()
+        for part in ("--storage-option", f"{name}={value}")
+    ]
+    tokenizer = ("--tokenizer", tmp_path / "bytes.tiktoken", "--pattern", "gpt2")
+    given = ("--to", "megatron", "--shard-bytes", "4", *tokenizer)
+    run = shardmill("tokenize", tmp_path / "a.jsonl", out, *given, *options)
+    assert run.returncode == 0, run.stderr
+    provenance = sm.Provenance(out, storage_options=server.storage_options())
+    assert len(provenance.files) == 2
+    assert [provenance.source(token) for token in range(3)] == [
+        ("a.jsonl", 0, 0),
+        ("a.jsonl", 0, 1),
+        ("a.jsonl", 2, 0),
+    ]
+    assert provenance.verify(tmp_path).mismatches == []
+    assert len(sm.Dataset(f"s3://{bucket.name}/corpus")) == 3
 
 
 def test_a_large_object_is_uploaded_in_parts_and_one_that_fails_leaves_none(bucket, server, proxy):

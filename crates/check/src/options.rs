@@ -4,6 +4,7 @@ use serde::Deserialize;
 use shardmill_documents::source::keys::SampleKeys;
 use shardmill_formats::token_files::{Dtype, TokenOptions};
 use shardmill_load::TokenFileOptions;
+use std::collections::HashMap;
 
 /// The rules that a tar must follow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -37,12 +38,15 @@ pub struct CheckOptions {
     pub vocab_size: Option<u64>,
     /// How files of tokens without a header store an id.
     pub dtype: Option<String>,
+    /// The mask of each `.npy` file of tokens that has one.
+    pub label_masks: HashMap<String, String>,
 }
 
 impl CheckOptions {
-    pub(crate) fn token_files(&self) -> TokenFileOptions {
+    pub(crate) fn token_files(&self, path: &str) -> TokenFileOptions {
         let dtype = self.dtype.as_deref().and_then(Dtype::parse);
         let tokens = TokenOptions { dtype, vocab_size: self.vocab_size, ..TokenOptions::default() };
-        TokenFileOptions { tokens, ..TokenFileOptions::default() }
+        let label_masks = self.label_masks.get(path).cloned().into_iter().collect();
+        TokenFileOptions { tokens, label_masks, ..TokenFileOptions::default() }
     }
 }

@@ -67,7 +67,7 @@ pub const SIDE_CARS: [&str; 12] = [
 
 /// Name suffixes of files that accompany the file with the remaining name: indexes of MosaicML
 /// Streaming, Energon, WebDataset, Megatron-LM and datatrove, checksums, backups of editors, and unfinished files.
-const SIDE_CAR_SUFFIXES: [&str; 25] = [
+const SIDE_CAR_SUFFIXES: [&str; 26] = [
     ".json.meta",
     ".csv.meta",
     ".tsv.meta",
@@ -75,6 +75,7 @@ const SIDE_CAR_SUFFIXES: [&str; 25] = [
     ".ds.index",
     ".ds.loss",
     ".ds.metadata",
+    ".provenance.parquet",
     ".crc",
     ".crc32",
     ".crc32c",

@@ -185,14 +185,14 @@ pub trait Staged: Debug + Write + Send {
     /// As [`Staged::publish`].
     fn name(self: Box<Self>, name: Option<&str>, replace: Replace) -> Result<()>;
 
+    /// Says before anything is written that [`Staged::replace_start`] will be called.
+    fn hold_start(&mut self) {}
+
     /// Replaces the first bytes, which were written before.
     ///
     /// # Errors
-    /// When they cannot be written; for an object of a store.
-    fn replace_start(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        let _parts_are_sent_once = bytes;
-        Err(std::io::ErrorKind::Unsupported.into())
-    }
+    /// When they cannot be written; for an object of a store whose start was not held.
+    fn replace_start(&mut self, bytes: &[u8]) -> std::io::Result<()>;
 }
 
 /// A complete file under its hidden name.

@@ -96,6 +96,13 @@ impl CompressedFile {
         .map_err(|source| StagedFile::failed(path, source))
     }
 
+    /// Says before anything is written that [`Self::replace_start`] will be called.
+    pub(crate) fn hold_start(&mut self) {
+        if let Self::Plain(file) = self {
+            file.get_mut().hold_start();
+        }
+    }
+
     /// Replaces the first bytes of a file that is not compressed.
     pub(crate) fn replace_start(&mut self, bytes: &[u8], path: &str) -> Result<()> {
         let replaced = match self {

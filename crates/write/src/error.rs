@@ -35,7 +35,7 @@ pub enum Error {
     #[error("Row {row} has a null in column `{column}`, and ArrayRecord has no nulls")]
     NullRecord { column: String, row: u64 },
     #[error("Token files have no column for {columns}")]
-    NoTokenColumn { columns: String },
+    NoTokenColumn { columns: String, has_tokens: bool },
     #[error("Column `{column}` is {data_type}, and token files have lists of integers")]
     NoTokens { column: String, data_type: String },
     #[error("Row {row} has a null in column `{column}`, and token files have no nulls")]
@@ -146,10 +146,10 @@ impl Error {
                 "leave such rows out with a filter: sm.col(\"name\").is_valid(), \
                  or --filter \"name is not null\"",
             ),
-            Self::NoTokenColumn { .. } => {
+            Self::NoTokenColumn { has_tokens: true, .. } => {
                 Some("columns=[\"tokens\"] selects the tokens; the others are not written")
             }
-            Self::NoTokens { .. } => Some(
+            Self::NoTokenColumn { .. } | Self::NoTokens { .. } => Some(
                 "columns=[\"name\"] selects the column of tokens; `shardmill tokenize` makes one",
             ),
             Self::NullTokens { .. } => {

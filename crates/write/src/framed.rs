@@ -69,6 +69,8 @@ struct OpenFile {
     rows: u64,
     /// Size before compression.
     bytes: u64,
+    /// Size of the header.
+    header: u64,
     index: TokenIndex,
 }
 
@@ -174,9 +176,13 @@ impl FramedFiles {
             let framing = Arc::clone(&self.framing);
             let open = self.open(pending)?;
             let before = open.bytes;
-            let fits = |end: &usize| framing.whole(before + (*end - start) as u64) <= size_limit;
+            // Rows without bytes go with the ones before them.
+            let fits = |end: &usize| {
+                *end == start || framing.whole(before + (*end - start) as u64) <= size_limit
+            };
             // A row that is larger than the limit gets a separate file.
-            let least = usize::from(open.rows == 0);
+            let is_empty = before == open.header;
+            let least = if is_empty { rest.partition_point(|end| *end == start) + 1 } else { 0 };
             let count = rest.partition_point(fits).max(least).min(rest.len());
             let (taken, left) = rest.split_at_checked(count).unwrap_or((rest, &[]));
             if let Some(end) = taken.last() {
@@ -299,8 +305,11 @@ impl OpenFile {
         framing: &Framing,
     ) -> Result<Self> {
         let path = pending.next_path();
-        let file = CompressedFile::create(&path, compression)?;
+        let mut file = CompressedFile::create(&path, compression)?;
         let (header, entry) = (framing.header(0, &path)?, framing.entry());
+        if !header.is_empty() {
+            file.hold_start();
+        }
         let sink = if pending.threads > 1 {
             let path = path.clone();
             Sink::Thread(Follower::start(WAITING_PIECES, move |pieces: &Messages<Piece>| {
@@ -313,7 +322,8 @@ impl OpenFile {
         } else {
             Sink::Caller(file)
         };
-        let mut open = Self { path, sink, rows: 0, bytes: 0, index: TokenIndex::default() };
+        let (size, index) = (header.len() as u64, TokenIndex::default());
+        let mut open = Self { path, sink, rows: 0, bytes: 0, header: size, index };
         open.write(header, 0)?;
         Ok(open)
     }

@@ -21,6 +21,10 @@ impl StagedFile {
         })
     }
 
+    pub(crate) fn hold_start(&mut self) {
+        self.file.hold_start();
+    }
+
     /// Replaces the first bytes, which were written before.
     pub(crate) fn replace_start(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.file.replace_start(bytes)

@@ -116,7 +116,8 @@ impl TokenLayout {
         let names = schema.fields().iter().map(|field| field.name().as_str());
         let others: Vec<&str> = names.filter(|name| !known.contains(name)).collect();
         if !others.is_empty() {
-            return Err(Error::NoTokenColumn { columns: others.join(", ") });
+            let (columns, has_tokens) = (others.join(", "), schema.index_of(TOKENS).is_ok());
+            return Err(Error::NoTokenColumn { columns, has_tokens });
         }
         schema.index_of(TOKENS).map_err(|_absent| missing(TOKENS, schema))
     }

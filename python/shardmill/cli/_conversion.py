@@ -264,6 +264,31 @@ class Conversion:
                     "or the column with --columns"
                 )
 
+    def _check_megatron(self) -> None:
+        """Check that there is a column of tokens; the writer checks the others."""
+        lists = [
+            field.name for field in self._dataset.schema if _is_list_of_integers(self._pa, field)
+        ]
+        if "tokens" not in self.schema.names:
+            raise FormatError(
+                f"{self._format} files have the column tokens, and the columns are "
+                f"{', '.join(self.schema.names)}\nhint: "
+                + (
+                    f"--column {lists[0]} selects a column of lists of integers"
+                    if lists
+                    else "`shardmill tokenize` makes tokens of texts"
+                )
+            )
+        tokens = self._dataset.schema[self.schema.names.index("tokens")]
+        if tokens.name not in lists:
+            raise FormatError(
+                f"column {tokens.name!r} is {type_name(tokens.type)}, "
+                "and token files have lists of integers\n"
+                "hint: --column selects the column of tokens; `shardmill tokenize` makes one"
+            )
+
+    _check_bin = _check_megatron
+
     def _check_webdataset(self) -> None:
         pa = self._pa
         for field in self.schema:
@@ -338,6 +363,14 @@ def renamed_columns(names: Sequence[str], renames: Sequence[str]) -> list[str]:
     if twice is not None:
         raise OptionError(f"after --rename, two columns are called {twice!r}")
     return renamed
+
+
+def _is_list_of_integers(pa: Any, field: Any) -> bool:
+    """Return whether a column has lists of integers, or empty ones."""
+    plain = _plain(pa, field.type)
+    if not pa.types.is_list(plain):
+        return False
+    return pa.types.is_integer(plain.value_type) or pa.types.is_null(plain.value_type)
 
 
 def _is_scalar(pa: Any, data_type: Any) -> bool:

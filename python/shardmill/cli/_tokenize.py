@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,11 +42,12 @@ from shardmill.cli._token_sources import (
     tokenize_of,
     tokenizer_options,
 )
-from shardmill.errors import MissingColumnError, NotFoundError
+from shardmill.errors import MissingColumnError, NotFoundError, OutputExistsError
 from shardmill.write._token_layout import WRITTEN_TOKENS
 
 if TYPE_CHECKING:
-    from shardmill import Tokenize
+    from shardmill import Tokenize, TokenLayout
+    from shardmill.write._provenance import ProvenanceWriter
 
 
 @click.command(name="tokenize")
@@ -80,6 +82,11 @@ if TYPE_CHECKING:
 @click.option("--to", **one_of("parquet", *WRITTEN_TOKENS), help="Output format.")
 @token_layout_options
 @click.option(
+    "--no-provenance",
+    is_flag=True,
+    help="Do not write P.provenance.parquet, which says where the tokens of token files come from.",
+)
+@click.option(
     "--count-only", is_flag=True, help="Store and print the token counts; write no tokens."
 )
 @counts_option
@@ -99,7 +106,9 @@ def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
 
     SRC is a file, a directory or a glob, in any supported format. DST is a single file if its name
     ends in .parquet or .bin, otherwise a directory of shards; with --to megatron, it is the name of
-    a pair without .bin and .idx. The rows keep their order. With --count-only, the counts are
+    a pair without .bin and .idx. The rows keep their order. Beside token files P, the file
+    P.provenance.parquet names the source of each document; see `inspect --token`, and
+    `verify --source`. With --count-only, the counts are
     stored, and loaders with the same options, labels included, reuse them.
 
     \b
@@ -187,24 +196,28 @@ def _write(
     named = {name: options[name] for name in ("shard_bytes", "threads", "mode")}
     vocab_size = tokenize.tokenizer and tokenize.tokenizer.vocab_size
     layout = token_layout_of(options, options["to"], vocab_size)
-    writer = open_writer(
-        served_path(dst),
-        format=options["to"],
-        schema=dataset.schema,
-        token_layout=layout,
-        **named,
-    )
     rows = tokens = 0
+    # The provenance is published after the tokens.
     with (
-        writer,
+        _provenance_writer(dst, dataset, tokenize, layout, options) as provenance,
+        open_writer(
+            served_path(dst),
+            format=options["to"],
+            schema=dataset.schema,
+            token_layout=layout,
+            **named,
+        ) as writer,
         BatchBar(
             dataset, passes=1, is_shown=options["progress"], threads=options["threads"]
         ) as bar,
     ):
         for batch in bar.batches(dataset):
             writer.write_batch(batch)
+            lists = batch.column(tokenize.output)
+            if provenance is not None:
+                provenance.add(lists.value_lengths().to_pylist())
             rows += batch.num_rows
-            tokens += len(batch.column(tokenize.output).flatten())
+            tokens += len(lists.flatten())
     seconds = time.perf_counter() - start
     if as_json:
         write_json({"rows": rows, "tokens": tokens, "files": writer.files, "seconds": seconds})
@@ -213,3 +226,36 @@ def _write(
         f"to {counted(len(writer.files), 'file')}"
     )
     tell(f"{shown} in {seconds:.1f} s")
+
+
+def _provenance_writer(
+    dst: str,
+    dataset: Any,
+    tokenize: Tokenize,
+    layout: TokenLayout | None,
+    options: dict[str, Any],
+) -> AbstractContextManager[ProvenanceWriter | None]:
+    """Return the writer of the provenance; nothing for Parquet, which can keep columns."""
+    from shardmill.storage._paths import served_path
+    from shardmill.write._provenance import ProvenanceWriter
+
+    if options["to"] not in WRITTEN_TOKENS or options["no_provenance"]:
+        return nullcontext()
+    try:
+        return ProvenanceWriter(
+            served_path(dst),
+            dataset,
+            tokenize,
+            tokenizer={
+                "path": options["tokenizer"],
+                "pattern": options["pattern"],
+                "special_tokens": options["special_tokens"],
+            },
+            format=options["to"],
+            layout=layout,
+            hive=options["hive"],
+            mode=options["mode"],
+        )
+    except OutputExistsError as error:
+        problem = str(error).partition("\n")[0]
+        raise OutputExistsError(f"{problem}\nhint: --mode overwrite replaces it") from error

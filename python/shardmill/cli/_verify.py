@@ -6,15 +6,18 @@ from typing import Any, get_args
 
 import click
 
-from shardmill._terminal import counted
+from shardmill._terminal import counted, escape
 from shardmill.cli._messages import is_quiet, tell
 from shardmill.cli._options import (
+    DIRECTORY,
     FROM_1,
+    PATH,
     json_option,
     limit_option,
     one_of,
     paths_argument,
     progress_option,
+    refuse,
     sample_options,
     storage_option,
     threads_option,
@@ -44,6 +47,32 @@ from shardmill.data._token_files import TokenDtype
     type=click.Choice(get_args(TokenDtype)),
     help="How token files without a header store an id.",
 )
+@click.option(
+    "--label-masks",
+    "label_mask_paths",
+    multiple=True,
+    type=PATH,
+    metavar="PATH",
+    help="Masks of .npy files, one for each, in the same order; may be repeated.",
+)
+@click.option(
+    "--source",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="Directory of the texts that `tokenize` read, to tokenize a sample of them again.",
+)
+@click.option(
+    "--sample",
+    **FROM_1,
+    default=1000,
+    help="Number of documents that --source tokenizes again, drawn at random.",
+)
+@click.option(
+    "--tokenizer",
+    type=PATH,
+    metavar="PATH",
+    help="Tokenizer for --source, if it is not at the path that `tokenize` read.",
+)
 @sample_options
 @threads_option
 @progress_option
@@ -63,13 +92,28 @@ def command(paths: tuple[str, ...], renumbered: bool, as_json: bool, **options: 
       shardmill verify curated/ train.array_record table.parquet
       shardmill verify curated/*.tar --layout written --json > checks.json
       shardmill verify tokens/ --vocab-size 50257
+      shardmill verify corpus --source texts/
     """
+    from shardmill import Provenance
     from shardmill.curate._verification import problem_table, verify
 
-    checks = verify(paths, is_renumbered=renumbered, **options)
+    given = {name: options.pop(name) for name in ("source", "sample", "tokenizer")}
+    provenance, files = None, list(paths)
+    if given["source"] is None:
+        refuse({"sample", "tokenizer"}, "requires --source")
+    else:
+        path, *others = paths
+        if others:
+            raise click.UsageError("--source takes one PATH, that of the token files")
+        provenance = Provenance(path)
+        files, options["dtype"] = provenance.files, options["dtype"] or provenance.dtype
+    options["label_mask_paths"] = list(options["label_mask_paths"]) or None
+    checks = verify(files, is_renumbered=renumbered, **options)
     bad = [check for check in checks if not check.is_valid]
+    compared = None if provenance is None else provenance.verify(**given)
     if as_json:
-        write_json([check.to_dict() for check in checks])
+        found = [check.to_dict() for check in checks]
+        write_json(found if compared is None else {"files": found, "source": compared.to_dict()})
     elif bad:
         click.echo(problem_table(bad))
     notes = [f"note: {check.path}: {note}" for check in checks for note in check.notes]
@@ -88,4 +132,14 @@ def command(paths: tuple[str, ...], renumbered: bool, as_json: bool, **options: 
         tell(f"{counts}: {outcome}")
     elif not is_quiet():
         click.echo(f"{counts}: {outcome}")
-    return 1 if bad else 0
+    if compared is None:
+        return 1 if bad else 0
+    if not as_json:
+        for mismatch in compared.mismatches:
+            click.echo(escape(str(mismatch)))
+    outcome = f"{len(compared.mismatches):,} differ" if compared.mismatches else "all are equal"
+    tell(
+        f"{counted(compared.documents, 'document')} of {counted(compared.tokens, 'token')} "
+        f"tokenized again: {outcome}"
+    )
+    return 1 if bad or compared.mismatches else 0

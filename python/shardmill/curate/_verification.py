@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from shardmill._choices import check_choice
-from shardmill._native.check import verify_files
+from shardmill._native.check import label_masks, verify_files
 from shardmill._option_values import whole
 from shardmill._terminal import aligned
 from shardmill.curate._walk import walk
 from shardmill.data._token_files import TokenDtype
-from shardmill.storage._paths import Paths
+from shardmill.storage._paths import Paths, path_list
 
 Layout = Literal["auto", "source", "written"]
 
@@ -109,6 +109,7 @@ def verify(
     max_problems: int = 100,
     vocab_size: int | None = None,
     dtype: TokenDtype | None = None,
+    label_mask_paths: Paths | None = None,
     threads: int | None = None,
     progress: bool = False,
 ) -> list[FileCheck]:
@@ -137,6 +138,8 @@ def verify(
         vocab_size: number of ids of the vocabulary, which every id of token files must be below.
         dtype: how token files without a header store an id: ``.bin`` of nanoGPT, and ``.npy`` with
             ``.csv.gz`` of OLMo-core, which are left out otherwise.
+        label_mask_paths: masks of the ``.npy`` files, as for ``TokenFiles``: they must have a byte,
+            0 or 1, for each token.
         threads: number of threads, each of which checks one file at a time; the number of cores by
             default.
         progress: show a bar on a terminal if it takes longer than two seconds.
@@ -167,6 +170,9 @@ def verify(
         max_problems=whole("max_problems", max_problems, 0),
         vocab_size=None if vocab_size is None else whole("vocab_size", vocab_size, 1),
         dtype=dtype,
+        label_masks={}
+        if label_mask_paths is None
+        else label_masks(path_list(paths), path_list(label_mask_paths)),
         ignore_zeros=ignore_zeros,
         keys={
             "texts_field": texts_field,

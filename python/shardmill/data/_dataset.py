@@ -109,12 +109,12 @@ class Dataset(ArrowRows):
     Directories and globs skip hidden files, files and directories whose names start with ``_``, and
     files that accompany data: ``index.json``, ``metadata.json``, ``dataset_info.json``,
     ``dataset_infos.json``, ``dataset_dict.json``, ``state.json``, ``README.md``, ``LICENSE``,
-    checksums such as ``*.crc`` and ``*.sha256``, ``*.idx``, ``*~``, ``*.bak``, ``*.tmp``,
-    ``*.swp``, and the ``.meta`` files of MosaicML Streaming. If the name does not identify the
-    format, the first bytes do: Parquet, ORC, ArrayRecord and tar are recognized. Other files of
-    unknown format, and ``.json`` files next to files of another format, are skipped with a warning.
-    ``skipped`` lists all of them. A file given as an explicit path is always read. The directory of
-    a Delta, Iceberg or Hudi table is an error; see ``shardmill.integrations``.
+    checksums such as ``*.crc`` and ``*.sha256``, ``*.idx``, ``*.provenance.parquet``, ``*~``,
+    ``*.bak``, ``*.tmp``, ``*.swp``, and the ``.meta`` files of MosaicML Streaming. If the name does
+    not identify the format, the first bytes do: Parquet, ORC, ArrayRecord and tar are recognized.
+    Other files of unknown format, and ``.json`` files next to files of another format, are skipped
+    with a warning. ``skipped`` lists all of them. A file given as an explicit path is always read.
+    The directory of a Delta, Iceberg or Hudi table is an error; see ``shardmill.integrations``.
 
     Args:
         path: a file, a directory (read recursively), a glob, or a list of these; or an fsspec file
@@ -361,6 +361,11 @@ class Dataset(ArrowRows):
     def ignore_zeros(self) -> bool:
         """Whether WebDataset tars are read past the zeros that end an archive."""
         return self._arguments["ignore_zeros"]
+
+    @property
+    def token_files(self) -> TokenFiles | None:
+        """How token files are read, as it was given."""
+        return self._arguments["token_files"]
 
     @property
     def num_rows(self) -> int:

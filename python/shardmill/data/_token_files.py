@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,6 +17,12 @@ TokenDtype = Literal["uint8", "int8", "uint16", "int16", "uint32", "int32", "int
 
 #: The formats whose rows are lists of tokens.
 TOKEN_FORMATS = ("megatron", "datatrove", "bin", "npy")
+
+#: Size of the header of llm.c.
+HEADER_BYTES = 1024
+
+#: The end of the name of a provenance file. Data sets leave such files out.
+PROVENANCE = ".provenance.parquet"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,3 +139,13 @@ def checked_token_files(token_files: TokenFiles | None) -> TokenFiles | None:
         counts=f"{default_counts()}/token-files" if counts is None else counts,
         label_mask_paths=None if masks is None else path_list(masks),
     )
+
+
+def base_of(path: str) -> str:
+    """Return the path of token files without the ends of their names.
+
+    Examples:
+        >>> [base_of(path) for path in ("tokens/", "p.bin", "p.provenance.parquet")]
+        ['tokens', 'p', 'p']
+    """
+    return re.sub(r"(\.provenance\.parquet|\.bin|\.idx)$", "", path.rstrip("/"))

@@ -16,6 +16,7 @@ from shardmill.load._audit import Audit
 from shardmill.load._bad_rows import BadRow
 from shardmill.load._checks import at_least
 from shardmill.load._diagnosis import Diagnosis
+from shardmill.load._explained_documents import with_documents
 from shardmill.load._explanation import table_of
 from shardmill.load._iteration import Iteration
 from shardmill.load._metrics import LoaderMetrics
@@ -481,6 +482,10 @@ class Loader(ArrowRows):
             describe batches in place of packs, and rows in place of pieces; ``padded_tokens``
             counts all padding, and ``fill_rate`` is the share of tokens that are not padding.
 
+            For token files with provenance, which ``shardmill tokenize`` writes, ``documents`` has
+            for each row of the batch, or for each piece of each pack, the source documents as
+            ``(file, row, first token, tokens)``; ``None`` for rows of other files.
+
             With ``plan="ahead"``, packs of a lane are numbered over all epochs, and the tokens up
             to the step are counted unless their counts are known. ``rows_of_epoch``, ``ranks`` and
             the figures of the shuffle are those of one pass; totals of tokens are ``None`` unless
@@ -510,9 +515,10 @@ class Loader(ArrowRows):
         share = self._cursor.plan.share(rank, world_size, batch_size)
         epoch = self.epoch if epoch is None else at_least("epoch", epoch, 0)
         consumed = self._cursor.position.consumed
-        return self._cursor.plan.explain(
+        answer = self._cursor.plan.explain(
             epoch, step, share, self._conversion.columns, consumed=consumed
         )
+        return with_documents(answer, self.dataset)
 
     def explain_table(
         self,

@@ -12,6 +12,7 @@ from typing import Literal
 
 from shardmill._native import storage
 from shardmill._terminal import counted
+from shardmill.data._token_files import PROVENANCE
 from shardmill.errors import OptionError, OutputExistsError, StorageError
 
 Mode = Literal["error", "overwrite", "append"]
@@ -179,7 +180,8 @@ class OutputDirectory:
     def _is_data(self, name: str) -> bool:
         if self._names is not None:
             return self._names.fullmatch(name) is not None
-        return not name.startswith((".", "_")) and _DATA_FILE.search(name) is not None
+        is_side_car = name.startswith((".", "_")) or name.endswith(PROVENANCE)
+        return not is_side_car and _DATA_FILE.search(name) is not None
 
 
 class OutputBucket(OutputDirectory):

@@ -7,7 +7,7 @@ from shardmill.write._formats import WrittenFormat
 from shardmill.write._index import WrittenIndex
 from shardmill.write._output import OutputDirectory
 from shardmill.write._row_batches import RowBatches
-from shardmill.write._token_layout import WRITTEN_TOKENS, begin_pairs
+from shardmill.write._token_layout import WRITTEN_TOKENS, begin_pairs, remove_provenance
 
 
 class Publication:
@@ -46,6 +46,8 @@ class Publication:
             if is_pair:
                 replaced = self._directory.data_files() if self._directory.replaces else ()
                 begin_pairs(self._out, replaced, max(rows for rows, _, _ in shards[1::2]))
+            if self._format in WRITTEN_TOKENS:
+                remove_provenance(self._out)
             published = native.publish(first)
             self.files = published[:: 2 if is_pair else 1]
             if self._format in WRITTEN_TOKENS:

@@ -39,6 +39,7 @@ class RowBatches:
         is_exact: whether rows must not have other columns.
         has_types: whether the format takes ``columns=`` with types.
         takes_bytes: whether strings may be given as their bytes.
+        has_tokens: whether lists that are all empty in the first rows are lists of integers.
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class RowBatches:
         is_exact: bool = False,
         has_types: bool = True,
         takes_bytes: bool = False,
+        has_tokens: bool = False,
     ) -> None:
         self._columns = columns
+        self._has_tokens = has_tokens
         self._given = schema
         self._schema: Any = None
         self.cells = dict(cells or {})
@@ -120,6 +123,7 @@ class RowBatches:
                 for name in names
             }
             known = self._schema_of(arrays)
+        known = self._with_items(known)
         refuse_names(known)
         self._schema = known
 
@@ -361,8 +365,10 @@ class RowBatches:
         if len(set(lengths.values())) > 1:
             raise FormatError(f"the columns have {lengths} values, but must have equal lengths")
         if schema is None:
-            self._schema = schema = self._schema_of(dict(zip(names, arrays, strict=True)))
+            schema = self._with_items(self._schema_of(dict(zip(names, arrays, strict=True))))
             refuse_names(schema)
+            arrays = [array.cast(of) for array, of in zip(arrays, schema.types, strict=True)]
+            self._schema = schema
         if any(isinstance(array, arrow.ChunkedArray) for array in arrays):
             return arrow.Table.from_arrays(arrays, schema=schema)
         return arrow.RecordBatch.from_arrays(arrays, schema=schema)
@@ -374,6 +380,18 @@ class RowBatches:
                 arrow.field(name, array.type, metadata=self.metadata.get(name))
                 for name, array in arrays.items()
             ]
+        )
+
+    def _with_items(self, schema: Any) -> Any:
+        """Return the schema with integers in lists of tokens that had no items."""
+        if not self._has_tokens:
+            return schema
+        arrow = pyarrow_of_rows()
+        empty, tokens = arrow.list_(arrow.null()), arrow.list_(arrow.int64())
+        fields = arrow.schema(schema)
+        return arrow.schema(
+            [field.with_type(tokens) if field.type == empty else field for field in fields],
+            metadata=fields.metadata,
         )
 
     def _column(self, name: str, values: Any, first_row: int) -> Any:

@@ -12,7 +12,7 @@ from shardmill._choices import check_fields
 from shardmill._native import storage
 from shardmill._option_values import check_kind, whole
 from shardmill._warnings import warn_caller
-from shardmill.data._token_files import TokenDtype
+from shardmill.data._token_files import HEADER_BYTES, PROVENANCE, TokenDtype, base_of
 from shardmill.errors import OptionError
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ class TokenLayout:
         header: ``"llm.c"`` begins each file of ``"bin"`` with the header of llm.c and
             modded-nanogpt. Ids are then uint16 or uint32.
         cut_documents: whether a document of ``"bin"`` may begin in one shard and end in the next,
-            as in modded-nanogpt. Otherwise, shards end at whole documents.
+            as in modded-nanogpt. Otherwise, shards end at whole documents, and a document that is
+            larger than ``shard_bytes`` gets a shard of its own.
 
     Raises:
         ValueError: If an option is not valid.
@@ -102,7 +103,7 @@ def layout_options(layout: TokenLayout | None, format: str, out: str, mode: str)
                 "hint: write to another name, or remove the .idx file"
             )
         if layout.header is not None:
-            _check_header(layout, out)
+            _check_header(layout)
         return options | {
             "has_header": layout.header is not None,
             "cuts_documents": layout.cut_documents,
@@ -120,18 +121,24 @@ def layout_options(layout: TokenLayout | None, format: str, out: str, mode: str)
     return options
 
 
-def _check_header(layout: TokenLayout, out: str) -> None:
+def _check_header(layout: TokenLayout) -> None:
     if layout.dtype not in (None, "uint16", "uint32"):
         raise OptionError(
             f"TokenLayout.dtype is {layout.dtype!r}, and files with the header of llm.c have "
             "uint16 or uint32\nhint: leave dtype or header out"
         )
-    if storage.is_remote(out):
-        # It has the number of tokens, which is known at the end.
+
+
+def check_shard_bytes(options: dict[str, Any], limit: int | None) -> None:
+    """Check that a shard has room for more than its header.
+
+    Raises:
+        ValueError: If it has none.
+    """
+    if options.get("has_header") and limit is not None and limit <= HEADER_BYTES:
         raise OptionError(
-            f"TokenLayout.header cannot be written to {out!r}: the header of an object is sent "
-            "before its tokens are counted\n"
-            "hint: write to a local directory, and upload the files"
+            f"shard_bytes={limit} has no room for a token after the header of llm.c, which has "
+            f"{HEADER_BYTES} bytes\nhint: raise shard_bytes, or leave TokenLayout.header out"
         )
 
 
@@ -170,6 +177,12 @@ def pair_location(out: str) -> tuple[str, str]:
 def names_of_pair(name: str) -> re.Pattern[str]:
     """Return the pattern of the names of the files of a pair, with and without numbers."""
     return re.compile(rf"{re.escape(name)}(_\d{{5,}})?\.(bin|idx)")
+
+
+def remove_provenance(out: str) -> None:
+    """Remove the provenance of earlier tokens, which would be wrong for new ones."""
+    if storage.size(path := f"{base_of(out)}{PROVENANCE}") is not None:
+        storage.remove(path)
 
 
 def begin_pairs(out: str, replaced: Iterable[str], sequences: int) -> None:

@@ -39,6 +39,7 @@ from shardmill.write._row_batches import (
 )
 from shardmill.write._token_layout import (
     TokenLayout,
+    check_shard_bytes,
     layout_options,
     names_of_pair,
     pair_location,
@@ -192,6 +193,7 @@ class Writer:
         self._columns = WrittenColumns(self._format, columns, schema)
         prefix = "shard." if self._format == "mds" or index is not None else "part-"
         limit = shard_limit(shard_bytes, self._format, is_streaming=prefix == "shard.")
+        check_shard_bytes(tokens, limit)
         self._index = WrittenIndex(
             self._out,
             self._format,
@@ -240,6 +242,7 @@ class Writer:
             takes_bytes=self._format == "webdataset" or self._columns.encodings is not None,
             # MosaicML's writer ignores other columns.
             is_exact=isinstance(columns, Mapping) and self._format != "mds",
+            has_tokens=bool(tokens),
         )
         self._native = _native.Writer(
             where,

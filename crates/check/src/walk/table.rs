@@ -22,7 +22,7 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
         let options = DatasetOptions {
             has_pickle_bytes: true,
             ignores_zeros: self.options.ignore_zeros,
-            tokens: self.options.token_files(),
+            tokens: self.options.token_files(path),
             ..alone
         };
         match Dataset::open(&options, self.cancel) {

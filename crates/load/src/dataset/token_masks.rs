@@ -6,6 +6,14 @@ use crate::{Error, Result};
 use shardmill_plan::DataFile;
 use std::collections::{HashMap, HashSet};
 
+/// The mask of each `.npy` file at or below `paths`, by its path.
+///
+/// # Errors
+/// As for a data set of these files with these masks.
+pub fn label_masks(paths: &[String], masks: &[String]) -> Result<HashMap<String, String>> {
+    masks_of(&find_files(paths, Some(Format::Npy), &mut MdsShards::default())?.files, masks)
+}
+
 /// The mask of each of `files`: that at the same place among the files below `masks`.
 ///
 /// # Errors

@@ -47,6 +47,9 @@ pub(super) struct RemoteStaged {
     /// The full path of the hidden name.
     hidden: Option<String>,
     buffer: BytesMut,
+    /// Whether the first part is sent last.
+    holds_start: bool,
+    held: Option<BytesMut>,
     upload: Option<String>,
     sending: VecDeque<Sending>,
     sent: Vec<PartId>,
@@ -83,6 +86,8 @@ impl RemoteStaged {
             },
             hidden: hidden.map(|hidden| beside(path, hidden)),
             buffer: BytesMut::new(),
+            holds_start: false,
+            held: None,
             upload: None,
             sending: VecDeque::new(),
             sent: Vec::new(),
@@ -95,7 +100,11 @@ impl RemoteStaged {
     }
 
     fn part_len(&self) -> usize {
-        len_of_part(self.sent.len() + self.sending.len())
+        len_of_part(self.next_part())
+    }
+
+    fn next_part(&self) -> usize {
+        self.sent.len() + self.sending.len() + usize::from(self.held.is_some())
     }
 
     fn parts(&self) -> Result<Arc<dyn MultipartStore>> {
@@ -122,8 +131,17 @@ impl RemoteStaged {
         answer.map_err(|error| error_of(&error, &self.path, operation, &self.store.options))
     }
 
-    /// Sends the buffer as a part.
+    /// Sends the buffer as the next part, or holds it.
     fn send(&mut self) -> Result<()> {
+        if self.holds_start && self.held.is_none() {
+            self.held = Some(self.buffer.split());
+            return Ok(());
+        }
+        self.send_as(self.next_part())
+    }
+
+    /// Sends the buffer as a part.
+    fn send_as(&mut self, number: usize) -> Result<()> {
         let parts = self.parts()?;
         let upload = match self.upload.clone() {
             Some(upload) => upload,
@@ -142,11 +160,7 @@ impl RemoteStaged {
         while self.sending.len() >= MAX_UNDER_WAY {
             self.receive()?;
         }
-        let (key, number, payload) = (
-            self.key.clone(),
-            self.sent.len() + self.sending.len(),
-            PutPayload::from(self.buffer.split().freeze()),
-        );
+        let (key, payload) = (self.key.clone(), PutPayload::from(self.buffer.split().freeze()));
         let (limiter, patience) =
             (Arc::clone(&self.store.client()?.limiter), self.store.patience());
         let request = async move {
@@ -186,8 +200,20 @@ impl RemoteStaged {
         if self.upload.is_some() && !self.buffer.is_empty() {
             self.send()?;
         }
+        let held = self.held.take();
+        let is_first_last = held.is_some() && self.upload.is_some();
+        if let Some(mut held) = held {
+            held.unsplit(self.buffer.split());
+            self.buffer = held;
+        }
+        if is_first_last {
+            self.send_as(0)?;
+        }
         while !self.sending.is_empty() {
             self.receive()?;
+        }
+        if is_first_last {
+            self.sent.rotate_right(1);
         }
         Ok(())
     }
@@ -345,6 +371,20 @@ impl Staged for RemoteStaged {
 
     fn sync(&mut self) -> Result<()> {
         self.finish()
+    }
+
+    fn hold_start(&mut self) {
+        self.holds_start = true;
+    }
+
+    fn replace_start(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let start = match &mut self.held {
+            Some(held) => held.get_mut(..bytes.len()),
+            None if self.upload.is_none() => self.buffer.get_mut(..bytes.len()),
+            None => None,
+        };
+        start.ok_or(io::ErrorKind::Unsupported)?.copy_from_slice(bytes);
+        Ok(())
     }
 
     fn name(mut self: Box<Self>, name: Option<&str>, replace: Replace) -> Result<()> {

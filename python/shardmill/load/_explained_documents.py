@@ -1,0 +1,115 @@
+"""The source documents of the rows that an explanation names, for token files with provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from shardmill.data._dataset import Dataset, opened_files
+from shardmill.data._provenance import Provenance, SourceDocument, provenance_of
+from shardmill.load._mixture import Mixture
+
+#: The formats that are written with provenance.
+_FORMATS = ("megatron", "bin")
+
+
+def with_documents(answer: dict[str, Any], dataset: Dataset | Mixture) -> dict[str, Any]:
+    """Return an explanation with the documents of its rows, if a file has provenance."""
+    rows = answer["rows"]
+    sources = dataset.sources if isinstance(dataset, Mixture) else {"": dataset}
+    files = {
+        f"{name}/{relative}" if name else relative: (path, source)
+        for name, source in sources.items()
+        if source.format in _FORMATS
+        for path, relative, *_ in opened_files(source).native.files
+    }
+    # Without pyarrow, no provenance is read.
+    if not files or not rows or find_spec("pyarrow") is None:
+        return answer
+    runs = rows
+    if "packs" in answer:
+        runs = [(file, row, 1) for pack in answer["packs"] for file, row, *_ in pack]
+    wanted: dict[str, set[int]] = {}
+    for file, first, count in runs:
+        wanted.setdefault(file, set()).update(range(first, first + count))
+    read = {
+        file: _TokenFile(*files[file], sorted(numbers))
+        for file, numbers in wanted.items()
+        if file in files and provenance_of(files[file][0]) is not None
+    }
+    if not read:
+        return answer
+    if "packs" in answer:
+        return answer | {
+            "documents": [
+                [
+                    read[file].documents(row, first, tokens) if file in read else None
+                    for file, row, first, tokens in pack
+                ]
+                for pack in answer["packs"]
+            ]
+        }
+    return answer | {
+        "documents": [
+            read[file].documents(row) if file in read else None
+            for file, first, count in rows
+            for row in range(first, first + count)
+        ]
+    }
+
+
+class _TokenFile:
+    """Rows of a token file with provenance.
+
+    Args:
+        path: the file.
+        dataset: a data set with the file.
+        rows: the rows that are asked for, in order.
+    """
+
+    def __init__(self, path: str, dataset: Dataset, rows: list[int]) -> None:
+        self._provenance = provenance = Provenance(path)
+        options = dataset.token_files
+        if dataset.format == "megatron" and (options is None or options.rows == "documents"):
+            before = provenance.files[: provenance.files.index(path)]
+            first = sum(len(Dataset(file, format="megatron")) for file in before)
+            found = provenance.numbered([first + row for row in rows])
+            self._known = dict(zip(rows, found, strict=True))
+            self._spans = {row: (one.first_token, one.tokens) for row, one in self._known.items()}
+        else:
+            self._known: dict[int, SourceDocument] = {}
+            self._spans = dict(zip(rows, self._spans_of(path, dataset, rows), strict=True))
+
+    def documents(
+        self, row: int, first: int = 0, tokens: int | None = None
+    ) -> list[tuple[str, int, int, int]]:
+        """Return file, row, first token and number of tokens of the documents of a piece."""
+        start, length = self._spans[row]
+        start, stop = start + first, start + (length if tokens is None else first + tokens)
+        known = self._known.get(row)
+        found = [known] if known else self._provenance.documents(start, stop)
+        pieces = []
+        for one in found:
+            low, high = max(start, one.first_token), min(stop, one.first_token + one.tokens)
+            pieces.append((one.file, one.row, low - one.first_token, high - low))
+        return pieces
+
+    def _spans_of(self, path: str, dataset: Dataset, rows: list[int]) -> Iterator[tuple[int, int]]:
+        """Yield the first token and the number of tokens of each row, from the lengths of all."""
+        pa, pc = import_module("pyarrow"), import_module("pyarrow.compute")
+        stated = Dataset(
+            path, format=dataset.format, token_files=dataset.token_files, columns=["num_tokens"]
+        )
+        token, row, left = self._provenance.first_token(path), 0, iter(rows)
+        wanted = next(left, None)
+        for batch in pa.RecordBatchReader.from_stream(stated):
+            lengths = batch.column(0)
+            while wanted is not None and wanted < row + len(lengths):
+                before = pc.sum(lengths.slice(0, wanted - row)).as_py() or 0
+                yield token + before, lengths[wanted - row].as_py()
+                wanted = next(left, None)
+            if wanted is None:
+                return
+            token, row = token + (pc.sum(lengths).as_py() or 0), row + len(lengths)
