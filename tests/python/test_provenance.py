@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +71,18 @@ def tokenized(texts: Path, out: Path, *options: object, source: Path | None = No
     return out
 
 
-def written(texts: Path, directory: Path, layout: str) -> Path:
-    """The token files of a layout."""
-    name = "p.bin" if layout == "bin" else "p"
-    out = tokenized(texts, directory / "tokens" / name, *LAYOUTS[layout][0])
-    return directory / "tokens" / "p" if layout == "bin" else out
+@pytest.fixture(scope="module")
+def written(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Write the token files of a layout once, in a directory of their own."""
+
+    @cache
+    def write(layout: str) -> Path:
+        tokens = tmp_path_factory.mktemp("tokens") / "p"
+        out = tokens.with_suffix(".bin") if layout == "bin" else tokens
+        tokenized(texts, out, *LAYOUTS[layout][0])
+        return tokens
+
+    return write
 
 
 def read(path: Path, layout: str) -> sm.Dataset:
@@ -123,9 +131,9 @@ def test_files_of_equal_names_are_told_apart(texts: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_named_row_has_the_token_at_the_offset(
-    texts: Path, tmp_path: Path, layout: str, documents: dict[tuple[str, int], list[int]]
+    written: Callable[[str], Path], layout: str, documents: dict[tuple[str, int], list[int]]
 ) -> None:
-    provenance = sm.Provenance(written(texts, tmp_path, layout))
+    provenance = sm.Provenance(written(layout))
     stream = [token for ids in documents.values() for token in ids]
     assert provenance.num_tokens == len(stream)
     assert provenance.num_documents == len(documents)
@@ -140,9 +148,9 @@ def test_named_row_has_the_token_at_the_offset(
             provenance.source(number)
 
 
-def test_token_of_a_shard_counts_from_its_start(texts: Path, tmp_path: Path) -> None:
+def test_token_of_a_shard_counts_from_its_start(written: Callable[[str], Path]) -> None:
     for layout in ("pairs", "cut shards"):
-        whole = sm.Provenance(written(texts, tmp_path / layout, layout))
+        whole = sm.Provenance(written(layout))
         first = 0
         for file in whole.files:
             shard = sm.Provenance(file)
@@ -153,9 +161,9 @@ def test_token_of_a_shard_counts_from_its_start(texts: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_directory_with_provenance_is_a_token_data_set(
-    texts: Path, tmp_path: Path, layout: str, documents: dict[tuple[str, int], list[int]]
+    written: Callable[[str], Path], layout: str, documents: dict[tuple[str, int], list[int]]
 ) -> None:
-    out = written(texts, tmp_path, layout)
+    out = written(layout)
     tokens = [token for row in read(out, layout) for token in row["tokens"]]
     assert tokens == [token for ids in documents.values() for token in ids]
     skipped = [Path(path).name for path, _ in read(out, layout).skipped]
@@ -166,10 +174,10 @@ def test_directory_with_provenance_is_a_token_data_set(
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_documents_of_packs_are_explained(
-    texts: Path, tmp_path: Path, layout: str, documents: dict[tuple[str, int], list[int]]
+    written: Callable[[str], Path], layout: str, documents: dict[tuple[str, int], list[int]]
 ) -> None:
-    packing = sm.Packing("tokens", length=64, long="split")
-    dataset = read(written(texts, tmp_path, layout), layout)
+    packing = sm.Packing("tokens", length=64)
+    dataset = read(written(layout), layout)
     options: Any = {"batch_size": 4, "shuffle": True, "seed": 3, "output": "numpy"}
     loader = sm.Loader(dataset, packing=packing, **options)
     for step, batch in zip(range(3), loader, strict=False):
@@ -210,9 +218,9 @@ def test_explanation_of_a_mixture_names_documents_of_token_files_alone(
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_tokens_equal_those_of_the_source_after_it_moved(
-    texts: Path, tmp_path: Path, layout: str
+    texts: Path, tmp_path: Path, layout: str, written: Callable[[str], Path]
 ) -> None:
-    out = written(texts, tmp_path, layout)
+    out = written(layout)
     moved = tmp_path / "moved"
     moved.symlink_to(texts / "texts")
     run = shardmill("verify", out, "--source", moved)

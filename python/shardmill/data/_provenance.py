@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import re
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache, lru_cache
-from itertools import count, groupby
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from shardmill._extras import pyarrow_for
-from shardmill._native import storage
 from shardmill._option_values import whole
 from shardmill.data._chat_template import ChatTemplate
 from shardmill.data._dataset import Dataset
-from shardmill.data._token_files import HEADER_BYTES, PROVENANCE, TokenDtype, TokenFiles, base_of
+from shardmill.data._source_documents import SourceDocument, SourceDocuments
+from shardmill.data._token_files import TokenDtype, TokenFiles
 from shardmill.data._token_options import TextPolicy
 from shardmill.data._tokenize import Tokenize
 from shardmill.data._tokenizer import Tokenizer
-from shardmill.errors import FormatError, NotFoundError, OptionError, RowIndexError
+from shardmill.errors import OptionError, RowIndexError
 from shardmill.storage._configure import configure_all
 from shardmill.storage._paths import PathLike, served_path
 
-#: The key of the metadata.
-METADATA = b"shardmill.provenance"
-VERSION = 1
-
-_DTYPES: dict[int, TokenDtype] = {1: "uint8", 2: "uint16", 4: "int32", 8: "int64"}
-#: Documents that a search reads at once, and how many of such chunks are kept.
-_CHUNK, _CHUNKS = 1 << 14, 32
-#: Documents that are read at once, and tokens of a row of a file without an index.
+#: Documents that are compared at once, and tokens of a row of a file without an index.
 _DOCUMENTS_AT_ONCE = 64
 _ROW_TOKENS = 1 << 12
 
@@ -47,15 +36,6 @@ class TokenSource(NamedTuple):
     row: int
     #: Place of the token among the tokens of the row.
     offset: int
-
-
-class SourceDocument(NamedTuple):
-    """A document of token files, and the row that it was made of."""
-
-    first_token: int
-    tokens: int
-    file: str
-    row: int
 
 
 class SourceMismatch(NamedTuple):
@@ -127,37 +107,33 @@ class Provenance:
     def __init__(self, path: PathLike, *, storage_options: Any = None) -> None:
         pyarrow_for("Provenance")
         configure_all([os.fspath(path)], storage_options)
-        asked = served_path(path)
-        found = provenance_of(asked)
-        if found is None:
-            raise NotFoundError(
-                f"there is no provenance of {asked!r}: {base_of(asked)}{PROVENANCE} "
-                "does not exist\n"
-                "hint: `shardmill tokenize --to megatron` and `--to bin` write it, "
-                "unless --no-provenance is given"
-            )
-        #: The provenance file.
-        self.path = found
-        self._rows = rows = Dataset(found, threads=1)
-        self._firsts = Dataset(found, columns=["first_token"], threads=1)
-        self._first_of, self._chunk = cache(self._read_first), lru_cache(_CHUNKS)(self._read_chunk)
-        self._metadata = _metadata_of(rows, found)
-        #: Number of documents in the provenance.
-        self.num_documents = len(rows)
-        last = rows[self.num_documents - 1] if self.num_documents else None
-        self._total = 0 if last is None else last["first_token"] + last["tokens"]
-        self._shards = self._located(_files_of(found))
-        shard = next((shard for shard in self._shards if _is_of(asked, shard.path)), None)
-        if shard is None or len(self._shards) == 1:
-            shard = _Shard(found, 0, self._total)
-        self._start = shard.first
-        #: Number of tokens of the token data set, or of the shard that was given.
-        self.num_tokens = shard.tokens
+        self._documents = SourceDocuments(served_path(path))
+        self._metadata = self._documents.metadata
+
+    @property
+    def path(self) -> str:
+        """The provenance file."""
+        return self._documents.path
+
+    @property
+    def num_documents(self) -> int:
+        """Number of documents in the provenance."""
+        return self._documents.num_documents
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens of the token data set, or of the shard that was given."""
+        return self._documents.given.tokens
+
+    @property
+    def dtype(self) -> TokenDtype:
+        """How the token files store an id."""
+        return self._documents.dtype
 
     @property
     def files(self) -> list[str]:
         """Paths of the token files, in order."""
-        return [shard.path for shard in self._shards]
+        return self._documents.files
 
     @property
     def fingerprint(self) -> str:
@@ -183,51 +159,9 @@ class Provenance:
             raise RowIndexError(
                 f"there is no token {token}: {self.path!r} has those of {self.num_tokens}"
             )
-        token += self._start
-        document = self.documents(token, token + 1)[0]
+        token += self._documents.given.first
+        document = self._documents.documents(token, token + 1)[0]
         return TokenSource(document.file, document.row, token - document.first_token)
-
-    def documents(self, start: int, stop: int) -> list[SourceDocument]:
-        """Return the documents that have one of the tokens from ``start`` to ``stop``.
-
-        Both are numbers in the whole token data set. Documents without tokens are left out.
-        """
-        if start >= stop or not self.num_documents:
-            return []
-        chunks = range(-(-self.num_documents // _CHUNK))
-        # Most of the search is among the first documents of chunks, each of which is read once.
-        first = bisect_right(chunks, start, lo=1, key=self._first_of) - 1
-        found: list[SourceDocument] = []
-        for chunk in chunks[first:]:
-            firsts, documents = self._chunk(chunk)
-            at = max(bisect_right(firsts, start) - 1, 0)
-            for place in range(at, len(firsts)):
-                if firsts[place] >= stop:
-                    return found
-                document = SourceDocument(*(column[place].as_py() for column in documents))
-                if document.tokens and document.first_token + document.tokens > start:
-                    found.append(document)
-        return found
-
-    def numbered(self, documents: Sequence[int]) -> list[SourceDocument]:
-        """Return the documents with these numbers.
-
-        Raises:
-            IndexError: If there is none with a number.
-        """
-        rows = self._rows.take(documents).to_pylist()
-        return [SourceDocument(**row) for row in rows]
-
-    def first_token(self, file: str) -> int:
-        """Return the number of the first token of a token file.
-
-        Raises:
-            FileNotFoundError: If it is not one of ``files``.
-        """
-        shard = next((shard for shard in self._shards if _is_of(file, shard.path)), None)
-        if shard is None:
-            raise NotFoundError(f"{file!r} is not one of the token files of {self.path!r}")
-        return shard.first
 
     def tokenize(self, tokenizer: Tokenizer | PathLike | None = None) -> Tokenize:
         """Return the ``Tokenize`` that made the tokens.
@@ -295,7 +229,7 @@ class Provenance:
         tokens, mismatches = 0, []
         for at in range(0, len(numbers), _DOCUMENTS_AT_ONCE):
             part = numbers[at : at + _DOCUMENTS_AT_ONCE]
-            documents = self.numbered(part)
+            documents = self._documents.numbered(part)
             now = opened.tokens(documents)
             for number, document, stored, found in zip(
                 part, documents, self._stored(part, documents), now, strict=True
@@ -311,15 +245,6 @@ class Provenance:
     def __repr__(self) -> str:
         return f"Provenance({self.path!r}: {self.num_documents:,} documents)"
 
-    def _read_first(self, chunk: int) -> int:
-        return self._firsts.take([chunk * _CHUNK]).column(0)[0].as_py()
-
-    def _read_chunk(self, chunk: int) -> tuple[list[int], list[Any]]:
-        """Return the first tokens of the documents of a chunk, and all columns."""
-        stop = min((chunk + 1) * _CHUNK, self.num_documents)
-        columns = self._rows.take(range(chunk * _CHUNK, stop)).columns
-        return columns[0].to_pylist(), columns
-
     def _stored(
         self, numbers: Sequence[int], documents: Sequence[SourceDocument]
     ) -> Iterator[list[int]]:
@@ -327,7 +252,7 @@ class Provenance:
         if self._metadata["format"] == "megatron":
             stored = Dataset(self.files, format="megatron", columns=["tokens"])
             if len(stored) != self.num_documents:
-                raise self._of_others(f"the index has {len(stored)} documents")
+                raise self._documents.of_others(f"the index has {len(stored)} documents")
             yield from stored.take(numbers).column(0).to_pylist()
             return
         layout = TokenFiles(dtype=self.dtype, row_tokens=_ROW_TOKENS)
@@ -336,7 +261,7 @@ class Provenance:
             found: list[int] = []
             first, stop = document.first_token, document.first_token + document.tokens
             row = 0
-            for shard in self._shards:
+            for shard in self._documents.shards:
                 low, high = max(first - shard.first, 0), min(stop - shard.first, shard.tokens)
                 if low < high:
                     rows = range(low // _ROW_TOKENS, -(-high // _ROW_TOKENS))
@@ -345,38 +270,6 @@ class Provenance:
                     found += read.slice(skipped, high - low).to_pylist()
                 row += -(-shard.tokens // _ROW_TOKENS)
             yield found
-
-    def _located(self, files: Sequence[str]) -> list[_Shard]:
-        """Return the token files with the numbers of their tokens.
-
-        The width of an id follows from the sizes.
-        """
-        header = HEADER_BYTES if self._metadata["header"] else 0
-        sizes = [(storage.size(file) or 0) - header for file in files]
-        if not files:
-            raise NotFoundError(f"the token files of {self.path!r} do not exist")
-        width, rest = divmod(sum(sizes), self._total) if self._total else (2, sum(sizes))
-        if rest or width not in _DTYPES or any(size < 0 or size % width for size in sizes):
-            raise self._of_others(f"{files[0]!r} and its shards have {sum(sizes):,} bytes")
-        #: How the token files store an id.
-        self.dtype: TokenDtype = _DTYPES[width]
-        first, shards = 0, []
-        for file, size in zip(files, sizes, strict=True):
-            shards.append(_Shard(file, first, size // width))
-            first += size // width
-        return shards
-
-    def _of_others(self, what: str) -> FormatError:
-        return FormatError(
-            f"{self.path!r} is the provenance of other tokens: it has {self._total:,} tokens of "
-            f"{self.num_documents:,} documents, and {what}\nhint: remove it, or tokenize again"
-        )
-
-
-class _Shard(NamedTuple):
-    path: str
-    first: int
-    tokens: int
 
 
 class _OpenedSources:
@@ -420,45 +313,6 @@ def saved_tokenize(tokenize: Tokenize) -> dict[str, Any]:
         "chat_template": asdict(chat_template),
         "text_policy": asdict(text_policy),
     }
-
-
-def provenance_of(path: str) -> str | None:
-    """Return the provenance file of a token data set or of one of its files, if there is one."""
-    base = base_of(path)
-    shared = re.sub(r"/part-\d{5,}$|_\d{5,}$", "", base)
-    candidates = dict.fromkeys(f"{one}{PROVENANCE}" for one in (base, shared))
-    return next((one for one in candidates if storage.size(one) is not None), None)
-
-
-def _files_of(provenance: str) -> list[str]:
-    """Return the token files of a provenance file, in order."""
-    base = base_of(provenance)
-    if storage.size(f"{base}.bin") is not None:
-        return [f"{base}.bin"]
-    for name in (f"{base}_", f"{base}/part-"):
-        files: list[str] = []
-        for number in count():
-            if storage.size(f"{name}{number:05}.bin") is None:
-                break
-            files.append(f"{name}{number:05}.bin")
-        if files:
-            return files
-    return []
-
-
-def _is_of(path: str, file: str) -> bool:
-    return base_of(path) == base_of(file)
-
-
-def _metadata_of(rows: Dataset, path: str) -> dict[str, Any]:
-    found = (rows.schema.metadata or {}).get(METADATA)
-    metadata = {} if found is None else json.loads(found)
-    if metadata.get("version") != VERSION:
-        raise FormatError(
-            f"{path!r} is not a provenance file that this version of shardmill reads\n"
-            "hint: `shardmill tokenize --to megatron` or `--to bin` writes one"
-        )
-    return metadata
 
 
 def _first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:

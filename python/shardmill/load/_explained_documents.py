@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from shardmill.data._dataset import Dataset, opened_files
-from shardmill.data._provenance import Provenance, SourceDocument, provenance_of
+from shardmill.data._source_documents import SourceDocument, SourceDocuments, provenance_of
 from shardmill.load._mixture import Mixture
 
 #: The formats that are written with provenance.
@@ -70,7 +70,7 @@ class _TokenFile:
     """
 
     def __init__(self, path: str, dataset: Dataset, rows: list[int]) -> None:
-        self._provenance = provenance = Provenance(path)
+        self._provenance = provenance = SourceDocuments(path)
         options = dataset.token_files
         if dataset.format == "megatron" and (options is None or options.rows == "documents"):
             before = provenance.files[: provenance.files.index(path)]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from shardmill._extras import pyarrow_for
 from shardmill.data._dataset import opened_files
-from shardmill.data._provenance import METADATA, VERSION, saved_tokenize
+from shardmill.data._provenance import saved_tokenize
+from shardmill.data._source_documents import METADATA, VERSION
 from shardmill.data._token_files import PROVENANCE, base_of
 from shardmill.storage._paths import absolute
 from shardmill.write._output import Mode
