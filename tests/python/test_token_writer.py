@@ -16,6 +16,7 @@ import shardmill as sm
 from token_writers import bytes_of_pair, random_documents, write_bin, write_megatron
 
 DOCUMENTS = random_documents(300)
+TOKENS = sm.TokenFiles(dtype="uint32")
 STREAM = [token for document in DOCUMENTS for token in document]
 
 
@@ -68,6 +69,45 @@ def test_shards_of_bin_end_at_whole_documents_unless_they_may_be_cut(
         if header:
             read = sm.Dataset(out, format="bin", token_files=sm.TokenFiles(row_tokens=2**20))
             assert [row["tokens"] for row in read] == shards
+
+
+@pytest.mark.parametrize(("shard_bytes", "header"), [(10, None), (1030, "llm.c")])
+def test_each_shard_of_bin_has_a_document_with_tokens(
+    tmp_path: Path, shard_bytes: int, header: Any
+) -> None:
+    documents = [[], [], [1, 2, 3], [], [4] * 40, [], [5] * 2, [6], [], [7]]
+    options = {"header": header, "vocab_size": 50_000, "format": "bin"}
+    files = written(tmp_path / "p", documents, shard_bytes=shard_bytes, **options).files
+    start = 1024 if header else 0
+    shards = [np.fromfile(path, "<u2", offset=start).tolist() for path in files]
+    if header is None:
+        assert shards == [[1, 2, 3], [4] * 40, [5, 5, 6, 7]]
+    else:
+        assert shards == [[1, 2, 3], [4] * 40, [5, 5, 6], [7]]
+    alone = written(tmp_path / "q", [[], []], shard_bytes=shard_bytes, **options).files
+    assert [Path(path).stat().st_size for path in alone] == [start]
+
+
+def test_shard_without_room_for_a_token_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(sm.OptionError, match=r"shard_bytes=1024 has no room .* 1024 bytes\nhint"):
+        written(tmp_path / "p", header="llm.c", format="bin", shard_bytes=1024)
+    written(tmp_path / "p", [[1]], header="llm.c", format="bin", shard_bytes=1025)
+
+
+@pytest.mark.parametrize("format", ["megatron", "bin"])
+def test_first_rows_may_all_be_empty(tmp_path: Path, format: Any) -> None:
+    for number, most in enumerate((3, 1100)):
+        with sm.Writer(tmp_path / f"p{number}", format=format) as writer:
+            for _ in range(most):
+                writer.write({"tokens": []})
+            writer.write({"tokens": [1, 2]})
+    with sm.Writer(tmp_path / "q", format=format) as writer:
+        writer.write_batch({"tokens": [[], []]})
+        writer.write_batch({"tokens": [[], [1, 2]]})
+    for name in ("p0", "p1", "q"):
+        path = tmp_path / name
+        read = sm.Dataset(path, format=format, token_files=TOKENS if format == "bin" else None)
+        assert [token for row in read for token in row["tokens"]] == [1, 2]
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -268,5 +308,5 @@ def test_merge_refuses_other_types_and_other_files(tmp_path: Path) -> None:
     with pytest.raises(sm.PlanError, match="'.*/d' is not a pair"):
         sm.merge(tmp_path / "p", [tmp_path / "a", tmp_path / "d"])
     sm.merge(tmp_path / "p", [tmp_path / "a"])
-    with pytest.raises(sm.OutputExistsError):
+    with pytest.raises(sm.OutputExistsError, match="hint: merge into another path, or remove"):
         sm.merge(tmp_path / "p", [tmp_path / "a"])

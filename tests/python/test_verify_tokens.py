@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,6 +82,7 @@ def test_gaps_between_sequences_are_notes(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("x.ds.loss", b"\1", "the size is 1, expected 3"),
+        ("x.ds.loss", b"\1\2\1", "the mask of a token is 2, expected 0 or 1"),
         ("x.ds.index", struct.pack("<3Q", 2, 1, 3), "the end of a document is 1, expected 2 to 3"),
         ("pair.bin", b"\1\0", "the end of the last sequence"),
         ("llmc.bin", np.array([20240520, 1, 9] + [0] * 253, "<i4").tobytes(), "the size is 1024"),
@@ -99,6 +101,33 @@ def test_damage_is_a_problem(tmp_path: Path, name: str, content: bytes, message:
     (tmp_path / name).write_bytes(content)
     [check] = [check for check in verify(tmp_path, dtype="uint16") if not check.is_valid]
     assert message in check.problems[0].what
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (b"\1\0\1", None),
+        (b"\1\0", "the size is 2, expected 3, one byte for each token"),
+        (b"\1\0\7", "the mask of a token is 7, expected 0 or 1"),
+    ],
+)
+def test_masks_of_olmo_are_checked(tmp_path: Path, mask: bytes, message: str | None) -> None:
+    for directory in ("tokens", "masks"):
+        (tmp_path / directory).mkdir()
+    for name in ("a", "b"):
+        write_npy(tmp_path / "tokens" / f"{name}.npy", [[1, 2], [], [3]])
+        (tmp_path / "masks" / f"{name}.npy").write_bytes(b"\1\1\1" if name == "a" else mask)
+    options: Any = {"dtype": "uint16", "label_mask_paths": tmp_path / "masks"}
+    checks = verify(tmp_path / "tokens", **options)
+    assert [Path(check.path).name for check in checks] == ["a.npy", "b.npy"]
+    assert checks[0].is_valid
+    assert [problem.what for problem in checks[1].problems] == [] or message is not None
+    assert message is None or message in checks[1].problems[0].what
+    given = ("--dtype", "uint16", "--label-masks", tmp_path / "masks")
+    run = shardmill("verify", tmp_path / "tokens", *given)
+    assert run.returncode == (0 if message is None else 1)
+    with pytest.raises(sm.OptionError, match="masks is 1, that of files of tokens is 2"):
+        verify(tmp_path / "tokens", **options | {"label_mask_paths": tmp_path / "masks" / "a.npy"})
 
 
 def test_options_of_token_files_are_checked(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ class SourceDocuments:
 
         The width of an id follows from the sizes.
         """
-        header = HEADER_BYTES if self._metadata["header"] else 0
+        header = HEADER_BYTES if self.metadata["header"] else 0
         sizes = [(storage.size(file) or 0) - header for file in files]
         if not files:
             raise NotFoundError(f"the token files of {self.path!r} do not exist")
