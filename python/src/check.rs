@@ -36,7 +36,6 @@ fn data_formats(py: Python<'_>, paths: Vec<String>) -> PyResult<Vec<String>> {
 
 /// The mask of each `.npy` file at or below `paths`.
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "a list of Python becomes a vector")]
 fn label_masks(
     py: Python<'_>,
     paths: Vec<String>,
