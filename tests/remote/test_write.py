@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from shardmill.curate import Map, ParquetSink, Pipeline, TableSource
+from shardmill.write._provenance import ProvenanceWriter
 
 from .fault_proxy import Fault, mix
 
@@ -77,15 +78,21 @@ def test_provenance_of_tokens_in_a_bucket_is_found(bucket, server, tmp_path):
     ranks = "".join(f"{base64.b64encode(bytes([at])).decode()} {at}\n" for at in range(256))
     (tmp_path / "bytes.tiktoken").write_text(ranks)
     out = f"s3://{bucket.name}/corpus/p"
-    options = [
-        part
-        for name, value in server.storage_options().items()
-        for part in ("--storage-option", f"{name}={value}")
-    ]
-    tokenizer = ("--tokenizer", tmp_path / "bytes.tiktoken", "--pattern", "gpt2")
-    given = ("--to", "megatron", "--shard-bytes", "4", *tokenizer)
-    shardmill("tokenize", tmp_path / "a.jsonl", out, *given, *options)
-    provenance = sm.Provenance(out, storage_options=server.storage_options())
+    sm.storage.configure(out, server.storage_options())
+    given = {"pattern": "gpt2", "special_tokens": {}}
+    path = tmp_path / "bytes.tiktoken"
+    tokenize = sm.Tokenize("text", tokenizer=sm.Tokenizer(path, **given))
+    dataset = sm.Dataset(tmp_path / "a.jsonl", tokenize=tokenize)
+    options = {"tokenizer": {"path": str(path), **given}, "hive": False, "mode": "error"}
+    with (
+        ProvenanceWriter(
+            out, dataset, tokenize, format="megatron", layout=None, **options
+        ) as provenance,
+        sm.Writer(out, format="megatron", shard_bytes=4) as writer,
+    ):
+        writer.write_batch(dataset)
+        provenance.add([2, 0, 1])
+    provenance = sm.Provenance(out)
     assert len(provenance.files) == 2
     assert [provenance.source(token) for token in range(3)] == [
         ("a.jsonl", 0, 0),
