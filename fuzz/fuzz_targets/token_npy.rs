@@ -34,7 +34,8 @@ impl Input {
     fn documents(&self) -> Vec<(u64, u64)> {
         let mut end = 0;
         let mut next = |length: &u8| {
-            let start = std::mem::replace(&mut end, end + u64::from(*length));
+            let start = end;
+            end += u64::from(*length);
             (start, end)
         };
         self.lines.clone().unwrap_or_else(|| self.lengths.iter().map(&mut next).collect())
