@@ -961,6 +961,10 @@ CASES: dict[str, Callable[[], Any]] = {
     "cost of a command on one rank": lambda: command(
         "explain", P, "--cost", "none.json", "--pack", "8", "--per-step", "4"
     ),
+    "model of a command without packs": lambda: command("explain", P, "--model", "none"),
+    "parts of a command without a model": lambda: command("explain", P, "--parts", "x"),
+    "count of a command without a model": lambda: command("count", P),
+    "documents of a loader without packs": lambda: sm.Loader(P, output="numpy").explain_documents(),
 }
 
 

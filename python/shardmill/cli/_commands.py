@@ -31,6 +31,7 @@ _COMPLETION = "_SHARDMILL_COMPLETE"
 _COMMANDS = {
     "cache": "List or clear objects fetched from object stores and cached on this machine.",
     "checkpoint": "Inspect, verify, repair, move or compact the checkpoint of a job.",
+    "count": "Count what a model gets of documents: tokens, images, patches, packs.",
     "convert": "Write rows of any table format as Parquet, MDS, WebDataset, JSONL or ArrayRecord.",
     "curate": "Filter interleaved documents and write them as Parquet or WebDataset.",
     "explain": "Show which rows a rank gets in one step, and why.",

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from shardmill._terminal import aligned, counted, size_text
+from shardmill.cli._explain_documents import explain_documents
 from shardmill.cli._explain_packs import explain_packs
 from shardmill.cli._options import (
     FROM_0,
@@ -23,6 +24,7 @@ from shardmill.cli._options import (
     write_json,
 )
 from shardmill.cli._packs import balance_options, pack_options
+from shardmill.cli._sequences import model_option, parts_option
 from shardmill.cli._tables import dataset_options, open_files, titled
 from shardmill.cli._token_sources import counts_option, source_options, tokenizer_options
 
@@ -56,7 +58,8 @@ _of_packs = together(
 @click.option(
     "--batch-size",
     **FROM_1,
-    help=f"Rows of one rank; default: {_ROWS_PER_BATCH}. With --cost, packs; default: 1.",
+    help=f"Rows of one rank; default: {_ROWS_PER_BATCH}. With --cost or --model, packs; "
+    "default: 1.",
 )
 @click.option(
     "--lanes",
@@ -73,6 +76,8 @@ _of_packs = together(
 @click.option("--window", type=Size(least=0), help="Size of the shuffle window, in decoded bytes.")
 @click.option("--epoch", **FROM_0, default=0, help="Which epoch.")
 @_of_packs
+@model_option
+@parts_option
 @json_option
 @limit_option
 @storage_option
@@ -86,11 +91,15 @@ def command(as_json: bool, **options: Any) -> None:
     shardmill.Balance. Packs are made from the column tokens or input_ids, from the list column
     --column, or from the texts that --tokenizer tokenizes, with the options of shardmill tokenize.
 
+    With --model, show the documents and images in the packs of the step. Their texts and the
+    headers of their images are read, and no pixel is decoded.
+
     \b
     Example:
       shardmill explain data/ --step 3 --rank 1 --world-size 4 --batch-size 256
       shardmill explain data/ --shuffle --seed 7 --window 1GiB --epoch 2 --filter "label = 0" --json
       shardmill explain tokens/ --cost model/config.json --pack 8192 --per-step 4 --world-size 64
+      shardmill explain curated/ --model model/ --eos "<|im_end|>" --pack 8192 --step 3
     """
     from shardmill import Loader, Shuffle
 
@@ -98,14 +107,21 @@ def command(as_json: bool, **options: Any) -> None:
         raise click.UsageError("--window requires --shuffle")
     shuffle = options["shuffle"] if options["window"] is None else Shuffle(options["window"])
     if options["cost"] is not None:
+        refuse({"model", "parts"}, "cannot be used with --cost")
         explain_packs(options, shuffle, as_json=as_json)
         return
-    refuse(parameters(_of_packs), "requires --cost")
-    options["batch_size"] = options["batch_size"] or _ROWS_PER_BATCH
     if options["rank"] >= options["world_size"]:
         raise click.UsageError(
             f"--rank must be below --world-size, which is {options['world_size']}"
         )
+    if options["model"] is not None:
+        others = {"pack", "strategy", "bos", "eos"}
+        refuse(parameters(_of_packs) - others, "cannot be used with --model")
+        explain_documents(options, shuffle, as_json=as_json)
+        return
+    refuse({"parts"}, "requires --model")
+    refuse(parameters(_of_packs), "requires --cost")
+    options["batch_size"] = options["batch_size"] or _ROWS_PER_BATCH
     dataset = open_files(options)
     loader = Loader(
         dataset,

@@ -7,9 +7,10 @@ from copy import copy
 from typing import Any
 
 from shardmill.data._arrow import ArrowRows
-from shardmill.data._dataset import Dataset
+from shardmill.data._dataset import Dataset, opened_files
 from shardmill.data._error_policy import ErrorPolicy
 from shardmill.data._own_methods import own_method, refuse_own_batches
+from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Value
 from shardmill.load._assembly import iteration_from
 from shardmill.load._audit import Audit
@@ -17,6 +18,7 @@ from shardmill.load._bad_rows import BadRow
 from shardmill.load._checks import at_least
 from shardmill.load._diagnosis import Diagnosis
 from shardmill.load._explained_documents import with_documents
+from shardmill.load._explained_images import documents_of
 from shardmill.load._explanation import table_of
 from shardmill.load._iteration import Iteration
 from shardmill.load._metrics import LoaderMetrics
@@ -562,6 +564,59 @@ class Loader(ArrowRows):
             step=step, rank=rank, world_size=world_size, batch_size=batch_size, epoch=epoch
         )
         return table_of(answer, step)
+
+    def explain_documents(
+        self,
+        *,
+        step: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        batch_size: int | None = None,
+        epoch: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return the documents in a batch of packs of ``Sequences``, with their images.
+
+        Reads these documents and the headers of their images. No pixel is decoded.
+
+        Args:
+            step: as for ``explain``.
+            rank: as for ``explain``.
+            world_size: as for ``explain``.
+            batch_size: as for ``explain``.
+            epoch: as for ``explain``.
+
+        Returns:
+            A dict for each document, in order: ``pack``, its number in the batch, ``file``,
+            ``row``, the number of the document in the file, ``sample_id``, ``None`` for rows with
+            ``parts``, ``first_token`` in the pack, ``tokens``, and ``images``. Each image has
+            ``first_token``, the place of its first placeholder in the pack, ``tokens``, the number
+            of its placeholders, ``grid``, its frames, rows and columns of patches, ``None`` for
+            rules without a grid, and ``patches``.
+
+        Raises:
+            ValueError: If the epoch has no such step on this rank, or the batches have no packs of
+                documents with images.
+
+        Examples:
+            >>> import shardmill as sm
+            >>> loader = sm.Loader([], batch_size=1, output="numpy")
+            >>> loader.explain_documents()
+            Traceback (most recent call last):
+            shardmill.errors.OptionError: the loader has no packs of documents with images
+            hint: pass a Dataset with sequences=sm.Sequences(images=…), and a Packing
+        """
+        plan = self._cursor.plan
+        packing = plan.packed and plan.packed.packing
+        files = opened_files(plan.dataset)
+        if not isinstance(packing, Packing) or not files.has_document_images:
+            raise OptionError(
+                "the loader has no packs of documents with images\n"
+                "hint: pass a Dataset with sequences=sm.Sequences(images=…), and a Packing"
+            )
+        answer = self.explain(
+            step=step, rank=rank, world_size=world_size, batch_size=batch_size, epoch=epoch
+        )
+        return documents_of(files, answer, step, multiple_of=packing.multiple_of)
 
     def __getitem__(self, index: Any) -> Any:
         # A DataLoader takes unknown objects for map-style data sets; its own error would not help.

@@ -8,7 +8,8 @@ import numpy as np
 
 #: Columns that packs of documents with images have.
 IMAGE_INDEX = "image_index"
-_OTHERS = ("image_grid_thw", "pixel_values", "image_valid")
+IMAGE_GRID = "image_grid_thw"
+_OTHERS = (IMAGE_GRID, "pixel_values", "image_valid")
 
 
 def joined(batch: Any) -> Any:

@@ -1,0 +1,139 @@
+"""The command ``shardmill count``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shardmill._terminal import aligned, counted
+from shardmill.cli._options import (
+    FROM_1,
+    json_option,
+    limit_option,
+    paths_argument,
+    storage_option,
+    threads_option,
+    write_json,
+)
+from shardmill.cli._sequences import model_option, parts_option, sequences_of
+from shardmill.cli._tables import filter_option, format_options, open_files
+
+if TYPE_CHECKING:
+    from shardmill import Dataset
+
+_COUNTED = ("tokens", "image_index", "image_grid_thw")
+_DOCUMENTS_AT_ONCE = 64
+_REFUSED_SHOWN = 10
+
+
+@click.command(name="count")
+@paths_argument("PATH...")
+@model_option
+@parts_option
+@click.option("--bos", metavar="TOKEN", help="Token before each document.")
+@click.option("--eos", metavar="TOKEN", help="Token after each document.")
+@click.option(
+    "--length", **FROM_1, help="Plan packs of this number of tokens, and print how full they are."
+)
+@filter_option
+@format_options
+@threads_option
+@json_option
+@limit_option
+@storage_option
+def command(as_json: bool, **options: Any) -> None:
+    """Count the documents of PATH and what a model gets of them: tokens, images and patches.
+
+    PATH has interleaved documents, as shardmill curate writes them, or rows with the columns of
+    --parts. Images are counted from their headers; no pixel is decoded. Documents that a loader
+    refuses are listed with the cause, and are not in the other numbers.
+
+    \b
+    Example:
+      shardmill count curated/ --model model/ --eos "<|im_end|>" --length 8192
+      shardmill count tars/ --model model/ --parts jpg,txt --json
+    """
+    if options["model"] is None:
+        raise click.UsageError("pass --model DIR: the directory of a model")
+    dataset = open_files({**options, "columns": None}, sequences=sequences_of(options))
+    found = _counts(dataset, options)
+    if options["length"] is not None:
+        found |= _fill(dataset, options["length"], found["refused"])
+    if as_json:
+        write_json(found)
+        return
+    for line in _page(found):
+        click.echo(line)
+
+
+def _counts(dataset: Dataset, options: dict[str, Any]) -> dict[str, Any]:
+    """Read all documents once, without their pixels."""
+    from shardmill import ErrorPolicy, Loader, Runtime
+
+    loader = Loader(
+        dataset,
+        columns=[name for name in _COUNTED if name in dataset.columns],
+        batch_size=_DOCUMENTS_AT_ONCE,
+        output="numpy",
+        errors=ErrorPolicy(rows="skip"),
+        runtime=Runtime(threads=options["threads"]),
+        rank=0,
+        world_size=1,
+    )
+    numbers = dict.fromkeys(["documents", "tokens", "longest", "images", "patches"], 0)
+    for batch in loader:
+        lengths = batch["tokens"].offsets[1:] - batch["tokens"].offsets[:-1]
+        images = len(batch["image_index"].values)
+        grids = batch.get("image_grid_thw")
+        # With rules without a grid, an image is one patch.
+        patches = images if grids is None else grids.values.prod(1).sum()
+        for name, number in (
+            ("documents", len(lengths)),
+            ("tokens", lengths.sum()),
+            ("images", images),
+            ("patches", patches),
+        ):
+            numbers[name] += int(number)
+        numbers["longest"] = max(numbers["longest"], int(lengths.max(initial=0)))
+    refused = [{"file": row.path, "row": row.row, "cause": row.cause} for row in loader.bad_rows]
+    return numbers | {"refused": refused}
+
+
+def _fill(dataset: Dataset, length: int, refused: list[Any]) -> dict[str, Any]:
+    """Plan packs; a loader with a refused document has none."""
+    from shardmill import Loader, Packing
+
+    if refused:
+        return {"length": length, "packs": None, "fill_rate": None, "too_long": None}
+    packing = Packing("tokens", length=length, strategy="best_fit", long="drop")
+    plan = Loader(
+        dataset, packing=packing, batch_size=1, output="numpy", rank=0, world_size=1
+    ).explain()
+    return {
+        "length": length,
+        "packs": plan["packs_of_epoch"],
+        "fill_rate": plan["fill_rate"],
+        "too_long": plan["dropped_rows"],
+    }
+
+
+def _page(found: dict[str, Any]) -> Iterator[str]:
+    names = ("documents", "tokens", "longest", "images", "patches")
+    lines = [(name, f"{found[name]:,}") for name in names]
+    if found.get("packs") is not None:
+        lines += [
+            (f"packs of {found['length']:,}", f"{found['packs']:,}"),
+            ("fill", f"{found['fill_rate']:.1%}"),
+            ("too long for a pack", f"{found['too_long']:,}"),
+        ]
+    refused = found["refused"]
+    lines.append(("refused", f"{len(refused):,}"))
+    yield from aligned(lines, to_the_right=[False, True])
+    for row in refused[:_REFUSED_SHOWN]:
+        yield row["cause"]
+    if len(refused) > _REFUSED_SHOWN:
+        yield f"… and {counted(len(refused) - _REFUSED_SHOWN, 'more document')}; --json lists them"
+    if refused and "length" in found:
+        yield "packs are not planned, because a loader refuses these documents"

@@ -1,0 +1,39 @@
+"""Sequences of documents, as options of commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shardmill.cli._options import DIRECTORY, Names
+
+if TYPE_CHECKING:
+    from shardmill import Sequences
+
+model_option = click.option(
+    "--model",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="Directory of a model, whose tokenizer and image processor make sequences of documents.",
+)
+
+parts_option = click.option(
+    "--parts",
+    type=Names(),
+    help="With --model, columns of texts and images of rows that are documents, such as jpg,txt.",
+)
+
+
+def sequences_of(options: dict[str, Any]) -> Sequences:
+    """Return the ``Sequences`` of the options."""
+    from shardmill import ImageTokens, Sequences
+
+    return Sequences(
+        tokenizer=options["model"],
+        images=ImageTokens.from_pretrained(options["model"]),
+        parts=options["parts"] or (),
+        bos=options["bos"],
+        eos=options["eos"],
+        labels=None,
+    )

@@ -1,0 +1,64 @@
+"""The documents in a batch of packs, and where their images are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from shardmill._native.load import RowPlan
+from shardmill.errors import OptionError
+from shardmill.load._packed_images import IMAGE_GRID, IMAGE_INDEX
+
+if TYPE_CHECKING:
+    from shardmill.data._opened_files import OpenedFiles
+
+_ID = "sample_id"
+
+
+def documents_of(
+    files: OpenedFiles, answer: dict[str, Any], step: int, *, multiple_of: int
+) -> list[dict[str, Any]]:
+    """Return the documents of an explained batch; see ``Loader.explain_documents``.
+
+    Args:
+        files: those of the data set.
+        answer: the explanation of the batch.
+        step: its number, for errors.
+        multiple_of: what the tokens of a document in a pack are rounded up to.
+
+    Raises:
+        ValueError: If the epoch has no such step.
+    """
+    if answer["rows"] is None:
+        raise OptionError(f"step {step} is not in the epoch, which has {answer['steps']} steps")
+    native = files.native
+    # All rows, numbered as in the files.
+    rows, starts = RowPlan(native), accumulate((file[-1] for file in native.files), initial=0)
+    first = dict(zip((file[1] for file in native.files), starts, strict=False))
+    known = {name for one in files.tokenize if one for name in one.outputs} | {*native.column_names}
+    names = [name for name in (_ID, IMAGE_INDEX, IMAGE_GRID) if name in known]
+    columns = native.column_numbers(names)
+    documents: list[dict[str, Any]] = []
+    for number, pack in enumerate(answer["packs"]):
+        at = 0
+        for file, row, _, tokens in pack:
+            cells = dict(zip(names, rows.row(first[file] + row, columns), strict=True))
+            document = {"pack": number, "file": file, "row": row, _ID: cells.get(_ID)}
+            images = list(_images(cells, at))
+            documents.append(document | {"first_token": at, "tokens": tokens, "images": images})
+            at += -(-tokens // multiple_of) * multiple_of
+    return documents
+
+
+def _images(cells: dict[str, Any], at: int) -> Iterator[dict[str, Any]]:
+    """Yield the images of a document that begins at this token of its pack."""
+    index = cells[IMAGE_INDEX]
+    for (first, tokens), grid in zip(
+        index, cells.get(IMAGE_GRID, [None] * len(index)), strict=True
+    ):
+        # With rules without a grid, an image is one patch.
+        patches = 1 if grid is None else prod(grid)
+        place = {"first_token": at + first, "tokens": tokens}
+        yield place | {"grid": grid and list(grid), "patches": patches}
