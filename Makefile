@@ -309,7 +309,7 @@ bench-tokens: export SHARDMILL_BENCH_TEXT = 2
 bench-tokens: export SHARDMILL_BENCH_REPEATED = 0.004
 bench-tokens: export SHARDMILL_BENCH_LARGE = 0.02
 bench-tokens: export SHARDMILL_BENCH_LONG = 2
-bench-images: export SHARDMILL_BENCH_IMAGES = 100
+bench-images bench-sequences: export SHARDMILL_BENCH_IMAGES = 100
 bench-streaming: export SHARDMILL_BENCH_ROWS = 2000
 bench-streaming: export SHARDMILL_BENCH_SLOW = 1000
 bench-streaming: export SHARDMILL_BENCH_PLAN = 100000
@@ -359,6 +359,10 @@ bench-tokens: build-release $(VENV)/.ready ## Text to tokens, compared with toke
 .PHONY: bench-images
 bench-images: build-release $(VENV)/.ready ## Images to pixels, compared with PIL, torchvision, OpenCV, SPDL; needs apt; QUICK=1 is a short trial
 	$(call bench,images,images)
+
+.PHONY: bench-sequences
+bench-sequences: build-release $(VENV)/.ready ## Packs of a multimodal model, compared with Energon and a DataLoader; needs apt; QUICK=1 is a short trial
+	$(call bench,sequences,energon)
 
 .PHONY: bench-remote
 bench-remote: build-release $(VENV)/.ready s3-server ## A store that is far away, compared with its peers; needs Go; QUICK=1 is a short trial

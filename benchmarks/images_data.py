@@ -51,10 +51,10 @@ class SetOptions(Options):
 
 def write_set(options: SetOptions, directory: Path) -> Metrics:
     """Writes crops of both sizes."""
-    photographs = _photographs()
+    photographs = photographs_of_packages()
     draw = random.Random(42)
     for name, count in (("small", options.small), ("large", options.large)):
-        crops = [_crop(draw.choice(photographs), SIZES[name], draw) for _ in range(count)]
+        crops = [crop(draw.choice(photographs), SIZES[name], draw) for _ in range(count)]
         _write_images(crops, directory / f"{name}.parquet")
         (directory / name).mkdir()
         for number, crop in enumerate(crops):
@@ -95,7 +95,8 @@ def _write_interleaved(images: list[bytes], directory: Path) -> None:
         pq.write_table(table.slice(at, part), path, row_group_size=_ROW_GROUP, compression="none")
 
 
-def _photographs() -> list[Any]:
+def photographs_of_packages() -> list[Any]:
+    """Downloads the packages, and returns their large photographs."""
     from PIL import Image
 
     found = []
@@ -117,7 +118,7 @@ def _photographs() -> list[Any]:
     return found
 
 
-def _crop(photograph: Any, size: tuple[int, int], draw: random.Random) -> bytes:
+def crop(photograph: Any, size: tuple[int, int], draw: random.Random) -> bytes:
     """A part of a photograph, at most twice as large as the result in each direction."""
     scale = draw.uniform(1.0, min(2.0, photograph.width / size[0], photograph.height / size[1]))
     width, height = int(size[0] * scale), int(size[1] * scale)

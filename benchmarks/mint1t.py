@@ -45,7 +45,7 @@ measured naïve Größe écart señal signal sample distribution region growth p
 report section committee language history theory carbon network design process control material
 structure response
 """
-_WORDS = _VOCABULARY.split()
+WORDS = _VOCABULARY.split()
 # Larger than any page plus the shift of its grain.
 _GRAIN_SIDE, _GRAIN_SHIFT = 2048, 512
 
@@ -263,7 +263,7 @@ def _draw_sample(rng: np.random.RandomState, sample: Sample) -> tuple[Metrics, l
 def _paragraph(rng: np.random.RandomState) -> str:
     # Up to 4,000 words in the real set are rare; a few hundred are the rule.
     count = 40 + int(420 * rng.random_sample() ** 2)
-    words = [_WORDS[place] for place in rng.randint(len(_WORDS), size=count)]
+    words = [WORDS[place] for place in rng.randint(len(WORDS), size=count)]
     words[0] = words[0].capitalize()
     return " ".join(words) + "."
 

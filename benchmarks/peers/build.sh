@@ -4,13 +4,13 @@
 set -euo pipefail
 
 if [[ $# -lt 1 ]]; then
-    echo "usage: $0 PEERS_DIR [nemo_curator] [loader] [arrayrecord] [streaming] [tokens] [images] [remote] [balance]" >&2
+    echo "usage: $0 PEERS_DIR [nemo_curator] [loader] [arrayrecord] [streaming] [tokens] [images] [remote] [balance] [energon]" >&2
     exit 2
 fi
 peers_dir=$1
 shift
 if [[ $# -eq 0 ]]; then
-    set -- nemo_curator loader arrayrecord streaming tokens images remote balance
+    set -- nemo_curator loader arrayrecord streaming tokens images remote balance energon
 fi
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python3.11}
@@ -51,6 +51,7 @@ for name in "$@"; do
         tokens) build "$name" --upgrade-strategy=only-if-needed datatrove.pipeline.tokens tokenizers orjson ;;
         images) build "$name" --upgrade-strategy=only-if-needed PIL torchvision cv2 spdl.io spdl.pipeline litdata pyarrow ;;
         remote) build "$name" --upgrade-strategy=only-if-needed torch_dataloader_utils s3fs torch pyarrow ;;
+        energon) build "$name" --upgrade-strategy=only-if-needed megatron.energon transformers torchvision ;;
         balance) build "$name" --upgrade-strategy=only-if-needed lhotse.dataset ;;
         *)
             echo "$0: no environment is called $name" >&2

@@ -32,7 +32,7 @@ def test_training_from_a_bucket_is_killed_and_resumed_with_each_document_once(
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=3600,
         check=False,
     )
     assert finished.returncode == 0, finished.stderr
