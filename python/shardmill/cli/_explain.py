@@ -115,7 +115,7 @@ def command(as_json: bool, **options: Any) -> None:
             f"--rank must be below --world-size, which is {options['world_size']}"
         )
     if options["model"] is not None:
-        others = {"pack", "strategy", "bos", "eos"}
+        others = {"pack", "bos", "eos"}
         refuse(parameters(_of_packs) - others, "cannot be used with --model")
         explain_documents(options, shuffle, as_json=as_json)
         return

@@ -32,14 +32,10 @@ def explain_documents(options: dict[str, Any], shuffle: Any, *, as_json: bool) -
         raise click.UsageError(
             "--model requires --pack, the number of tokens of a pack\nhint: for example --pack 8192"
         )
-    if options["strategy"] == "concat":
-        options["strategy"] = "best_fit"
     dataset = open_files(options, sequences=sequences_of(options))
     loader = Loader(
         dataset,
-        packing=Packing(
-            "tokens", length=options["pack"], strategy=options["strategy"], long="drop"
-        ),
+        packing=Packing("tokens", length=options["pack"], strategy="best_fit", long="drop"),
         batch_size=options["batch_size"] or 1,
         output="numpy",
         shuffle=shuffle,
