@@ -9,8 +9,6 @@ is touched as a trainer would. Imports and the first listing of files are not ti
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator
@@ -211,73 +209,12 @@ def _packs(buffer: list[tuple[Any, Any]], length: int) -> Iterator[tuple[Any, ..
 
 def packed_energon(options: SequenceOptions) -> Metrics:
     """A task encoder with packing, and the savable loader."""
-    from megatron.energon import (  # pyright: ignore - of the peer
-        DefaultTaskEncoder,
-        SampleDecoder,
-        WorkerConfig,
-        get_savable_loader,
-        get_train_dataset,
-        stateless,
+    from benchmarks.peers.energon import packs_of
+
+    energon = packs_of(
+        options, encoder=lambda: _encoder(options), groups=_groups, pack=_pack, buffer=_BUFFER
     )
-    from megatron.energon.flavors import Sample  # pyright: ignore - of the peer
-
-    @dataclass
-    class Encoded(Sample):
-        tokens: Any
-        patches: Any
-
-    @dataclass
-    class Packed(Sample):
-        pack: Any
-
-    class TaskEncoder(DefaultTaskEncoder):
-        decoder = SampleDecoder(image_decode="torchrgb8")
-        encode: Any = None
-
-        @stateless
-        def encode_sample(self, sample: Any) -> Encoded:
-            # In the worker, which has one torch thread.
-            TaskEncoder.encode = TaskEncoder.encode or _encoder(options)
-            tokens, patches = TaskEncoder.encode(sample.image, sample.caption)
-            return Encoded.derive_from(sample, tokens=tokens, patches=patches)
-
-        def select_samples_to_pack(self, samples: list[Encoded]) -> list[list[Encoded]]:
-            groups = _groups([len(sample.tokens) for sample in samples], options.length)
-            return [[samples[number] for number in group] for group in groups]
-
-        @stateless
-        def pack_selected_samples(self, samples: list[Encoded]) -> Packed:
-            pairs = [(sample.tokens, sample.patches) for sample in samples]
-            return Packed.derive_from(samples[0], pack=_pack(pairs, options.length))
-
-        def batch(self, samples: list[Packed]) -> list[Packed]:
-            return samples
-
-    tars = options.scratch / "tars"
-    tars.mkdir(parents=True)
-    for path in options.tars:
-        (tars / path.name).symlink_to(path.resolve())
-    fields = '{"image": "jpg", "caption": "txt"}'
-    split = ["--split-ratio", "1,0,0", "--sample-type", "CaptioningSample", "--field-map", fields]
-    command = [Path(sys.executable).with_name("energon"), "prepare", "--non-interactive", *split]
-    subprocess.run([*command, tars], check=True)
-
-    def one_pass() -> Iterator[tuple[Any, ...]]:
-        dataset = get_train_dataset(
-            tars,
-            worker_config=WorkerConfig.default_worker_config(options.workers),
-            batch_size=1,
-            packing_buffer_size=_BUFFER,
-            shuffle_buffer_size=None,
-            max_samples_per_sequence=None,
-            repeat=False,
-            task_encoder=TaskEncoder(),
-        )
-        for batch in get_savable_loader(dataset):
-            images, tokens, pack, patches = batch[0].pack
-            yield images, tokens, len(pack), patches
-
-    return _passes(options, one_pass)
+    return _passes(options, energon)
 
 
 def patches_shardmill(options: SequenceOptions) -> Metrics:
