@@ -195,6 +195,8 @@ def packed_dataloader(options: SequenceOptions) -> Metrics:
                     buffer = []
             yield from _packs(buffer, options.length)
 
+    # Workers are forked, with what is imported here.
+    _encoder(options)
     batches = torch.utils.data.DataLoader(Captions(), batch_size=None, num_workers=options.workers)
     return _passes(
         options,
@@ -210,6 +212,9 @@ def _packs(buffer: list[tuple[Any, Any]], length: int) -> Iterator[tuple[Any, ..
 def packed_energon(options: SequenceOptions) -> Metrics:
     """A task encoder with packing, and the savable loader."""
     from benchmarks.peers.energon import packs_of
+
+    # Workers are forked, with what is imported here.
+    _encoder(options)
 
     energon = packs_of(
         options, encoder=lambda: _encoder(options), groups=_groups, pack=_pack, buffer=_BUFFER
