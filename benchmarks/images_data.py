@@ -57,8 +57,8 @@ def write_set(options: SetOptions, directory: Path) -> Metrics:
         crops = [crop(draw.choice(photographs), SIZES[name], draw) for _ in range(count)]
         _write_images(crops, directory / f"{name}.parquet")
         (directory / name).mkdir()
-        for number, crop in enumerate(crops):
-            (directory / name / f"{number:05}.jpg").write_bytes(crop)
+        for number, image in enumerate(crops):
+            (directory / name / f"{number:05}.jpg").write_bytes(image)
         if name == "small":
             _write_interleaved(crops, directory / "interleaved")
             huge = [
