@@ -964,7 +964,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "model of a command without packs": lambda: command("explain", P, "--model", "none"),
     "parts of a command without a model": lambda: command("explain", P, "--parts", "x"),
     "count of a command without a model": lambda: command("count", P),
-    "documents of a loader without packs": lambda: sm.Loader(P, output="numpy").explain_documents(),
+    "documents of a loader without packs": lambda: sm.Loader(P, output="numpy").explain(
+        documents=True
+    ),
 }
 
 

@@ -97,7 +97,7 @@ def test_explained_documents_are_those_of_the_batch(path, model, multiple_of):
     loader = loader_of(data, multiple_of=multiple_of)
     steps = 0
     for step, batch in enumerate(loader):
-        found = loader.explain_documents(step=step, epoch=0)
+        found = loader.explain(step=step, epoch=0, documents=True)["documents"]
         images = [(document["pack"], image) for document in found for image in document["images"]]
         index = [[pack, image["first_token"], image["tokens"]] for pack, image in images]
         assert index == batch["image_index"].tolist()
@@ -111,24 +111,25 @@ def test_explained_documents_are_those_of_the_batch(path, model, multiple_of):
         steps += 1
     assert steps > 1
     with pytest.raises(ValueError, match="step 99 is not in the epoch"):
-        loader.explain_documents(step=99)
+        loader.explain(step=99, documents=True)
 
 
-def test_documents_are_explained_only_in_packs(path, model):
+def test_documents_are_explained_only_in_packs(tmp_path, path, model):
     data = sm.Dataset(path, sequences=qwen_sequences(model), columns=["tokens"])
+    texts = write_documents(tmp_path / "texts", [["a"]])
     for loader in (
         sm.Loader(data, batch_size=2, output="numpy"),
-        loader_of(sm.Dataset(path, sequences=sm.Sequences(tokenizer=model, eos=END))),
+        loader_of(sm.Dataset(texts, sequences=sm.Sequences(tokenizer=model, eos=END))),
     ):
         with pytest.raises(ValueError, match="no packs of documents with images"):
-            loader.explain_documents()
+            loader.explain(documents=True)
 
 
 def test_explain_prints_the_documents_of_a_step(path, model):
     options = ("explain", path, "--model", model, "--eos", END, "--pack", 96, "--step", 1)
     data = sm.Dataset(path, sequences=qwen_sequences(model))
     loader = loader_of(data)
-    expected = loader.explain_documents(step=1)
+    expected = loader.explain(step=1, documents=True)["documents"]
     found = json.loads(shardmill(*options, "--batch-size", 2, "--json").stdout)
     assert found["documents"] == expected
     lines = shardmill(*options, "--batch-size", 2, columns=200).stdout.splitlines()

@@ -45,7 +45,7 @@ def explain_documents(options: dict[str, Any], shuffle: Any, *, as_json: bool) -
     plan = loader.explain(step=step, epoch=epoch)
     if plan["rows"] is None:
         raise click.UsageError(f"step {step:,} does not exist: the epoch has {plan['steps']:,}")
-    documents = loader.explain_documents(step=step, epoch=epoch)
+    documents = loader.explain(step=step, epoch=epoch, documents=True)["documents"]
     if as_json:
         named = {name: options[name] for name in ("step", "epoch", "rank", "world_size", "pack")}
         epoch_figures = {name: plan[name] for name in _EPOCH}

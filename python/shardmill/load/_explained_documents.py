@@ -1,23 +1,41 @@
-"""The source documents of the rows that an explanation names, for token files with provenance."""
+"""The documents of an explained batch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shardmill.data._dataset import Dataset, opened_files
 from shardmill.data._source_documents import SourceDocument, SourceDocuments, provenance_of
+from shardmill.load._explained_images import documents_of
 from shardmill.load._mixture import Mixture
+
+if TYPE_CHECKING:
+    from shardmill.load._plan import LoaderPlan
 
 #: The formats that are written with provenance.
 _FORMATS = ("megatron", "bin")
 
 
-def with_documents(answer: dict[str, Any], dataset: Dataset | Mixture) -> dict[str, Any]:
-    """Return an explanation with the documents of its rows, if a file has provenance."""
-    rows = answer["rows"]
+def with_documents(
+    answer: dict[str, Any], plan: LoaderPlan, step: int, *, has_images: bool
+) -> dict[str, Any]:
+    """Return an explanation with the documents of its rows, if a file has provenance.
+
+    Args:
+        answer: the explanation of a batch.
+        plan: that of the loader.
+        step: the number of the batch, for errors.
+        has_images: whether to return documents with images; see ``Loader.explain``.
+
+    Raises:
+        ValueError: If there are no documents with images.
+    """
+    if has_images:
+        return answer | {"documents": documents_of(plan, answer, step)}
+    rows, dataset = answer["rows"], plan.dataset
     sources = dataset.sources if isinstance(dataset, Mixture) else {"": dataset}
     files = {
         f"{name}/{relative}" if name else relative: (path, source)

@@ -8,29 +8,36 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from shardmill._native.load import RowPlan
+from shardmill.data._dataset import opened_files
 from shardmill.errors import OptionError
 from shardmill.load._packed_images import IMAGE_GRID, IMAGE_INDEX
+from shardmill.load._packing import Packing
 
 if TYPE_CHECKING:
-    from shardmill.data._opened_files import OpenedFiles
+    from shardmill.load._plan import LoaderPlan
 
 _ID = "sample_id"
 
 
-def documents_of(
-    files: OpenedFiles, answer: dict[str, Any], step: int, *, multiple_of: int
-) -> list[dict[str, Any]]:
-    """Return the documents of an explained batch; see ``Loader.explain_documents``.
+def documents_of(plan: LoaderPlan, answer: dict[str, Any], step: int) -> list[dict[str, Any]]:
+    """Return the documents of an explained batch; see ``Loader.explain``.
 
     Args:
-        files: those of the data set.
+        plan: that of the loader.
         answer: the explanation of the batch.
         step: its number, for errors.
-        multiple_of: what the tokens of a document in a pack are rounded up to.
 
     Raises:
-        ValueError: If the epoch has no such step.
+        ValueError: If the epoch has no such step, or the batches have no packs of documents with
+            images.
     """
+    packing, files = plan.packed and plan.packed.packing, opened_files(plan.dataset)
+    if not isinstance(packing, Packing) or not files.has_document_images:
+        raise OptionError(
+            "the loader has no packs of documents with images\n"
+            "hint: pass a Dataset with sequences=sm.Sequences(images=…), and a Packing"
+        )
+    multiple_of = packing.multiple_of
     if answer["rows"] is None:
         raise OptionError(f"step {step} is not in the epoch, which has {answer['steps']} steps")
     native = files.native

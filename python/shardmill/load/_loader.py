@@ -7,10 +7,9 @@ from copy import copy
 from typing import Any
 
 from shardmill.data._arrow import ArrowRows
-from shardmill.data._dataset import Dataset, opened_files
+from shardmill.data._dataset import Dataset
 from shardmill.data._error_policy import ErrorPolicy
 from shardmill.data._own_methods import own_method, refuse_own_batches
-from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Value
 from shardmill.load._assembly import iteration_from
 from shardmill.load._audit import Audit
@@ -18,7 +17,6 @@ from shardmill.load._bad_rows import BadRow
 from shardmill.load._checks import at_least
 from shardmill.load._diagnosis import Diagnosis
 from shardmill.load._explained_documents import with_documents
-from shardmill.load._explained_images import documents_of
 from shardmill.load._explanation import table_of
 from shardmill.load._iteration import Iteration
 from shardmill.load._metrics import LoaderMetrics
@@ -345,13 +343,10 @@ class Loader(ArrowRows):
             >>> sources = {"web": "web.parquet", "code": "code.parquet"}
             >>> mixture = sm.Mixture(sources, weights={"web": 0.75, "code": 0.25}, epoch_rows=16)
             >>> loader = sm.Loader(mixture, batch_size=16, output="numpy")
-            >>> batches = loader.steps(3)
-            >>> int((next(batches)["x"] >= 100).sum())
-            4
             >>> loader.set_weights({"web": 0.5, "code": 0.5})
-            16
-            >>> [int((batch["x"] >= 100).sum()) for batch in batches]
-            [8, 8]
+            0
+            >>> int((next(iter(loader))["x"] >= 100).sum())
+            8
         """
         return set_weights(self._cursor, self._conversion, weights, group)
 
@@ -399,10 +394,7 @@ class Loader(ArrowRows):
 
     @property
     def bad_rows(self) -> list[BadRow]:
-        """The rows of this epoch that could not be decoded.
-
-        They are those in the batches that this rank received.
-        """
+        """The rows in the batches of this rank and epoch that were bad, or have a filled image."""
         return list(self._cursor.ledger.rows)
 
     def audit(self, epoch: int | None = None) -> Audit:
@@ -451,11 +443,11 @@ class Loader(ArrowRows):
         world_size: int | None = None,
         batch_size: int | None = None,
         epoch: int | None = None,
+        documents: bool = False,
     ) -> dict[str, Any]:
         """Explain which rows a batch contains and why, for this or another topology.
 
-        No row data is read. Steps count from the start of the epoch. Lanes are those of this
-        loader, as after a resume on that topology.
+        No row data is read, unless ``documents=True``. Lanes are those of this loader.
 
         Returns:
             For the batch: ``rows`` as ``(file, first row, count)`` in batch order, ``None`` past
@@ -484,9 +476,12 @@ class Loader(ArrowRows):
             describe batches in place of packs, and rows in place of pieces; ``padded_tokens``
             counts all padding, and ``fill_rate`` is the share of tokens that are not padding.
 
-            For token files with provenance, which ``shardmill tokenize`` writes, ``documents`` has
-            for each row of the batch, or for each piece of each pack, the source documents as
-            ``(file, row, first token, tokens)``; ``None`` for rows of other files.
+            For token files with provenance, ``documents`` has the source documents of each row of
+            the batch, or of each piece of each pack, as ``(file, row, first token, tokens)``. With
+            ``documents=True``, documents of packs with images are read, and ``documents`` has a
+            dict for each: ``pack``, ``file``, ``row``, ``sample_id``, ``first_token`` in the pack,
+            ``tokens``, and ``images``, each with ``first_token``, ``tokens``, ``grid`` (``None``
+            without patches) and ``patches``.
 
             With ``plan="ahead"``, packs of a lane are numbered over all epochs, and the tokens up
             to the step are counted unless their counts are known. ``rows_of_epoch``, ``ranks`` and
@@ -511,8 +506,8 @@ class Loader(ArrowRows):
             >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
             >>> loader.explain(step=1)["rows"]
             [('ten.parquet', 4, 4)]
-            >>> [loader.explain(rank=rank, world_size=2, batch_size=2)["rows"] for rank in (0, 1)]
-            [[('ten.parquet', 0, 2)], [('ten.parquet', 2, 2)]]
+            >>> loader.explain(rank=1, world_size=2, batch_size=2)["rows"]
+            [('ten.parquet', 2, 2)]
         """
         share = self._cursor.plan.share(rank, world_size, batch_size)
         epoch = self.epoch if epoch is None else at_least("epoch", epoch, 0)
@@ -520,7 +515,7 @@ class Loader(ArrowRows):
         answer = self._cursor.plan.explain(
             epoch, step, share, self._conversion.columns, consumed=consumed
         )
-        return with_documents(answer, self.dataset)
+        return with_documents(answer, self._cursor.plan, step, has_images=documents)
 
     def explain_table(
         self,
@@ -555,68 +550,13 @@ class Loader(ArrowRows):
             >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
             >>> import shardmill as sm
             >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
-            >>> for row in loader.explain_table(step=2).to_pylist():
-            ...     print(row)
-            {'row_of_batch': 0, 'file': 'ten.parquet', 'row': 8}
+            >>> loader.explain_table(step=2).to_pylist()[1]
             {'row_of_batch': 1, 'file': 'ten.parquet', 'row': 9}
         """
         answer = self.explain(
             step=step, rank=rank, world_size=world_size, batch_size=batch_size, epoch=epoch
         )
         return table_of(answer, step)
-
-    def explain_documents(
-        self,
-        *,
-        step: int = 0,
-        rank: int | None = None,
-        world_size: int | None = None,
-        batch_size: int | None = None,
-        epoch: int | None = None,
-    ) -> list[dict[str, Any]]:
-        """Return the documents in a batch of packs of ``Sequences``, with their images.
-
-        Reads these documents and the headers of their images. No pixel is decoded.
-
-        Args:
-            step: as for ``explain``.
-            rank: as for ``explain``.
-            world_size: as for ``explain``.
-            batch_size: as for ``explain``.
-            epoch: as for ``explain``.
-
-        Returns:
-            A dict for each document, in order: ``pack``, its number in the batch, ``file``,
-            ``row``, the number of the document in the file, ``sample_id``, ``None`` for rows with
-            ``parts``, ``first_token`` in the pack, ``tokens``, and ``images``. Each image has
-            ``first_token``, the place of its first placeholder in the pack, ``tokens``, the number
-            of its placeholders, ``grid``, its frames, rows and columns of patches, ``None`` for
-            rules without a grid, and ``patches``.
-
-        Raises:
-            ValueError: If the epoch has no such step on this rank, or the batches have no packs of
-                documents with images.
-
-        Examples:
-            >>> import shardmill as sm
-            >>> loader = sm.Loader([], batch_size=1, output="numpy")
-            >>> loader.explain_documents()
-            Traceback (most recent call last):
-            shardmill.errors.OptionError: the loader has no packs of documents with images
-            hint: pass a Dataset with sequences=sm.Sequences(images=…), and a Packing
-        """
-        plan = self._cursor.plan
-        packing = plan.packed and plan.packed.packing
-        files = opened_files(plan.dataset)
-        if not isinstance(packing, Packing) or not files.has_document_images:
-            raise OptionError(
-                "the loader has no packs of documents with images\n"
-                "hint: pass a Dataset with sequences=sm.Sequences(images=…), and a Packing"
-            )
-        answer = self.explain(
-            step=step, rank=rank, world_size=world_size, batch_size=batch_size, epoch=epoch
-        )
-        return documents_of(files, answer, step, multiple_of=packing.multiple_of)
 
     def __getitem__(self, index: Any) -> Any:
         # A DataLoader takes unknown objects for map-style data sets; its own error would not help.

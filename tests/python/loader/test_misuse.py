@@ -84,7 +84,6 @@ def test_wrong_call_is_told_by_the_name_of_the_class_that_users_know(data):
         "load_state_dict",
         "explain",
         "explain_table",
-        "explain_documents",
         "audit",
     ):
         with pytest.raises(TypeError, match=rf"^Loader\.{name}\(\) takes"):
