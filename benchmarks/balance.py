@@ -216,8 +216,8 @@ def rate(options: BalanceOptions) -> Metrics:
 
 def _peak(path: Path, options: BalanceOptions, is_balanced: bool) -> tuple[int, int]:
     loader = loader_of(path, options, is_balanced)
-    share = {"batch_size": options.lanes, "world_size": 1}
-    explained = loader.explain(**share).get("balance_bytes", 0)
+    answer = loader.explain(batch_size=options.lanes, world_size=1)
+    explained = answer.get("balance_bytes", 0)
     before = status_bytes()
     forget_peak()
     for _batch in loader:
