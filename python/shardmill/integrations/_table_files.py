@@ -146,6 +146,10 @@ class TableFiles(Dataset):
         """False: the files of a table are not tars."""
         return False
 
+    @property
+    def token_files(self) -> None:
+        """``None``: the files of a table are not token files."""
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (type(self), self._plan, self._columns, self._filter, self._given_threads)
 
