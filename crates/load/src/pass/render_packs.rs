@@ -77,20 +77,19 @@ impl Work {
                 }
                 Ok((canvas, filled))
             };
+            let mut take = |(made, causes): (Canvas, Filled)| {
+                canvas.append(made);
+                filled.extend(causes);
+            };
             if count > IMAGES_OF_A_JOB && has_idle_thread() {
                 let job = move |number: usize| {
                     let first = number * IMAGES_OF_A_JOB;
                     part(first..count.min(first + IMAGES_OF_A_JOB))
                 };
                 let jobs = count.div_ceil(IMAGES_OF_A_JOB);
-                self.render_in_jobs(jobs, job, |(made, causes)| {
-                    canvas.append(made);
-                    filled.extend(causes);
-                })?;
+                self.render_in_jobs(jobs, job, take)?;
             } else {
-                let (made, causes) = part(0..count)?;
-                canvas.append(made);
-                filled.extend(causes);
+                take(part(0..count)?);
             }
         }
         let ends = lists.offsets().iter().skip(1);
