@@ -106,6 +106,11 @@ impl PyBalance {
     }
 }
 
+/// The images or patches of a pack; without a limit, as many as its tokens have room for.
+fn limit(most: Option<u32>) -> u32 {
+    most.unwrap_or(u32::MAX)
+}
+
 /// The plan of one epoch that deals out packs of `rows`.
 #[pyfunction]
 #[pyo3(signature = (
@@ -134,16 +139,14 @@ fn packed(
 ) -> PyResult<PyRowPlan> {
     let strategy = strategy_of(strategy, open_packs, long)?;
     let balance = balance.map(|balance| balance.of(rows.0.seed(), epoch));
-    let limit = |limit: Option<u32>| limit.unwrap_or(u32::MAX);
-    let (max_images, max_patches) = (limit(max_images), limit(max_patches));
     let packing = Packing {
         length,
         strategy,
         multiple_of,
         overlaps,
         looks_ahead,
-        max_images,
-        max_patches,
+        max_images: limit(max_images),
+        max_patches: limit(max_patches),
         balance,
     };
     let (unpacked, lengths, columns) =
@@ -242,16 +245,14 @@ impl PyAheadPacks {
     ) -> PyResult<Self> {
         let strategy = strategy_of(strategy, open_packs, long)?;
         let balance = balance.map(|balance| balance.of(rows.0.seed(), 0));
-        let limit = |limit: Option<u32>| limit.unwrap_or(u32::MAX);
-        let (max_images, max_patches) = (limit(max_images), limit(max_patches));
         let packing = Packing {
             length,
             strategy,
             multiple_of,
             overlaps,
             looks_ahead,
-            max_images,
-            max_patches,
+            max_images: limit(max_images),
+            max_patches: limit(max_patches),
             balance,
         };
         let counted = counted(column, source, nulls_are_empty)?;
