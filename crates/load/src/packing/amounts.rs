@@ -39,8 +39,8 @@ impl Amounts {
         };
         let grids = images.get(1).and_then(|grids| grids.as_list_opt::<i32>());
         let of_row = |(row, tokens): (usize, u32)| {
-            let images = u32::try_from(index.value_length(row)).unwrap_or_default();
-            [tokens, images, patches(grids, row).unwrap_or(images)]
+            let (images, patches) = images_of(index, grids, row);
+            [tokens, images, patches]
         };
         let numbers: Vec<u32> = tokens.into_iter().enumerate().flat_map(of_row).collect();
         Ok(Self::new(numbers, COUNTS_WITH_IMAGES))
@@ -110,9 +110,23 @@ fn of_lists(array: &ArrayRef, nulls_are_empty: bool) -> Result<Vec<u32>, Option<
     (0..array.len()).map(length).collect()
 }
 
-/// Of the images of a row; `None` if they have no grids.
-pub(super) fn patches(grids: Option<&ListArray>, row: usize) -> Option<u32> {
-    let numbers = numbers::<Int64Type>(grids?, row);
-    let all: i64 = numbers.chunks_exact(3).map(|grid| grid.iter().product::<i64>()).sum();
-    (!numbers.is_empty()).then(|| u32::try_from(all).unwrap_or(u32::MAX))
+/// The images of a row, and their patches.
+pub(super) fn images_of(index: &ListArray, grids: Option<&ListArray>, row: usize) -> (u32, u32) {
+    let count = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    let all = patches(index, grids, row).fold((0, 0), |(images, all), of| (images + 1, all + of));
+    (count(all.0), count(all.1))
+}
+
+/// The patches of each image of a row; an image without a grid is one patch.
+pub(super) fn patches(
+    index: &ListArray,
+    grids: Option<&ListArray>,
+    row: usize,
+) -> impl Iterator<Item = u64> {
+    let grids = grids.map_or(&[][..], |grids| numbers::<Int64Type>(grids, row));
+    let images = usize::try_from(index.value_length(row)).unwrap_or_default();
+    (0..images).map(move |image| match grids.get(3 * image..3 * image + 3) {
+        Some(grid) => u64::try_from(grid.iter().product::<i64>()).unwrap_or_default(),
+        None => 1,
+    })
 }

@@ -3,7 +3,7 @@
 //! The invariant: the images of a pack are in the order of their tokens, and each is there once.
 
 use super::Error as PackingError;
-use super::amounts::patches;
+use super::amounts::images_of;
 use super::assemble::{Places, SuperbatchParts, TokenPacks};
 use super::columns::{PackedImages, item};
 use super::lists::{numbers, offset, small};
@@ -69,8 +69,7 @@ impl TokenPacks<'_> {
             let grid = (last > 1).then(|| lists(1, source.block)).flatten();
             let of_grids = grid.map_or(&[][..], |grids| numbers::<Int64Type>(grids, source.row));
             let planned = source.planned;
-            let images = u32::try_from(of_index.len() / 2).unwrap_or(u32::MAX);
-            let patches = patches(grid, source.row).unwrap_or(images);
+            let (images, patches) = images_of(index_of, grid, source.row);
             if self.source.knows_images() && (images, patches) != (planned.images, planned.patches)
             {
                 let (dataset, rows) = (superbatch.dataset, superbatch.rows);

@@ -1,15 +1,15 @@
 //! The work of packs by the cost of a balance, and how equal it is over ranks.
 
+use super::amounts::patches;
 use super::explain::is_shown;
 use super::figures::{Figures, KnownWork, PackWork, Part};
-use super::lists::numbers;
 use super::packs::RowIds;
 use super::{AheadEpoch, Contents, DOCUMENT_LENGTHS, DrawnPacks, Lengths, PADDED_LENGTHS, Packs};
 use crate::sequences::{IMAGE_GRID, IMAGE_INDEX};
 use crate::{Result, RowSet};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::types::Int32Type;
 use shardmill_engine::Cancel;
 use shardmill_plan::order::{RowOrder, Steps};
 use shardmill_plan::packing::{Amount, Balance, CostTerms, PackPlan, Packing, Piece};
@@ -44,9 +44,9 @@ impl WorkOf<'_> {
         let documents = pieces.iter().filter(|(piece, ..)| is_shown(*piece, self.packing));
         let lengths = documents.clone().map(|(piece, ..)| (piece.count, piece.padded));
         let (packing, cost) = (self.packing, &self.balance.cost);
-        let images = documents.clone().map(|(_, row, _)| cost.of_images(row.images, row.patches));
+        let images = cost.of_all_images(documents.clone().map(|(_, row, _)| row));
         let mut work = PackWork {
-            cost: images.fold(packing.cost_of(cost, lengths), u64::saturating_add),
+            cost: packing.cost_of(cost, lengths).saturating_add(images),
             documents: documents.count() as u64,
             tokens_of_sources: Vec::new(),
         };
@@ -182,7 +182,9 @@ impl Packs {
             return Vec::new();
         };
         let mut lengths = documents.as_list::<i32>().iter();
-        let mut images = images_of(packs).into_iter();
+        let lists = |name| packs.column_by_name(name).and_then(|lists| lists.as_list_opt::<i32>());
+        let (index, grids) = (lists(IMAGE_INDEX), lists(IMAGE_GRID));
+        let mut numbers = 0..packs.num_rows();
         let of_batch = |packs: usize| {
             let mut sums = CostTerms::default();
             for documents in lengths.by_ref().take(packs).flatten() {
@@ -190,7 +192,9 @@ impl Packs {
                 let tokens = tokens.map(|tokens| u32::try_from(*tokens).unwrap_or_default());
                 balance.cost.add_terms(&mut sums, columns.length, tokens);
             }
-            for patches in images.by_ref().take(packs).flatten() {
+            let patches =
+                |pack| index.into_iter().flat_map(move |index| patches(index, grids, pack));
+            for patches in numbers.by_ref().take(packs).flat_map(patches) {
                 sums.image += 1;
                 sums.patch += patches;
                 sums.patch_pair = sums.patch_pair.saturating_add(patches.saturating_mul(patches));
@@ -199,20 +203,6 @@ impl Packs {
         };
         batches.map(of_batch).collect()
     }
-}
-
-/// The patches of each image of each pack.
-fn images_of(packs: &RecordBatch) -> Vec<Vec<u64>> {
-    let lists = |name| packs.column_by_name(name).and_then(|lists| lists.as_list_opt::<i32>());
-    let (Some(index), grids) = (lists(IMAGE_INDEX), lists(IMAGE_GRID)) else { return Vec::new() };
-    let of_pack = |pack: usize| match grids {
-        Some(grids) => numbers::<Int64Type>(grids, pack)
-            .chunks_exact(3)
-            .map(|grid| u64::try_from(grid.iter().product::<i64>()).unwrap_or_default())
-            .collect(),
-        None => vec![1; usize::try_from(index.value_length(pack)).unwrap_or_default()],
-    };
-    (0..packs.num_rows()).map(of_pack).collect()
 }
 
 fn small(number: u64) -> usize {

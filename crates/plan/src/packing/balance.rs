@@ -22,7 +22,7 @@ const FIRST_WINDOWS: [u64; 3] = [16, 4, 2];
 
 /// The work of a pack, from the lengths of its documents with their padding, and from their images.
 /// Sums and products saturate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
     /// Of a token.
     pub token: u64,
@@ -111,10 +111,14 @@ impl Cost {
         }
     }
 
+    /// Of the images of all of these documents.
+    pub fn of_all_images<'a>(&self, documents: impl Iterator<Item = &'a Amount>) -> u64 {
+        documents.map(|document| self.of_images(document)).fold(0, u64::saturating_add)
+    }
+
     /// Of the images of a document, which count as equally large.
-    #[must_use]
-    pub fn of_images(&self, images: u32, patches: u32) -> u64 {
-        let (images, patches) = (u64::from(images), u64::from(patches));
+    fn of_images(&self, document: &Amount) -> u64 {
+        let (images, patches) = (u64::from(document.images), u64::from(document.patches));
         let pairs = patches * patches / images.max(1);
         self.image
             .saturating_mul(images)
@@ -322,7 +326,7 @@ impl Ordering {
 
     /// Of a row with its images.
     pub(super) fn of_row(&self, row: &Amount) -> u64 {
-        let images = self.balance.cost.of_images(row.images, row.patches);
+        let images = self.balance.cost.of_images(row);
         self.of_document(row.tokens).saturating_add(images)
     }
 

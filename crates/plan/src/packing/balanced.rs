@@ -129,9 +129,8 @@ impl BalancedCursor {
         }
         let cost_of = |pieces: &Vec<LanePiece>| {
             let tokens = balance.cost.of_pack(self.length, pieces.iter().map(|piece| piece.padded));
-            pieces.iter().fold(tokens, |cost, LanePiece { amount, .. }| {
-                cost.saturating_add(balance.cost.of_images(amount.images, amount.patches))
-            })
+            let images = balance.cost.of_all_images(pieces.iter().map(|piece| &piece.amount));
+            tokens.saturating_add(images)
         };
         let costs: Vec<u64> = drawn.iter().map(cost_of).collect();
         let mut needed_from = (u64::MAX, u64::MAX);
