@@ -45,16 +45,7 @@ fn balanced(
 }
 
 pub(super) fn balances() -> impl proptest::strategy::Strategy<Value = Balance> {
-    let cost = Cost {
-        token: 1,
-        pair: 1,
-        window_pair: 0,
-        window: None,
-        patch: 0,
-        patch_pair: 0,
-        image: 0,
-        counts_padding: true,
-    };
+    let cost = Cost { token: 1, pair: 1, counts_padding: true, ..Cost::default() };
     (1u32..4, 0u32..9, proptest::bool::ANY).prop_map(move |(per_step, more, is_alike)| Balance {
         cost,
         per_step,

@@ -2,19 +2,9 @@ use super::*;
 use proptest::prelude::{Just, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::Strategy;
 
-const COST: Cost = Cost {
-    token: 1,
-    pair: 0,
-    window_pair: 0,
-    window: None,
-    patch: 0,
-    patch_pair: 0,
-    image: 0,
-    counts_padding: false,
-};
-
 fn balance(per_step: u32, window_packs: u32, within: Within) -> Balance {
-    Balance { cost: COST, per_step, window_packs, within, seed: 3, epoch: 1 }
+    let cost = Cost { token: 1, ..Cost::default() };
+    Balance { cost, per_step, window_packs, within, seed: 3, epoch: 1 }
 }
 
 fn withins() -> impl Strategy<Value = Within> {
@@ -113,7 +103,7 @@ proptest! {
         documents in prop::collection::vec(1u32..50, 0..8), room in 0u32..50,
         window in prop::option::of(1u32..40), counts_padding: bool,
     ) {
-        let cost = Cost { token: 5, pair: 3, window_pair: 2, window, counts_padding, ..COST };
+        let cost = Cost { token: 5, pair: 3, window_pair: 2, window, counts_padding, ..Cost::default() };
         let length = documents.iter().sum::<u32>() + room;
         let mut all: Vec<u64> = documents.iter().map(|tokens| u64::from(*tokens)).collect();
         all.extend(counts_padding.then_some(u64::from(room)));
@@ -155,7 +145,7 @@ fn first_windows_of_endless_lanes_are_short() {
 
 #[test]
 fn dear_packs_saturate() {
-    let cost = Cost { token: u64::MAX, pair: u64::MAX, ..COST };
+    let cost = Cost { token: u64::MAX, pair: u64::MAX, ..Cost::default() };
     assert_eq!(cost.of_pack(8, [3, 5].into_iter()), u64::MAX);
 }
 

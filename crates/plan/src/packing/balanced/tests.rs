@@ -52,16 +52,7 @@ fn insides() -> impl proptest::strategy::Strategy<Value = Packing> {
 }
 
 fn packing(inside: Packing, per_step: u32, window_packs: u32) -> Packing {
-    let cost = Cost {
-        token: 1,
-        pair: 1,
-        window_pair: 0,
-        window: None,
-        patch: 0,
-        patch_pair: 0,
-        image: 0,
-        counts_padding: true,
-    };
+    let cost = Cost { token: 1, pair: 1, counts_padding: true, ..Cost::default() };
     let within = Within::Mixed;
     let balance = Balance { cost, per_step, window_packs, within, seed: 5, epoch: 0 };
     Packing { balance: Some(balance), ..inside }
