@@ -509,13 +509,24 @@ class Loader(ArrowRows):
             >>> loader.explain(rank=1, world_size=2, batch_size=2)["rows"]
             [('ten.parquet', 2, 2)]
         """
+        answer = self._explained(step, rank, world_size, batch_size, epoch)
+        return with_documents(answer, self._cursor.plan, step, has_images=documents)
+
+    def _explained(
+        self,
+        step: int,
+        rank: int | None,
+        world_size: int | None,
+        batch_size: int | None,
+        epoch: int | None,
+    ) -> dict[str, Any]:
+        """Return the explanation of a batch without documents, for which files are read."""
         share = self._cursor.plan.share(rank, world_size, batch_size)
         epoch = self.epoch if epoch is None else at_least("epoch", epoch, 0)
         consumed = self._cursor.position.consumed
-        answer = self._cursor.plan.explain(
+        return self._cursor.plan.explain(
             epoch, step, share, self._conversion.columns, consumed=consumed
         )
-        return with_documents(answer, self._cursor.plan, step, has_images=documents)
 
     def explain_table(
         self,
@@ -553,10 +564,7 @@ class Loader(ArrowRows):
             >>> loader.explain_table(step=2).to_pylist()[1]
             {'row_of_batch': 1, 'file': 'ten.parquet', 'row': 9}
         """
-        answer = self.explain(
-            step=step, rank=rank, world_size=world_size, batch_size=batch_size, epoch=epoch
-        )
-        return table_of(answer, step)
+        return table_of(self._explained(step, rank, world_size, batch_size, epoch), step)
 
     def __getitem__(self, index: Any) -> Any:
         # A DataLoader takes unknown objects for map-style data sets; its own error would not help.
