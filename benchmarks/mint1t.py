@@ -216,10 +216,10 @@ def _write_shard(index: int, samples: Sequence[Sample], *, directory: Path, code
     ) as tar:
         for sample in samples:
             document, pages = _draw_sample(rng, sample)
-            _add_member(
+            add_member(
                 tar, f"{sample.sample_id}.json", json.dumps(document, ensure_ascii=False).encode()
             )
-            _add_member(tar, f"{sample.sample_id}.tiff", _tiff_of(pages, codec))
+            add_member(tar, f"{sample.sample_id}.tiff", _tiff_of(pages, codec))
 
 
 def _draw_sample(rng: np.random.RandomState, sample: Sample) -> tuple[Metrics, list[Image.Image]]:
@@ -307,7 +307,8 @@ def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     return ImageFont.load_default_imagefont()
 
 
-def _add_member(tar: tarfile.TarFile, name: str, payload: bytes) -> None:
+def add_member(tar: tarfile.TarFile, name: str, payload: bytes) -> None:
+    """Adds a file to a tar."""
     member = tarfile.TarInfo(name)
     member.size = len(payload)
     member.mode = 0o644

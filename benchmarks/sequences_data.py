@@ -7,7 +7,6 @@ tokenizer that is trained on the captions, and the options of Qwen2-VL for image
 
 from __future__ import annotations
 
-import io
 import json
 import random
 import tarfile
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.images_data import crop, photographs_of_packages
 from benchmarks.measure import Metrics, Options, make_set, read_options
-from benchmarks.mint1t import WORDS
+from benchmarks.mint1t import WORDS, add_member
 
 SPECIAL = ("<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>")
 _TAR_IMAGES = 128
@@ -48,9 +47,7 @@ def write_set(options: SetOptions, directory: Path) -> Metrics:
                 image = crop(draw.choice(photographs), sides, draw)
                 size += len(image)
                 for extension, content in (("jpg", image), ("txt", captions[number].encode())):
-                    member = tarfile.TarInfo(f"{number:06}.{extension}")
-                    member.size = len(content)
-                    tar.addfile(member, io.BytesIO(content))
+                    add_member(tar, f"{number:06}.{extension}", content)
     _write_model(directory / "model", captions)
     return {"images": options.images, "bytes": size}
 
