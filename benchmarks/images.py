@@ -11,7 +11,6 @@ are judged by the variance of their Laplacian.
 from __future__ import annotations
 
 import io
-import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.measure import Metrics, Options, run_entry, status_bytes
+from benchmarks.measure import Metrics, Options, core_seconds, run_entry, status_bytes
 
 _SIDE = 224
 _BATCH = 64
@@ -63,7 +62,7 @@ def _passes(options: ImageOptions, one_pass: Any) -> Metrics:
     rates, cpu, images, total = [], [], 0, 0
     peaks = []
     for _ in range(options.epochs):
-        start, busy = time.perf_counter(), _core_seconds()
+        start, busy = time.perf_counter(), core_seconds()
         images = total = 0
         for batch in one_pass():
             images += len(batch)
@@ -74,7 +73,7 @@ def _passes(options: ImageOptions, one_pass: Any) -> Metrics:
                 "SPDL needs the libraries of FFmpeg, libavfilter8 and others on Debian"
             )
         rates.append(images / (time.perf_counter() - start))
-        cpu.append((_core_seconds() - busy) / images * 1e3)
+        cpu.append((core_seconds() - busy) / images * 1e3)
         peaks.append(status_bytes("VmHWM") / 1e6)
     return {
         "images": images,
@@ -83,12 +82,6 @@ def _passes(options: ImageOptions, one_pass: Any) -> Metrics:
         "touched": total,
         "epoch_peak_mb": peaks,
     }
-
-
-def _core_seconds() -> float:
-    """Time of this process and of its worker processes that have ended, as they do with a pass."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
 
 
 def loader_shardmill(options: ImageOptions) -> Metrics:

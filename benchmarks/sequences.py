@@ -8,7 +8,6 @@ is touched as a trainer would. Imports and the first listing of files are not ti
 
 from __future__ import annotations
 
-import os
 import tarfile
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import Metrics, Options, run_entry, status_bytes
+from benchmarks.measure import Metrics, Options, core_seconds, run_entry, status_bytes
 
 #: Samples that Energon and the DataLoader choose the documents of packs from.
 _BUFFER = 64
@@ -63,7 +62,7 @@ def _passes(options: SequenceOptions, one_pass: Callable[[], Any]) -> Metrics:
     """The rate of the fastest pass, and what it had: images, tokens, places for tokens, patches."""
     rates, cpu, first, peaks, found = [], [], [], [], {}
     for _ in range(options.epochs):
-        start, busy = time.perf_counter(), _core_seconds()
+        start, busy = time.perf_counter(), core_seconds()
         found = dict.fromkeys(["images", "tokens", "places", "patches"], 0)
         touched = 0.0
         for images, tokens, places, patches in one_pass():
@@ -74,7 +73,7 @@ def _passes(options: SequenceOptions, one_pass: Callable[[], Any]) -> Metrics:
                 found[name] += int(number)
         seconds = time.perf_counter() - start
         rates.append(found["images"] / seconds)
-        cpu.append((_core_seconds() - busy) / found["images"] * 1e3)
+        cpu.append((core_seconds() - busy) / found["images"] * 1e3)
         peaks.append(status_bytes("VmHWM") / 1e6)
     return found | {
         "images_per_s": max(rates),
@@ -83,11 +82,6 @@ def _passes(options: SequenceOptions, one_pass: Callable[[], Any]) -> Metrics:
         "first_batch_s": min(first),
         "growth": peaks[-1] / peaks[0],
     }
-
-
-def _core_seconds() -> float:
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
 
 
 def packed_shardmill(options: SequenceOptions) -> Metrics:
