@@ -1,6 +1,7 @@
 """Interleaved documents in Parquet, and what the processor of Qwen2-VL makes of them."""
 
 import io
+import json
 import random
 from types import SimpleNamespace
 
@@ -88,9 +89,15 @@ def write_documents(path, documents, *, row_group_size=None, files=1):
 
 
 def write_model(directory):
-    """A tokenizer with the special tokens of Qwen2-VL."""
+    """Write a tokenizer with the special tokens of Qwen2-VL, and return the directory.
+
+    The options of its image processor are those of small images.
+    """
     merges = [(b"h", b"e"), (b" ", b"w"), (b"l", b"l")]
-    return write_tokenizer(directory, merges=merges, special=[PAD, BEGIN, FINISH])
+    write_tokenizer(directory, merges=merges, special=[PAD, BEGIN, FINISH])
+    processor = {"image_processor_type": "Qwen2VLImageProcessor"} | QWEN
+    (directory / "preprocessor_config.json").write_text(json.dumps(processor))
+    return directory
 
 
 def qwen_sequences(tokenizer, **options):

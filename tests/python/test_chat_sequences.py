@@ -26,9 +26,7 @@ TEMPLATE = (
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("model")
-    write_model(directory)
-    return directory
+    return write_model(tmp_path_factory.mktemp("model"))
 
 
 def user(*parts):

@@ -8,7 +8,6 @@ import shardmill as sm
 from command import shardmill
 from interleaved_documents import (
     END,
-    QWEN,
     drawn,
     picture,
     processed,
@@ -24,11 +23,7 @@ DOCUMENTS = drawn(5, 16)
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("model")
-    write_model(directory)
-    config = {"image_processor_type": "Qwen2VLImageProcessor"} | QWEN
-    (directory / "preprocessor_config.json").write_text(json.dumps(config))
-    return directory
+    return write_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")

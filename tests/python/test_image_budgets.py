@@ -22,9 +22,7 @@ PLANS = {"epoch": {}, "ahead": {"plan": "ahead", "epoch_packs": 32}}
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("model")
-    write_model(directory)
-    return directory
+    return write_model(tmp_path_factory.mktemp("model"))
 
 
 def illustrated(seed, count, most=9):

@@ -22,9 +22,7 @@ pytestmark = pytest.mark.usefixtures("counts_below")
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("model")
-    write_model(directory)
-    return directory
+    return write_model(tmp_path_factory.mktemp("model"))
 
 
 def packing(**options):
