@@ -238,12 +238,12 @@ class Journal:
     Args:
         directory: the checkpoint.
         ids: the column of ids.
+        output: the output, and the options of the write.
     """
 
-    def __init__(self, directory: str, ids: str) -> None:
-        self.ids, self.directory = ids, Path(directory)
+    def __init__(self, directory: str, ids: str, output: Mapping[str, Any]) -> None:
+        self.ids, self.directory, self._output = ids, Path(directory), output
         self._run = f"-{uuid.uuid4().hex}"
-        self._output: Mapping[str, Any] = {}
         self._published: set[str] = set()
 
     @property
@@ -260,13 +260,12 @@ class Journal:
         """Return what tasks need."""
         return TaskLog(str(self.run), DoneIds.of(str(self.directory), self.ids))
 
-    def recover(self, out: Path, root: Path, output: Mapping[str, Any]) -> None:
+    def recover(self, out: Path, root: Path) -> None:
         """Check that the job is the same, and close the runs that did not end.
 
         Args:
             out: the output, locked for this run.
             root: where the manifest of the output is.
-            output: the options of the write.
 
         Raises:
             shardmill.CheckpointMismatchError: If the checkpoint belongs to another write.
@@ -285,7 +284,6 @@ class Journal:
                 "hint: put the checkpoint on the file system of the output"
             ) from error
         (root / probe.name).unlink()
-        self._output = {"output": str(out), **output}
         if (self.directory / _OUTPUT).exists():
             self.record()
         for manifest in self.directory.glob("published-*.json"):

@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,7 +69,7 @@ class Staging:
         mode: what happens to files in it.
         prefix: prefix of the names of shards.
         has_index: whether shards have an index.
-        journal: what tasks have finished in earlier runs, and the options of the write.
+        journal: what tasks have finished in earlier runs.
 
     Raises:
         shardmill.OutputExistsError: If another write to the directory is running, or files exist
@@ -83,10 +83,10 @@ class Staging:
         mode: Mode,
         prefix: str,
         has_index: bool,
-        journal: tuple[Journal, Mapping[str, Any]] | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.mode: Mode = mode
-        self._journal, self._options = journal or (None, {})
+        self._journal = journal
         self._out, self._prefix, self._has_index = Path(out), prefix, has_index
         self._root = self._out / _NAME
         #: Where tasks write. Its name is unique, so tasks of an earlier run do not find it.
@@ -107,7 +107,7 @@ class Staging:
                 if path.is_dir():
                     shutil.rmtree(path, ignore_errors=True)
             if self._journal is not None:
-                self._journal.recover(self._out, self._root, self._options)
+                self._journal.recover(self._out, self._root)
                 if self._journal.is_published:
                     self.mode = "append"
             self.directory = self._directory(self.mode)

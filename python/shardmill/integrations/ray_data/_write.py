@@ -100,14 +100,14 @@ def write(
             "hint: pass a directory, and format= if it is not Parquet"
         )
     has_index = found == "mds" or options.get("index") is not None
-    journal = _journal(ds, checkpoint, ids, out)
     given = {f"option {name}": repr(value) for name, value in options.items()}
+    journal = _journal(ds, checkpoint, ids, {"output": out, "format": found, **given})
     staging = Staging(
         out,
         mode=mode,
         prefix="shard." if has_index else "part-",
         has_index=has_index,
-        journal=None if journal is None else (journal, {"format": found, **given}),
+        journal=journal,
     )
     with staging:
         task = WriteTask(
@@ -129,7 +129,10 @@ def write(
 
 
 def _journal(
-    ds: ray.data.Dataset, checkpoint: PathLike | None, ids: str | None, out: str
+    ds: ray.data.Dataset,
+    checkpoint: PathLike | None,
+    ids: str | None,
+    output: Mapping[str, Any],
 ) -> Journal | None:
     """Return the journal of a write, after comparing it with what the rows were read with."""
     given = None if checkpoint is None else checkpoint_directory(checkpoint)
@@ -143,12 +146,13 @@ def _journal(
         return None
     if ids not in (None, column):
         raise OptionError(f"ids={ids!r} of write differ from ids={column!r} of read")
-    if Path(out) in (Path(given), *Path(given).parents):
+    out = output["output"]
+    if Path(given).is_relative_to(out):
         raise OptionError(
             f"the checkpoint {given!r} is in the output {out!r}\n"
             "hint: use a directory beside the output"
         )
-    return Journal(given, str(column))
+    return Journal(given, str(column), output)
 
 
 @dataclass(frozen=True)
