@@ -86,7 +86,7 @@ class Staging:
         journal: Journal | None = None,
     ) -> None:
         self.mode: Mode = mode
-        self._journal = journal
+        self.journal = journal
         self._out, self._prefix, self._has_index = Path(out), prefix, has_index
         self._root = self._out / _NAME
         #: Where tasks write. Its name is unique, so tasks of an earlier run do not find it.
@@ -106,16 +106,16 @@ class Staging:
             for path in self._root.iterdir():
                 if path.is_dir():
                     shutil.rmtree(path, ignore_errors=True)
-            if self._journal is not None:
-                self._journal.recover(self._out, self._root)
-                if self._journal.is_published:
+            if self.journal is not None:
+                self.journal.recover(self._out, self._root)
+                if self.journal.is_published:
                     self.mode = "append"
             self.directory = self._directory(self.mode)
             self._earlier = [Path(path).name for path in self.directory.data_files()]
-            if self._journal is None:
+            if self.journal is None:
                 self.run.mkdir()
             else:
-                self.run = self._journal.begin()
+                self.run = self.journal.begin()
         except BaseException:
             self._end(is_made=made)
             raise
@@ -142,9 +142,9 @@ class Staging:
             if self._has_index and self.mode == "append":
                 known = known_shards(str(self._out), has_data=first > 0)
                 check_same_columns([*known, *entries], "the new shards do not fit those in it")
-            base = self.run if self._journal is None else self._journal.directory
+            base = self.run if self.journal is None else self.journal.directory
             manifest = Manifest(
-                run=self.run.name if self._journal is None else str(base),
+                run=self.run.name if self.journal is None else str(base),
                 files=[
                     [str(path.relative_to(base)), name]
                     for path, name in zip(staged, names, strict=True)
@@ -152,7 +152,7 @@ class Staging:
                 entries=entries,
                 is_indented=any(entry["format"] == "parquet" for entry in entries),
                 replaced=self._earlier if self.mode == "overwrite" else [],
-                runs=[] if self._journal is None else self._journal.unpublished(),
+                runs=[] if self.journal is None else self.journal.unpublished(),
             )
             for directory in (base, self._root, self._out):
                 sync(directory)

@@ -123,8 +123,7 @@ def write(
         check_nodes([str(staging.run)], is_written=True)
         if journal is not None:
             journal.record()
-        sink = ShardmillDatasink(task, staging, earlier, journal)
-        ds.write_datasink(sink, **(ray_options or {}))
+        ds.write_datasink(ShardmillDatasink(task, staging, earlier), **(ray_options or {}))
         return [str(Path(path, Path(file).name)) for file in staging.files]
 
 
@@ -269,19 +268,11 @@ class ShardmillDatasink(Datasink[WrittenShards]):
         task: what each task does.
         staging: the files of the tasks.
         earlier: the files to which they are appended.
-        journal: the tasks of earlier runs.
     """
 
-    def __init__(
-        self,
-        task: WriteTask,
-        staging: Staging,
-        earlier: EarlierShards,
-        journal: Journal | None = None,
-    ) -> None:
+    def __init__(self, task: WriteTask, staging: Staging, earlier: EarlierShards) -> None:
         self._task = task
-        self._driver: tuple[Staging, EarlierShards, Journal | None] | None
-        self._driver = staging, earlier, journal
+        self._driver: tuple[Staging, EarlierShards] | None = staging, earlier
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_task": self._task, "_driver": None}
@@ -293,7 +284,8 @@ class ShardmillDatasink(Datasink[WrittenShards]):
     def on_write_complete(self, write_result: WriteResult[WrittenShards]) -> None:
         """Make the files of all tasks visible."""
         assert self._driver is not None
-        staging, earlier, journal = self._driver
+        staging, earlier = self._driver
+        journal = staging.journal
         if journal is None:
             shards = sorted(write_result.write_returns, key=lambda shards: shards.task)
         elif not (shards := journal.close()) and journal.is_published:
