@@ -358,9 +358,8 @@ class Journal:
         if closed.exists():
             # An attempt has made its directory again after the run was closed.
             shutil.rmtree(run, ignore_errors=True)
-            return
-        run.rename(closed)
-        self._clean(closed)
+        else:
+            run.rename(closed)
 
     def _clean(self, closed: Path) -> None:
         """Remove attempts that did not commit, and a run without commits."""
