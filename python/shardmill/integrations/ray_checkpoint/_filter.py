@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import ray
 from ray.data.block import Block, BlockAccessor
 from ray.data.checkpoint import CheckpointConfig, CheckpointFilter
 
 from shardmill.integrations.ray_checkpoint._ids import IdCheck
-from shardmill.integrations.ray_checkpoint._index_file import opened
+from shardmill.integrations.ray_checkpoint._index_file import done_in, opened, rows_left
 
 
 class ShardmillCheckpointFilter(CheckpointFilter):
@@ -47,20 +46,11 @@ class ShardmillCheckpointFilter(CheckpointFilter):
         table = block if isinstance(block, pa.Table) else BlockAccessor.for_block(block).to_arrow()
         if table.num_rows == 0:
             return table
-        is_done = self._is_done(table)
-        done = is_done.true_count
-        if done == 0:
-            return table
-        return (
-            table.slice(0, 0)
-            if done == table.num_rows
-            else table.filter(pc.call_function("invert", [is_done]))
-        )
+        return rows_left(table, self._is_done(table))
 
     def _is_done(self, table: pa.Table) -> pa.BooleanArray:
         self._check.check(table, "a block")
         ids = table[self._check.column]
         if ids.null_count == len(ids):
             return pa.repeat(pa.scalar(False), len(ids))
-        found = self._index.contains(ids)
-        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        return done_in(self._index, ids)

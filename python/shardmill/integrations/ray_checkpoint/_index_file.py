@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import FileInfo, FileSystem, LocalFileSystem
 
@@ -69,6 +70,24 @@ def opened(spec: IndexSpec, filesystem: FileSystem) -> IdIndex:
             del _mapped[older]
         _mapped[spec.name] = index
     return _mapped[spec.name]
+
+
+def done_in(index: IdIndex, ids: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
+    """Return which of the ids are in the index, as one array."""
+    found = index.contains(ids)
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+
+def rows_left(table: pa.Table, is_done: pa.BooleanArray) -> pa.Table:
+    """Return the rows that are not done: the table itself, if none of its rows is."""
+    done = is_done.true_count
+    if done == 0:
+        return table
+    return (
+        table.slice(0, 0)
+        if done == table.num_rows
+        else table.filter(pc.call_function("invert", [is_done]))
+    )
 
 
 def _build(spec: IndexSpec, filesystem: FileSystem, target: str) -> _native.IdIndex:

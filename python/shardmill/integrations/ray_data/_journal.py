@@ -29,7 +29,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
@@ -43,7 +42,12 @@ from shardmill.errors import (
     OptionError,
     StorageError,
 )
-from shardmill.integrations.ray_checkpoint._index_file import IndexSpec, opened
+from shardmill.integrations.ray_checkpoint._index_file import (
+    IndexSpec,
+    done_in,
+    opened,
+    rows_left,
+)
 from shardmill.resume import IdIndex
 from shardmill.storage._paths import PathLike, absolute, is_remote
 
@@ -99,13 +103,11 @@ class DoneIds:
         index = self.index()
         if index is None:
             return pa.repeat(pa.scalar(False), len(ids))
-        found = index.contains(ids)
-        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        return done_in(index, ids)
 
     def left(self, table: pa.Table, ids: pa.Array | pa.ChunkedArray) -> pa.Table:
         """Return the rows that are not done."""
-        is_done = self.contain(ids)
-        return table.filter(pc.call_function("invert", [is_done])) if is_done.true_count else table
+        return rows_left(table, self.contain(ids))
 
 
 def _files(directory: str, runs: Iterable[str]) -> list[str]:
