@@ -3,8 +3,8 @@
     python -m benchmarks.ray_data --out=DIR --scenario=parquet --rounds=3
 
 Scenarios are ``parquet``, ``webdataset``, ``json`` and ``write_parquet``, in which both systems run
-in one cluster, in turns; and ``pipeline``, a job of ours on 1, 2 and 4 workers of a CPU each. The
-clock begins when the workers have started, and holds the listing of files.
+in one cluster, in turns; and ``pipeline``, a job of shardmill on 1, 2 and 4 workers of a CPU each.
+The clock begins when the workers have started, and holds the listing of files.
 """
 
 from __future__ import annotations
