@@ -89,86 +89,94 @@ def letters_counted(table: pa.Table) -> pa.Table:
     return table.append_column("letters", pa.array([len(set(text)) for text in texts]))
 
 
-def pipeline_rates(options: RayDataOptions, source: Path) -> Metrics:
-    """Runs a job with each number of workers, on a cluster that has a CPU for each."""
-    import ray
-    from shardmill.curate import Map, ParquetSink, Pipeline, TableSource
-
-    start_ray(max(_WORKERS))
-    rates: Metrics = {}
-    try:
-        for _ in range(options.rounds):
-            for workers in _WORKERS:
-                out = options.scratch / "rows"
-                shutil.rmtree(out, ignore_errors=True)
-                job = Pipeline(
-                    source=TableSource(source, files_per_partition=1),
-                    stages=[Map(letters_counted, batch_size=_BATCH_ROWS)],
-                    sink=ParquetSink(out),
-                )
-                figure = timed_rows(options.rows, partial(_written_rows, job, workers))
-                known = rates.setdefault(f"workers_{workers}", figure)
-                if figure["per_s"] > known["per_s"]:
-                    rates[f"workers_{workers}"] = figure
-    finally:
-        ray.shutdown()
-    return rates
-
-
-def _written_rows(job: Any, workers: int) -> int:
+def rows_of(out: Path) -> int:
+    """Rows of the Parquet files that were written."""
     import pyarrow.parquet as pq
 
-    job.run("ray", workers=workers, progress=False)
-    return sum(pq.read_metadata(path).num_rows for path in Path(job.sink.path).glob("*.parquet"))
+    return sum(pq.read_metadata(path).num_rows for path in out.glob("*.parquet"))
+
+
+def pipeline_figure(options: RayDataOptions, source: Path, out: Path, workers: int) -> Metrics:
+    """Runs a job with a number of workers."""
+    from shardmill.curate import Map, ParquetSink, Pipeline, TableSource
+
+    shutil.rmtree(out, ignore_errors=True)
+    job = Pipeline(
+        source=TableSource(source, files_per_partition=1),
+        stages=[Map(letters_counted, batch_size=_BATCH_ROWS)],
+        sink=ParquetSink(out),
+    )
+
+    def written() -> int:
+        job.run("ray", workers=workers, progress=False)
+        return rows_of(out)
+
+    return timed_rows(options.rows, written)
+
+
+def write_figure(options: RayDataOptions, out: Path, write: Callable[[], Any]) -> Metrics:
+    """Writes the rows; the clock does not hold counting them."""
+    shutil.rmtree(out, ignore_errors=True)
+    seconds, _ = timed(write)
+    found = rows_of(out)
+    if found != options.rows:
+        raise WrongRowsError(f"{found:,} rows of {options.rows:,}")
+    size = sum(path.stat().st_size for path in out.iterdir())
+    return {"seconds": seconds, "per_s": options.rows / seconds, "bytes": size}
+
+
+def runs_of(options: RayDataOptions, source: Path) -> dict[str, Callable[[], Metrics]]:
+    """What is measured in turns, by name."""
+    import ray.data
+    from shardmill.integrations.ray import read, write
+
+    out = options.scratch / "rows"
+    if options.scenario == "pipeline":
+        return {
+            f"workers_{workers}": partial(pipeline_figure, options, source, out, workers)
+            for workers in _WORKERS
+        }
+    if options.scenario == "write_parquet":
+        # Some blocks for each core.
+        rows = read(source, ray_options={"override_num_blocks": options.files}).materialize()
+        writers = {
+            "ray": partial(rows.write_parquet, str(out)),
+            "shardmill": partial(write, rows, out, compression="snappy"),
+        }
+        return {name: partial(write_figure, options, out, one) for name, one in writers.items()}
+    readers = {
+        "ray": partial(getattr(ray.data, f"read_{options.scenario}"), str(source)),
+        "shardmill": partial(read, source),
+    }
+    return {
+        name: partial(timed_rows, options.rows, partial(consumed, reader))
+        for name, reader in readers.items()
+    }
 
 
 def measure(options: RayDataOptions) -> Metrics:
     """Runs both systems in turns, or a job with each number of workers."""
-    import pyarrow.parquet as pq
-    import ray
-    from shardmill.integrations.ray import read, write
+    import ray.data
 
     source = options.data / f"{options.format}-{options.rows}"
     wanted = {"rows": options.rows, "files": options.files, "value_bytes": options.value_bytes}
     make_set(source, wanted, partial(write_set, options))
     prepare_caches("warm", [source])
-    if options.scenario == "pipeline":
-        return pipeline_rates(options, source)
-    start_ray(options.cpus)
+    is_pipeline = options.scenario == "pipeline"
+    start_ray(max(_WORKERS) if is_pipeline else options.cpus)
     ray.data.DataContext.get_current().enable_progress_bars = False
-    out = options.scratch / "rows"
     best: dict[str, Metrics] = {}
     try:
-        if options.scenario == "write_parquet":
-            # Some blocks for each core.
-            blocks = {"override_num_blocks": options.files}
-            rows = read(source, ray_options=blocks).materialize()
-            systems: dict[str, Callable[[], Any]] = {
-                "ray": lambda: rows.write_parquet(str(out)),
-                "shardmill": lambda: write(rows, out, compression="snappy"),
-            }
-        else:
-            readers = {
-                "ray": partial(getattr(ray.data, f"read_{options.scenario}"), str(source)),
-                "shardmill": partial(read, source),
-            }
-            systems = {name: partial(consumed, reader) for name, reader in readers.items()}
+        runs = runs_of(options, source)
         for _ in range(options.rounds):
-            for name, run in systems.items():
-                if options.scenario == "write_parquet":
-                    shutil.rmtree(out, ignore_errors=True)
-                    seconds, _ = timed(run)
-                    found = sum(pq.read_metadata(path).num_rows for path in out.glob("*.parquet"))
-                    if found != options.rows:
-                        raise WrongRowsError(f"{found:,} rows of {options.rows:,}")
-                    size = sum(path.stat().st_size for path in out.iterdir())
-                    figure = {"seconds": seconds, "per_s": options.rows / seconds, "bytes": size}
-                else:
-                    figure = timed_rows(options.rows, run)
+            for name, run in runs.items():
+                figure = run()
                 if name not in best or figure["per_s"] > best[name]["per_s"]:
                     best[name] = figure
     finally:
         ray.shutdown()
+    if is_pipeline:
+        return best
     ratio = best["shardmill"]["per_s"] / best["ray"]["per_s"]
     return {**best, "times_as_fast": ratio}
 
