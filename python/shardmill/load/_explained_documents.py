@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -52,10 +53,12 @@ def with_documents(
     wanted: dict[str, set[int]] = {}
     for file, first, count in runs:
         wanted.setdefault(file, set()).update(range(first, first + count))
+    # Shards share a provenance file.
+    opened = cache(SourceDocuments)
     read = {
-        file: _TokenFile(*files[file], sorted(numbers))
+        file: _TokenFile(opened(provenance), *files[file], sorted(numbers))
         for file, numbers in wanted.items()
-        if file in files and provenance_of(files[file][0]) is not None
+        if file in files and (provenance := provenance_of(files[file][0])) is not None
     }
     if not read:
         return answer
@@ -82,17 +85,24 @@ class _TokenFile:
     """Rows of a token file with provenance.
 
     Args:
+        provenance: the documents of the file and of its other shards.
         path: the file.
         dataset: a data set with the file.
         rows: the rows that are asked for, in order.
     """
 
-    def __init__(self, path: str, dataset: Dataset, rows: list[int]) -> None:
-        self._provenance = provenance = SourceDocuments(path)
+    def __init__(
+        self, provenance: SourceDocuments, path: str, dataset: Dataset, rows: list[int]
+    ) -> None:
+        self._provenance = provenance
         options = dataset.token_files
         if dataset.format == "megatron" and (options is None or options.rows == "documents"):
             before = provenance.files[: provenance.files.index(path)]
-            first = sum(len(Dataset(file, format="megatron")) for file in before)
+            counts = {file: count for file, *_, count in opened_files(dataset).native.files}
+            first = sum(
+                counts[file] if file in counts else len(Dataset(file, format="megatron"))
+                for file in before
+            )
             found = provenance.numbered([first + row for row in rows])
             self._known = dict(zip(rows, found, strict=True))
             self._spans = {row: (one.first_token, one.tokens) for row, one in self._known.items()}
