@@ -70,9 +70,8 @@ class SourceDocuments:
         last = rows[self.num_documents - 1] if self.num_documents else None
         self._total = 0 if last is None else last["first_token"] + last["tokens"]
         self.shards = self._located(_files_of(found))
-        shard = next((shard for shard in self.shards if _is_of(path, shard.path)), None)
         #: The tokens that ``path`` has.
-        self.given = shard if shard and len(self.shards) > 1 else TokenShard(path, 0, self._total)
+        self.given = self._named(path) or TokenShard(path, 0, self._total)
 
     @property
     def files(self) -> list[str]:
@@ -110,16 +109,20 @@ class SourceDocuments:
         rows = self._rows.take(documents).to_pylist()
         return [SourceDocument(**row) for row in rows]
 
-    def first_token(self, file: str) -> int:
-        """Return the number of the first token of a token file.
+    def shard(self, file: str) -> TokenShard:
+        """Return a token file with the number of its first token.
 
         Raises:
             FileNotFoundError: If it is not one of ``files``.
         """
-        shard = next((shard for shard in self.shards if _is_of(file, shard.path)), None)
+        shard = self._named(file)
         if shard is None:
             raise NotFoundError(f"{file!r} is not one of the token files of {self.path!r}")
-        return shard.first
+        return shard
+
+    def _named(self, path: str) -> TokenShard | None:
+        base = base_of(path)
+        return next((shard for shard in self.shards if base_of(shard.path) == base), None)
 
     def _read_first(self, chunk: int) -> int:
         return self._firsts.take([chunk * _CHUNK]).column(0)[0].as_py()
@@ -180,10 +183,6 @@ def _files_of(provenance: str) -> list[str]:
         if files:
             return files
     return []
-
-
-def _is_of(path: str, file: str) -> bool:
-    return base_of(path) == base_of(file)
 
 
 def _metadata_of(rows: Dataset, path: str) -> dict[str, Any]:

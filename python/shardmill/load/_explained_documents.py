@@ -94,10 +94,10 @@ class _TokenFile:
     def __init__(
         self, provenance: SourceDocuments, path: str, dataset: Dataset, rows: list[int]
     ) -> None:
-        self._provenance = provenance
+        self._provenance, self._shard = provenance, provenance.shard(path)
         options = dataset.token_files
         if dataset.format == "megatron" and (options is None or options.rows == "documents"):
-            before = provenance.files[: provenance.files.index(path)]
+            before = provenance.files[: provenance.shards.index(self._shard)]
             counts = {file: count for file, *_, count in opened_files(dataset).native.files}
             first = sum(
                 counts[file] if file in counts else len(Dataset(file, format="megatron"))
@@ -130,7 +130,7 @@ class _TokenFile:
         stated = Dataset(
             path, format=dataset.format, token_files=dataset.token_files, columns=["num_tokens"]
         )
-        token, row, left = self._provenance.first_token(path), 0, iter(rows)
+        token, row, left = self._shard.first, 0, iter(rows)
         wanted = next(left, None)
         for batch in pa.RecordBatchReader.from_stream(stated):
             lengths = batch.column(0)
