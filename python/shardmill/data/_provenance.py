@@ -94,7 +94,7 @@ class Provenance:
         storage_options: see ``shardmill.storage.configure``.
 
     Raises:
-        FileNotFoundError: If there is no provenance file, or no token file.
+        FileNotFoundError: If the provenance file or the token files do not exist.
         ValueError: If the provenance is that of other tokens.
 
     Examples:
@@ -157,7 +157,8 @@ class Provenance:
         token = whole("token", token, 0)
         if token >= self.num_tokens:
             raise RowIndexError(
-                f"there is no token {token}: {self.path!r} has those of {self.num_tokens}"
+                f"token {token} is out of range: {self.path!r} names the sources of "
+                f"{self.num_tokens} tokens, counted from 0"
             )
         token += self._documents.given.first
         document = self._documents.documents(token, token + 1)[0]

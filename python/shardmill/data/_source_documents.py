@@ -48,7 +48,7 @@ class SourceDocuments:
         path: the token data set, one of its files, or the provenance file.
 
     Raises:
-        FileNotFoundError: If there is no provenance file, or no token file.
+        FileNotFoundError: If the provenance file or the token files do not exist.
         ValueError: If the provenance is that of other tokens.
     """
 
@@ -56,7 +56,7 @@ class SourceDocuments:
         found = provenance_of(path)
         if found is None:
             raise NotFoundError(
-                f"there is no provenance of {path!r}: {base_of(path)}{PROVENANCE} does not exist\n"
+                f"the provenance file {base_of(path) + PROVENANCE!r} of {path!r} does not exist\n"
                 "hint: `shardmill tokenize --to megatron` and `--to bin` write it, "
                 "unless --no-provenance is given"
             )
