@@ -222,7 +222,7 @@ class Provenance:
             ValueError: If the tokenizer is another one.
             FileNotFoundError: If a source file does not exist.
         """
-        tokenize, root = self.tokenize(tokenizer), served_path(source).rstrip("/") or "/"
+        tokenize, root = self.tokenize(tokenizer), served_path(source).rstrip("/")
         drawn = random.Random(seed).sample(
             range(self.num_documents), min(whole("sample", sample, 1), self.num_documents)
         )
@@ -293,7 +293,7 @@ class _OpenedSources:
     def _dataset(self, file: str) -> Dataset:
         if self._opened is None or self._opened[0] != file:
             dataset = Dataset(
-                f"{self._root.rstrip('/')}/{file}",
+                f"{self._root}/{file}",
                 format=self._format,
                 partitioning="hive" if self._hive else None,
                 ignore_zeros=self._ignore_zeros,
