@@ -12,10 +12,13 @@ from shardmill.cli._options import Names, ignore_zeros_option, paths_argument, t
 from shardmill.data._token_files import TokenDtype
 from shardmill.errors import NotFoundError, OptionError
 from shardmill.expressions import Expression, parse_filter
+from shardmill.write._output import exists_hint
 from shardmill.write._token_layout import WRITTEN_TOKENS, TokenHeader
 
 if TYPE_CHECKING:
     from shardmill import TokenLayout
+
+OVERWRITE_HINT = "--mode overwrite replaces it"
 
 
 class Filter(click.ParamType):
@@ -113,13 +116,9 @@ def open_files(options: dict[str, Any], **more: Any) -> Any:
 def open_writer(out: str, **options: Any) -> Any:
     """Open the ``shardmill.Writer`` of a command whose modes refuse or replace an output."""
     from shardmill import Writer
-    from shardmill.errors import OutputExistsError
 
-    try:
+    with exists_hint(OVERWRITE_HINT):
         return Writer(out, **options)
-    except OutputExistsError as error:
-        problem = str(error).partition("\n")[0]
-        raise OutputExistsError(f"{problem}\nhint: --mode overwrite replaces it") from error
 
 
 def token_layout_of(

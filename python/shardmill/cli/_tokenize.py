@@ -28,6 +28,7 @@ from shardmill.cli._options import (
     write_json,
 )
 from shardmill.cli._tables import (
+    OVERWRITE_HINT,
     filter_option,
     format_options,
     open_dataset,
@@ -42,7 +43,8 @@ from shardmill.cli._token_sources import (
     tokenize_of,
     tokenizer_options,
 )
-from shardmill.errors import MissingColumnError, NotFoundError, OutputExistsError
+from shardmill.errors import MissingColumnError, NotFoundError
+from shardmill.write._output import exists_hint
 from shardmill.write._token_layout import WRITTEN_TOKENS
 
 if TYPE_CHECKING:
@@ -241,7 +243,7 @@ def _provenance_writer(
 
     if options["to"] not in WRITTEN_TOKENS or options["no_provenance"]:
         return nullcontext()
-    try:
+    with exists_hint(OVERWRITE_HINT):
         return ProvenanceWriter(
             served_path(dst),
             dataset,
@@ -256,6 +258,3 @@ def _provenance_writer(
             hive=options["hive"],
             mode=options["mode"],
         )
-    except OutputExistsError as error:
-        problem = str(error).partition("\n")[0]
-        raise OutputExistsError(f"{problem}\nhint: --mode overwrite replaces it") from error

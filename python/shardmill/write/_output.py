@@ -249,6 +249,16 @@ class OutputBucket(OutputDirectory):
         }
 
 
+@contextmanager
+def exists_hint(hint: str) -> Iterator[None]:
+    """Replace the hint of the error for an output that exists."""
+    try:
+        yield
+    except OutputExistsError as error:
+        problem = str(error).partition("\n")[0]
+        raise OutputExistsError(f"{problem}\nhint: {hint}") from error
+
+
 def check_target(
     out: str, *, is_file: bool, mode: Mode, shard_bytes: object, index: object
 ) -> None:

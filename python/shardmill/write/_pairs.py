@@ -7,8 +7,9 @@ from typing import Any
 
 from shardmill._extras import pyarrow_for
 from shardmill._native import storage
-from shardmill.errors import FormatError, OutputExistsError, PlanError
+from shardmill.errors import FormatError, PlanError
 from shardmill.storage._paths import PathLike, served_path
+from shardmill.write._output import exists_hint
 from shardmill.write._token_layout import columns_of_pairs, pair_prefix
 
 
@@ -42,13 +43,8 @@ def merged_pairs(out: str, parts: Sequence[PathLike]) -> list[str]:
                     f"{first.files[0]!r} {of(first)}\n"
                     "hint: `shardmill convert --to megatron --stored-dtype` stores other types"
                 )
-    try:
+    with exists_hint(f"merge into another path, or remove {_prefix(out)}.bin and .idx"):
         writer = Writer(out, format="megatron")
-    except OutputExistsError as error:
-        problem = str(error).partition("\n")[0]
-        raise OutputExistsError(
-            f"{problem}\nhint: merge into another path, or remove {_prefix(out)}.bin and .idx"
-        ) from error
     with writer:
         for pair in pairs:
             writer.write_batch(pair)
