@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from shardmill._native import storage
-from shardmill.data._dataset import Dataset
+from shardmill.data._dataset import Dataset, opened_files
 from shardmill.data._token_files import HEADER_BYTES, PROVENANCE, TokenDtype, base_of
 from shardmill.errors import FormatError, NotFoundError
 
@@ -63,7 +63,6 @@ class SourceDocuments:
         #: The provenance file.
         self.path = found
         self._rows = rows = Dataset(found, threads=1)
-        self._firsts = Dataset(found, columns=["first_token"], threads=1)
         self._first_of, self._chunk = cache(self._read_first), lru_cache(_CHUNKS)(self._read_chunk)
         self.metadata = _metadata_of(rows, found)
         self.num_documents = len(rows)
@@ -125,7 +124,9 @@ class SourceDocuments:
         return next((shard for shard in self.shards if base_of(shard.path) == base), None)
 
     def _read_first(self, chunk: int) -> int:
-        return self._firsts.take([chunk * _CHUNK]).column(0)[0].as_py()
+        files = opened_files(self._rows)
+        [first] = files.row_plan().row(chunk * _CHUNK, files.numbers_of(["first_token"]))
+        return first
 
     def _read_chunk(self, chunk: int) -> tuple[list[int], list[Any]]:
         """Return the first tokens of the documents of a chunk, and all columns."""
