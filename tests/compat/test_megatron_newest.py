@@ -5,7 +5,6 @@ One process of it builds pairs, and reads those that shardmill has written.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import shardmill as sm
+from environment import python_of_trainers
 from token_writers import bytes_of_pair, random_documents
 
 # It imports torch in a process of its own.
@@ -55,16 +55,6 @@ for dtype, has_modes in given["cases"]:
     })
 print(json.dumps({"version": version("megatron-core"), "found": found}))
 """
-
-
-def python_of_trainers() -> str:
-    """The interpreter with Megatron; see `tests/python/environment.py`."""
-    path = Path(__file__).parents[1] / "python" / "environment.py"
-    spec = importlib.util.spec_from_file_location("environment_of_trainers", path)
-    assert spec is not None and spec.loader is not None
-    module: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.python_of_trainers()
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ def python_of_trainers() -> str:
 
 def guide_code(heading: str) -> str:
     """The code below a heading of the guide for trainers."""
-    page = Path(__file__).parents[2] / "docs/guides/trainers.md"
+    page = Path(__file__).parents[1] / "docs/guides/trainers.md"
     section = page.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
     blocks = section.split("```python")[1:]
     return "".join(block.partition("\n")[2].partition("```")[0] for block in blocks)
