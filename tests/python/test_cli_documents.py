@@ -109,6 +109,20 @@ def test_explained_documents_are_those_of_the_batch(path, model, multiple_of):
         loader.explain(step=99, documents=True)
 
 
+def test_documents_of_files_with_equal_names_are_explained_by_their_own_file(tmp_path, model):
+    paths = [
+        write_documents(tmp_path / name, [[letters, picture(28, 28 * sides)]])
+        for name, letters, sides in (("x", "abc", 1), ("y", "de", 3))
+    ]
+    loader = loader_of(sm.Dataset(paths, sequences=qwen_sequences(model)))
+    [batch] = loader
+    found = loader.explain(epoch=0, documents=True)
+    grids = [image["grid"] for one in found["documents"] for image in one["images"]]
+    assert grids == batch["image_grid_thw"].tolist()
+    assert {file for pack in found["packs"] for file, *_ in pack} == {"0.parquet"}
+    assert sorted(number for pack in found["pack_files"] for number in pack) == [0, 1]
+
+
 def test_documents_are_explained_only_in_packs(tmp_path, path, model):
     data = sm.Dataset(path, sequences=qwen_sequences(model), columns=["tokens"])
     texts = write_documents(tmp_path / "texts", [["a"]])

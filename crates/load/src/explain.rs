@@ -9,8 +9,8 @@ use std::ops::Range;
 /// Consecutive rows of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileRows {
-    /// Path below the root of the data set.
-    pub file: String,
+    /// Number of the file in the data set. Names are not unique if the data set has several roots.
+    pub file: usize,
     /// Row in the file.
     pub start: u64,
     pub rows: u64,
@@ -99,10 +99,9 @@ pub fn batch(
             else {
                 return;
             };
-            let name = dataset.files().get(file).map_or("", |file| file.relative.as_str());
             match found.last_mut() {
-                Some(last) if last.file == name && last.start + last.rows == row => last.rows += 1,
-                _ => found.push(FileRows { file: name.to_owned(), start: row, rows: 1 }),
+                Some(last) if last.file == file && last.start + last.rows == row => last.rows += 1,
+                _ => found.push(FileRows { file, start: row, rows: 1 }),
             }
         });
     }

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from shardmill.data._dataset import Dataset, opened_files
@@ -36,49 +37,49 @@ def with_documents(
     """
     if has_images:
         return answer | {"documents": documents_of(plan, answer, step)}
-    rows, dataset = answer["rows"], plan.dataset
-    sources = dataset.sources if isinstance(dataset, Mixture) else {"": dataset}
-    files = {
-        f"{name}/{relative}" if name else relative: (path, source)
-        for name, source in sources.items()
-        if source.format in _FORMATS
-        for path, relative, *_ in opened_files(source).native.files
-    }
+    dataset = plan.dataset
+    sources = dataset.sources.values() if isinstance(dataset, Mixture) else [dataset]
+    has_tokens = any(source.format in _FORMATS for source in sources)
     # Without pyarrow, no provenance is read.
-    if not files or not rows or find_spec("pyarrow") is None:
+    if not has_tokens or not answer["rows"] or find_spec("pyarrow") is None:
         return answer
-    runs = rows
-    if "packs" in answer:
-        runs = [(file, row, 1) for pack in answer["packs"] for file, row, *_ in pack]
-    wanted: dict[str, set[int]] = {}
-    for file, first, count in runs:
-        wanted.setdefault(file, set()).update(range(first, first + count))
+    files = [(path, source) for source in sources for path, *_ in opened_files(source).native.files]
+    groups = list(_pieces(answer))
+    wanted: dict[int, set[int]] = {}
+    for file, row, *_ in chain.from_iterable(groups):
+        wanted.setdefault(file, set()).add(row)
     # Shards share a provenance file.
     opened = cache(SourceDocuments)
     read = {
-        file: _TokenFile(opened(provenance), *files[file], sorted(numbers))
-        for file, numbers in wanted.items()
-        if file in files and (provenance := provenance_of(files[file][0])) is not None
+        file: _TokenFile(opened(provenance), *files[file], sorted(rows))
+        for file, rows in wanted.items()
+        if files[file][1].format in _FORMATS
+        and (provenance := provenance_of(files[file][0])) is not None
     }
     if not read:
         return answer
+    documents = [
+        [
+            read[file].documents(row, first, tokens) if file in read else None
+            for file, row, first, tokens in group
+        ]
+        for group in groups
+    ]
+    return answer | {"documents": documents if "packs" in answer else documents[0]}
+
+
+def _pieces(answer: dict[str, Any]) -> Iterator[list[tuple[int, int, int, int | None]]]:
+    """Yield the pieces of each pack, or those of all rows, with numbers of files."""
     if "packs" in answer:
-        return answer | {
-            "documents": [
-                [
-                    read[file].documents(row, first, tokens) if file in read else None
-                    for file, row, first, tokens in pack
-                ]
-                for pack in answer["packs"]
-            ]
-        }
-    return answer | {
-        "documents": [
-            read[file].documents(row) if file in read else None
-            for file, first, count in rows
+        for files, pack in zip(answer["pack_files"], answer["packs"], strict=True):
+            yield [(file, *piece[1:]) for file, piece in zip(files, pack, strict=True)]
+    else:
+        runs = zip(answer["row_files"], answer["rows"], strict=True)
+        yield [
+            (file, row, 0, None)
+            for file, (_, first, count) in runs
             for row in range(first, first + count)
         ]
-    }
 
 
 class _TokenFile:
@@ -111,7 +112,7 @@ class _TokenFile:
             self._spans = dict(zip(rows, self._spans_of(path, dataset, rows), strict=True))
 
     def documents(
-        self, row: int, first: int = 0, tokens: int | None = None
+        self, row: int, first: int, tokens: int | None
     ) -> list[tuple[str, int, int, int]]:
         """Return file, row, first token and number of tokens of the documents of a piece."""
         start, length = self._spans[row]

@@ -43,15 +43,17 @@ def documents_of(plan: LoaderPlan, answer: dict[str, Any], step: int) -> list[di
     native = files.native
     # All rows, numbered as in the files.
     rows, starts = RowPlan(native), accumulate((file[-1] for file in native.files), initial=0)
-    first = dict(zip((file[1] for file in native.files), starts, strict=False))
+    first = list(starts)
     known = {name for one in files.tokenize if one for name in one.outputs} | {*native.column_names}
     names = [name for name in (_ID, IMAGE_INDEX, IMAGE_GRID) if name in known]
     columns = native.column_numbers(names)
     documents: list[dict[str, Any]] = []
-    for number, pack in enumerate(answer["packs"]):
+    for number, (pack, in_files) in enumerate(
+        zip(answer["packs"], answer["pack_files"], strict=True)
+    ):
         at = 0
-        for file, row, _, tokens in pack:
-            cells = dict(zip(names, rows.row(first[file] + row, columns), strict=True))
+        for (file, row, _, tokens), in_file in zip(pack, in_files, strict=True):
+            cells = dict(zip(names, rows.row(first[in_file] + row, columns), strict=True))
             document = {"pack": number, "file": file, "row": row, _ID: cells.get(_ID)}
             images = list(_images(cells, at))
             documents.append(document | {"first_token": at, "tokens": tokens, "images": images})

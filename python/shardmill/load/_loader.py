@@ -136,8 +136,11 @@ class Loader(ArrowRows):
         runtime: Runtime | None = None,
     ) -> None:
         given = {name: value for name, value in locals().items() if name != "self"}
+        self._use(iteration_from(**given))
+
+    def _use(self, iteration: Iteration) -> None:
         #: Begins passes, which move the cursor, convert rows to batches, and count their progress.
-        self._iteration = iteration = iteration_from(**given)
+        self._iteration = iteration
         #: The plan of the rows, the position in it, and the bad rows and audits up to there.
         self._cursor = iteration.cursor
         #: What the batches are: columns, kind, memory.
@@ -428,12 +431,7 @@ class Loader(ArrowRows):
             end: end of the range; the end of the epoch by default.
             epoch: the epoch; the last one of ``audit`` by default.
         """
-        last = max(self._cursor.ledger.audits, default=self.epoch)
-        epoch = last if epoch is None else at_least("epoch", epoch, 0)
-        plan, share = self._cursor.plan.of_epoch(epoch), self._cursor.plan.share()
-        return Audit(
-            *plan.audit(epoch, start, plan.end(start, share) if end is None else end, share)
-        )
+        return self._cursor.expected_audit(start, end, epoch)
 
     def explain(
         self,
@@ -451,7 +449,8 @@ class Loader(ArrowRows):
 
         Returns:
             For the batch: ``rows`` as ``(file, first row, count)`` in batch order, ``None`` past
-            the last step; ``repeats``, the number of rows at the end that pad the last step;
+            the last step; ``row_files``, the numbers of these files in the data set, where names
+            may be equal; ``repeats``, the number of rows at the end that pad the last step;
             ``places``, the positions in the global sequence that its step covers; ``lanes`` as
             ``(lane, position in plan order, count)``.
 
@@ -468,13 +467,14 @@ class Loader(ArrowRows):
             ``sources_of_epoch``.
 
             With ``packing``, ``places`` and ``repeats`` count packs, ``lanes`` has packs of each
-            lane, and ``packs`` lists the pieces of each pack of the batch as ``(file, row, first
-            token, tokens)``. For the epoch there are also ``packs_of_epoch``, ``tokens_of_epoch``,
-            ``fill_rate`` (tokens over the capacity of the packs), ``padded_tokens`` (added to
-            documents by ``multiple_of``), ``truncated_tokens``, ``dropped_tokens`` and
-            ``dropped_rows``. ``ranks`` has upper bounds. With ``TokenBatches``, these entries
-            describe batches in place of packs, and rows in place of pieces; ``padded_tokens``
-            counts all padding, and ``fill_rate`` is the share of tokens that are not padding.
+            lane, ``packs`` lists the pieces of each pack of the batch as ``(file, row, first token,
+            tokens)``, and ``pack_files`` the numbers of their files. For the epoch there are also
+            ``packs_of_epoch``, ``tokens_of_epoch``, ``fill_rate`` (tokens over the capacity of the
+            packs), ``padded_tokens`` (added to documents by ``multiple_of``), ``truncated_tokens``,
+            ``dropped_tokens`` and ``dropped_rows``. ``ranks`` has upper bounds. With
+            ``TokenBatches``, these entries describe batches in place of packs, and rows in place of
+            pieces; ``padded_tokens`` counts all padding, and ``fill_rate`` is the share of tokens
+            that are not padding.
 
             For token files with provenance, ``documents`` has the source documents of each row of
             the batch, or of each piece of each pack, as ``(file, row, first token, tokens)``. With
@@ -509,24 +509,9 @@ class Loader(ArrowRows):
             >>> loader.explain(rank=1, world_size=2, batch_size=2)["rows"]
             [('ten.parquet', 2, 2)]
         """
-        answer = self._explained(step, rank, world_size, batch_size, epoch)
-        return with_documents(answer, self._cursor.plan, step, has_images=documents)
-
-    def _explained(
-        self,
-        step: int,
-        rank: int | None,
-        world_size: int | None,
-        batch_size: int | None,
-        epoch: int | None,
-    ) -> dict[str, Any]:
-        """Return the explanation of a batch without documents, for which files are read."""
         share = self._cursor.plan.share(rank, world_size, batch_size)
-        epoch = self.epoch if epoch is None else at_least("epoch", epoch, 0)
-        consumed = self._cursor.position.consumed
-        return self._cursor.plan.explain(
-            epoch, step, share, self._conversion.columns, consumed=consumed
-        )
+        answer = self._cursor.explain(epoch, step, share, self._conversion.columns)
+        return with_documents(answer, self._cursor.plan, step, has_images=documents)
 
     def explain_table(
         self,
@@ -564,7 +549,9 @@ class Loader(ArrowRows):
             >>> loader.explain_table(step=2).to_pylist()[1]
             {'row_of_batch': 1, 'file': 'ten.parquet', 'row': 9}
         """
-        return table_of(self._explained(step, rank, world_size, batch_size, epoch), step)
+        share = self._cursor.plan.share(rank, world_size, batch_size)
+        answer = self._cursor.explain(epoch, step, share, self._conversion.columns)
+        return table_of(answer, step)
 
     def __getitem__(self, index: Any) -> Any:
         # A DataLoader takes unknown objects for map-style data sets; its own error would not help.
@@ -580,8 +567,7 @@ class Loader(ArrowRows):
 
     def _arrow_batches(self) -> Iterator[Any]:
         # A position and counters of its own, so that a pass of this loader is not disturbed.
-        other = copy(self)
-        other._iteration = self._iteration.for_stream()
+        other = loader_with(self, self._iteration.for_stream())
         return (piece for pieces in iter(other) if pieces is not None for piece in pieces)
 
     def __repr__(self) -> str:
@@ -600,8 +586,5 @@ def iteration_of(loader: Loader) -> Iteration:
 def loader_with(loader: Loader, iteration: Iteration) -> Loader:
     """Return a loader of the same class and data with another iteration."""
     other = copy(loader)
-    other._iteration = iteration  # pyright: ignore[reportPrivateUsage]
-    other._cursor = iteration.cursor  # pyright: ignore[reportPrivateUsage]
-    other._conversion = iteration.conversion  # pyright: ignore[reportPrivateUsage]
-    other._progress = iteration.progress  # pyright: ignore[reportPrivateUsage]
+    other._use(iteration)  # pyright: ignore[reportPrivateUsage]
     return other

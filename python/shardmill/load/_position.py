@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from shardmill._warnings import warn_caller
 from shardmill.errors import OptionError, SupersededError
+from shardmill.load._audit import Audit
+from shardmill.load._checks import at_least
 from shardmill.load._ledger import Ledger, Mark
 from shardmill.load._plan import LoaderPlan
 from shardmill.load._state import parsed
@@ -119,6 +121,21 @@ class Cursor:
     def state(self, epoch: int, consumed: int) -> dict[str, Any]:
         """Return the state at a position, which may be another than that of the next pass."""
         return self.plan.state(epoch, consumed) | self.ledger.state()
+
+    def expected_audit(self, start: int, end: int | None, epoch: int | None) -> Audit:
+        """Return the audit of all ranks between two positions; see ``Loader.expected_audit``."""
+        last = max(self.ledger.audits, default=self.position.epoch)
+        epoch = last if epoch is None else at_least("epoch", epoch, 0)
+        plan, share = self.plan.of_epoch(epoch), self.plan.share()
+        end = plan.end(start, share) if end is None else end
+        return Audit(*plan.audit(epoch, start, end, share))
+
+    def explain(
+        self, epoch: int | None, step: int, share: dict[str, Any], columns: list[int]
+    ) -> dict[str, Any]:
+        """Return which rows a batch contains and why; see ``Loader.explain``."""
+        epoch = self.position.epoch if epoch is None else at_least("epoch", epoch, 0)
+        return self.plan.explain(epoch, step, share, columns, consumed=self.position.consumed)
 
     def load(self, state: Any) -> None:
         """Continue at the position of a state. If this fails, nothing changes.

@@ -120,11 +120,11 @@ def places(dataset: Dataset) -> Iterator[tuple[int, int]]:
     plan = opened_files(dataset).row_plan()
     ordered = plan.ordered(window_bytes=None, seed=0, lanes=1)
     share = {"batch_size": _ROWS_AT_ONCE, "world_size": 1, "rank": 0, "tail": "uneven"}
-    numbers = (file for file, rows in enumerate(plan.rows_of_files) for _ in range(rows))
     for step in range(-(-plan.num_rows // _ROWS_AT_ONCE)):
-        for _, first, rows in ordered.explain(0, step, share, [])["rows"]:
+        explained = ordered.explain(0, step, share, [])
+        for file, (_, first, rows) in zip(explained["row_files"], explained["rows"], strict=True):
             for row in range(first, first + rows):
-                yield next(numbers), row
+                yield file, row
 
 
 def source_names(files: Sequence[tuple[str, str, int, int]]) -> list[str]:

@@ -2,18 +2,27 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
-use shardmill_load::Explanation;
+use shardmill_load::{Dataset, Explanation};
 use shardmill_load::explain::RankCost;
 use shardmill_load::packing::explain::{FilePiece, PackFill};
 use shardmill_load::packing::figures::{Figures, OrderReport};
 use shardmill_load::packing::work::BalanceReport;
 
-pub(super) fn to_python(py: Python<'_>, explained: Explanation) -> PyResult<Bound<'_, PyDict>> {
+/// Numbers of files are beside their names, which are not unique.
+pub(super) fn to_python<'py>(
+    py: Python<'py>,
+    explained: Explanation,
+    dataset: &Dataset,
+) -> PyResult<Bound<'py, PyDict>> {
+    let name = |file: usize| dataset.files().get(file).map_or("", |file| file.relative.as_str());
     let answer = PyDict::new(py);
     let is_there = explained.batch.is_some();
     let batch = explained.batch.unwrap_or_default();
-    let files: Vec<_> = batch.rows.into_iter().map(|run| (run.file, run.start, run.rows)).collect();
-    answer.set_item("rows", is_there.then_some(files))?;
+    let rows: Vec<_> =
+        batch.rows.iter().map(|run| (name(run.file), run.start, run.rows)).collect();
+    answer.set_item("rows", is_there.then_some(rows))?;
+    let numbers: Vec<_> = batch.rows.iter().map(|run| run.file).collect();
+    answer.set_item("row_files", is_there.then_some(numbers))?;
     answer.set_item("repeats", batch.repeats)?;
     answer.set_item("places", is_there.then_some((batch.places.start, batch.places.end)))?;
     answer.set_item(
@@ -23,15 +32,17 @@ pub(super) fn to_python(py: Python<'_>, explained: Explanation) -> PyResult<Boun
     answer.set_item("steps", explained.steps)?;
     answer.set_item("rows_of_epoch", explained.rows_of_epoch)?;
     if let Some(fill) = explained.fill {
-        let pieces = |pack: Vec<FilePiece>| {
-            pack.into_iter()
-                .map(|piece| (piece.file, piece.row, piece.first_token, piece.tokens))
+        let pieces = |pack: &Vec<FilePiece>| -> Vec<_> {
+            pack.iter()
+                .map(|piece| (name(piece.file), piece.row, piece.first_token, piece.tokens))
                 .collect()
         };
-        answer.set_item(
-            "packs",
-            explained.packs.map(|packs| packs.into_iter().map(pieces).collect::<Vec<Vec<_>>>()),
-        )?;
+        let files = |pack: &Vec<FilePiece>| pack.iter().map(|piece| piece.file).collect();
+        let packs = explained.packs.as_deref();
+        let shown: Option<Vec<_>> = packs.map(|packs| packs.iter().map(pieces).collect());
+        answer.set_item("packs", shown)?;
+        let numbers: Option<Vec<Vec<_>>> = packs.map(|packs| packs.iter().map(files).collect());
+        answer.set_item("pack_files", numbers)?;
         set_fill(&answer, fill)?;
     } else if let Some(sources_of_epoch) = explained.sources_of_epoch {
         answer.set_item("sources", batch.sources)?;

@@ -273,7 +273,7 @@ impl PyRowPlan {
         let explained = interruptible(py, move |cancel| {
             plan.explain(epoch, step, share, &columns, cancel).map_err(PyShardmillError::from)
         })?;
-        explain::to_python(py, explained)
+        explain::to_python(py, explained, self.0.dataset())
     }
 
     /// One row, with a value for each column.

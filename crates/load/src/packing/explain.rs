@@ -15,8 +15,8 @@ use std::ops::Range;
 /// Tokens of one row in a pack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePiece {
-    /// Path below the root of the data set.
-    pub file: String,
+    /// Number of the file in the data set.
+    pub file: usize,
     /// Row in the file.
     pub row: u64,
     pub first_token: u32,
@@ -147,7 +147,7 @@ fn rows_of(packs: &[Vec<FilePiece>]) -> Vec<FileRows> {
             }
             // A row that continues in the next pack.
             Some(last) if last.file == piece.file && last.start + last.rows == piece.row + 1 => {}
-            _ => rows.push(FileRows { file: piece.file.clone(), start: piece.row, rows: 1 }),
+            _ => rows.push(FileRows { file: piece.file, start: piece.row, rows: 1 }),
         }
     }
     rows
@@ -166,7 +166,6 @@ fn file_piece(
 ) -> Option<FilePiece> {
     let (file, row) =
         order.at(piece.position).and_then(|(block, row)| rows.row_of_file(dataset, block, row))?;
-    let file = dataset.files().get(file)?.relative.clone();
     Some(FilePiece { file, row, first_token: piece.first, tokens: piece.count })
 }
 
