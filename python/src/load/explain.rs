@@ -2,11 +2,11 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
-use shardmill_load::{Dataset, Explanation};
 use shardmill_load::explain::RankCost;
 use shardmill_load::packing::explain::{FilePiece, PackFill};
 use shardmill_load::packing::figures::{Figures, OrderReport};
 use shardmill_load::packing::work::BalanceReport;
+use shardmill_load::{Dataset, Explanation};
 
 /// Numbers of files are beside their names, which are not unique.
 pub(super) fn to_python<'py>(
@@ -18,8 +18,7 @@ pub(super) fn to_python<'py>(
     let answer = PyDict::new(py);
     let is_there = explained.batch.is_some();
     let batch = explained.batch.unwrap_or_default();
-    let rows: Vec<_> =
-        batch.rows.iter().map(|run| (name(run.file), run.start, run.rows)).collect();
+    let rows: Vec<_> = batch.rows.iter().map(|run| (name(run.file), run.start, run.rows)).collect();
     answer.set_item("rows", is_there.then_some(rows))?;
     let numbers: Vec<_> = batch.rows.iter().map(|run| run.file).collect();
     answer.set_item("row_files", is_there.then_some(numbers))?;

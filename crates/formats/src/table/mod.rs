@@ -87,6 +87,12 @@ pub trait TableFile: Debug + Send + Sync {
         selection: Option<&BooleanBuffer>,
     ) -> Result<RecordBatch, TableError>;
 
+    /// This file with only the first `bytes` of long binary values, if that reads less. It is enough
+    /// for the size of an image.
+    fn heads(&self, _bytes: u64) -> Option<Arc<dyn TableFile>> {
+        None
+    }
+
     /// All rows of consecutive blocks. Small row groups are decoded faster together
     /// than one by one.
     ///

@@ -9,7 +9,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 /// The wrapper around the reads of a file.
-pub trait Around: Debug + Send + Sync {
+pub trait Around: Debug + Send + Sync + 'static {
     /// Runs `read`, which starts with `block` of `file`, as often as necessary.
     ///
     /// # Errors
@@ -26,12 +26,12 @@ pub trait Around: Debug + Send + Sync {
 #[derive(Debug)]
 pub struct Wrapped<A> {
     inner: Arc<dyn TableFile>,
-    around: A,
+    around: Arc<A>,
 }
 
 impl<A: Around> Wrapped<A> {
     pub fn new(inner: Arc<dyn TableFile>, around: A) -> Self {
-        Self { inner, around }
+        Self { inner, around: Arc::new(around) }
     }
 
     fn around<T>(
@@ -75,6 +75,11 @@ impl<A: Around> TableFile for Wrapped<A> {
         selection: Option<&BooleanBuffer>,
     ) -> Result<RecordBatch, TableError> {
         self.around(block, |file| file.read(block, columns, selection))
+    }
+
+    fn heads(&self, bytes: u64) -> Option<Arc<dyn TableFile>> {
+        let (inner, around) = (self.inner.heads(bytes)?, Arc::clone(&self.around));
+        Some(Arc::new(Self { inner, around }))
     }
 
     fn read_run(&self, blocks: Range<usize>, columns: &[usize]) -> Result<RecordBatch, TableError> {

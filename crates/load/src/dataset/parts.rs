@@ -32,7 +32,7 @@ const LISTS: [(&str, DataType); 4] = [
     ("materialize_error", DataType::Utf8),
 ];
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct PartTable {
     inner: Arc<dyn TableFile>,
     /// Columns of the file, in the order of parts.
@@ -280,6 +280,10 @@ impl TableFile for PartTable {
     ) -> std::result::Result<RecordBatch, TableError> {
         let needed = self.needed(columns);
         self.delivered(&self.inner.read(block, &needed, selection)?, &needed, columns)
+    }
+
+    fn heads(&self, bytes: u64) -> Option<Arc<dyn TableFile>> {
+        Some(Arc::new(Self { inner: self.inner.heads(bytes)?, ..self.clone() }))
     }
 
     fn read_run(

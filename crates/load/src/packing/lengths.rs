@@ -280,9 +280,12 @@ fn of_block(
         }
         LengthsSource::Stated { .. } | LengthsSource::Numbers { .. } => vec![column],
     };
-    let batch = match block.count {
-        1 => dataset.read(block.place, &columns, block.selection.as_ref())?,
-        count => dataset.read_run(block.place, count, &columns)?,
+    let heads = (block.count == 1 && columns.len() > 1)
+        .then(|| dataset.read_heads(block.place, &columns, block.selection.as_ref()));
+    let batch = match (heads.flatten(), block.count) {
+        (Some(batch), _) => batch,
+        (None, 1) => dataset.read(block.place, &columns, block.selection.as_ref())?,
+        (None, count) => dataset.read_run(block.place, count, &columns)?,
     };
     let Some(array) = batch.columns().first() else { return Ok(Amounts::new([], 1)) };
     let name = || {

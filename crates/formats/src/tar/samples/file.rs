@@ -3,7 +3,7 @@
 use super::Error;
 use super::columns::{Arrays, Cell, schema};
 use super::content::Content;
-use super::index::{self, Index};
+use super::index::{self, Index, Part};
 use super::payload::Reading;
 use super::stream;
 use crate::limit::DecodeLimit;
@@ -25,13 +25,15 @@ const MAX_VALUE_BYTES: u64 = (1 << 31) - 1;
 const MAGIC_LEN: u64 = 16;
 
 /// A walked archive.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct WebDatasetFile {
     object: Arc<dyn RangeRead>,
     compression: Compression,
     limit: DecodeLimit,
     refuses_nan: bool,
-    index: Index,
+    /// Members of bytes are read up to here.
+    head: Option<u64>,
+    index: Arc<Index>,
     schema: SchemaRef,
     declared: SchemaRef,
     blocks: Vec<Block>,
@@ -92,7 +94,8 @@ impl WebDatasetFile {
             compression,
             limit,
             refuses_nan: false,
-            index,
+            head: None,
+            index: Arc::new(index),
             blocks: Vec::new(),
             samples,
         };
@@ -139,6 +142,14 @@ impl WebDatasetFile {
             .flat_map(|sample| self.index.parts_of(sample))
             .filter(|part| has(part.extension + 1));
         parts.map(|part| part.size).fold(views.saturating_add(keys), u64::saturating_add)
+    }
+
+    /// The number of bytes of a member that are read.
+    fn read_of(&self, part: &Part) -> u64 {
+        let is_bytes = |extension: &String| Content::of(extension) == Content::Bytes;
+        let head =
+            self.head.filter(|_| self.index.extensions.get(part.extension).is_some_and(is_bytes));
+        head.map_or(part.size, |head| head.min(part.size))
     }
 
     fn read_block(
@@ -190,9 +201,10 @@ impl WebDatasetFile {
                         size: part.size,
                     });
                 }
-                wanted_bytes = wanted_bytes.saturating_add(part.size);
+                let size = self.read_of(part);
+                wanted_bytes = wanted_bytes.saturating_add(size);
                 if let Some(cell) = cells.get_mut(place).and_then(|cells| cells.get_mut(row)) {
-                    *cell = Some((*sample, *part, reading.add(part.offset, part.size)));
+                    *cell = Some((*sample, *part, reading.add(part.offset, size)));
                 }
             }
         }
@@ -266,6 +278,12 @@ impl TableFile for WebDatasetFile {
         selection: Option<&BooleanBuffer>,
     ) -> Result<RecordBatch, TableError> {
         Ok(self.read_block(block, columns, selection)?)
+    }
+
+    fn heads(&self, bytes: u64) -> Option<Arc<dyn TableFile>> {
+        // All of a compressed archive is read, whatever is wanted of it.
+        (self.compression == Compression::None)
+            .then(|| Arc::new(Self { head: Some(bytes), ..self.clone() }) as Arc<dyn TableFile>)
     }
 
     fn decoded_bytes(&self, block: usize, columns: &[usize]) -> u64 {

@@ -104,6 +104,22 @@ fn consecutive_members_of_one_key_are_a_row_and_extensions_are_columns_in_byte_o
 }
 
 #[test]
+fn heads_have_the_first_bytes_of_members_of_bytes_alone() {
+    let plain = archive(&mixed());
+    let file = open(&plain).unwrap();
+    let (whole, heads) = (rows(&file).unwrap(), file.heads(16).unwrap());
+    let columns: Vec<usize> = (0..file.schema().fields().len()).collect();
+    let read: Vec<_> =
+        (0..file.blocks().len()).map(|block| heads.read(block, &columns, None).unwrap()).collect();
+    let cut = concat_batches(file.schema(), &read).unwrap();
+    assert_eq!(cut.column(3).as_binary_view().value(0), [0xff; 16]);
+    for column in [0, 1, 2, 4] {
+        assert_eq!(cut.column(column), whole.column(column));
+    }
+    assert!(open(&gzip(&plain)).unwrap().heads(16).is_none());
+}
+
+#[test]
 fn compressed_archive_is_one_block_with_the_same_rows() {
     let plain = archive(&mixed());
     let expected = rows(&open(&plain).unwrap()).unwrap();
