@@ -310,6 +310,7 @@ bench-tokens: export SHARDMILL_BENCH_REPEATED = 0.004
 bench-tokens: export SHARDMILL_BENCH_LARGE = 0.02
 bench-tokens: export SHARDMILL_BENCH_LONG = 2
 bench-images bench-sequences: export SHARDMILL_BENCH_IMAGES = 100
+bench-sequences: export SHARDMILL_BENCH_PLANNED = 2000
 bench-streaming: export SHARDMILL_BENCH_ROWS = 2000
 bench-streaming: export SHARDMILL_BENCH_SLOW = 1000
 bench-streaming: export SHARDMILL_BENCH_PLAN = 100000

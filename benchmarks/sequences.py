@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.measure import Metrics, Options, core_seconds, run_entry, status_bytes
+from benchmarks.sequence_plans import planned_shardmill
 
 #: Samples that Energon and the DataLoader choose the documents of packs from.
 _BUFFER = 64
@@ -32,6 +33,9 @@ class SequenceOptions(Options):
         workers: Threads, or worker processes, of the tool.
         dtype: Type of the pixels.
         epochs: Passes; the fastest counts.
+        kind: What is planned: captioned images in tars, or interleaved documents.
+        planned: Number of documents that are planned.
+        lanes: Lanes of a plan, each with a rank.
     """
 
     data: Path
@@ -39,6 +43,9 @@ class SequenceOptions(Options):
     workers: int = 2
     dtype: str = "float32"
     epochs: int = 2
+    kind: Literal["captions", "documents"] = "captions"
+    planned: int = 100_000
+    lanes: int = 64
 
     @property
     def tars(self) -> list[Path]:
@@ -119,8 +126,8 @@ def packed_shardmill(options: SequenceOptions) -> Metrics:
             tokens, patches = batch["segment_ids"], batch["pixel_values"]
             yield len(batch["image_index"]), (tokens > 0).sum(), tokens.numel(), patches
 
-    rates = {"planned_images_per_s": planned["rows_of_epoch"] / seconds}
-    return _passes(options, one_pass) | rates | {"planning_s": seconds}
+    rates = {"planned_images_per_s": planned["rows_of_epoch"] / seconds, "planning_s": seconds}
+    return _passes(options, one_pass) | rates
 
 
 def _encoder(options: SequenceOptions) -> Callable[[Any, str], tuple[Any, Any]]:
@@ -278,6 +285,7 @@ SYSTEMS = {
     ("memory", "shardmill"): packed_shardmill,
     ("packed", "dataloader"): packed_dataloader,
     ("packed", "energon"): packed_energon,
+    ("planned", "shardmill"): planned_shardmill,
     ("patches", "shardmill"): patches_shardmill,
     ("patches", "torchvision"): patches_torchvision,
     ("patches", "pil"): patches_pil,
