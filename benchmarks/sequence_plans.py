@@ -33,12 +33,13 @@ def planned_shardmill(options: SequenceOptions) -> Metrics:
     write = {"captions": _write_captions, "documents": _write_documents}[options.kind]
     images = write(path, options.planned)
     model = options.data / "model"
+    columns: Any = {"parts": ["jpg", "txt"]} if options.kind == "captions" else {}
     sequences = sm.Sequences(
         tokenizer=model,
         images=sm.ImageTokens.from_pretrained(model),
         eos="<|im_end|>",
         counts=options.scratch / "counts",
-        **({"parts": ["jpg", "txt"]} if options.kind == "captions" else {}),
+        **columns,
     )
     # A language model of width 1,536 and a vision model of width 1,280, as Qwen2-VL-2B has.
     cost = sm.Cost(pair=1 / (12 * 1536), patch=0.44, patch_pair=0.44 / (12 * 1280))
