@@ -39,7 +39,7 @@ pub use patches::Patches;
 pub use phash::phash;
 pub use raster::{Raster, Region, ShapeError, Sides};
 pub use reencoder::{Reencode, Reencoder};
-pub use renderer::{Renderer, Rendering};
+pub use renderer::{Renderer, Rendering, Sizes};
 pub use resize::{Filter, Resizer};
 pub use transform::{Scratch, Spec, Transform};
 

@@ -1,7 +1,7 @@
-//! The order of the pixels of an image that is cut into patches, as in Qwen2-VL
-//! (`image_processing_qwen2_vl.py` of transformers 5.23).
+//! The order of the pixels of an image that is cut into patches or tiles, as in Qwen2-VL and
+//! SigLIP 2 (`image_processing_qwen2_vl.py` and `image_processing_siglip2.py` of transformers 5.23).
 
-/// Squares of pixels, each with the planes of its channels.
+/// Squares of pixels, each with the planes of its channels, or with its pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Patches {
     /// Side of a patch in pixels.
@@ -10,6 +10,8 @@ pub struct Patches {
     pub merge: usize,
     /// How often each plane comes: the frames of a video, of which an image has equal ones.
     pub frames: usize,
+    /// Whether the channels of a pixel are adjacent. There is one frame then.
+    pub is_interleaved: bool,
 }
 
 impl Patches {
@@ -32,6 +34,15 @@ impl Patches {
         let columns = pixels.len() / size;
         for (column, pixels) in pixels.chunks_exact(size).enumerate() {
             let patch = self.number(y / size, column, columns);
+            if self.is_interleaved {
+                let start = (patch * size + y % size) * size * 3;
+                let out = out.get_mut(start..start + size * 3).unwrap_or_default();
+                for (out, pixel) in out.as_chunks_mut::<3>().0.iter_mut().zip(pixels) {
+                    let [red, green, blue] = *pixel;
+                    *out = [value(0, red), value(1, green), value(2, blue)];
+                }
+                continue;
+            }
             for channel in 0..3 {
                 let first = (patch * 3 + channel) * frames;
                 for frame in first..first + frames {
@@ -52,7 +63,7 @@ mod tests {
 
     #[test]
     fn patches_of_a_square_come_before_those_of_the_next() {
-        let patches = Patches { size: 1, merge: 2, frames: 1 };
+        let patches = Patches { size: 1, merge: 2, frames: 1, is_interleaved: false };
         let numbers: Vec<usize> = (0..4)
             .flat_map(|row| (0..4).map(move |column| patches.number(row, column, 4)))
             .collect();
@@ -61,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_patch_has_the_planes_of_its_channels_for_each_frame() {
-        let patches = Patches { size: 2, merge: 1, frames: 2 };
+        let patches = Patches { size: 2, merge: 1, frames: 2, is_interleaved: false };
         let rows: [[[u8; 3]; 4]; 2] = [
             [[1, 11, 21], [2, 12, 22], [5, 15, 25], [6, 16, 26]],
             [[3, 13, 23], [4, 14, 24], [7, 17, 27], [8, 18, 28]],
@@ -73,5 +84,17 @@ mod tests {
         let plane = |first: u8| [first, first + 1, first + 2, first + 3].repeat(2);
         let expected: Vec<u8> = [1, 11, 21, 5, 15, 25].into_iter().flat_map(plane).collect();
         assert_eq!(out.as_flattened(), expected);
+    }
+
+    #[test]
+    fn interleaved_patches_have_their_pixels_row_by_row() {
+        let patches = Patches { size: 2, merge: 1, frames: 1, is_interleaved: true };
+        let pixel = |first: u8| [first, first + 1, first + 2];
+        let rows = [[0, 3, 12, 15], [6, 9, 18, 21]].map(|row| row.map(pixel));
+        let mut out = [[0; 1]; 24];
+        for (y, pixels) in rows.iter().enumerate() {
+            patches.write_row(y, pixels, &mut out, |_, value| [value]);
+        }
+        assert_eq!(out.as_flattened(), (0..24).collect::<Vec<u8>>());
     }
 }

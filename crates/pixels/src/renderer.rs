@@ -3,15 +3,17 @@
 //! A [`Renderer`] belongs to one thread, and keeps its buffers from image to image. The invariant:
 //! what it writes is a function of the payload, the options and the draw.
 
+use std::mem::{swap, take};
 use std::ops::Range;
 
 use crate::augment::Draw;
 use crate::decode::{DecodeOptions, Decoder, Mode, Part, Stored};
 use crate::error::Result;
-use crate::geometry::Geometry;
-use crate::raster::{ShapeError, Sides};
+use crate::geometry::{Fit, Geometry};
+use crate::output::{Dtype, Layout};
+use crate::raster::{Raster, ShapeError, Sides};
 use crate::strips::{Limits, strips};
-use crate::transform::{Scratch, Transform};
+use crate::transform::{Scratch, Spec, Transform};
 
 /// Decodes and transforms one image after another.
 #[derive(Debug, Default)]
@@ -19,6 +21,8 @@ pub struct Renderer {
     decoder: Decoder,
     scratch: Scratch,
     limits: Limits,
+    /// The pixels of a stage, and of the one after it.
+    stages: [Vec<u8>; 2],
 }
 
 /// How a payload becomes an output.
@@ -27,44 +31,95 @@ pub struct Rendering<'a> {
     pub decode: &'a DecodeOptions,
     pub mode: Mode,
     pub transform: &'a Transform,
-    /// The size of this image, in place of that of the transform.
-    pub size: Option<Sides>,
+    /// The sizes of this image, in place of that of the transform.
+    pub sizes: Option<Sizes<'a>>,
+}
+
+/// The sizes of one image, of which all is shown.
+#[derive(Debug, Clone, Copy)]
+pub struct Sizes<'a> {
+    /// What it is resized to first, one after the other.
+    pub stages: &'a [Sides],
+    /// The size of the output, which is made of the last stage.
+    pub target: Sides,
+    /// The size of a second output, which is made of the same pixels and comes after the first.
+    pub overview: Option<Sides>,
+}
+
+impl Sizes<'_> {
+    fn of(target: Sides) -> Self {
+        Self { stages: &[], target, overview: None }
+    }
 }
 
 impl Rendering<'_> {
-    fn geometry(&self, oriented: Sides, draw: Draw) -> std::result::Result<Geometry, ShapeError> {
-        let size = self.size.or(self.transform.spec().size);
-        self.transform.geometry_of(oriented, size, draw)
+    /// The geometries of the outputs.
+    fn geometries(
+        &self,
+        oriented: Sides,
+        draw: Draw,
+    ) -> std::result::Result<Outputs<Geometry>, ShapeError> {
+        let geometry = |size| self.transform.geometry_of(oriented, size, draw);
+        let target = self.sizes.map(|sizes| sizes.target).or(self.transform.spec().size);
+        let overview = self.sizes.and_then(|sizes| sizes.overview);
+        Ok(Outputs {
+            first: geometry(target)?,
+            overview: overview.map(|size| geometry(Some(size))).transpose()?,
+        })
+    }
+}
+
+/// Something of each output of an image.
+#[derive(Debug, Clone, Copy)]
+struct Outputs<T> {
+    first: T,
+    overview: Option<T>,
+}
+
+impl<T> Outputs<T> {
+    fn map<U>(self, each: impl Fn(T) -> U) -> Outputs<U> {
+        Outputs { first: each(self.first), overview: self.overview.map(each) }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &T> {
+        std::iter::once(&self.first).chain(&self.overview)
     }
 }
 
 /// What is decoded of a JPEG, decided from its header.
 #[derive(Debug)]
 struct Plan {
+    outputs: Outputs<PlannedOutput>,
+    oriented: Sides,
+    denominator: u32,
+}
+
+#[derive(Debug)]
+struct PlannedOutput {
     geometry: Geometry,
     /// The same for the scale of decoding.
     scaled: Geometry,
-    oriented: Sides,
-    denominator: u32,
     /// Rows of the window that are made one after the other.
     strips: Vec<Range<usize>>,
 }
 
 impl Plan {
-    fn part(&self, how: &Rendering<'_>, strip: &Range<usize>) -> Part {
+    fn is_cut(&self) -> bool {
+        self.outputs.iter().any(|output| output.strips.len() > 1)
+    }
+
+    fn part(&self, how: &Rendering<'_>, output: &PlannedOutput, strip: &Range<usize>) -> Part {
         // All rows of a small image are decoded, since damage may be in any.
-        let rows = (self.strips.len() > 1)
-            .then(|| how.transform.rows(&self.scaled.of_rows(strip.clone())));
-        Part {
-            denominator: self.denominator,
-            columns: Some(how.transform.columns(&self.scaled)),
-            rows,
-        }
+        let rows = self.is_cut().then(|| how.transform.rows(&output.scaled.of_rows(strip.clone())));
+        let columns =
+            self.outputs.overview.is_none().then(|| how.transform.columns(&output.scaled));
+        Part { denominator: self.denominator, columns, rows }
     }
 }
 
 impl Renderer {
-    /// Writes the output of an image to the place that `place` returns for its sides.
+    /// Writes the output of an image to the place that `place` returns for its sides, with room for
+    /// the overview if there is one.
     ///
     /// A JPEG whose pixels would take much memory is decoded in strips, each by a call of its own,
     /// because the decoder cannot stop and go on. The pixels, and which damage is found, do not
@@ -79,13 +134,30 @@ impl Renderer {
         draw: Draw,
         place: impl FnOnce(Sides) -> &'p mut [u8],
     ) -> Result<()> {
+        if let Some(sizes) = how.sizes
+            && let Some((first, later)) = sizes.stages.split_first()
+        {
+            return self.render_stages(payload, how, (*first, later), draw, place);
+        }
+        self.render_once(payload, how, draw, place)
+    }
+
+    /// Writes the outputs of an image that is resized once.
+    fn render_once<'p>(
+        &mut self,
+        payload: &[u8],
+        how: Rendering<'_>,
+        draw: Draw,
+        place: impl FnOnce(Sides) -> &'p mut [u8],
+    ) -> Result<()> {
         let mut planned = None;
         let outcome = self.render_strips(payload, how, draw, place, &mut planned);
-        let Some(Plan { strips, denominator, .. }) = planned else { return outcome.map(drop) };
-        if strips.len() > 1 && !matches!(outcome, Ok(true)) {
+        let Some(plan) = planned else { return outcome.map(drop) };
+        if plan.is_cut() && !matches!(outcome, Ok(true)) {
             // What is said of an image is what the decoder says when it has seen all of it; the
             // last pixel as stored is enough for that.
-            let options = DecodeOptions { orientation: false, ..*how.decode };
+            let (options, denominator) =
+                (DecodeOptions { orientation: false, ..*how.decode }, plan.denominator);
             self.decoder.stored(payload, &options, |width, height| {
                 let last = |side: u32| {
                     Some((side.div_ceil(denominator) as usize).saturating_sub(1)..usize::MAX)
@@ -94,6 +166,51 @@ impl Renderer {
             })?;
         }
         outcome.map(drop)
+    }
+
+    /// Writes the outputs of an image that is resized more than once.
+    fn render_stages<'p>(
+        &mut self,
+        payload: &[u8],
+        how: Rendering<'_>,
+        (first, later): (Sides, &[Sides]),
+        draw: Draw,
+        place: impl FnOnce(Sides) -> &'p mut [u8],
+    ) -> Result<()> {
+        let stage = Transform::new(Spec {
+            dtype: Dtype::U8,
+            normalize: None,
+            layout: Layout::Hwc,
+            flip: 0.0,
+            fit: Fit::Stretch,
+            ..how.transform.spec().clone()
+        });
+        let channels = stage.spec().channels.count();
+        let [mut image, mut next] = take(&mut self.stages);
+        let of_first = Rendering { transform: &stage, sizes: Some(Sizes::of(first)), ..how };
+        self.render_once(payload, of_first, draw, |sides| {
+            image.resize(sides.height * sides.width * channels, 0);
+            &mut image
+        })?;
+        let mut sides = first;
+        for size in later {
+            let geometry = stage.geometry_of(sides, Some(*size), draw)?;
+            next.resize(stage.output_len(&geometry), 0);
+            let raster = Raster::new(&image, sides, channels)?;
+            stage.write(raster, &geometry, &mut self.scratch, &mut next)?;
+            swap(&mut image, &mut next);
+            sides = *size;
+        }
+        let geometries = how.geometries(sides, draw)?;
+        let mut rest = place(geometries.first.canvas);
+        for geometry in geometries.iter() {
+            let (out, after) = split_off(rest, how.transform.output_len(geometry));
+            rest = after;
+            let raster = Raster::new(&image, sides, channels)?;
+            how.transform.write(raster, geometry, &mut self.scratch, out)?;
+        }
+        self.stages = [image, next];
+        Ok(())
     }
 
     /// Returns whether a strip was decoded up to the end of the payload.
@@ -105,68 +222,96 @@ impl Renderer {
         place: impl FnOnce(Sides) -> &'p mut [u8],
         planned: &mut Option<Plan>,
     ) -> Result<bool> {
-        let Self { decoder, scratch, limits } = self;
+        let Self { decoder, scratch, limits, .. } = self;
         let mut stored = decoder.stored(payload, how.decode, |width, height| {
             let Ok(plan) = plan(&how, sides(width, height), draw, *limits) else {
                 return Part::WHOLE;
             };
             let plan = planned.insert(plan);
-            plan.strips.first().map_or(Part::WHOLE, |first| plan.part(&how, first))
+            let output = &plan.outputs.first;
+            output.strips.first().map_or(Part::WHOLE, |strip| plan.part(&how, output, strip))
         })?;
         let found = stored.sides();
-        let geometry = match &planned {
-            Some(plan) if plan.oriented != found => plan.geometry.scaled(plan.oriented, found),
-            Some(plan) => plan.geometry,
-            None => how.geometry(found, draw)?,
+        let geometries = match &planned {
+            Some(plan) => plan.geometries(found),
+            None => how.geometries(found, draw)?,
         };
-        let out = place(geometry.canvas);
-        how.transform.write_around(&geometry, out);
-        let mut write = |stored: &mut Stored<'_>, rows: &Range<usize>| -> Result<()> {
-            let most = if stored.is_turned() { limits.turned } else { usize::MAX };
-            for rows in strips(how.transform, &geometry, rows, most) {
-                let part = geometry.of_rows(rows);
-                let image = stored.rows(how.transform.rows(&part))?;
-                how.transform.write_window(image, &part, scratch, out)?;
-            }
-            Ok(())
-        };
-        let (region, needed) = (stored.region(), how.transform.rows(&geometry));
-        let has_all = region.top <= needed.start && region.top + region.height >= needed.end;
-        let Some(plan) = planned.as_ref().filter(|_| !has_all) else {
-            write(&mut stored, &(0..geometry.window.height))?;
-            return Ok(stored.is_complete());
-        };
+        let mut rest = place(geometries.first.canvas);
         let mut is_complete = false;
-        for (number, strip) in plan.strips.iter().enumerate() {
-            if number > 0 {
-                stored = decoder.stored(payload, how.decode, |_, _| plan.part(&how, strip))?;
+        for (number, geometry) in geometries.iter().enumerate() {
+            let (out, after) = split_off(rest, how.transform.output_len(geometry));
+            rest = after;
+            how.transform.write_around(geometry, out);
+            let mut write = |stored: &mut Stored<'_>, rows: &Range<usize>| -> Result<()> {
+                let most = if stored.is_turned() { limits.turned } else { usize::MAX };
+                for rows in strips(how.transform, geometry, rows, most) {
+                    let part = geometry.of_rows(rows);
+                    let image = stored.rows(how.transform.rows(&part))?;
+                    how.transform.write_window(image, &part, scratch, out)?;
+                }
+                Ok(())
+            };
+            let (region, needed) = (stored.region(), how.transform.rows(geometry));
+            let has_all = region.top <= needed.start && region.top + region.height >= needed.end;
+            let cut = planned.as_ref().filter(|_| !has_all);
+            let Some((plan, output)) =
+                cut.and_then(|plan| Some((plan, plan.outputs.iter().nth(number)?)))
+            else {
+                write(&mut stored, &(0..geometry.window.height))?;
+                is_complete |= stored.is_complete();
+                continue;
+            };
+            for (strip_number, strip) in output.strips.iter().enumerate() {
+                if (number, strip_number) != (0, 0) {
+                    stored = decoder
+                        .stored(payload, how.decode, |_, _| plan.part(&how, output, strip))?;
+                }
+                is_complete |= stored.is_complete();
+                write(&mut stored, strip)?;
             }
-            is_complete |= stored.is_complete();
-            write(&mut stored, strip)?;
         }
         Ok(is_complete)
     }
 }
 
+impl Plan {
+    /// The geometries for an image that turned out to have these sides.
+    fn geometries(&self, found: Sides) -> Outputs<Geometry> {
+        let Outputs { first, overview } = &self.outputs;
+        let of_output = |output: &PlannedOutput| {
+            if self.oriented == found {
+                output.geometry
+            } else {
+                output.geometry.scaled(self.oriented, found)
+            }
+        };
+        Outputs { first: of_output(first), overview: overview.as_ref().map(of_output) }
+    }
+}
+
+/// The first bytes and the rest. Without enough bytes, all of them, which is an error where they
+/// are written.
+fn split_off(bytes: &mut [u8], len: usize) -> (&mut [u8], &mut [u8]) {
+    let len = len.min(bytes.len());
+    bytes.split_at_mut(len)
+}
+
 fn plan(how: &Rendering<'_>, oriented: Sides, draw: Draw, limits: Limits) -> Result<Plan> {
-    let geometry = how.geometry(oriented, draw)?;
+    let geometries = how.geometries(oriented, draw)?;
     let headroom = match how.mode {
         Mode::Exact => None,
         Mode::Fast => Some(2),
         Mode::Draft => Some(1),
     };
-    let denominator = headroom.map_or(1, |headroom| geometry.reduction(headroom));
+    let denominator = headroom.map_or(1, |headroom| geometries.first.reduction(headroom));
     let side = |side: usize| side.div_ceil(denominator);
-    let scaled = geometry
-        .scaled(oriented, Sides { height: side(oriented.height), width: side(oriented.width) });
-    let strips = strips(how.transform, &scaled, &(0..scaled.window.height), limits.decoded);
-    Ok(Plan {
-        geometry,
-        scaled,
-        oriented,
-        denominator: u32::try_from(denominator).unwrap_or(1),
-        strips,
-    })
+    let decoded = Sides { height: side(oriented.height), width: side(oriented.width) };
+    let outputs = geometries.map(|geometry| {
+        let scaled = geometry.scaled(oriented, decoded);
+        let strips = strips(how.transform, &scaled, &(0..scaled.window.height), limits.decoded);
+        PlannedOutput { geometry, scaled, strips }
+    });
+    Ok(Plan { outputs, oriented, denominator: u32::try_from(denominator).unwrap_or(1) })
 }
 
 fn sides(width: u32, height: u32) -> Sides {
@@ -181,10 +326,8 @@ mod tests {
     use crate::augment::Draws;
     use crate::decode::{Channels, Damaged};
     use crate::error::Error;
-    use crate::geometry::Fit;
     use crate::resize::Filter;
     use crate::test_jpegs::{KINDS, jpeg_of_kind, with_orientation};
-    use crate::transform::Spec;
 
     const FITS: [Fit; 6] = [
         Fit::Crop,
@@ -208,8 +351,11 @@ mod tests {
     fn rendered(limits: Limits, payload: &[u8], how: Rendering<'_>, row: u64) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         let mut renderer = Renderer { limits, ..Renderer::default() };
+        let overview = how.sizes.and_then(|sizes| sizes.overview);
         renderer.render(payload, how, Draws::new(0, 0, "image").at(row, 0, 0), |sides| {
-            out.resize(sides.height * sides.width * how.transform.spec().channels.count(), 7);
+            let area = |sides: Sides| sides.height * sides.width;
+            let pixels = area(sides) + overview.map_or(0, area);
+            out.resize(pixels * how.transform.spec().channels.count(), 7);
             &mut out
         })?;
         Ok(out)
@@ -223,7 +369,7 @@ mod tests {
             decode: &DecodeOptions::default(),
             mode: Mode::Exact,
             transform: &transform,
-            size: None,
+            sizes: None,
         };
         let whole = jpeg_of_kind(4, 200, 400, 0);
         assert!(rendered(SMALL, &whole, how, 0).is_ok());
@@ -238,6 +384,43 @@ mod tests {
                 ),
                 "{outcomes:?}"
             );
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: 100,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn overview_is_an_output_of_its_own_in_strips_too(
+            (kind, width, height, seed, orientation) in
+                (0..KINDS, 1_usize..200, 1_usize..300, any::<usize>(), 1_u8..=8),
+            (target, overview) in ((1_usize..60, 1_usize..60), (1_usize..30, 1_usize..30)),
+            mode in 0_usize..3,
+        ) {
+            let payload = with_orientation(&jpeg_of_kind(kind, width, height, seed), orientation);
+            let transform = Transform::new(Spec { fit: Fit::Stretch, ..Spec::default() });
+            let sides = |(height, width)| Sides { height, width };
+            let (target, overview) = (sides(target), sides(overview));
+            let made = |limits, target, overview| {
+                let how = Rendering {
+                    decode: &DecodeOptions::default(),
+                    mode: [Mode::Exact, Mode::Fast, Mode::Draft][mode],
+                    transform: &transform,
+                    sizes: Some(Sizes { stages: &[], target, overview }),
+                };
+                rendered(limits, &payload, how, 0).unwrap()
+            };
+            let both = made(Limits::default(), target, Some(overview));
+            prop_assert_eq!(&made(SMALL, target, Some(overview)), &both);
+            let first = made(SMALL, target, None);
+            prop_assert!(both.starts_with(&first));
+            if mode == 0 {
+                prop_assert_eq!(&both[first.len()..], made(SMALL, overview, None));
+            }
         }
     }
 
@@ -286,7 +469,7 @@ mod tests {
                 decode: &decode,
                 mode: [Mode::Exact, Mode::Fast, Mode::Draft][mode],
                 transform: &transform,
-                size: None,
+                sizes: None,
             };
             prop_assert_eq!(
                 rendered(SMALL, &payload, how, row),
