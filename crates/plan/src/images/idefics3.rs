@@ -10,6 +10,9 @@ use std::num::NonZeroU16;
 /// `MAX_IMAGE_SIZE`.
 const MOST_LONGEST: u64 = 4096;
 
+/// Rows and columns for which models have tags of tiles; none has as many.
+const MOST_TAGS: u64 = 64;
+
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Idefics3 {
@@ -36,19 +39,46 @@ impl Idefics3 {
         PlannedImage { height: rows * tile, width: cols * tile, tokens, patches, rows, cols }
     }
 
+    pub(super) fn tokens_a_tile(self) -> u64 {
+        u64::from(self.tokens_a_tile).max(1)
+    }
+
     fn grid(self, sides: Sides) -> (u64, u64) {
         let tile = u64::from(self.tile.get());
+        let up = |side: u64| side.div_ceil(tile) * tile;
+        let canvas = along_longer(self.scaled(sides), up, up);
+        (canvas.height / tile, canvas.width / tile)
+    }
+
+    /// The size with the fixed longer side.
+    fn scaled(self, sides: Sides) -> Sides {
         let longest = u64::from(self.longest.get());
         let even = |side: u64| side + side % 2;
         let scaled = along_longer(sides, |_| longest, even);
-        let capped = if scaled.height.max(scaled.width) > MOST_LONGEST {
+        if scaled.height.max(scaled.width) > MOST_LONGEST {
             along_longer(scaled, |_| MOST_LONGEST, |side| side)
         } else {
             scaled
-        };
-        let up = |side: u64| side.div_ceil(tile) * tile;
-        let canvas = along_longer(capped, up, up);
-        (canvas.height / tile, canvas.width / tile)
+        }
+    }
+
+    /// The overview is made of the pixels of the tiles.
+    pub(super) fn stages(self, sides: Sides) -> Vec<Sides> {
+        let PlannedImage { height, width, patches, .. } = self.plan(sides);
+        let tiles = (patches > 1).then_some(Sides { height, width });
+        std::iter::once(self.scaled(sides)).chain(tiles).collect()
+    }
+
+    pub(super) fn pieces(self) -> Vec<Piece> {
+        let mut pieces = vec![Piece::Start, Piece::Overview, Piece::End];
+        let longest = u64::from(self.longest.get()).min(MOST_LONGEST);
+        let most = longest.div_ceil(self.tile.get().into()).min(MOST_TAGS);
+        if self.splitting && most > 1 {
+            pieces.extend([Piece::Newline, Piece::BlankLine]);
+            let row = |row| (1..=most).map(move |col| Piece::Tile { row, col });
+            pieces.extend((1..=most).flat_map(row));
+        }
+        pieces
     }
 
     pub(super) fn expansion(self, image: &PlannedImage) -> Vec<(Piece, u64)> {

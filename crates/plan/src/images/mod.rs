@@ -85,6 +85,41 @@ impl Rule {
         }
     }
 
+    /// What [`Self::expansion`] may have beside the placeholder.
+    pub fn pieces(&self) -> Vec<Piece> {
+        match self {
+            Self::Tiles(_) => vec![Piece::Start, Piece::End],
+            Self::Pixtral(_) => vec![Piece::RowBreak, Piece::End],
+            Self::Idefics3(rule) => rule.pieces(),
+            Self::Qwen2Vl(_) | Self::Fixed(_) | Self::Siglip2(_) => Vec::new(),
+        }
+    }
+
+    /// The sizes that an image of an oriented size is resized to before its tiles are made, one
+    /// after the other.
+    ///
+    /// # Errors
+    /// If a side is not that of an image.
+    pub fn stages(&self, height: i32, width: i32) -> Result<Vec<Sides>, Refusal> {
+        let sides = Sides::checked(height, width)?;
+        Ok(match self {
+            Self::Idefics3(rule) => rule.stages(sides),
+            _ => Vec::new(),
+        })
+    }
+
+    /// The most patches that images with this number of tokens may have.
+    pub fn most_patches(&self, tokens: u64) -> u64 {
+        match self {
+            Self::Qwen2Vl(rule) => tokens.saturating_mul(rule.patches_a_token()),
+            Self::Pixtral(rule) => tokens.saturating_mul(rule.patches_a_token()),
+            Self::Fixed(rule) => tokens / u64::from(rule.tokens.max(1)),
+            Self::Tiles(rule) => tokens / rule.tokens_a_tile(),
+            Self::Idefics3(rule) => tokens / rule.tokens_a_tile(),
+            Self::Siglip2(rule) => rule.most_patches(tokens),
+        }
+    }
+
     fn unchecked(&self, sides: Sides) -> Result<PlannedImage, Refusal> {
         Ok(match self {
             Self::Qwen2Vl(rule) => return rule.plan(sides),

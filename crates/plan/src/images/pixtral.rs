@@ -16,6 +16,15 @@ pub struct Pixtral {
 }
 
 impl Pixtral {
+    /// Side of a patch in pixels.
+    pub fn patch_side(&self) -> u64 {
+        self.patch_size.get().into()
+    }
+
+    pub(super) fn patches_a_token(self) -> u64 {
+        u64::from(self.merge_size.get()).pow(2)
+    }
+
     pub(super) fn plan(self, sides: Sides) -> PlannedImage {
         let merge = u64::from(self.merge_size.get());
         let cell = u64::from(self.patch_size.get()) * merge;

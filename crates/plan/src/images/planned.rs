@@ -68,7 +68,7 @@ pub enum Refusal {
 }
 
 /// A token of those that take the place of the placeholder, or text between two of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Piece {
     Placeholder,
     Start,

@@ -18,6 +18,10 @@ pub struct Qwen2Vl {
 }
 
 impl Qwen2Vl {
+    pub(super) fn patches_a_token(self) -> u64 {
+        u64::from(self.merge_size.get()).pow(2)
+    }
+
     pub(super) fn plan(self, sides: Sides) -> Result<PlannedImage, Refusal> {
         let Sides { height, width } = sides;
         let ratio = as_f64(height.max(width)) / as_f64(height.min(width));

@@ -19,6 +19,12 @@ pub struct Siglip2 {
 }
 
 impl Siglip2 {
+    pub(super) fn most_patches(self, tokens: u64) -> u64 {
+        let of_image = u64::from(self.max_patches.get());
+        self.tokens
+            .map_or(tokens, |each| (tokens / u64::from(each.max(1))).saturating_mul(of_image))
+    }
+
     pub(super) fn plan(self, sides: Sides) -> PlannedImage {
         let patch = u64::from(self.patch_size.get());
         let max_patches = as_f64(u64::from(self.max_patches.get()));

@@ -37,6 +37,10 @@ impl From<Options> for Tiles {
 }
 
 impl Tiles {
+    pub(super) fn tokens_a_tile(&self) -> u64 {
+        u64::from(self.options.tokens_a_tile).max(1)
+    }
+
     pub(super) fn plan(&self, sides: Sides) -> PlannedImage {
         let size = u64::from(self.options.size.get());
         let ratio = as_f64(sides.width) / as_f64(sides.height);
