@@ -49,8 +49,9 @@ struct Settings {
 struct PlannedSettings {
     rule: Rule,
     output: String,
-    /// Side of a patch, side of the squares in which patches come, and frames.
-    patches: Option<(usize, usize, usize)>,
+    /// Side of a patch or a tile, side of the squares in which they come, frames, and whether the
+    /// channels of a pixel are adjacent.
+    patches: Option<(usize, usize, usize, bool)>,
     has_rope: bool,
     mean: [u8; 3],
     masked: Option<(String, i64)>,
@@ -120,7 +121,9 @@ impl Settings {
         };
         let layouts = [("CHW", Layout::Chw), ("HWC", Layout::Hwc), ("bytes", Layout::Hwc)];
         let layout = match self.planned.as_ref().and_then(|planned| planned.patches) {
-            Some((size, merge, frames)) => Layout::Patches(Patches { size, merge, frames }),
+            Some((size, merge, frames, is_interleaved)) => {
+                Layout::Patches(Patches { size, merge, frames, is_interleaved })
+            }
             None => named("layout", &self.layout, &layouts)?,
         };
         let spec = Spec {

@@ -94,6 +94,11 @@ impl PyImageRule {
         self.0.plan(height, width).err().map(|refusal| refusal.to_string())
     }
 
+    /// Names of the pieces that images may have beside the placeholder.
+    fn pieces(&self) -> Vec<String> {
+        self.0.pieces().into_iter().map(name_of).collect()
+    }
+
     /// Names of the pieces of an image, with how often each comes; of a tag of a tile, its text.
     fn expansion(&self, height: i32, width: i32) -> PyResult<Vec<(String, u64)>> {
         let image = self.0.plan(height, width);

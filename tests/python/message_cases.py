@@ -526,7 +526,8 @@ CASES: dict[str, Callable[[], Any]] = {
         tokenizer=sequences().tokenizer, output="labels"
     ),
     "rule without pixels": lambda: sm.Sequences(
-        tokenizer=sequences().tokenizer, images=sm.ImageTokens.tiles()
+        tokenizer=sequences().tokenizer,
+        images=sm.ImageTokens(lambda heights, widths: {}, version="1"),
     ),
     "rule without normalization": lambda: sm.Sequences(
         tokenizer=sequences().tokenizer,

@@ -358,7 +358,7 @@ def test_options_that_the_tokenizer_or_the_rule_lacks_are_refused(model):
         ({"images": sm.ImageTokens.qwen2_vl(prefix="<|vision_begin|>")}, "vision_begin"),
         ({"images": sm.ImageTokens.qwen2_vl(placeholder="<pad>")}, "<pad>"),
         ({"images": sm.ImageTokens.qwen2_vl(suffix=[10**6])}, "suffix must be an id below"),
-        ({"images": sm.ImageTokens.tiles()}, "not of 'tiles'"),
+        ({"images": sm.ImageTokens.tiles()}, "<IMG_CONTEXT>"),
         ({"images": sm.ImageTokens.fixed((20, 9), 5, placeholder=PAD)}, "requires a square"),
         (
             {"images": sm.ImageTokens.fixed(20, 5, fit="stretch", placeholder=PAD)},

@@ -256,7 +256,7 @@ class Sequences:
         bos: int | None,
         eos: int | None,
         separator: list[int],
-        block: tuple[int, list[int], list[int]],
+        block: tuple[int, list[int], list[int], list[list[int]]],
         marker: str | None,
         chats: tuple[Tokens, list[str]] | None,
         tokens: str,

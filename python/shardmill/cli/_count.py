@@ -21,9 +21,9 @@ from shardmill.cli._sequences import model_option, parts_option, sequences_of
 from shardmill.cli._tables import filter_option, format_options, open_files
 
 if TYPE_CHECKING:
-    from shardmill import Dataset
+    from shardmill import Dataset, ImageTokens
 
-_COUNTED = ("tokens", "image_index", "image_grid_thw")
+_COUNTED = ("tokens", "image_index")
 _DOCUMENTS_AT_ONCE = 64
 _REFUSED_SHOWN = 10
 
@@ -57,8 +57,9 @@ def command(as_json: bool, **options: Any) -> None:
     """
     if options["model"] is None:
         raise click.UsageError("pass --model DIR: the directory of a model")
-    dataset = open_files({**options, "columns": None}, sequences=sequences_of(options))
-    found = _counts(dataset, options)
+    sequences = sequences_of(options)
+    dataset = open_files({**options, "columns": None}, sequences=sequences)
+    found = _counts(dataset, sequences.images, options)
     if options["length"] is not None:
         found |= _fill(dataset, options["length"], found["refused"])
     if as_json:
@@ -68,13 +69,15 @@ def command(as_json: bool, **options: Any) -> None:
         click.echo(line)
 
 
-def _counts(dataset: Dataset, options: dict[str, Any]) -> dict[str, Any]:
+def _counts(dataset: Dataset, rule: ImageTokens | None, options: dict[str, Any]) -> dict[str, Any]:
     """Read all documents once, without their pixels."""
     from shardmill import ErrorPolicy, Loader, Runtime
+    from shardmill.load._packed_images import IMAGE_SHAPES, patches_of
 
+    shape = IMAGE_SHAPES.get(rule.rule) if rule else None
     loader = Loader(
         dataset,
-        columns=[name for name in _COUNTED if name in dataset.columns],
+        columns=[name for name in (*_COUNTED, shape) if name in dataset.columns],
         batch_size=_DOCUMENTS_AT_ONCE,
         output="numpy",
         errors=ErrorPolicy(rows="skip"),
@@ -86,9 +89,11 @@ def _counts(dataset: Dataset, options: dict[str, Any]) -> dict[str, Any]:
     for batch in loader:
         lengths = batch["tokens"].offsets[1:] - batch["tokens"].offsets[:-1]
         images = len(batch["image_index"].values)
-        grids = batch.get("image_grid_thw")
-        # With rules without a grid, an image is one patch.
-        patches = images if grids is None else grids.values.prod(1).sum()
+        shapes = batch.get(shape)
+        # With rules without a shape, an image is one patch.
+        patches = images
+        if rule is not None and shapes is not None:
+            patches = patches_of(rule, shapes.values).sum()
         for name, number in (
             ("documents", len(lengths)),
             ("tokens", lengths.sum()),

@@ -27,11 +27,13 @@ parts_option = click.option(
 
 def sequences_of(options: dict[str, Any]) -> Sequences:
     """Return the ``Sequences`` of the options."""
-    from shardmill import ImageTokens, Sequences
+    from shardmill import ImageOutput, ImageTokens, Sequences
 
     return Sequences(
         tokenizer=options["model"],
         images=ImageTokens.from_pretrained(options["model"]),
+        # No pixel is decoded, so how it is normalized does not matter.
+        image_output=ImageOutput(dtype="uint8"),
         parts=options["parts"] or (),
         bos=options["bos"],
         eos=options["eos"],

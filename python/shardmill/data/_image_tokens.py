@@ -29,10 +29,10 @@ _MOST_PIXELS = _MOST_TOKENS = 2**32 - 1
 class ImageTokens:
     """How many tokens an image takes, from its height and width alone.
 
-    A rule plans token counts: it reads no pixels, and neither resizes images nor cuts them into
-    patches. There is a rule for each family of models, and ``from_pretrained`` reads it from the
-    files of a model. Counts equal those of the pixels that the image processors of transformers
-    5.23 return.
+    A rule plans token counts, and reads no pixels; ``Sequences`` resizes images as their rule says,
+    and cuts them into patches or tiles. There is a rule for each family of models, and
+    ``from_pretrained`` reads it from the files of a model. Counts equal those of the pixels that
+    the image processors of transformers 5.23 return.
 
     For other models, the constructor takes a function.
 
@@ -345,10 +345,10 @@ class ImageTokens:
     def from_pretrained(cls, directory: str | os.PathLike[str]) -> Self:
         """Return the rule of a model, from the files of its processor.
 
-        Reads ``preprocessor_config.json``, ``processor_config.json`` and ``tokenizer_config.json``;
-        transformers is not imported. The known processors are those of Qwen2-VL, Qwen2.5-VL and
-        Qwen3-VL, LLaVA, InternVL, Pixtral and Mistral 3, Idefics3, SmolVLM, and the image processor
-        of SigLIP 2.
+        Reads ``preprocessor_config.json``, ``processor_config.json`` and ``tokenizer_config.json``,
+        and for Idefics3 and SmolVLM ``tokenizer.json`` if there is one; transformers is not
+        imported. The known processors are those of Qwen2-VL, Qwen2.5-VL and Qwen3-VL, LLaVA,
+        InternVL, Pixtral and Mistral 3, Idefics3, SmolVLM, and the image processor of SigLIP 2.
 
         Args:
             directory: the directory of the files.
@@ -482,6 +482,11 @@ def native_rule(images: ImageTokens) -> dict[str, Any]:
     """Return the options of a rule for native code."""
     parameters = {name: value for name, value in images.parameters.items() if name != "fit"}
     return {"rule": images.rule, **parameters}
+
+
+def native_pieces(images: ImageTokens) -> list[str]:
+    """Return the names of what may take the place of a placeholder beside placeholders."""
+    return _native.ImageRule(native_rule(images)).pieces()
 
 
 def _side(name: str, value: Any) -> int:

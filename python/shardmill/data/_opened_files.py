@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from shardmill._digests import digest
 from shardmill._native.load import OutputConverter
@@ -151,7 +151,13 @@ class OpenedFiles:
     @property
     def has_document_images(self) -> bool:
         """Whether rows are documents with images."""
-        return any(getattr(one, "images", None) is not None for one in self.tokenize)
+        return self.document_images is not None
+
+    @property
+    def document_images(self) -> Sequences | None:
+        """How rows become documents with images, which all sources that have any do alike."""
+        made = (one for one in self.tokenize if getattr(one, "images", None) is not None)
+        return cast("Sequences | None", next(made, None))
 
     @property
     def tokenization(self) -> str | None:

@@ -17,7 +17,7 @@ from shardmill._native import pixels as _pixels
 from shardmill._option_values import check_filled, check_kind, listed, whole
 from shardmill.data._chat_template import ChatTemplate
 from shardmill.data._counts_directory import check_counts_directory, default_counts
-from shardmill.data._image_tokens import ImageTokens, native_rule
+from shardmill.data._image_tokens import ImageTokens, native_pieces, native_rule
 from shardmill.data._images import MOST_PIXELS, DecodeMode, Normalization, statistics
 from shardmill.data._special_tokens import Affix, Token
 from shardmill.data._token_ids import token_id_of
@@ -44,6 +44,17 @@ _SPECIAL = re.compile(r"<[^<>\s]+>")
 #: The frames of a video, of which Qwen2-VL takes two at a time.
 _FRAMES = 2
 
+#: Filters of rules whose images are not resized by a bicubic one.
+_FILTERS = {"idefics3": "lanczos", "siglip2": "bilinear"}
+
+#: How the models of a rule were trained, if all of them were trained alike.
+_NORMALIZATIONS: dict[str, Normalization] = {
+    "qwen2_vl": "clip",
+    "pixtral": "clip",
+    "idefics3": "siglip",
+    "siglip2": "siglip",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class ImageOutput:
@@ -53,8 +64,8 @@ class ImageOutput:
         dtype: ``"float32"``, normalized, or ``"uint8"``, a quarter of the size, which the training
             step normalizes with ``Sequences.normalization``.
         normalize: mean and standard deviation of each channel, as for ``Images``. The default is
-            that of Qwen2-VL (``"clip"``) or, with ``patch_size=16``, Qwen3-VL (``"siglip"``); other
-            rules need it.
+            that of Qwen2-VL (``"clip"``) or, with ``patch_size=16``, Qwen3-VL (``"siglip"``), of
+            Pixtral (``"clip"``), Idefics3 and SigLIP 2 (``"siglip"``); other rules need it.
         mode: as for ``Images``.
         max_pixels: an image with more pixels is bad, and is not decoded.
         on_error: how to handle a bad image. By default, ``"raise"``, it is an error, or makes a bad
@@ -63,6 +74,10 @@ class ImageOutput:
             them. An image that is found to be damaged when it is decoded keeps its tokens, and its
             pixels are those of the mean, 0 if normalized. ``image_valid`` is false for it, and
             ``Loader.bad_rows`` names it. ``"mask"`` also ignores the labels of its document.
+        pad: whether images of packs get the same shape, for the rules ``pixtral`` and ``siglip2``:
+            ``[images, 3, height, width]`` of the largest image of the batch, or ``[images,
+            max_patches, values]`` with ``pixel_attention_mask``. What is added has the value of the
+            mean, 0 if normalized.
 
     Raises:
         ValueError: If an option is not valid.
@@ -78,6 +93,7 @@ class ImageOutput:
     mode: DecodeMode = "exact"
     max_pixels: int = MOST_PIXELS
     on_error: Literal["raise", "null", "mask"] = "raise"
+    pad: bool = False
 
     def __post_init__(self) -> None:
         check_fields(ImageOutput, vars(self), prefix="ImageOutput.")
@@ -107,12 +123,17 @@ class Sequences:
     A document has these columns:
 
     * ``tokens``, int32, and ``labels``, int64.
-    * ``pixel_values``: the pixels of its images in order, ``[patches, values]`` for ``qwen2_vl``,
-      ``[images, 3, height, width]`` for ``fixed``.
+    * ``pixel_values``: the pixels of its images in order, ``[patches, values]`` for ``qwen2_vl``
+      and ``siglip2``, ``[images, 3, height, width]`` for ``fixed``, ``[tiles, 3, size, size]`` for
+      ``tiles`` and ``idefics3``. For ``pixtral``, ``[values]``: each image has the values of ``[3,
+      height, width]``.
     * ``image_grid_thw``, int64, ``[images, 3]``: frames, rows and columns of patches, for
-      ``qwen2_vl``.
-    * ``image_index``, int32, ``[images, 2]``: first placeholder in ``tokens``, and number of
-      placeholders.
+      ``qwen2_vl``. ``image_tiles``, int32, ``[images]``: tiles, for ``tiles`` and ``idefics3``.
+      ``image_sizes``, int32, ``[images, 2]``: height and width, for ``pixtral``.
+      ``spatial_shapes``, int64, ``[images, 2]``: rows and columns of patches, for ``siglip2``.
+    * ``image_index``, int32, ``[images, 2]``: first placeholder in ``tokens``, and number of tokens
+      from the first to the last one. Between placeholders, ``pixtral`` and ``idefics3`` have other
+      tokens.
     * ``image_valid``, ``[images]``: whether each image was decoded; see ``ImageOutput.on_error``.
 
     For documents without adjacent texts, tokens and pixels equal those that the processor of the
@@ -126,8 +147,8 @@ class Sequences:
         messages: column of conversations, whose images are in the column ``images_from``.
         images_from: an image, or a list of images, as ``parts`` has them.
         chat_template: the template for messages, as for ``Tokenize``.
-        images: the rule by which images become tokens: ``ImageTokens.qwen2_vl`` or ``fixed``.
-            Without it, an image is an error.
+        images: the rule by which images become tokens, such as ``ImageTokens.qwen2_vl()``, but not
+            one with a function. Without it, an image is an error.
         marker: a text, such as ``"<image>"``, in whose places in the texts the images are put, in
             their order. A document that has it another number of times than images is bad.
         separator: text between two adjacent texts.
@@ -223,17 +244,17 @@ class Sequences:
         for name, value in values.items():
             object.__setattr__(self, name, value)
         self._check_source()
-        if images is not None and images.rule not in ("qwen2_vl", "fixed"):
+        if images is not None and images.function is not None:
             raise OptionError(
-                "Sequences computes the pixels of the rules 'qwen2_vl' and 'fixed', "
-                f"not of {images.rule!r}"
+                "Sequences cannot use an ImageTokens that has a function\n"
+                "hint: pass a rule, such as sm.ImageTokens.from_pretrained(directory)"
             )
         if positions == "mrope" and (images is None or images.rule != "qwen2_vl"):
             raise OptionError(
                 "positions='mrope' requires images of the rule 'qwen2_vl'\n"
                 "hint: pass images=sm.ImageTokens.qwen2_vl(…), or omit positions"
             )
-        height, width = (images and images.parameters.get("size")) or (1, 1)
+        height, width = _size_of(images) or (1, 1)
         if images is not None and height != width and images.parameters["fit"] == "crop":
             raise OptionError(
                 f"fit='crop' requires a square, not {height} × {width} pixels\n"
@@ -321,14 +342,15 @@ class Sequences:
             return None
         if self.image_output.normalize is not None:
             return statistics(self.image_output.normalize, 3)
-        if self.images.rule != "qwen2_vl":
+        normalization = _NORMALIZATIONS.get(self.images.rule)
+        if normalization is None:
             raise OptionError(
                 f"the rule {self.images.rule!r} does not say how pixels are normalized\n"
                 "hint: pass image_output=sm.ImageOutput(normalize='clip'), "
                 "or the image_mean and image_std of the model"
             )
-        is_third = self.images.parameters["patch_size"] == 16
-        return statistics("siglip" if is_third else "clip", 3)
+        is_third = self.images.rule == "qwen2_vl" and self.images.parameters["patch_size"] == 16
+        return statistics("siglip" if is_third else normalization, 3)
 
     def __getstate__(self) -> dict[str, Any]:
         unsaved = ("_native", "_chats")
@@ -342,12 +364,13 @@ class Sequences:
             self.labels.ignore_index,
             self.labels.kind == "all",
         )
-        block = (0, list[int](), list[int]())
+        block = (0, list[int](), list[int](), list[list[int]]())
         if images is not None:
             block = (
                 self._id("placeholder", images.placeholder),
                 self._ids("prefix", images.prefix),
                 self._ids("suffix", images.suffix),
+                [self._piece(images, name) for name in native_pieces(images)],
             )
         return _native.Sequences(
             native_tokenizer(self.tokenizer),
@@ -365,22 +388,30 @@ class Sequences:
 
     def _pixel_settings(self, images: ImageTokens) -> dict[str, Any]:
         parameters, output = images.parameters, self.image_output
-        patches = None
-        if images.rule == "qwen2_vl":
-            patches = parameters["patch_size"], parameters["merge_size"], _FRAMES
+        # Side, side of the squares in which they come, frames, and whether channels are adjacent.
+        patches = {
+            "qwen2_vl": lambda: (
+                parameters["patch_size"],
+                parameters["merge_size"],
+                _FRAMES,
+                False,
+            ),
+            "tiles": lambda: (parameters["size"], 1, 1, False),
+            "idefics3": lambda: (parameters["tile"], 1, 1, False),
+            "siglip2": lambda: (parameters["patch_size"], 1, 1, True),
+        }.get(images.rule)
         masked = None
         if output.on_error == "mask":
             # Without labels here, those that a packing makes of tokens are masked.
             labels = self.labels
             masked = (labels.output, labels.ignore_index) if labels else ("", Labels.ignore_index)
         fills = output.on_error != "raise"
-        means = ((fills and self.normalization) or [(0.0,) * 3])[0]
         return {
             "column": "binary_content",
-            "size": parameters.get("size"),
+            "size": _size_of(images),
             # As the processors of models crop.
             "fit": "crop_end" if parameters.get("fit") == "crop" else "stretch",
-            "resample": "bicubic",
+            "resample": _FILTERS.get(images.rule, "bicubic"),
             "mode": output.mode,
             "flip": 0.0,
             "dtype": output.dtype,
@@ -396,12 +427,25 @@ class Sequences:
             "planned": {
                 "rule": native_rule(images),
                 "output": "pixel_values",
-                "patches": patches,
+                "patches": patches and patches(),
                 "has_rope": self.positions == "mrope",
-                "mean": [round(255 * mean) for mean in means],
+                "mean": mean_values(self) if fills else [0, 0, 0],
                 "masked": masked,
             },
         }
+
+    def _piece(self, images: ImageTokens, name: str) -> list[int]:
+        """Return the ids of a piece of what takes the place of a placeholder."""
+        if not name.isspace():
+            return [self._id(name, images.texts.get(name, name))]
+        ids = self.tokenizer.encode(name)
+        counted = images.parameters["blank_line_tokens"] if name == "\n\n" else 1
+        if len(ids) != counted:
+            hint = "\nhint: pass blank_line_tokens to sm.ImageTokens.idefics3" * (name == "\n\n")
+            raise OptionError(
+                f"{name!r} is {len(ids)} tokens for the tokenizer, and {counted} for the rule{hint}"
+            )
+        return ids
 
     def _id(self, name: str, token: Token) -> int:
         if isinstance(token, str):
@@ -420,6 +464,17 @@ class Sequences:
         for token in tokens:
             self.tokenizer.token_id(token)
         return self.tokenizer.encode(affix, special_in_text="id" if tokens else "text")
+
+
+def _size_of(images: ImageTokens | None) -> tuple[int, int] | None:
+    """Return the size of all images, if there is one."""
+    return images.parameters["size"] if images is not None and images.rule == "fixed" else None
+
+
+def mean_values(sequences: Sequences) -> list[int]:
+    """Return the mean of each channel, for pixels from 0 to 255."""
+    means = (sequences.normalization or [(0.0,) * 3])[0]
+    return [round(255 * mean) for mean in means]
 
 
 def native_sequences(sequences: Sequences, paths: Sequence[str]) -> _native.Sequences:

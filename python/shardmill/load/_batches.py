@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shardmill._extras import pyarrow_for
 from shardmill._native.columns import rows_of
@@ -20,6 +20,9 @@ from shardmill.load._memory import page_locked
 from shardmill.load._nested import Batch, Ragged, Rows, map_tensors
 from shardmill.load._packed_images import joined
 from shardmill.load._trees import register
+
+if TYPE_CHECKING:
+    from shardmill.data._sequences import Sequences
 
 #: A batch, its number of rows, and the number of rows of the epoch that are consumed with it.
 Delivery = tuple[Any, int, int]
@@ -66,8 +69,8 @@ class Cutter:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.names: list[str] = []
-        #: Whether batches have the images of packs.
-        self.has_packed_images = False
+        #: How the documents of packs with images are made.
+        self.packed_images: Sequences | None = None
 
     @property
     def is_pinned(self) -> bool:
@@ -90,8 +93,10 @@ class Cutter:
     def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
         """Yield the batches of a superbatch."""
         batches = split(self.names, content, sizes, self.kind)
-        is_joined = self.has_packed_images and self.kind in ("torch", "numpy")
-        return map(joined, batches) if is_joined else batches
+        sequences = self.packed_images if self.kind in ("torch", "numpy") else None
+        if sequences is None:
+            return batches
+        return (joined(batch, sequences) for batch in batches)
 
     def staged(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
         """Move batches to the memory or device the trainer asked for."""

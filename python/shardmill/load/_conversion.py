@@ -53,7 +53,7 @@ class Conversion:
         )
         # Packs have lists of their own.
         has_packs = isinstance(plan.packed, PackedRows)
-        self.cutter.has_packed_images = has_packs and files.has_document_images
+        self.cutter.packed_images = files.document_images if has_packs else None
         lists = {} if has_packs else equal_lists(output, files, names)
         label_pads = {name: pad for name, pad in files.label_pads.items() if name in names}
         self._form = output_form(output, self.cutter.kind, lists, label_pads)

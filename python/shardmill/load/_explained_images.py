@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import accumulate
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from shardmill._native.load import RowPlan
 from shardmill.data._dataset import opened_files
 from shardmill.errors import OptionError
-from shardmill.load._packed_images import IMAGE_GRID, IMAGE_INDEX
+from shardmill.load._packed_images import IMAGE_INDEX, IMAGE_SHAPES, patches_of
 from shardmill.load._packing import Packing
 
 if TYPE_CHECKING:
+    from shardmill.data._image_tokens import ImageTokens
     from shardmill.load._plan import LoaderPlan
 
 _ID = "sample_id"
@@ -32,7 +32,8 @@ def documents_of(plan: LoaderPlan, answer: dict[str, Any], step: int) -> list[di
             images.
     """
     packing, files = plan.packed and plan.packed.packing, opened_files(plan.dataset)
-    if not isinstance(packing, Packing) or not files.has_document_images:
+    rule = files.document_images and files.document_images.images
+    if not isinstance(packing, Packing) or rule is None:
         raise OptionError(
             "the loader has no packs of documents with images\n"
             "hint: pass a Dataset with sequences=sm.Sequences(images=…), and a Packing"
@@ -45,7 +46,8 @@ def documents_of(plan: LoaderPlan, answer: dict[str, Any], step: int) -> list[di
     rows, starts = RowPlan(native), accumulate((file[-1] for file in native.files), initial=0)
     first = list(starts)
     known = {name for one in files.tokenize if one for name in one.outputs} | {*native.column_names}
-    names = [name for name in (_ID, IMAGE_INDEX, IMAGE_GRID) if name in known]
+    shape = IMAGE_SHAPES.get(rule.rule, "")
+    names = [name for name in (_ID, IMAGE_INDEX, shape) if name in known]
     columns = native.column_numbers(names)
     documents: list[dict[str, Any]] = []
     for number, (pack, in_files) in enumerate(
@@ -55,19 +57,19 @@ def documents_of(plan: LoaderPlan, answer: dict[str, Any], step: int) -> list[di
         for (file, row, _, tokens), in_file in zip(pack, in_files, strict=True):
             cells = dict(zip(names, rows.row(first[in_file] + row, columns), strict=True))
             document = {"pack": number, "file": file, "row": row, _ID: cells.get(_ID)}
-            images = list(_images(cells, at))
+            images = list(_images(cells[IMAGE_INDEX], cells.get(shape), rule, at))
             documents.append(document | {"first_token": at, "tokens": tokens, "images": images})
             at += -(-tokens // multiple_of) * multiple_of
     return documents
 
 
-def _images(cells: dict[str, Any], at: int) -> Iterator[dict[str, Any]]:
+def _images(
+    index: list[Any], shapes: list[Any] | None, rule: ImageTokens, at: int
+) -> Iterator[dict[str, Any]]:
     """Yield the images of a document that begins at this token of its pack."""
-    index = cells[IMAGE_INDEX]
-    for (first, tokens), grid in zip(
-        index, cells.get(IMAGE_GRID, [None] * len(index)), strict=True
-    ):
-        # With rules without a grid, an image is one patch.
-        patches = 1 if grid is None else prod(grid)
+    # With rules without a shape, an image is one patch.
+    patches = [1] * len(index) if shapes is None else patches_of(rule, shapes).tolist()
+    grids = shapes if shapes is not None and rule.rule == "qwen2_vl" else [None] * len(index)
+    for (first, tokens), grid, count in zip(index, grids, patches, strict=True):
         place = {"first_token": at + first, "tokens": tokens}
-        yield place | {"grid": grid and list(grid), "patches": patches}
+        yield place | {"grid": grid and list(grid), "patches": count}

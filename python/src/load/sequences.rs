@@ -13,8 +13,8 @@ pub(crate) struct PySequences(pub(super) Arc<Sequences>);
 
 #[pymethods]
 impl PySequences {
-    /// `block` are the placeholder of an image, and the ids before and after its placeholders;
-    /// `chats` are the tokens of messages and the columns that they are computed from.
+    /// `block` are the placeholder of an image, the ids before and after what takes its place, and
+    /// those of the pieces of the rule; `chats` are the tokens of messages and the columns that they are computed from.
     #[new]
     #[pyo3(signature = (
         tokenizer, images, *, bos, eos, separator, block, marker, chats, tokens, labels, counts,
@@ -27,14 +27,14 @@ impl PySequences {
         bos: Option<u32>,
         eos: Option<u32>,
         separator: Vec<u32>,
-        block: (u32, Vec<u32>, Vec<u32>),
+        block: (u32, Vec<u32>, Vec<u32>, Vec<Vec<u32>>),
         marker: Option<String>,
         chats: Option<(PyRef<'_, PyTokens>, Vec<String>)>,
         tokens: String,
         labels: Option<(String, i64, bool)>,
         counts: String,
     ) -> Self {
-        let (placeholder, prefix, suffix) = block;
+        let (placeholder, prefix, suffix, pieces) = block;
         let labels = labels.map(|(column, ignore_index, of_blocks)| SequenceLabels {
             column,
             ignore_index,
@@ -47,6 +47,7 @@ impl PySequences {
             prefix,
             suffix,
             placeholder,
+            pieces,
             marker,
             labels,
             tokens,

@@ -4,8 +4,9 @@
 
 use super::large;
 use super::memory::{HostMemory, LentValues};
+use super::planned::PlannedSizes;
 use super::source::{Cell, Encoded, Fault, of_document};
-use super::{ImagePlace, Images, Seeds, planned};
+use super::{ImagePlace, Images, Seeds};
 use crate::{Error, Result};
 use arrow_array::{
     ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int32Array, ListArray, StructArray,
@@ -178,16 +179,18 @@ impl Canvas {
         if images.options().is_encoded {
             return self.add_encoded(images, &payload, place, seeds).map(|()| None);
         }
-        let size = match &images.options().planned {
-            Some(_) => Some(planned::target(&images.plan(&payload)?)),
+        let planned = match &images.options().planned {
+            Some(_) => Some(images.planned_sizes(&payload)?),
             None => None,
         };
+        let rendering = images.rendering(planned.as_ref().map(PlannedSizes::sizes));
+        let planned_values = planned.as_ref().map(|planned| planned.values);
         let before = self.pixels.len();
         let mut shape = None;
         let mut render = |renderer: &mut Renderer| {
-            renderer.render(&payload, images.rendering(size), images.draw(place, seeds), |sides| {
+            renderer.render(&payload, rendering, images.draw(place, seeds), |sides| {
                 shape = Some(sides);
-                self.pixels.grow(images.values_of(sides))
+                self.pixels.grow(planned_values.unwrap_or_else(|| images.values_of(sides)))
             })
         };
         let rendered = if large::is_large(&payload) {
@@ -204,12 +207,12 @@ impl Canvas {
                 if !fills {
                     return Err(cause.into());
                 }
-                let Some(size) = size else {
+                let Some(planned) = &planned else {
                     self.add_blank(images, true, false);
                     return Ok(None);
                 };
-                images.fill_mean(self.pixels.grow(images.values_of(size)));
-                self.end_row(size, true, false);
+                images.fill_mean(self.pixels.grow(planned.values));
+                self.end_row(planned.target, true, false);
                 return Ok(Some(cause));
             }
         }

@@ -7,6 +7,7 @@ mod large;
 mod memory;
 mod planned;
 mod rendering;
+mod shape;
 mod source;
 
 pub(crate) use self::canvas::Canvas;
@@ -14,13 +15,14 @@ pub use self::memory::{HostMemory, LentMemory};
 pub use self::planned::Planned;
 pub(crate) use self::planned::masked;
 pub(crate) use self::rendering::{Rendering, RowPlace};
+pub(crate) use self::shape::Shape;
 pub use self::source::ImageSource;
 pub(crate) use self::source::{Fault, of_document};
 
 use arrow_schema::{DataType, Field, FieldRef};
 use shardmill_pixels::decode::{DecodeOptions, Mode, checked_facts};
 use shardmill_pixels::{
-    Draw, Draws, Dtype, Fit, Layout, Rendering as Renders, Sides, Spec, Transform,
+    Draw, Draws, Dtype, Fit, Layout, Rendering as Renders, Sides, Sizes, Spec, Transform,
 };
 use std::sync::Arc;
 
@@ -247,13 +249,13 @@ impl Images {
         }
     }
 
-    /// `size` is that of the image, if images have sizes of their own.
-    fn rendering(&self, size: Option<Sides>) -> Renders<'_> {
+    /// `sizes` are those of the image, if images have sizes of their own.
+    fn rendering<'a>(&'a self, sizes: Option<Sizes<'a>>) -> Renders<'a> {
         Renders {
             decode: &self.options.decode,
             mode: self.options.mode,
             transform: &self.transform,
-            size,
+            sizes,
         }
     }
 

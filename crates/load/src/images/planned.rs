@@ -2,15 +2,15 @@
 //!
 //! The invariant: tokens and pixels of an image are planned by the same function of its bytes.
 
-use super::Images;
 use super::canvas::cause_of;
 use super::source::Encoded;
+use super::{Images, Shape};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int64Array, ListArray, StructArray};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef};
 use shardmill_pixels::decode::checked_facts;
-use shardmill_pixels::{Dtype, Layout, Sides};
+use shardmill_pixels::{Dtype, Layout, Sides, Sizes};
 use shardmill_plan::images::{PlannedImage, Rule};
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,14 +35,42 @@ pub struct Planned {
 impl Images {
     /// The plan of an image, or why there is none.
     pub(crate) fn plan(&self, payload: &[u8]) -> Result<PlannedImage, String> {
+        self.plan_with_stages(payload).map(|(image, _)| image)
+    }
+
+    /// The same with the sizes that it is resized to before.
+    fn plan_with_stages(&self, payload: &[u8]) -> Result<(PlannedImage, Vec<Sides>), String> {
         let Some(planned) = &self.options().planned else {
             return Err("its column has no rule".to_owned());
         };
         let facts = checked_facts(payload, &self.options().decode);
         let size = facts.map_err(|error| cause_of(&error))?.oriented;
         let side = |side: u32| i32::try_from(side).unwrap_or(i32::MAX);
-        let image = planned.rule.plan(side(size.height), side(size.width));
-        image.map_err(|refusal| format!("unplannable ({refusal})"))
+        let (height, width) = (side(size.height), side(size.width));
+        let image = planned.rule.plan(height, width);
+        let planned = image.and_then(|image| Ok((image, planned.rule.stages(height, width)?)));
+        let (image, stages) = planned.map_err(|refusal| format!("unplannable ({refusal})"))?;
+        Ok((image, stages.into_iter().map(|size| sides(size.height, size.width)).collect()))
+    }
+
+    /// The sizes of an image, and the number of its values.
+    pub(super) fn planned_sizes(&self, payload: &[u8]) -> Result<PlannedSizes, String> {
+        let (image, stages) = self.plan_with_stages(payload)?;
+        // Tiles come with the whole image if there are several.
+        let has_overview = image.patches > image.rows * image.cols;
+        let overview = match self.options().spec.layout {
+            Layout::Patches(tiles) if has_overview => {
+                Some(Sides { height: tiles.size, width: tiles.size })
+            }
+            _ => None,
+        };
+        let values = usize::try_from(image.patches).unwrap_or(usize::MAX);
+        Ok(PlannedSizes {
+            stages,
+            target: sides(image.height, image.width),
+            overview,
+            values: values.saturating_mul(self.patch_values()),
+        })
     }
 
     /// Whether an item of the parts of a document has no place among its images: it is a text, or
@@ -57,20 +85,19 @@ impl Images {
     /// Fills the pixels of an image that cannot be decoded with the mean, which is 0 in normalized
     /// pixels.
     pub(super) fn fill_mean(&self, out: &mut [u8]) {
-        let channels = self.options().spec.channels.count();
-        let (Some(planned), Some(part)) = (&self.options().planned, self.part()) else { return };
-        if self.options().spec.dtype != Dtype::U8 {
+        let spec = &self.options().spec;
+        let Some(planned) = &self.options().planned else { return };
+        if spec.dtype != Dtype::U8 {
             return out.fill(0);
         }
-        let of_channel = (part.iter().product::<usize>() / channels).max(1);
-        for (values, mean) in out.chunks_mut(of_channel).zip(planned.mean.iter().cycle()) {
+        let of_channel = match spec.layout {
+            Layout::Patches(patches) if patches.is_interleaved => 1,
+            Layout::Patches(_) => self.patch_values() / spec.channels.count(),
+            _ => out.len() / spec.channels.count(),
+        };
+        for (values, mean) in out.chunks_mut(of_channel.max(1)).zip(planned.mean.iter().cycle()) {
             values.fill(*mean);
         }
-    }
-
-    /// Whether pixels are patches.
-    pub(crate) fn has_grid(&self) -> bool {
-        matches!(self.options().spec.layout, Layout::Patches(_))
     }
 
     /// Whether packs have positions of three axes.
@@ -86,41 +113,58 @@ impl Images {
         }
     }
 
-    /// Size of the pixels of a patch, or of an image that is not cut into patches.
+    /// Size of the pixels of a patch.
     pub(crate) fn patch_bytes(&self) -> u64 {
-        let values = self.part().map_or(0, |part| part.iter().product::<usize>());
-        (values * self.options().spec.dtype.bytes()) as u64
+        (self.patch_values() * self.options().spec.dtype.bytes()) as u64
+    }
+
+    /// Number of values of a patch.
+    fn patch_values(&self) -> usize {
+        let spec = &self.options().spec;
+        let area = match (spec.layout, self.shape(), spec.size) {
+            (Layout::Patches(patches), ..) => patches.frames * patches.size * patches.size,
+            (_, Some(Shape::Size(patch)), _) => usize::try_from(patch * patch).unwrap_or_default(),
+            (.., Some(Sides { height, width })) => height * width,
+            (.., None) => 0,
+        };
+        area * spec.channels.count()
     }
 
     /// Size of the pixels of images that have this many tokens.
     pub(crate) fn bytes_of_tokens(&self, tokens: u64) -> u64 {
         let Some(planned) = &self.options().planned else { return 0 };
-        let bytes = self.patch_bytes();
-        match self.options().spec.layout {
-            Layout::Patches(patches) => {
-                let merged = (patches.merge * patches.merge) as u64;
-                tokens.saturating_mul(merged).saturating_mul(bytes)
-            }
-            // All images have the size of the rule.
-            _ => {
-                let each = planned.rule.plan(1, 1).map_or(1, |image| image.tokens.max(1));
-                (tokens / each).saturating_mul(bytes)
-            }
-        }
+        planned.rule.most_patches(tokens).saturating_mul(self.patch_bytes())
     }
 
-    /// Shape of each of the equal parts that the pixels of an image consist of: its patches, or the
-    /// image itself.
+    /// Shape of each of the equal parts that the pixels of an image consist of: its patches, its
+    /// tiles, the image itself, or its values if images differ in size.
     pub(super) fn part(&self) -> Option<Vec<usize>> {
         let (spec, _) = (&self.options().spec, self.options().planned.as_ref()?);
         let channels = spec.channels.count();
-        match (spec.layout, spec.size) {
-            (Layout::Patches(patches), _) => {
-                Some(vec![channels * patches.frames * patches.size * patches.size])
+        Some(match (spec.layout, self.shape(), spec.size) {
+            (Layout::Patches(tiles), Some(Shape::Tiles), _) => {
+                vec![channels, tiles.size, tiles.size]
             }
-            (_, Some(Sides { height, width })) => Some(vec![channels, height, width]),
-            (_, None) => None,
-        }
+            (Layout::Patches(_), ..) => vec![self.patch_values()],
+            (.., Some(Sides { height, width })) => vec![channels, height, width],
+            (.., None) => Vec::new(),
+        })
+    }
+}
+
+/// What an image with a plan is resized to.
+#[derive(Debug)]
+pub(super) struct PlannedSizes {
+    stages: Vec<Sides>,
+    pub(super) target: Sides,
+    overview: Option<Sides>,
+    /// Number of values of all its patches.
+    pub(super) values: usize,
+}
+
+impl PlannedSizes {
+    pub(super) fn sizes(&self) -> Sizes<'_> {
+        Sizes { stages: &self.stages, target: self.target, overview: self.overview }
     }
 }
 
@@ -163,8 +207,7 @@ pub(super) fn valid_field() -> FieldRef {
     field(IMAGE_VALID, DataType::Boolean)
 }
 
-/// The size of the plan.
-pub(super) fn target(image: &PlannedImage) -> Sides {
+fn sides(height: u64, width: u64) -> Sides {
     let side = |side: u64| usize::try_from(side).unwrap_or(usize::MAX);
-    Sides { height: side(image.height), width: side(image.width) }
+    Sides { height: side(height), width: side(width) }
 }

@@ -1,12 +1,12 @@
 //! What rows take of packs, as it is kept: the tokens of each row; for documents with images, also
 //! their images and the patches of these.
 
-use super::lists::{TokenLists, Wrong, numbers};
+use super::lists::{TokenLists, Wrong, offset};
 use crate::Dataset;
 use crate::dataset::OpenFile;
-use crate::sequences::{COUNTS_WITH_IMAGES, IMAGE_GRID, IMAGE_INDEX};
+use crate::images::{Images, Shape};
+use crate::sequences::{COUNTS_WITH_IMAGES, IMAGE_INDEX};
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, ListArray};
 use arrow_buffer::BooleanBuffer;
 use shardmill_plan::packing::Amount;
@@ -26,9 +26,10 @@ impl Amounts {
         Self { numbers: numbers.into(), width: width.max(1) }
     }
 
-    /// Of the rows with these lists of tokens, followed by those of their images if `lists` has
-    /// more. The first row that cannot be packed, and the reason, are an error.
+    /// Of the rows of a data set with these lists of tokens, followed by those of their images if
+    /// `lists` has more. The first row that cannot be packed, and the reason, are an error.
     pub(super) fn of(
+        dataset: &Dataset,
         lists: &[&ArrayRef],
         nulls_are_empty: bool,
     ) -> Result<Self, Option<(usize, Wrong)>> {
@@ -37,9 +38,10 @@ impl Amounts {
         let Some(index) = images.first().and_then(|index| index.as_list_opt::<i32>()) else {
             return Ok(Self::new(tokens, 1));
         };
-        let grids = images.get(1).and_then(|grids| grids.as_list_opt::<i32>());
+        let shape = dataset.planned_images().and_then(|(_, images)| images.shape());
+        let shapes = Shapes::of(shape, images.get(1).copied());
         let of_row = |(row, tokens): (usize, u32)| {
-            let (images, patches) = images_of(index, grids, row);
+            let (images, patches) = images_of(index, shapes, row);
             [tokens, images, patches]
         };
         let numbers: Vec<u32> = tokens.into_iter().enumerate().flat_map(of_row).collect();
@@ -95,8 +97,9 @@ pub(super) fn counted_columns(
     column: usize,
 ) -> Vec<usize> {
     let has_images = file.is_some_and(|file| file.counts_of_row(column) > 1);
-    let of_images = [IMAGE_INDEX, IMAGE_GRID].into_iter().filter(|_| has_images);
-    once(column).chain(of_images.filter_map(|name| dataset.schema().index_of(name).ok())).collect()
+    let images = dataset.planned_images().filter(|_| has_images);
+    let of_images = images.into_iter().flat_map(|(_, images)| image_columns(dataset, images));
+    once(column).chain(of_images).collect()
 }
 
 /// Returns the first row that cannot be packed, and the reason, as an error.
@@ -110,23 +113,41 @@ fn of_lists(array: &ArrayRef, nulls_are_empty: bool) -> Result<Vec<u32>, Option<
     (0..array.len()).map(length).collect()
 }
 
+/// The columns of the places of images, and of their shapes if the rule has any.
+pub(super) fn image_columns(dataset: &Dataset, images: &Images) -> impl Iterator<Item = usize> {
+    let names = once(IMAGE_INDEX).chain(images.shape().map(Shape::name));
+    names.filter_map(|name| dataset.schema().index_of(name).ok())
+}
+
+/// The column that tells the patches of images.
+#[derive(Clone, Copy)]
+pub(super) struct Shapes<'a> {
+    pub(super) lists: &'a ListArray,
+    pub(super) shape: Shape,
+}
+
+impl<'a> Shapes<'a> {
+    pub(super) fn of(shape: Option<Shape>, lists: Option<&'a ArrayRef>) -> Option<Self> {
+        Some(Self { shape: shape?, lists: lists?.as_list_opt()? })
+    }
+}
+
 /// The images of a row, and their patches.
-pub(super) fn images_of(index: &ListArray, grids: Option<&ListArray>, row: usize) -> (u32, u32) {
+pub(super) fn images_of(index: &ListArray, shapes: Option<Shapes<'_>>, row: usize) -> (u32, u32) {
     let count = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-    let all = patches(index, grids, row).fold((0, 0), |(images, all), of| (images + 1, all + of));
+    let all = patches(index, shapes, row).fold((0, 0), |(images, all), of| (images + 1, all + of));
     (count(all.0), count(all.1))
 }
 
-/// The patches of each image of a row; an image without a grid is one patch.
+/// The patches of each image of a row; an image without a shape is one patch.
 pub(super) fn patches(
     index: &ListArray,
-    grids: Option<&ListArray>,
+    shapes: Option<Shapes<'_>>,
     row: usize,
 ) -> impl Iterator<Item = u64> {
-    let grids = grids.map_or(&[][..], |grids| numbers::<Int64Type>(grids, row));
-    let images = usize::try_from(index.value_length(row)).unwrap_or_default();
-    (0..images).map(move |image| match grids.get(3 * image..3 * image + 3) {
-        Some(grid) => u64::try_from(grid.iter().product::<i64>()).unwrap_or_default(),
+    let first = offset(index, row);
+    (first..offset(index, row + 1)).map(move |image| match shapes {
+        Some(Shapes { lists, shape }) => shape.patches(lists, offset(lists, row) + image - first),
         None => 1,
     })
 }

@@ -1,10 +1,10 @@
 //! Which columns are packed, and the columns of a batch of packs.
 
+use super::amounts::image_columns;
 use super::{Error, Result};
 use crate::Dataset;
 use crate::columns::FillValue;
 use crate::images::{Images, masked};
-use crate::sequences::{IMAGE_GRID, IMAGE_INDEX};
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Field, FieldRef, Fields};
 use shardmill_plan::packing::Unit;
@@ -63,8 +63,8 @@ pub struct PackForm {
 #[derive(Debug, Clone)]
 pub(crate) struct PackedImages {
     pub(crate) images: Arc<Images>,
-    /// Columns of the data set: the places of images, their pixels, and their grids if they have
-    /// any.
+    /// Columns of the data set: the places of images, their shapes if the rule has any, and their
+    /// pixels.
     pub(super) columns: Vec<usize>,
     /// The place of the first of them among the columns that are read.
     pub(super) first: usize,
@@ -246,10 +246,8 @@ impl PackedImages {
     /// `None` if the data set has no documents with images. `first` is the number of columns that
     /// are read before those of images.
     pub(super) fn of(dataset: &Dataset, first: usize) -> Option<Self> {
-        let names = [IMAGE_INDEX, IMAGE_GRID];
-        let found = |name: &&str| dataset.schema().index_of(name).ok();
         let (pixels, images) = dataset.planned_images()?;
-        let columns: Vec<usize> = names.iter().filter_map(found).chain([pixels]).collect();
+        let columns: Vec<usize> = image_columns(dataset, images).chain([pixels]).collect();
         let fields = columns.iter().filter_map(|column| dataset.schema().fields().get(*column));
         // Which images were decoded is known last.
         let fields = fields.chain(images.outputs().get(1)).cloned().collect();

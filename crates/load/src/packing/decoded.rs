@@ -111,7 +111,7 @@ pub(super) fn decoded(
     let array = |counted: usize| rows.columns().get(place(counted)?);
     let lists: Option<Vec<_>> =
         counted_columns(dataset, Some(file), column).into_iter().map(array).collect();
-    let counts = Amounts::of(&lists?, nulls_are_empty).ok()?;
+    let counts = Amounts::of(dataset, &lists?, nulls_are_empty).ok()?;
     let Some(kept) = kept else { return Some((counts, rows)) };
     let (mut left, width) = (&counts.numbers()[..], counts.width() as u64);
     for place in places() {

@@ -3,17 +3,15 @@
 //! The invariant: the images of a pack are in the order of their tokens, and each is there once.
 
 use super::Error as PackingError;
-use super::amounts::images_of;
+use super::amounts::{Shapes, images_of};
 use super::assemble::{Places, SuperbatchParts, TokenPacks};
 use super::columns::{PackedImages, item};
 use super::lists::{numbers, offset, small};
 use super::packs::row_at;
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
-use arrow_array::types::{ArrowPrimitiveType, Int32Type, Int64Type};
-use arrow_array::{
-    Array, ArrayRef, FixedSizeListArray, ListArray, PrimitiveArray, new_empty_array,
-};
+use arrow_array::types::Int32Type;
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int32Array, ListArray, new_empty_array};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::DataType;
 use arrow_select::interleave::interleave;
@@ -51,7 +49,7 @@ impl TokenPacks<'_> {
         let length = usize::try_from(self.columns.length).unwrap_or(usize::MAX).max(1);
         let lists = |number: usize, block: usize| lists(images, superbatch, number, block);
         let last = images.columns.len() - 1;
-        let (mut counts, mut index, mut grids) = (vec![0; *packs], Vec::new(), Vec::new());
+        let (mut counts, mut index, mut shapes) = (vec![0; *packs], Vec::new(), Vec::new());
         let (mut encoded, mut origins) = (Vec::new(), Vec::new());
         for placement in placements {
             let Some(source) = sources.get(placement.source) else { continue };
@@ -66,10 +64,10 @@ impl TokenPacks<'_> {
                 };
                 (start..offset(lists, source.row + 1)).filter(has_place).collect()
             });
-            let grid = (last > 1).then(|| lists(1, source.block)).flatten();
-            let of_grids = grid.map_or(&[][..], |grids| numbers::<Int64Type>(grids, source.row));
+            let of_shapes = images.images.shape().zip(lists(1, source.block));
+            let of_shapes = of_shapes.map(|(shape, lists)| Shapes { lists, shape });
             let planned = source.planned;
-            let (images, patches) = images_of(index_of, grid, source.row);
+            let (images, patches) = images_of(index_of, of_shapes, source.row);
             if self.source.knows_images() && (images, patches) != (planned.images, planned.patches)
             {
                 let (dataset, rows) = (superbatch.dataset, superbatch.rows);
@@ -88,9 +86,9 @@ impl TokenPacks<'_> {
                 let Some(item) = bytes.get(number) else { continue };
                 let at = placement.at % length + first - piece.start;
                 index.extend([at, tokens].map(|number| i32::try_from(number).unwrap_or(i32::MAX)));
-                grids.extend_from_slice(
-                    of_grids.get(3 * number..3 * number + 3).unwrap_or_default(),
-                );
+                shapes.extend(of_shapes.map(|Shapes { lists, .. }| {
+                    (source.block, offset(lists, source.row) + number)
+                }));
                 encoded.push((source.block, *item));
                 origins.push(ImageOrigin {
                     position: source.position,
@@ -107,18 +105,26 @@ impl TokenPacks<'_> {
             let list = ListArray::try_new(item(items.data_type()), offsets, items, None);
             Ok(Arc::new(list.map_err(Error::assemble)?))
         };
-        let blocks = (0..superbatch.blocks.len()).filter_map(|block| lists(last, block));
-        let cells: Vec<&dyn Array> = blocks.map(|lists| lists.values().as_ref()).collect();
-        let encoded = match cells.first() {
-            Some(first) if encoded.is_empty() => new_empty_array(first.data_type()),
-            None => new_empty_array(&DataType::Null),
-            Some(_) => interleave(&cells, &encoded).map_err(Error::assemble)?,
+        // The items of a column of these blocks and places.
+        let taken = |number: usize, items: &[(usize, usize)]| -> Result<ArrayRef> {
+            let blocks = (0..superbatch.blocks.len()).filter_map(|block| lists(number, block));
+            let values: Vec<&dyn Array> = blocks.map(|lists| lists.values().as_ref()).collect();
+            if !items.is_empty() {
+                return interleave(&values, items).map_err(Error::assemble);
+            }
+            let of_field = || match images.fields.get(number).map(|field| field.data_type()) {
+                Some(DataType::List(item)) => new_empty_array(item.data_type()),
+                _ => new_empty_array(&DataType::Null),
+            };
+            Ok(values.first().map_or_else(of_field, |first| new_empty_array(first.data_type())))
         };
-        let mut columns = vec![listed(Arc::new(fixed::<Int32Type>(index, 2)?))?];
+        let index = Arc::new(Int32Array::from(index));
+        let index = FixedSizeListArray::try_new(item(&DataType::Int32), 2, index, None);
+        let mut columns = vec![listed(Arc::new(index.map_err(Error::assemble)?))?];
         if last > 1 {
-            columns.push(listed(Arc::new(fixed::<Int64Type>(grids, 3)?))?);
+            columns.push(listed(taken(1, &shapes)?)?);
         }
-        columns.push(listed(encoded)?);
+        columns.push(listed(taken(last, &encoded)?)?);
         Ok(ImagesOfPacks { columns, origins })
     }
 }
@@ -131,9 +137,4 @@ pub(super) fn lists<'a>(
     block: usize,
 ) -> Option<&'a ListArray> {
     superbatch.blocks.get(block)?.columns().get(images.first + number)?.as_list_opt::<i32>()
-}
-
-fn fixed<T: ArrowPrimitiveType>(values: Vec<T::Native>, width: i32) -> Result<FixedSizeListArray> {
-    let values = Arc::new(PrimitiveArray::<T>::from_iter_values(values));
-    FixedSizeListArray::try_new(item(&T::DATA_TYPE), width, values, None).map_err(Error::assemble)
 }

@@ -295,7 +295,7 @@ fn of_block(
     let found = match source {
         LengthsSource::Lists { nulls_are_empty, .. } => {
             let lists: Vec<&ArrayRef> = batch.columns().iter().collect();
-            Amounts::of(&lists, nulls_are_empty).map_err(|wrong| match wrong {
+            Amounts::of(dataset, &lists, nulls_are_empty).map_err(|wrong| match wrong {
                 None => Error::NotTokens { column: name(), data_type: array.data_type().clone() },
                 Some((row, wrong)) => wrong.in_place(name(), place(row)),
             })

@@ -1,11 +1,12 @@
 //! The work of packs by the cost of a balance, and how equal it is over ranks.
 
-use super::amounts::patches;
+use super::amounts::{Shapes, patches};
 use super::explain::is_shown;
 use super::figures::{Figures, KnownWork, PackWork, Part};
 use super::packs::RowIds;
 use super::{AheadEpoch, Contents, DOCUMENT_LENGTHS, DrawnPacks, Lengths, PADDED_LENGTHS, Packs};
-use crate::sequences::{IMAGE_GRID, IMAGE_INDEX};
+use crate::images::Shape;
+use crate::sequences::IMAGE_INDEX;
 use crate::{Result, RowSet};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -182,8 +183,10 @@ impl Packs {
             return Vec::new();
         };
         let mut lengths = documents.as_list::<i32>().iter();
-        let lists = |name| packs.column_by_name(name).and_then(|lists| lists.as_list_opt::<i32>());
-        let (index, grids) = (lists(IMAGE_INDEX), lists(IMAGE_GRID));
+        let index = packs.column_by_name(IMAGE_INDEX).and_then(|lists| lists.as_list_opt::<i32>());
+        let shape = columns.images().and_then(|images| images.images.shape());
+        let shapes =
+            Shapes::of(shape, shape.map(Shape::name).and_then(|name| packs.column_by_name(name)));
         let mut numbers = 0..packs.num_rows();
         let of_batch = |packs: usize| {
             let mut sums = CostTerms::default();
@@ -193,7 +196,7 @@ impl Packs {
                 balance.cost.add_terms(&mut sums, columns.length, tokens);
             }
             let patches =
-                |pack| index.into_iter().flat_map(move |index| patches(index, grids, pack));
+                |pack| index.into_iter().flat_map(move |index| patches(index, shapes, pack));
             for patches in numbers.by_ref().take(packs).flat_map(patches) {
                 sums.image += 1;
                 sums.patch += patches;

@@ -4,12 +4,12 @@ use super::Sequences;
 use super::messages::Messages;
 use super::parts::{Fault, Parts, Piece, SEQUENCE_SOURCES};
 use crate::tokenize::Lists;
-use arrow_array::types::{Int32Type, Int64Type};
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, ListArray, PrimitiveArray};
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int32Array, ListArray};
 use arrow_buffer::OffsetBuffer;
-use arrow_schema::{ArrowError, DataType};
-use shardmill_plan::images::PlannedImage;
+use arrow_schema::{ArrowError, DataType, Field};
+use shardmill_plan::images::{Piece as ImagePiece, PlannedImage};
 use shardmill_tokens::SpecialInText;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub(super) struct Builder<'a> {
@@ -17,7 +17,7 @@ pub(super) struct Builder<'a> {
     lists: Lists,
     /// First placeholder and number of tokens of each image.
     index: Vec<i32>,
-    grid: Vec<i64>,
+    shapes: Vec<i64>,
     /// Images up to the end of each document, after a zero.
     image_ends: Vec<i32>,
     pub(super) text_bytes: u64,
@@ -31,7 +31,7 @@ impl<'a> Builder<'a> {
             sequences,
             lists: Lists::with_rows(documents),
             index: Vec::new(),
-            grid: Vec::new(),
+            shapes: Vec::new(),
             image_ends: vec![0],
             text_bytes: 0,
             left_out: 0,
@@ -104,7 +104,7 @@ impl<'a> Builder<'a> {
                 let Some(Piece::Image(own)) = images.next() else { continue };
                 let planned = self.planned(parts, own.part);
                 if let Some(image) = planned.map_err(|reason| own.bad_image(&reason))? {
-                    let added = self.add_placeholders(&image, start);
+                    let added = self.add_pieces(&image, start);
                     added.map_err(|reason| own.bad_image(&reason))?;
                 }
             } else {
@@ -147,12 +147,11 @@ impl<'a> Builder<'a> {
     fn add_image(&mut self, parts: &Parts<'_>, part: usize, start: usize) -> Result<bool, String> {
         let Some(image) = self.planned(parts, part)? else { return Ok(false) };
         let options = &self.sequences.options;
-        let of_blocks = options.labels.as_ref().is_some_and(|labels| labels.of_blocks);
         self.lists.tokens.extend(&options.prefix);
-        self.label(of_blocks);
-        self.add_placeholders(&image, start)?;
+        self.label_around();
+        self.add_pieces(&image, start)?;
         self.lists.tokens.extend(&options.suffix);
-        self.label(of_blocks);
+        self.label_around();
         Ok(true)
     }
 
@@ -174,39 +173,56 @@ impl<'a> Builder<'a> {
         planned.map(Some)
     }
 
-    fn add_placeholders(&mut self, image: &PlannedImage, start: usize) -> Result<(), String> {
-        let first = self.lists.tokens.len();
-        let small = |number: u64| i32::try_from(number).map_err(|_| "too many tokens".to_owned());
-        let tokens = small(image.tokens)?;
-        let count = usize::try_from(tokens).unwrap_or_default();
-        self.lists.tokens.resize(first + count, self.sequences.options.placeholder);
-        self.label(false);
-        self.index.extend([small((first - start) as u64)?, tokens]);
-        self.grid.extend(grid_of(image));
+    /// Labels tokens that are around the placeholders of an image.
+    fn label_around(&mut self) {
+        let labels = self.sequences.options.labels.as_ref();
+        self.label(labels.is_some_and(|labels| labels.of_blocks));
+    }
+
+    /// Adds what takes the place of the placeholder of an image.
+    fn add_pieces(&mut self, image: &PlannedImage, start: usize) -> Result<(), String> {
+        let small = |number: usize| i32::try_from(number).map_err(|_| "too many tokens".to_owned());
+        let (sequences, mut placeholders) = (self.sequences, None::<Range<usize>>);
+        let planned =
+            sequences.images.as_ref().and_then(|images| images.options().planned.as_ref());
+        let pieces = planned.map_or_else(Vec::new, |planned| planned.rule.expansion(image));
+        for (piece, count) in pieces {
+            if piece == ImagePiece::Placeholder {
+                let count = small(usize::try_from(count).unwrap_or(usize::MAX))?;
+                let first = self.lists.tokens.len();
+                let end = first + usize::try_from(count).unwrap_or_default();
+                self.lists.tokens.resize(end, sequences.options.placeholder);
+                self.label(false);
+                placeholders = Some(placeholders.map_or(first, |all| all.start)..end);
+            } else {
+                let ids = sequences.pieces.get(&piece);
+                self.lists.tokens.extend(ids.ok_or_else(|| format!("no token for {piece:?}"))?);
+                self.label_around();
+            }
+        }
+        let Range { start: first, end } = placeholders.unwrap_or_default();
+        self.index.extend([small(first.saturating_sub(start))?, small(end - first)?]);
+        let shape = sequences.images.as_ref().and_then(|images| images.shape());
+        self.shapes.extend(shape.into_iter().flat_map(|shape| shape.of(image)));
         Ok(())
     }
 
     /// The columns of [`Sequences::new`].
     pub(super) fn finish(self) -> Result<Vec<ArrayRef>, ArrowError> {
-        let Self { sequences, lists, index, grid, image_ends, .. } = self;
+        let Self { sequences, lists, index, shapes, image_ends, .. } = self;
         let (of_tokens, of_images) = sequences.outputs.split_at(sequences.lists);
         let mut arrays = lists.into_arrays(of_tokens)?;
-        let (index, grid) =
-            (PrimitiveArray::<Int32Type>::from(index), PrimitiveArray::<Int64Type>::from(grid));
-        let values: [ArrayRef; 2] = [Arc::new(index), Arc::new(grid)];
-        for (field, values) in of_images.iter().zip(values) {
+        let number = Arc::new(Field::new("item", DataType::Int32, false));
+        let index = Arc::new(Int32Array::from(index));
+        let mut items: Vec<ArrayRef> =
+            vec![Arc::new(FixedSizeListArray::try_new(number, 2, index, None)?)];
+        let shape = sequences.images.as_ref().and_then(|images| images.shape());
+        items.extend(shape.map(|shape| shape.items(shapes)).transpose()?);
+        for (field, items) in of_images.iter().zip(items) {
             let DataType::List(item) = field.data_type() else { continue };
-            let DataType::FixedSizeList(number, width) = item.data_type() else { continue };
-            let numbers = FixedSizeListArray::try_new(Arc::clone(number), *width, values, None)?;
             let ends = OffsetBuffer::new(image_ends.clone().into());
-            let lists = ListArray::try_new(Arc::clone(item), ends, Arc::new(numbers), None)?;
-            arrays.push(Arc::new(lists));
+            arrays.push(Arc::new(ListArray::try_new(Arc::clone(item), ends, items, None)?));
         }
         Ok(arrays)
     }
-}
-
-fn grid_of(image: &PlannedImage) -> [i64; 3] {
-    let side = |side: u64| i64::try_from(side).unwrap_or(i64::MAX);
-    [1, side(image.rows), side(image.cols)]
 }

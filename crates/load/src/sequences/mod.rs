@@ -15,7 +15,7 @@ mod parts;
 pub use parts::SEQUENCE_SOURCES;
 
 use crate::dataset::{Derive, Underivable};
-use crate::images::Images;
+use crate::images::{Images, Shape};
 use crate::tokenize::{CountsDirectory, TokenColumns, TokenCounts, TokenTotals, add_totals};
 use crate::{Dataset, Result, UnderivableRow};
 use arrow_array::{Array, ArrayRef};
@@ -24,14 +24,14 @@ use builder::Builder;
 use messages::Messages;
 use parts::{Fault, Parts};
 use shardmill_engine::Cancel;
+use shardmill_plan::images::Piece;
 use shardmill_tokens::Tokenizer;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// First placeholder of each image, and the number of its tokens.
+/// First placeholder of each image, and the number of tokens up to its last one.
 pub const IMAGE_INDEX: &str = "image_index";
-/// Frames, rows and columns of patches of each image.
-pub const IMAGE_GRID: &str = "image_grid_thw";
 
 /// What is counted of a document with images: its tokens, its images, and the patches of these.
 pub(crate) const COUNTS_WITH_IMAGES: usize = 3;
@@ -48,6 +48,8 @@ pub struct SequenceOptions {
     pub prefix: Vec<u32>,
     pub suffix: Vec<u32>,
     pub placeholder: u32,
+    /// Ids of the pieces of the rule of images, in their order.
+    pub pieces: Vec<Vec<u32>>,
     /// In texts, the place of the next image; without it, images have places of their own.
     pub marker: Option<String>,
     pub labels: Option<SequenceLabels>,
@@ -77,6 +79,8 @@ pub struct Sequences {
     tokenizer: Arc<Tokenizer>,
     /// `None` if documents with images are refused.
     images: Option<Arc<Images>>,
+    /// What stands for an image beside placeholders.
+    pieces: HashMap<Piece, Vec<u32>>,
     options: SequenceOptions,
     /// If conversations are the documents.
     chats: Option<Chats>,
@@ -100,12 +104,13 @@ impl Sequences {
         let mut outputs = TokenColumns { tokens, is_wide: false, labels }.fields();
         let lists = outputs.len();
         if let Some(images) = &images {
-            outputs.push(per_image(IMAGE_INDEX, DataType::Int32, 2));
-            if images.has_grid() {
-                outputs.push(per_image(IMAGE_GRID, DataType::Int64, 3));
-            }
+            outputs.push(index_field());
+            outputs.extend(images.shape().map(Shape::field));
         }
-        Self { tokenizer, images, options, chats, outputs, lists, counts }
+        let rule = images.as_ref().and_then(|images| images.options().planned.as_ref());
+        let pieces = rule.map_or_else(Vec::new, |planned| planned.rule.pieces());
+        let pieces = pieces.into_iter().zip(options.pieces.iter().cloned()).collect();
+        Self { tokenizer, images, pieces, options, chats, outputs, lists, counts }
     }
 
     /// Names of the columns that are computed.
@@ -133,11 +138,11 @@ impl Dataset {
     }
 }
 
-/// A list of numbers for each image of a document.
-fn per_image(name: &str, data_type: DataType, width: i32) -> FieldRef {
+/// Two numbers for each image of a document.
+fn index_field() -> FieldRef {
     let item = |data_type| Arc::new(Field::new("item", data_type, false));
-    let numbers = DataType::FixedSizeList(item(data_type), width);
-    Arc::new(Field::new(name, DataType::List(item(numbers)), false))
+    let numbers = DataType::FixedSizeList(item(DataType::Int32), 2);
+    Arc::new(Field::new(IMAGE_INDEX, DataType::List(item(numbers)), false))
 }
 
 impl fmt::Debug for Sequences {
