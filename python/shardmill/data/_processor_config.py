@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from shardmill._option_values import index_of
+from shardmill.data._tokenizer import Tokenizer
 from shardmill.errors import FormatError, NotFoundError, OptionError
 
 _CONFIG = "preprocessor_config.json"
@@ -104,6 +105,7 @@ class _Files(NamedTuple):
     kind: str | None
     #: Names of tokens of the tokenizer, with their texts.
     tokens: dict[str, str]
+    directory: Path
 
 
 def rule_of(directory: Any) -> tuple[str, dict[str, Any]]:
@@ -159,7 +161,7 @@ def _read(directory: Path) -> _Files:
     sections = (processor, image, tokenizer)
     kinds = (section.values.get("processor_class") for section in sections)
     kind = next((str(kind) for kind in kinds if kind is not None), None)
-    return _Files(image, processor, kind, _named_tokens(tokenizer))
+    return _Files(image, processor, kind, _named_tokens(tokenizer), directory)
 
 
 def _content(path: Path) -> Any:
@@ -289,11 +291,19 @@ def _idefics3(files: _Files) -> tuple[str, dict[str, Any]]:
         "tile": image.longest_edge("max_image_size", 364),
         "splitting": image.flag("do_image_splitting", True),
         "tokens_a_tile": files.processor.number("image_seq_len", 169),
+        "blank_line_tokens": _blank_line_tokens(files.directory),
         "placeholder": tokens.get("image_token", "<image>"),
         "start": around,
         "overview": tokens.get("global_image_token", "<global-img>"),
         "end": around,
     }
+
+
+def _blank_line_tokens(directory: Path) -> int:
+    """Return the length of an empty line for the tokenizer, 1 without one."""
+    if not (directory / "tokenizer.json").is_file():
+        return 1
+    return len(Tokenizer(directory).encode("\n\n"))
 
 
 def _siglip2(files: _Files) -> tuple[str, dict[str, Any]]:
