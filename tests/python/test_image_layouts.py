@@ -1,9 +1,12 @@
 """Pixels and tokens of the rules of images, against the image processors of transformers."""
 
+import json
 from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from breadth import examples
@@ -355,6 +358,40 @@ def test_labels_of_all_leave_out_placeholders_alone(tmp_path, model, labels):
     assert len(ids) > text.count("<") > ids.count(pad) > 0
     expected = [-100 if id == pad or labels == "text" else id for id in ids]
     assert row["labels"] == [-100, *expected, *row["tokens"][-2:]]
+
+
+TEMPLATE = (
+    "{% for part in messages[0].content %}{% if part.type == 'image' %}<image>"
+    "{% else %}{{ part.text }}{% endif %}{% endfor %}"
+    "{% generation %}{{ messages[1].content }}{% endgeneration %}"
+)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_images_of_conversations_take_the_places_of_placeholders(tmp_path, model, name):
+    own = family(name)
+    images = [picture(40, 70), picture(90, 30)]
+    image = {"type": "image"}
+    content = [image, {"type": "text", "text": "what?"}, image, {"type": "text", "text": "b"}]
+    messages = [{"role": "user", "content": content}, {"role": "assistant", "content": "c!"}]
+    row = {"messages": json.dumps(messages), "images": images}
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "0.parquet")
+    sequences = sm.Sequences(
+        tokenizer=model,
+        messages="messages",
+        images_from="images",
+        chat_template=TEMPLATE,
+        images=own.rule,
+        labels="assistant",
+        image_output=sm.ImageOutput(normalize=NORMALIZE),
+    )
+    found = sm.Dataset(tmp_path / "0.parquet", sequences=sequences)[0]
+    parts = [images[0], "what?", images[1], "bc!"]
+    ids, pixels, shapes = expected_of(model, own, parts)
+    # No token ends a conversation that its template does not write.
+    assert (found["tokens"], found[own.shape]) == (ids[:-1], shapes)
+    assert_pixels(found["pixel_values"], pixels)
+    assert [label for label in found["labels"] if label != -100] == [ord("c"), ord("!")]
 
 
 @pytest.mark.parametrize(
