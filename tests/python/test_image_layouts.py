@@ -162,7 +162,7 @@ def expected_of(model, own, parts):
 def assert_pixels(found, expected):
     found = np.asarray(found, np.float32)
     if expected:
-        np.testing.assert_allclose(found, np.concatenate(expected), rtol=0, atol=4e-7)
+        np.testing.assert_allclose(found, np.concatenate(expected), rtol=0, atol=2.4e-7)
     else:
         assert len(found) == 0
 
@@ -317,7 +317,7 @@ def test_padded_images_are_those_of_the_processor(tmp_path, model, name, output)
     names = ["pixel_values", own.shape, *(["pixel_attention_mask"] if name == "siglip2" else [])]
     for column in names:
         assert batch[column].shape == inputs[column].shape
-        np.testing.assert_allclose(batch[column], inputs[column], rtol=0, atol=4e-7)
+        np.testing.assert_allclose(batch[column], inputs[column], rtol=0, atol=2.4e-7)
     integers = only_batch(dtype="uint8")["pixel_values"]
     mean, std = (np.array(values) for values in NORMALIZE)
     if name == "pixtral":

@@ -129,9 +129,14 @@ proptest! {
             let Ok(image) = of_one else { continue };
             prop_assert_eq!(image.height % image.rows, 0);
             prop_assert_eq!(image.width % image.cols, 0);
+            prop_assert!(rule.most_patches(image.tokens) >= image.patches);
             if image.tokens < 100_000 {
-                let length: u64 = rule.expansion(&image).iter().map(|(_, count)| count).sum();
+                let expansion = rule.expansion(&image);
+                let length: u64 = expansion.iter().map(|(_, count)| count).sum();
                 prop_assert_eq!(length, image.tokens);
+                let pieces = rule.pieces();
+                let mut others = expansion.iter().filter(|(piece, _)| *piece != Piece::Placeholder);
+                prop_assert!(others.all(|(piece, count)| *count == 1 && pieces.contains(piece)));
             }
         }
     }
