@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import shardmill as sm
+from byte_tokenizer import write_tokenizer
 from command import shardmill
 from interleaved_documents import (
     END,
@@ -56,6 +57,23 @@ def test_count_equals_what_the_processor_makes(path, model):
         "fill_rate": plan["fill_rate"],
         "too_long": sum(length > 96 for length in lengths),
     }
+
+
+def test_count_knows_the_patches_of_other_models(tmp_path):
+    write_tokenizer(tmp_path / "model", special=["[IMG]", "[IMG_BREAK]", "[IMG_END]"])
+    processor = {
+        "image_processor_type": "PixtralImageProcessor",
+        "patch_size": 7,
+        "size": {"longest_edge": 90},
+    }
+    (tmp_path / "model/preprocessor_config.json").write_text(json.dumps(processor))
+    sizes = [(40, 70), (20, 200), (90, 90)]
+    documents = [["a", *(picture(*size) for size in sizes)], ["b"]]
+    path = write_documents(tmp_path / "data", documents)
+    found = json.loads(shardmill("count", path, "--model", tmp_path / "model", "--json").stdout)
+    counts = sm.ImageTokens.from_pretrained(tmp_path / "model").count(*np.transpose(sizes))
+    assert (found["images"], found["patches"]) == (3, counts.patches.sum())
+    assert found["tokens"] == counts.tokens.sum() + 2
 
 
 def test_count_lists_refused_documents_and_decodes_no_pixel(tmp_path, model):
