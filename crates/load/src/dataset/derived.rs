@@ -4,16 +4,20 @@
 //! number of a column needs to know nothing about them. The invariant: a derived value depends on
 //! the source values of its row alone, so blocks, row sets and orders do not depend on it.
 
-use super::{Dataset, OpenFile, Origin};
+use super::{BlockOf, Dataset, OpenFile, Origin};
 use crate::spent::Stopwatch;
-use crate::tokenize::{TokenCounts, TokenTotals, add_totals};
+use crate::tokenize::{TokenCounts, TokenTotals, add_totals, totals_of};
 use crate::{Error, Result, UnderivableRow};
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_buffer::BooleanBuffer;
 use arrow_schema::{DataType, FieldRef, Schema};
 use shardmill_engine::Cancel;
 use std::fmt::Debug;
 use std::sync::Arc;
+
+/// The headers of most images are shorter.
+const HEAD_BYTES: u64 = 16 << 10;
 
 /// A computation on the rows of a batch.
 pub trait Derive: Debug + Send + Sync {
@@ -169,6 +173,23 @@ impl Dataset {
 }
 
 impl Dataset {
+    /// As [`Dataset::read`], from the first bytes of images. `None` if that does not read less, and
+    /// if the size of an image is not there.
+    pub(crate) fn read_heads(
+        &self,
+        place: BlockOf,
+        columns: &[usize],
+        selection: Option<&BooleanBuffer>,
+    ) -> Option<RecordBatch> {
+        let file = self.files.get(place.file)?;
+        let heads = OpenFile { table: file.table.heads(HEAD_BYTES)?, ..file.clone() };
+        let read = || heads.read(place.block, columns, selection, self.view_schema(columns));
+        let (read, totals) = totals_of(read);
+        let batch = read.ok().filter(|_| totals.images_left_out == 0)?;
+        add_totals(totals);
+        Some(batch)
+    }
+
     /// The directory of the counts of a derived column, for the rows of a file.
     pub(crate) fn counts_directory(&self, file: usize, column: usize) -> Option<String> {
         let counts = self.files.get(file)?.counts(column, &Cancel::default()).ok().flatten()?;

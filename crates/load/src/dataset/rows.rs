@@ -3,7 +3,6 @@
 use super::derived::Derivation;
 use super::encoded::{encoded_fields, encoded_lists};
 use super::{BlockOf, Dataset, OpenFile, Origin};
-use crate::tokenize::{add_totals, totals_of};
 use crate::{Error, Result};
 use arrow_array::{
     Array, ArrayRef, RecordBatch, RecordBatchOptions, StructArray, UInt64Array, new_null_array,
@@ -16,9 +15,6 @@ use shardmill_plan::schema::{exactly, widened};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// The headers of most images are shorter.
-const HEAD_BYTES: u64 = 16 << 10;
 
 impl Dataset {
     /// Types of [`Dataset::read`]: those of the data set, with strings and binaries as views, and
@@ -73,23 +69,6 @@ impl Dataset {
             return Ok(RecordBatch::new_empty(self.view_schema(columns)));
         };
         file.read(place.block, columns, selection, self.view_schema(columns))
-    }
-
-    /// As [`Dataset::read`], from the first bytes of images. `None` if that does not read less, and
-    /// if the size of an image is not there.
-    pub(crate) fn read_heads(
-        &self,
-        place: BlockOf,
-        columns: &[usize],
-        selection: Option<&BooleanBuffer>,
-    ) -> Option<RecordBatch> {
-        let file = self.files.get(place.file)?;
-        let heads = OpenFile { table: file.table.heads(HEAD_BYTES)?, ..file.clone() };
-        let read = || heads.read(place.block, columns, selection, self.view_schema(columns));
-        let (read, totals) = totals_of(read);
-        let batch = read.ok().filter(|_| totals.images_left_out == 0)?;
-        add_totals(totals);
-        Some(batch)
     }
 
     /// One row of the block that starts at `place` or follows it, by its number in the file.
