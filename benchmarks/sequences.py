@@ -127,7 +127,9 @@ def packed_shardmill(options: SequenceOptions) -> Metrics:
             yield len(batch["image_index"]), (tokens > 0).sum(), tokens.numel(), patches
 
     rates = {"planned_images_per_s": planned["rows_of_epoch"] / seconds, "planning_s": seconds}
-    return _passes(options, one_pass) | rates
+    found = _passes(options, one_pass)
+    decoded = loader.metrics().images_decoded / options.epochs / found["images"]
+    return found | rates | {"decoded_of_delivered": decoded}
 
 
 def _encoder(options: SequenceOptions) -> Callable[[Any, str], tuple[Any, Any]]:

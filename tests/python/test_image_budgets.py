@@ -137,6 +137,7 @@ def test_blocks_of_forty_documents_are_whole_and_each_image_is_decoded_once(tmp_
     kept = [number for number, (_, own, _) in enumerate(facts) if own <= 3]
     assert sorted(seen) == kept
     assert images == sum(facts[number][1] for number in kept)
+    assert loader.metrics().images_decoded == images
 
 
 @pytest.mark.parametrize("plan", PLANS)

@@ -107,6 +107,7 @@ class LoaderMetrics(Snapshot):
             messages, those of the template are included.
         images_left_out: images without a plan that documents were delivered without; see
             ``ImageOutput``.
+        images_decoded: images whose pixels were decoded.
         cost_terms: the terms of the cost of delivered packs, if there is a balance; see
             ``Cost.fit``.
     """
@@ -137,6 +138,7 @@ class LoaderMetrics(Snapshot):
     rows_without_labels: int = 0
     special_in_text: int = 0
     images_left_out: int = 0
+    images_decoded: int = 0
     cost_terms: CostTerms = field(default_factory=CostTerms)
 
 
@@ -152,6 +154,7 @@ _COUNTS = (
     "rows_without_labels",
     "special_in_text",
     "images_left_out",
+    "images_decoded",
 )
 
 

@@ -115,6 +115,7 @@ impl PyPass {
             rows_without_labels,
             special_in_text,
             images_left_out,
+            images_decoded,
         } = py.detach(|| self.progress.report());
         let report = PyDict::new(py);
         stages
@@ -134,6 +135,7 @@ impl PyPass {
             ("rows_without_labels", rows_without_labels),
             ("special_in_text", special_in_text),
             ("images_left_out", images_left_out),
+            ("images_decoded", images_decoded),
         ];
         counts.into_iter().try_for_each(|(name, count)| report.set_item(name, count))?;
         Ok(report)

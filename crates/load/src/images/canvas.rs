@@ -38,6 +38,8 @@ pub(crate) struct Canvas {
     valid: Vec<bool>,
     /// Where each row is a list of images.
     lists: Option<Lists>,
+    /// Images whose pixels were asked for.
+    decoded: u64,
 }
 
 /// Lists of images.
@@ -86,6 +88,7 @@ impl Canvas {
             present,
             valid,
             lists: images.is_list().then(Lists::default),
+            decoded: 0,
         })
     }
 
@@ -193,6 +196,7 @@ impl Canvas {
                 self.pixels.grow(planned_values.unwrap_or_else(|| images.values_of(sides)))
             })
         };
+        self.decoded += 1;
         let rendered = if large::is_large(&payload) {
             render(&mut large::renderer())
         } else {
@@ -284,6 +288,7 @@ impl Canvas {
         self.numbers.extend(other.numbers);
         self.present.extend(other.present);
         self.valid.extend(other.valid);
+        self.decoded += other.decoded;
         match (&mut self.pixels, other.pixels) {
             (Pixels::U8(values), Pixels::U8(more)) => values.extend_from_slice(&more),
             (Pixels::U16(values), Pixels::U16(more)) => values.extend_from_slice(&more),
@@ -313,6 +318,11 @@ impl Canvas {
         self.pixels.truncate(self.ends.last().copied().unwrap_or_default());
     }
 
+    /// Number of images that were decoded, whether they are still there or not.
+    pub(crate) fn decoded(&self) -> u64 {
+        self.decoded
+    }
+
     /// The column of labels that are masked in these rows, and their value.
     pub(super) fn masked(&self) -> Option<(&str, i64)> {
         let (labels, mask) = self.images.options().planned.as_ref()?.masked.as_ref()?;
@@ -334,7 +344,7 @@ impl Canvas {
 
     /// The outputs of [`Images::outputs`], with their fields.
     pub(crate) fn finish(self) -> Result<Vec<(Field, ArrayRef)>> {
-        let Self { images, pixels, ends, numbers, present, valid, lists } = self;
+        let Self { images, pixels, ends, numbers, present, valid, lists, .. } = self;
         let rows = ends.len();
         let too_many = || Error::TooManyPixels { column: images.column().to_owned() };
         let nulls =

@@ -132,6 +132,11 @@ impl Rendering {
         }
     }
 
+    /// Number of images that were decoded.
+    pub(crate) fn decoded(&self) -> u64 {
+        self.groups.iter().map(|group| group.canvas.decoded()).sum()
+    }
+
     /// `rows` with pixels in place of encoded images. They are the rows
     /// that were added, in this order.
     pub(crate) fn finish(self, rows: RecordBatch) -> Result<RecordBatch> {

@@ -62,6 +62,7 @@ pub(super) struct Metrics {
     blocks_decoded: AtomicU64,
     superbatches: AtomicU64,
     delivered: AtomicU64,
+    images_decoded: AtomicU64,
     tokens: Tokens,
     running: Running,
 }
@@ -121,9 +122,14 @@ pub struct MetricsReport {
     pub rows_without_labels: u64,
     pub special_in_text: u64,
     pub images_left_out: u64,
+    pub images_decoded: u64,
 }
 
 impl Metrics {
+    pub(super) fn add_images(&self, decoded: u64) {
+        self.images_decoded.fetch_add(decoded, Ordering::Relaxed);
+    }
+
     pub(super) fn decoding<T>(&self, scheduled: usize, call: impl FnOnce() -> T) -> T {
         let _begun = self.running.begin(Stage::Decode.name(), Some(scheduled));
         let result = self.spent(&self.decode, call);
@@ -215,6 +221,7 @@ impl Metrics {
             rows_without_labels: count(&self.tokens.rows_without_labels),
             special_in_text: count(&self.tokens.special_in_text),
             images_left_out: count(&self.tokens.images_left_out),
+            images_decoded: count(&self.images_decoded),
         }
     }
 }

@@ -78,6 +78,7 @@ impl Work {
             self.render_rows(&rows, &placed, 0, &mut all)?;
         }
         let Rendered { rendering, mut good, donors, bad } = all;
+        self.metrics.add_images(rendering.decoded());
         let batch_of: Vec<usize> = batches
             .iter()
             .enumerate()

@@ -92,6 +92,7 @@ impl Work {
                 take(part(0..count)?);
             }
         }
+        self.metrics.add_images(canvas.decoded());
         let ends = lists.offsets().iter().skip(1);
         canvas.end_lists(ends.map(|end| usize::try_from(*end).unwrap_or_default()));
         Ok((canvas.finish()?.into_iter().map(|(_, array)| array).collect(), filled))
