@@ -52,6 +52,7 @@ def main() -> int:
     try:
         import shardmill as sm
         from PIL import features
+        from shardmill._terminal import counted
         from shardmill.curate._page import write_page
 
         from benchmarks.mint1t import write_dataset
@@ -70,7 +71,7 @@ def main() -> int:
 
     try:
         shards = options.out / "shards"
-        say(f"Making {options.shards} shards of illustrated documents under {shards} …")
+        say(f"Making {counted(options.shards, 'shard')} of illustrated documents under {shards} …")
         record = write_dataset(shards, shards=options.shards)
 
         say("Storing them as Parquet too, unfiltered, for the paths that start there …")
@@ -93,7 +94,7 @@ def main() -> int:
             reports,
             title="Four paths, one result",
             introduction=(
-                f"{record['samples']:,} documents in {options.shards} shards: "
+                f"{record['samples']:,} documents in {counted(options.shards, 'shard')}: "
                 f"{record['texts']:,} texts and {record['images']:,} images, "
                 "drawn by a generator in the shape of MINT-1T-PDF. "
                 "Each path keeps the images whose width is one to two heights, "
