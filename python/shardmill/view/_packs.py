@@ -83,7 +83,8 @@ class Packs:
         plan, state = self._start()
         if number >= plan["packs_of_epoch"]:
             raise Refused(404, "there is no such pack")
-        [pieces] = self._loader.explain(step=number, epoch=0)["packs"]
+        explained = self._loader.explain_table(step=number, epoch=0).drop_columns("pack")
+        pieces = list(zip(*explained.to_pydict().values(), strict=True))
         self._loader.load_state_dict(state | {"consumed": number})
         batch = next(iter(self._loader))
         return Pack(pieces, {name: pa.array(batch[name][0]) for name in self.packing.columns})

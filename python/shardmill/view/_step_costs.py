@@ -77,12 +77,13 @@ class StepCosts:
         if not steps:
             return ()
         # One batch has the packs of all ranks, lane by lane.
-        packs = loader.explain(world_size=1, rank=0, batch_size=steps * self._ranks, epoch=0)[
-            "packs"
-        ]
+        pieces = loader.explain_table(world_size=1, rank=0, batch_size=steps * self._ranks, epoch=0)
         balance = self._packing.balance
         assert balance is not None
-        documents = [[tokens for *_, tokens in pieces] for pieces in packs]
+        documents: list[list[int]] = [[] for _ in range(steps * self._ranks)]
+        columns = (pieces[name].to_pylist() for name in ("pack", "tokens"))
+        for pack, tokens in zip(*columns, strict=True):
+            documents[pack].append(tokens)
         units = _native.pack_costs(
             documents,
             units_of(balance.cost),
