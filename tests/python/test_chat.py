@@ -136,7 +136,7 @@ def test_messages_may_be_json_and_an_empty_list_has_no_tokens(tmp_path: Path, mo
             'Message 0 has a part of type "image"',
         ),
         ('[{"role": "user", "content": 1}]', "The chat template fails on line"),
-        (None, 'the value is null\nhint: nulls="fill"'),
+        (None, 'the value is null\nhint: nulls="fill" of sm.TextPolicy'),
     ],
 )
 def test_invalid_messages_are_an_error_with_file_and_row(
@@ -434,11 +434,11 @@ def test_row_without_labels_is_logged_once_or_raises(
         record.message for record in caplog.records if "no token with a label" in record.message
     ] == [
         "a row has no token with a label, so a loss ignores it; "
-        'on_unlabelled="raise" names such rows'
+        'on_unlabelled="raise" of sm.Labels names such rows'
     ]
     with pytest.raises(
         ValueError,
-        match=r"Row 1 of .*: no token of the row has a label\nhint: on_unlabelled=\"keep\"",
+        match=r"Row 1 of .*: no token of the row has a label\nhint: .*\"keep\" of sm.Labels",
     ):
         table(tmp_path, rows, **options | {"labels": sm.Labels("assistant", on_unlabelled="raise")})
 

@@ -169,8 +169,9 @@ impl Derive for Tokens {
     }
 }
 
-const FILL: &str = "nulls=\"fill\" makes it a row without tokens";
-const KEEP: &str = "on_unlabelled=\"keep\" delivers it, and a loss ignores all of its tokens";
+const FILL: &str = "nulls=\"fill\" of sm.TextPolicy makes it a row without tokens";
+const KEEP: &str =
+    "on_unlabelled=\"keep\" of sm.Labels delivers it, and a loss ignores all of its tokens";
 
 impl Tokens {
     /// # Errors
@@ -310,7 +311,7 @@ impl Tokens {
                 tracing::warn!(
                     target: "shardmill.tokens",
                     "a row has no token with a label, so a loss ignores it; \
-                     on_unlabelled=\"raise\" names such rows"
+                     on_unlabelled=\"raise\" of sm.Labels names such rows"
                 );
             }
         }
