@@ -345,6 +345,135 @@ def test_provenance_of_other_tokens_is_an_error(
         sm.Provenance(out)
 
 
+def parts_of(texts: Path, directory: Path) -> list[Path]:
+    """The token files of each source file."""
+    return [
+        tokenized(texts, directory / str(number), "--to", "megatron", source=texts / "texts" / name)
+        for number, name in enumerate(FILES)
+    ]
+
+
+def joined(texts: Path, *outs: Path) -> list[tuple[int, int, str, int]]:
+    """The rows of provenance files, one after the other."""
+    rows, total = [], 0
+    for out in outs:
+        for row in pq.read_table(f"{out}.provenance.parquet").to_pylist():
+            rows.append((row["first_token"] + total, row["tokens"], row["file"], row["row"]))
+        total = rows[-1][0] + rows[-1][1]
+    return rows
+
+
+@pytest.mark.parametrize("names", [("b/a.jsonl", "b/c.jsonl"), ("b/c.jsonl", "b/c.jsonl")])
+def test_merged_pairs_keep_their_provenance(
+    texts: Path, tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    source = tmp_path / "texts"
+    source.mkdir()
+    parts = [
+        tokenized(texts, tmp_path / str(number), "--to", "megatron", source=texts / "texts" / name)
+        for number, name in enumerate(names)
+    ]
+    sm.merge(tmp_path / "all", parts)
+    assert joined(texts, tmp_path / "all") == joined(texts, *parts)
+    metadata = json.loads(
+        pq.read_schema(tmp_path / "all.provenance.parquet").metadata[b"shardmill.provenance"]
+    )
+    assert metadata["source"]["paths"] == list(
+        dict.fromkeys(str(texts / "texts" / name) for name in names)
+    )
+    check = sm.Provenance(tmp_path / "all").verify(texts / "texts" / "b")
+    assert (check.documents, check.mismatches) == (80, [])
+
+
+@pytest.mark.parametrize("layout", ["pair", "pairs", "bin", "shards", "cut shards"])
+@pytest.mark.parametrize("to", ["megatron", "bin"])
+def test_converted_token_files_keep_their_provenance(
+    written: Callable[[str], Path], texts: Path, tmp_path: Path, layout: str, to: str
+) -> None:
+    out = written(layout)
+    arguments = ["--to", to, "--shard-bytes", "3KB"]
+    if "bin" in LAYOUTS[layout][0]:
+        arguments += ["--format", "bin", "--token-files", json.dumps({"row_tokens": 100})]
+        if "cut" not in layout:
+            # Empty documents are no rows, so a pair has fewer.
+            arguments[-1] = json.dumps({"dtype": "uint16", "eos": 257})
+    run = shardmill("convert", out.parent, tmp_path / "q", *arguments)
+    assert run.returncode == 0, run.stderr
+    if to == "megatron" and "bin" in LAYOUTS[layout][0]:
+        assert "gets no provenance: the rows of" in run.stderr
+        assert not (tmp_path / "q.provenance.parquet").exists()
+        return
+    assert run.stderr.count("\n") == 1
+    assert joined(texts, tmp_path / "q") == joined(texts, out)
+    copy = sm.Provenance(tmp_path / "q")
+    assert len(copy.files) > 1 and copy.verify(texts / "texts").mismatches == []
+
+
+def test_documents_of_a_stream_become_a_pair_with_provenance(texts: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "ab"}\n{"text": "é"}\n')
+    given = ("--to", "bin", "--header", "llm.c")
+    out = tokenized(texts, tmp_path / "p.bin", *given, source=tmp_path / "a.jsonl")
+    options = ("--format", "bin", "--to", "megatron", "--token-files", json.dumps({"eos": 257}))
+    # The output replaces nothing, and has the name of its source.
+    run = shardmill("convert", out, tmp_path / "q", *options)
+    assert run.returncode == 0 and "provenance" not in run.stderr, run.stderr
+    assert sm.Provenance(tmp_path / "q").verify(tmp_path).documents == 2
+    metadata = pq.read_schema(tmp_path / "q.provenance.parquet").metadata[b"shardmill.provenance"]
+    assert json.loads(metadata)["header"] is None and json.loads(metadata)["format"] == "megatron"
+
+
+def test_pair_that_replaces_itself_keeps_its_provenance(texts: Path, tmp_path: Path) -> None:
+    out = tokenized(texts, tmp_path / "p", "--to", "megatron")
+    expected = joined(texts, out)
+    options = ("--to", "megatron", "--mode", "overwrite", "--stored-dtype", "int32")
+    run = shardmill("convert", out, out, *options)
+    assert run.returncode == 0, run.stderr
+    assert joined(texts, out) == expected and sm.Provenance(out).dtype == "int32"
+
+
+def other_options(texts: Path, parts: list[Path]) -> None:
+    tokenized(texts, parts[1], "--to", "megatron", "--mode", "overwrite", "--bos", END)
+
+
+def no_provenance(_: Path, parts: list[Path]) -> None:
+    Path(f"{parts[1]}.provenance.parquet").unlink()
+
+
+def equal_names(texts: Path, parts: list[Path]) -> None:
+    source = texts / "texts" / FILES[1]
+    tokenized(texts, parts[2], "--to", "megatron", "--mode", "overwrite", source=source.parent)
+
+
+def one_shard(texts: Path, parts: list[Path]) -> None:
+    for end in ("bin", "idx", "provenance.parquet"):
+        Path(f"{parts[1]}.{end}").unlink()
+    tokenized(texts, parts[1], "--to", "megatron", "--shard-bytes", "2KB")
+    parts[1] = Path(f"{parts[1]}_00001")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (other_options, "are of other options of Tokenize"),
+        (no_provenance, "1.bin' has none, and other files have"),
+        (equal_names, "'a.jsonl' is below "),
+        (one_shard, " files, and only some are copied"),
+        (lambda _, parts: damaged_length(parts[1]), "is the provenance of other tokens"),
+    ],
+)
+def test_merged_pair_without_one_provenance_says_why(
+    texts: Path, tmp_path: Path, change: Callable[[Path, list[Path]], None], reason: str
+) -> None:
+    parts = parts_of(texts, tmp_path)[1:]
+    parts.insert(0, tokenized(texts, tmp_path / "0", "--to", "megatron", "--mode", "overwrite"))
+    change(texts, parts)
+    with pytest.warns(UserWarning, match=r"all' gets no provenance: .*") as warned:
+        sm.merge(tmp_path / "all", parts)
+    assert any(reason in str(one.message) for one in warned)
+    assert sm.Dataset(tmp_path / "all").files
+    assert not (tmp_path / "all.provenance.parquet").exists()
+
+
 def test_source_of_a_token_is_shown(texts: Path, tmp_path: Path) -> None:
     out = tokenized(texts, tmp_path / "p", "--to", "megatron")
     expected = sm.Provenance(out).source(1000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,10 +40,10 @@ from shardmill.cli._tables import (
 from shardmill.data._shard_index import index_path
 from shardmill.errors import OptionError
 from shardmill.write._formats import EXTENSIONS, READ_EXTENSIONS, format_of
-from shardmill.write._token_layout import columns_of_pairs, pair_prefix
+from shardmill.write._token_layout import WRITTEN_TOKENS, columns_of_pairs, pair_prefix
 
 if TYPE_CHECKING:
-    from shardmill import TokenFiles
+    from shardmill import Dataset, TokenFiles
 
 
 @click.command(name="convert")
@@ -173,7 +173,11 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
     for note in conversion.notes:
         tell(f"note: {note}")
     read, written = conversion.digest(), conversion.digest()
-    with BatchBar(dataset, passes=2, is_shown=options["progress"]) as bar:
+    # The provenance is published after the tokens.
+    with (
+        _provenance(dst, dataset, format, options),
+        BatchBar(dataset, passes=2, is_shown=options["progress"]) as bar,
+    ):
         with writer:
             for batch in bar.batches(dataset):
                 batch = conversion.stored(batch, read.rows)
@@ -209,6 +213,18 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
                     Path(dst).rmdir()
             raise
     _tell(dataset, writer, read, time.perf_counter() - start)
+
+
+def _provenance(
+    dst: str, dataset: Dataset, format: str, options: dict[str, Any]
+) -> AbstractContextManager[None]:
+    """Return what writes the provenance of all tokens of token files."""
+    from shardmill.write._copied_provenance import copied_provenance
+
+    has_all = options["filter"] is None and not options["renames"] and "tokens" in dataset.columns
+    if not has_all or not {format, dataset.format} <= {*WRITTEN_TOKENS}:
+        return nullcontext()
+    return copied_provenance(dst, [dataset], format=format, header=options["header"])
 
 
 def _token_files(options: dict[str, Any]) -> TokenFiles | None:

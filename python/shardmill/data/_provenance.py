@@ -85,7 +85,8 @@ class Provenance:
 
     ``shardmill tokenize --to megatron`` or ``bin`` writes ``P.provenance.parquet`` beside its
     output ``P``: a row for each document, in order, with ``first_token``, ``tokens``, ``file`` and
-    ``row``. Its metadata has the options of ``Tokenize`` and their fingerprint. Requires pyarrow.
+    ``row``. Its metadata has the options of ``Tokenize`` and their fingerprint. ``sm.merge``, and
+    ``shardmill convert`` between these formats, keep it. Requires pyarrow.
 
     Args:
         path: the token data set: the prefix of a pair of Megatron-LM, a directory of shards, one of

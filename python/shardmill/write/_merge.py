@@ -45,6 +45,7 @@ def merge(
 
     Parts that are pairs of Megatron-LM are copied into the pair ``out``, with the bytes that its
     ``tools/merge_datasets.py`` writes for parts in this order. They need not be below ``out``.
+    Their provenance is joined; see ``Provenance``.
 
     Args:
         out: the directory that contains the parts, at any depth; may be in an object store. For

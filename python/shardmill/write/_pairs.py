@@ -21,6 +21,7 @@ def is_pair(path: PathLike) -> bool:
 def merged_pairs(out: str, parts: Sequence[PathLike]) -> list[str]:
     """Write the documents of pairs, in this order, to the pair ``out``; return its path."""
     from shardmill.data._dataset import Dataset
+    from shardmill.write._copied_provenance import copied_provenance
     from shardmill.write._writer import Writer
 
     pyarrow_for("sm.merge of pairs of Megatron-LM")
@@ -45,7 +46,8 @@ def merged_pairs(out: str, parts: Sequence[PathLike]) -> list[str]:
                 )
     with exists_hint(f"merge into another path, or remove {_prefix(out)}.bin and .idx"):
         writer = Writer(out, format="megatron")
-    with writer:
+    # The provenance is published after the tokens.
+    with copied_provenance(out, pairs, format="megatron"), writer:
         for pair in pairs:
             writer.write_batch(pair)
     return writer.files

@@ -54,7 +54,7 @@ class ProvenanceWriter:
         hive: bool,
         mode: Mode,
     ) -> None:
-        pa = self._pa = pyarrow_for("a provenance file")
+        self._pa = pyarrow_for("a provenance file")
         metadata = {
             "version": VERSION,
             "fingerprint": tokenize.fingerprint,
@@ -73,15 +73,7 @@ class ProvenanceWriter:
             "format": format,
             "header": layout and layout.header,
         }
-        self._schema = pa.schema(
-            [
-                pa.field("first_token", pa.int64(), nullable=False),
-                pa.field("tokens", pa.int32(), nullable=False),
-                pa.field("file", pa.dictionary(pa.int32(), pa.string()), nullable=False),
-                pa.field("row", pa.int64(), nullable=False),
-            ],
-            metadata={METADATA: json.dumps(metadata)},
-        )
+        self._schema = provenance_schema(metadata)
         self._places = places(dataset)
         self._names = source_names(opened_files(dataset).native.files)
         self._token = 0
@@ -113,6 +105,18 @@ class ProvenanceWriter:
         self, kind: type[BaseException] | None, error: Any, traceback: TracebackType | None
     ) -> None:
         self._writer.__exit__(kind, error, traceback)
+
+
+def provenance_schema(metadata: dict[str, Any]) -> Any:
+    """Return the schema of a provenance file."""
+    pa = pyarrow_for("a provenance file")
+    fields = [
+        pa.field("first_token", pa.int64(), nullable=False),
+        pa.field("tokens", pa.int32(), nullable=False),
+        pa.field("file", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("row", pa.int64(), nullable=False),
+    ]
+    return pa.schema(fields, metadata={METADATA: json.dumps(metadata)})
 
 
 def places(dataset: Dataset) -> Iterator[tuple[int, int]]:
