@@ -108,6 +108,30 @@ def test_tokens_of_other_columns_are_chosen(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "shards")) == ["part-00000.bin", "part-00001.bin"]
 
 
+def test_merge_of_the_command_line_is_that_of_python(tmp_path: Path) -> None:
+    for name in "ab":
+        write_megatron(tmp_path / name, [[it] for it in random_documents(5, seed=ord(name)) if it])
+    parts = [tmp_path / name for name in "ba"]
+    run = shardmill("merge", tmp_path / "all", *parts)
+    assert (run.returncode, run.stderr) == (0, f"1 file in {tmp_path}/all\n")
+    sm.merge(tmp_path / "again", parts)
+    assert bytes_of_pair(tmp_path / "all") == bytes_of_pair(tmp_path / "again")
+    run = shardmill("merge", tmp_path / "all", *parts)
+    assert run.returncode == 1 and "hint: merge into another path" in run.stderr
+
+
+def test_files_without_a_header_are_shown_as_their_options_say(tmp_path: Path) -> None:
+    path = write_bin(tmp_path / "x.bin", [1, 2, 0, 3], header=False)
+    options = ("--format", "bin", "--token-files", json.dumps({"dtype": "uint16", "eos": 0}))
+    run = shardmill("head", path, *options, "--json")
+    assert run.stdout == '{"tokens": [1, 2, 0]}\n{"tokens": [3]}\n', run.stderr
+    run = shardmill("explain", path, *options, "--json")
+    assert json.loads(run.stdout)["rows"] == [["x.bin", 0, 2]]
+    for given, message in ((options[:2], "hint: pass --token-files"), ([], "--format bin")):
+        run = shardmill("head", path, *given)
+        assert run.returncode == 1 and message in run.stderr
+
+
 def test_output_that_would_replace_its_source_is_refused(tmp_path: Path) -> None:
     write_megatron(tmp_path / "a", [[[1]], [[2]]])
     options = ("--to", "megatron", "--mode", "overwrite")

@@ -16,7 +16,6 @@ from shardmill.cli._batch_bar import BatchBar
 from shardmill.cli._messages import tell
 from shardmill.cli._options import (
     FROM_1,
-    JsonObject,
     Names,
     Size,
     TypedNames,
@@ -34,6 +33,7 @@ from shardmill.cli._tables import (
     open_writer,
     refuse_input,
     source_and_destination,
+    token_files_option,
     token_layout_of,
     token_layout_options,
 )
@@ -43,7 +43,7 @@ from shardmill.write._formats import EXTENSIONS, READ_EXTENSIONS, format_of
 from shardmill.write._token_layout import WRITTEN_TOKENS, columns_of_pairs, pair_prefix
 
 if TYPE_CHECKING:
-    from shardmill import Dataset, TokenFiles
+    from shardmill import Dataset
 
 
 @click.command(name="convert")
@@ -81,11 +81,7 @@ if TYPE_CHECKING:
 )
 @token_layout_options
 @click.option("--vocab-size", **FROM_1, help="Number of ids of the vocabulary of tokens.")
-@click.option(
-    "--token-files",
-    type=JsonObject(),
-    help='How token files of SRC are read, as for TokenFiles: \'{"dtype": "uint16"}\'.',
-)
+@token_files_option
 @click.option("--hashes", type=Names(), help="Digests for the index of MDS, such as sha1,xxh3_64.")
 @threads_option
 @click.option("--mode", **one_of("error", "overwrite"), help="What happens to an existing output.")
@@ -143,15 +139,12 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
     if encodings and format != "mds":
         raise click.UsageError(f"encodings of columns are for --to mds, and {format} has none")
     keeps_rows = columns is None and options["filter"] is None
-    token_files = _token_files(options)
-    dataset = open_dataset({**options, "paths": src, "columns": columns}, token_files=token_files)
+    dataset = open_dataset({**options, "paths": src, "columns": columns})
     if not dataset.files:
         raise NotFoundError(f"there are no files to convert at {', '.join(src)}")
     if format == dataset.format == "megatron" and columns is None:
         columns = columns_of_pairs(dataset)
-        dataset = open_dataset(
-            {**options, "paths": src, "columns": columns}, token_files=token_files
-        )
+        dataset = open_dataset({**options, "paths": src, "columns": columns})
     first = f"{pair_prefix(dst)}.bin" if format == "megatron" else dst
     replaces_source = refuse_input(src, dataset.files, first, keeps_rows=keeps_rows)
     try:
@@ -225,16 +218,6 @@ def _provenance(
     if not has_all or not {format, dataset.format} <= {*WRITTEN_TOKENS}:
         return nullcontext()
     return copied_provenance(dst, [dataset], format=format, header=options["header"])
-
-
-def _token_files(options: dict[str, Any]) -> TokenFiles | None:
-    from shardmill import TokenFiles
-
-    given = options["token_files"]
-    try:
-        return None if given is None else TokenFiles(**given)
-    except (TypeError, OptionError) as error:
-        raise click.UsageError(f"--token-files: {error}") from error
 
 
 def _tell(dataset: Any, writer: Any, read: Any, seconds: float) -> None:

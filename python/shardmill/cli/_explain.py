@@ -25,7 +25,7 @@ from shardmill.cli._options import (
 )
 from shardmill.cli._packs import balance_options, pack_options
 from shardmill.cli._sequences import model_option, parts_option
-from shardmill.cli._tables import dataset_options, open_files, titled
+from shardmill.cli._tables import dataset_options, open_files, titled, token_files_option
 from shardmill.cli._token_sources import counts_option, source_options, tokenizer_options
 
 _RUNS_SHOWN = 20
@@ -52,6 +52,7 @@ _of_packs = together(
 
 @click.command(name="explain")
 @dataset_options
+@token_files_option
 @click.option("--step", **FROM_0, default=0, help="Which step of the epoch.")
 @click.option("--rank", **FROM_0, default=0, help="Rank whose batch is shown.")
 @click.option("--world-size", **FROM_1, default=1, help="How many ranks.")

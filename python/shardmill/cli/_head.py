@@ -15,7 +15,7 @@ from shardmill._native.formats import type_names
 from shardmill._terminal import aligned, counted, escape
 from shardmill.cli._messages import tell
 from shardmill.cli._options import FROM_0, PATH, limit_option, storage_option
-from shardmill.cli._tables import dataset_options, open_dataset
+from shardmill.cli._tables import dataset_options, open_dataset, token_files_option
 from shardmill.errors import FormatError
 
 #: Maximum width of a cell.
@@ -27,6 +27,7 @@ _BYTES_SHOWN = 8
 
 @click.command(name="head")
 @dataset_options
+@token_files_option
 @click.option("--rows", "-n", **FROM_0, default=10, help="How many rows.")
 @click.option(
     "--tokenizer",

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from shardmill._terminal import aligned
-from shardmill.cli._options import Names, ignore_zeros_option, paths_argument, together
+from shardmill.cli._options import (
+    JsonObject,
+    Names,
+    ignore_zeros_option,
+    paths_argument,
+    together,
+)
 from shardmill.data._token_files import TokenDtype
 from shardmill.errors import NotFoundError, OptionError
 from shardmill.expressions import Expression, parse_filter
@@ -16,7 +22,7 @@ from shardmill.write._output import exists_hint
 from shardmill.write._token_layout import WRITTEN_TOKENS, TokenHeader
 
 if TYPE_CHECKING:
-    from shardmill import TokenLayout
+    from shardmill import TokenFiles, TokenLayout
 
 OVERWRITE_HINT = "--mode overwrite replaces it"
 
@@ -71,6 +77,12 @@ filter_option = click.option(
     "--filter", type=Filter(), help='Only rows for which EXPR is true, such as "label = 0".'
 )
 
+token_files_option = click.option(
+    "--token-files",
+    type=JsonObject(),
+    help='How token files are read, as for TokenFiles: \'{"dtype": "uint16", "eos": 0}\'.',
+)
+
 #: PATH and what ``shardmill.Dataset`` wants to know of it.
 dataset_options = together(
     paths_argument("PATH..."),
@@ -84,7 +96,7 @@ def open_dataset(options: dict[str, Any], **more: Any) -> Any:
     """Open the ``shardmill.Dataset`` of the options.
 
     Args:
-        options: those of ``dataset_options``.
+        options: those of ``dataset_options``, and of ``token_files_option`` if there are any.
         more: further options of ``Dataset``.
     """
     from shardmill import Dataset
@@ -97,8 +109,18 @@ def open_dataset(options: dict[str, Any], **more: Any) -> Any:
         format=options["format"],
         partitioning="hive" if options["hive"] else None,
         ignore_zeros=options["ignore_zeros"],
+        token_files=_token_files(options.get("token_files")),
         **more,
     )
+
+
+def _token_files(given: dict[str, Any] | None) -> TokenFiles | None:
+    from shardmill import TokenFiles
+
+    try:
+        return None if given is None else TokenFiles(**given)
+    except (TypeError, OptionError) as error:
+        raise click.UsageError(f"--token-files: {error}") from error
 
 
 def open_files(options: dict[str, Any], **more: Any) -> Any:
