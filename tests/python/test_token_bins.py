@@ -102,6 +102,8 @@ def test_rows_that_were_kept_for_other_tokens_are_an_error(tmp_path: Path) -> No
         (np.array([20240520, 1, 1] + [0] * 253, "<i4").tobytes() + bytes(4), "the size is 1028"),
         (np.array([20240520, 2, 1] + [0] * 253, "<i4").tobytes(), "version of the header is 2"),
         (np.array([20240801, 7, 0] + [0] * 253, "<i4").tobytes(), "dtype of the header is uint32"),
+        (np.array([20240520, 1, 2], "<i4").tobytes(), "the size is 12, expected at least 1024"),
+        (np.array([20240801], "<i4").tobytes(), "the size is 4, expected at least 1024"),
         (bytes(7), "the size is 7, expected a multiple of 2"),
     ],
 )
@@ -119,6 +121,10 @@ def test_options_of_files_without_an_index_are_checked(tmp_path: Path) -> None:
         sm.Dataset(path, format="bin")
     with pytest.raises(sm.OptionError, match="mutually exclusive"):
         sm.TokenFiles(bos=1, eos=2)
+    for options in ({"eos": 70_000}, {"bos": 65_536}):
+        [(_, id)] = options.items()
+        with pytest.raises(sm.OptionError, match=f"uint16, which cannot hold the id {id} "):
+            len(opened(path, dtype="uint16", **options))
     with pytest.raises(sm.OptionError, match="rows concerns megatron files"):
         opened(path, dtype="uint16", rows="sequences")
 

@@ -32,6 +32,8 @@ pub enum Error {
     OtherLength { path: String, offset: u64 },
     #[error("`{path}` has no header that says how its tokens are stored")]
     NoDtype { path: String },
+    #[error("`{path}` stores tokens as {dtype}, which cannot hold the id {id} that separates rows")]
+    Separator { path: String, dtype: &'static str, id: i64 },
     /// A token that is not in the vocabulary.
     #[error("Byte {offset} of `{path}`: token {id} is not below {limit}")]
     Id { path: String, offset: u64, id: i64, limit: u64 },
@@ -59,7 +61,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Storage(error) => error.kind(),
-            Self::NoDtype { .. } => ErrorKind::Option,
+            Self::NoDtype { .. } | Self::Separator { .. } => ErrorKind::Option,
             _ => ErrorKind::Format,
         }
     }
@@ -77,7 +79,12 @@ impl Error {
             Self::OtherLength { .. } => {
                 Some("remove the directory of token counts; the rows are found again")
             }
-            Self::NoDtype { .. } => Some("pass token_files=sm.TokenFiles(dtype=\"uint16\")"),
+            Self::NoDtype { .. } => {
+                Some("pass token_files= with its dtype, as in sm.TokenFiles(dtype=\"uint16\")")
+            }
+            Self::Separator { .. } => {
+                Some("pass the bos or eos of the tokenizer that made the tokens, and their dtype")
+            }
             Self::Id { .. } => Some("pass the dtype and the vocabulary size of the writer"),
             Self::NoSuchPart { .. } | Self::Arrow { .. } => None,
         }

@@ -155,9 +155,12 @@ impl Error {
             Self::NullTokens { .. } => {
                 Some("leave such rows out with a filter, or write an empty list")
             }
-            Self::OutsideId { .. } => Some(
-                "dtype= sets a type that holds it; vocab_size= is one more than the highest id",
-            ),
+            Self::OutsideId { of: "the vocabulary", .. } => {
+                Some("vocab_size= is one more than the highest id")
+            }
+            Self::OutsideId { .. } => {
+                Some("TokenLayout.dtype (--stored-dtype) sets a type that holds it")
+            }
             Self::LongRow { .. } => Some("divide it into several rows"),
             Self::OtherSequences { .. } => {
                 Some("sequence_lengths has the tokens of each sequence of a row, modes its mode")

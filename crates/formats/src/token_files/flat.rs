@@ -73,14 +73,16 @@ impl FlatFile {
             Err(Error::header((object.path(), FORMAT), field, found, expected, ODD_SIZE))
         };
         let mut head = [0; 12];
-        if size >= HEADER_BYTES as u64 {
-            object.read_at(0, &mut head)?;
-        }
+        let known = usize::try_from(size).unwrap_or(usize::MAX).min(head.len());
+        object.read_at(0, head.get_mut(..known).unwrap_or_default())?;
         let number = |at: usize| {
             let bytes = head.get(at..).and_then(|head| head.first_chunk().copied());
             u32::from_le_bytes(bytes.unwrap_or_default())
         };
         let stored = match HEADERS.into_iter().find(|(start, _, _)| *start == number(0)) {
+            Some(_) if size < HEADER_BYTES as u64 => {
+                return wrong("the size", size.to_string(), format!("at least {HEADER_BYTES}"));
+            }
             Some((_, version, dtype)) if version == number(4) => Some(dtype),
             Some((_, version, _)) => {
                 let (found, expected) = (number(4).to_string(), version.to_string());
@@ -116,8 +118,7 @@ impl FlatFile {
     #[must_use]
     pub fn has_header(object: &dyn RangeRead) -> bool {
         let mut head = [0; 4];
-        object.size() >= HEADER_BYTES as u64
-            && object.read_at(0, &mut head).is_ok()
+        object.read_at(0, &mut head).is_ok()
             && HEADERS.into_iter().any(|(start, _, _)| start == u32::from_le_bytes(head))
     }
 
@@ -151,6 +152,20 @@ impl FlatFile {
     #[must_use]
     pub fn object(&self) -> &Arc<dyn RangeRead> {
         &self.object
+    }
+
+    /// Checks that the tokens can have the id of a separator.
+    ///
+    /// # Errors
+    /// When all rows would be one, because the stored type does not have it.
+    pub(super) fn check_separator(&self, separator: Separator) -> Result<(), Error> {
+        match separator {
+            Separator::Bos(id) | Separator::Eos(id) if !self.dtype.range().contains(&id) => {
+                let (path, dtype) = (self.object.path().to_owned(), self.dtype.name());
+                Err(Error::Separator { path, dtype, id })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Number of tokens of each row. Reads the whole file.

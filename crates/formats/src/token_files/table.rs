@@ -100,13 +100,14 @@ impl TokenTable {
     /// Opens a file without an index. `lengths` are those of [`FlatFile::row_lengths`].
     ///
     /// # Errors
-    /// When `lengths` are not those of all tokens.
+    /// When `lengths` are not those of all tokens, and when no token can be the separator.
     pub fn flat(
         file: FlatFile,
         lengths: &[u32],
         separator: Separator,
         options: &TokenOptions,
     ) -> Result<Self, Error> {
+        file.check_separator(separator)?;
         Self::of_rows(file, lengths, separator, None, options)
     }
 
