@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import shardmill as sm
+from shardmill.write._token_layout import begin_pairs
 from token_writers import bytes_of_pair, random_documents, write_bin, write_megatron
 
 DOCUMENTS = random_documents(300)
@@ -288,6 +290,14 @@ def test_options_that_do_not_apply_are_refused(
     with pytest.raises(sm.OptionError, match=message):
         written(tmp_path / "p", [[1]], **options)
     assert names(tmp_path) == []
+
+
+def test_pair_with_too_many_sequences_for_megatron_is_warned_of() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        begin_pairs("p", [], 2**31 - 1)
+    with pytest.warns(UserWarning, match="2,147,483,648 sequences.*32 bits\nhint: .*shard_bytes"):
+        begin_pairs("p", [], 2**31)
 
 
 def test_file_of_tokens_does_not_replace_those_of_a_pair(tmp_path: Path) -> None:

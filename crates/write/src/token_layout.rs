@@ -332,3 +332,23 @@ fn numbers(rows: &RecordBatch, name: &str, first_row: u64) -> Result<Option<List
     let Lists { ends, items } = lists(column, name, first_row)?;
     Ok(Some(Lists { ends, items: integers(&items, name)? }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_beyond_31_bits_are_refused() {
+        let tokens = MOST_TOKENS + 1;
+        let rows = RecordBatch::new_empty(std::sync::Arc::new(Schema::empty()));
+        let ends = [1, usize::try_from(tokens).unwrap() + 1];
+        let row = index_of(&rows, &ends, 5);
+        assert!(matches!(row, Err(Error::LongRow { row: 6, tokens: found }) if found == tokens));
+        assert!(index_of(&rows, &[1, usize::try_from(tokens).unwrap()], 5).is_ok());
+        let kind = TokenKind::Bin { has_header: true, cuts_documents: false };
+        let layout = TokenLayout { kind, dtype: Some(Dtype::U16), vocab_size: None };
+        let file = layout.header(1024 + 2 * tokens, "x.bin");
+        assert!(matches!(file, Err(Error::ManyTokens { tokens: found, .. }) if found == tokens));
+        assert!(layout.header(1022 + 2 * tokens, "x.bin").is_ok());
+    }
+}
