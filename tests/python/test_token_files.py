@@ -83,7 +83,8 @@ def test_pair_is_found_by_each_of_its_names(tmp_path: Path) -> None:
         write_megatron(tmp_path / name, [[[ord(name)]]])
     both, one = [[97], [98]], [[97]]
     assert tokens_of(sm.Dataset(tmp_path)) == both
-    assert tokens_of(sm.Dataset(f"{tmp_path}/*.bin")) == both
+    for glob in ("*", "*.bin", "*.idx", "[ab].idx"):
+        assert tokens_of(sm.Dataset(f"{tmp_path}/{glob}")) == both
     assert tokens_of(sm.Dataset([tmp_path / "b", tmp_path / "a.idx"])) == both[::-1]
     for path in (tmp_path / "a", tmp_path / "a.bin", tmp_path / "a.idx"):
         assert tokens_of(sm.Dataset(path)) == one

@@ -53,10 +53,14 @@ fn is_cache(relative: &str) -> bool {
 /// As [`listing`].
 pub fn listing_of_pair(path: &str) -> shardmill_plan::Result<Listing> {
     let tokens = path.strip_suffix(INDEX).map(|prefix| format!("{prefix}{TOKENS}"));
-    if let Some(tokens) = tokens.filter(|tokens| exists(tokens)) {
-        return listing(&tokens);
+    if let Some(tokens) = tokens.as_deref().filter(|tokens| exists(tokens)) {
+        return listing(tokens);
     }
     let listed = listing(path);
+    // A glob of indexes matches no data.
+    if let Some(tokens) = tokens.filter(|_| listed.as_ref().is_ok_and(|it| it.files.is_empty())) {
+        return listing(&tokens);
+    }
     let may_be_prefix = match &listed {
         Err(PlanError::Storage(StorageError::NotFound { .. })) => true,
         // Megatron keeps the order of its samples in a directory of this name.
