@@ -96,7 +96,8 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
     files, or of token files. DST is one file if its name ends in .parquet, .jsonl, .tar,
     .array_record or .bin, else a directory of shards; with --to megatron, it is the name of a pair
     without .bin and .idx. Data that the format cannot store is rejected before anything is written.
-    On failure, no output is left, except for a file that replaced its own source.
+    On failure, no output is left, except for a file that replaced its own source. Token files keep
+    their P.provenance.parquet.
 
     \b
     Example:
