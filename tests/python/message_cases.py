@@ -382,6 +382,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "index that lies about a sequence": lambda: sm.Dataset("lie")[0],
     "width of other tokens": lambda: sm.Dataset("width.ds"),
     "tokens of an unknown type": lambda: sm.Dataset("bytes.bin", format="bin"),
+    "eos that no token can be": lambda: sm.Dataset(
+        "bytes.bin", format="bin", token_files=sm.TokenFiles(dtype="uint8", eos=50256)
+    ),
     "array of NumPy as tokens": lambda: sm.Dataset(
         "array.npy", format="npy", token_files=sm.TokenFiles(dtype="uint16")
     ),
