@@ -128,6 +128,19 @@ fn remove(py: Python<'_>, path: &str) -> PyResult<()> {
     Ok(listening(py, || AnyDisk::default().remove(path))??)
 }
 
+/// Moves a file to another name, also to a store, and replaces the file there.
+#[pyfunction]
+fn move_file(py: Python<'_>, source: &str, target: &str) -> PyResult<()> {
+    Ok(listening(py, || shardmill_storage::move_file(source, target))?
+        .map_err(PyShardmillError::from)?)
+}
+
+/// Removes a directory with everything in it; a missing one is not an error.
+#[pyfunction]
+fn remove_directory(py: Python<'_>, path: &str) -> PyResult<()> {
+    Ok(listening(py, || AnyDisk::default().remove_directory(path))??)
+}
+
 /// Replaces an object whose content is known; false if it has another content.
 #[pyfunction]
 fn replace_object(
@@ -193,10 +206,12 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(is_remote, &module)?)?;
     module.add_function(wrap_pyfunction!(redacted, &module)?)?;
     module.add_function(wrap_pyfunction!(is_reached_with, &module)?)?;
+    module.add_function(wrap_pyfunction!(move_file, &module)?)?;
     module.add_function(wrap_pyfunction!(names, &module)?)?;
     module.add_function(wrap_pyfunction!(pinned_revisions, &module)?)?;
     module.add_function(wrap_pyfunction!(read, &module)?)?;
     module.add_function(wrap_pyfunction!(remove, &module)?)?;
+    module.add_function(wrap_pyfunction!(remove_directory, &module)?)?;
     module.add_function(wrap_pyfunction!(replace_object, &module)?)?;
     module.add_function(wrap_pyfunction!(resolved_path, &module)?)?;
     module.add_function(wrap_pyfunction!(size, &module)?)?;

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import ray
+from shardmill._native import storage
 from shardmill.integrations.ray import read, write
-from shardmill.integrations.ray_data import _journal, _parts, _staging
+from shardmill.integrations.ray_data import _journal, _parts, _place, _staging
 
 TASKS = 4
 #: What changes files, by name.
@@ -25,7 +26,9 @@ STEPS = {
     "record": (Path, "write_text"),
     "sync": (_journal, "sync"),
     "identity": (_journal, "publish_bytes"),
-    "manifest": (_staging, "publish_bytes"),
+    "manifest": (_place, "publish_bytes"),
+    "move": (storage, "move_file"),
+    "published": (_staging, "publish_bytes"),
 }
 
 

@@ -24,9 +24,11 @@ JOB = Path(__file__).with_name("ray_data_job.py")
 ROWS = 32
 
 #: Who is killed before which step, counted from the beginning of `write`, or of a task. The driver
-#: renames a probe, its run, the files of four tasks, and the manifest.
+#: renames a probe and its run, and moves the files of four tasks.
 MOMENTS = [
-    *(("driver", "rename", number) for number in range(7)),
+    *(("driver", "rename", number) for number in range(2)),
+    *(("driver", "move", number) for number in range(4)),
+    ("driver", "published", 0),
     ("driver", "identity", 0),
     ("driver", "manifest", 0),
     ("driver", "mkdir", 2),

@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 from ray.data.expressions import col
 from shardmill import errors
 from shardmill.data._dataset import opened_files
+from shardmill.integrations._landmark import Landmark
 from shardmill.integrations.ray import checkpoint_config, read, write
 from shardmill.integrations.ray_data import _parts as parts
 from shardmill.integrations.ray_data._nodes import check_nodes
@@ -494,6 +495,8 @@ def test_driver_of_ray_that_is_killed_loses_and_repeats_nothing(cluster, tmp_pat
 
 
 def test_task_of_an_earlier_run_fails(cluster, tmp_path):
-    task = WriteTask(str(tmp_path / "gone"), "parquet", {}, ids=None, first=0)
+    run = str(tmp_path / "gone")
+    landmark = Landmark(run, "output directory")
+    task = WriteTask(run, "parquet", {}, landmark=landmark, ids=None, first=0)
     with pytest.raises(errors.StorageError, match="a later run has started"):
         task([table_of()], 0)

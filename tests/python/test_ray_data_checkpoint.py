@@ -24,9 +24,11 @@ from breadth import IS_WHOLE, beginning
 from ray.data import DataContext
 from ray.data.datasource import WriteResult
 from shardmill import errors
+from shardmill._native import storage
 from shardmill.integrations.ray import read, write
 from shardmill.integrations.ray_data import _journal as journal
-from shardmill.integrations.ray_data import _parts, _read, _staging, _write
+from shardmill.integrations.ray_data import _parts, _place, _read, _staging, _write
+from shardmill.integrations.ray_data._place import LocalPlace
 from shardmill.integrations.ray_data._staging import Staging
 
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
@@ -105,6 +107,9 @@ STEPS = [
     (pq, "write_table"),
     (journal, "sync"),
     (journal, "publish_bytes"),
+    (storage, "move_file"),
+    (storage, "remove"),
+    (_place, "publish_bytes"),
     (_staging, "sync"),
     (_staging, "publish_bytes"),
     (_staging, "write_index"),
@@ -135,17 +140,17 @@ def kill_before(stop, patch, meanwhile=None):
     for (owner, name), original in originals.items():
         patch.setattr(owner, name, counted(original))
     if meanwhile is None:
-        end = Staging._end
+        end = LocalPlace.end
 
-        def ended(self, **options):
+        def ended(self):
             try:
                 if not is_killed:
-                    end(self, **options)
+                    end(self)
             finally:
                 if is_killed and self._lock is not None:
                     os.close(self._lock)
 
-        patch.setattr(Staging, "_end", ended)
+        patch.setattr(LocalPlace, "end", ended)
 
 
 def killed_before(stop, run):
@@ -329,7 +334,7 @@ def killed(*_arguments):
 def test_write_without_the_checkpoint_completes_one_with_it(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Staging, "_complete", killed)
-        patch.setattr(Staging, "_end", lambda self, **_options: os.close(self._lock))
+        patch.setattr(LocalPlace, "end", lambda self: os.close(self._lock))
         with pytest.raises(KilledError):
             run()
     assert not [*Path("out").glob("*.parquet")]

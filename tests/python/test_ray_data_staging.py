@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,8 +15,10 @@ import shardmill as sm
 from ray.data import DataContext
 from ray.data.datasource import WriteResult
 from shardmill import errors
+from shardmill._native import storage
 from shardmill.integrations.ray import write
-from shardmill.integrations.ray_data import _staging as staging
+from shardmill.integrations.ray_data import _place, _staging
+from shardmill.integrations.ray_data._place import LocalPlace
 from shardmill.integrations.ray_data._staging import Staging
 from shardmill.integrations.ray_data._write import ShardmillDatasink, WriteTask
 from shardmill.write._earlier_shards import EarlierShards
@@ -35,14 +36,24 @@ def staged(out, mode="append", stop=None, monkeypatch=None):
         with Staging(str(out), mode=mode, prefix="shard.", has_index=True) as run:
             found = []
             for number in range(3):
-                with sm.Writer(run.run / f"{number}", format="mds", columns={"x": "int"}) as writer:
+                with sm.Writer(f"{run.run}/{number}", format="mds", columns={"x": "int"}) as writer:
                     writer.write({"x": number})
-                found += map(Path, writer.files)
+                found += writer.files
             run.publish(found)
 
 
 class KilledError(BaseException):
     pass
+
+
+#: Functions that change what is on the disk.
+STEPS = [
+    (storage, "move_file"),
+    (storage, "remove"),
+    (_staging, "write_index"),
+    (_place, "publish_bytes"),
+    (LocalPlace, "complete"),
+]
 
 
 def kill_before(stop, patch):
@@ -57,11 +68,9 @@ def kill_before(stop, patch):
 
         return call
 
-    patch.setattr(Path, "rename", counted(Path.rename))
-    patch.setattr(Path, "unlink", counted(Path.unlink))
-    patch.setattr(staging, "write_index", counted(staging.write_index))
-    patch.setattr(staging, "publish_bytes", counted(staging.publish_bytes))
-    patch.setattr(Staging, "_end", lambda self, **_: os.close(self._lock))
+    for owner, name in STEPS:
+        patch.setattr(owner, name, counted(getattr(owner, name)))
+    patch.setattr(LocalPlace, "end", lambda self: os.close(self._lock))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +92,7 @@ def test_driver_that_is_killed_is_completed_by_the_next_write(tmp_path, monkeypa
 def test_task_that_runs_twice_is_written_once(tmp_path):
     out = tmp_path / "out"
     with Staging(str(out), mode="error", prefix="part-", has_index=False) as run:
-        task = WriteTask(str(run.run), "parquet", {}, ids=None, first=0)
+        task = WriteTask(run.run, "parquet", {}, landmark=run.landmark, ids=None, first=0)
         table = pa.table({"x": list(range(1000))})
         _, second = task([table], 0), task([table], 0)
         sink = ShardmillDatasink(task, run, EarlierShards(str(out), "parquet", "error", []))
@@ -128,11 +137,11 @@ def test_file_of_an_interrupted_write_that_is_missing_is_an_error(tmp_path, monk
 
 
 @pytest.mark.parametrize(
-    ("path", "match"), [("s3://bucket/out", "file system"), ("out.parquet", "name of a file")]
+    ("path", "match"), [("hf://datasets/a/b", "read only"), ("out.parquet", "name of a file")]
 )
-def test_output_that_is_not_a_local_directory_is_an_error(path, match):
-    with pytest.raises(errors.OptionError, match=match):
-        write(None, path)
+def test_output_that_is_not_a_directory_is_an_error(path, match):
+    with pytest.raises((errors.OptionError, errors.StorageError), match=match):
+        write(NO_ROWS, path)
 
 
 def test_option_of_the_writer_is_checked_before_anything_runs(tmp_path):

@@ -2,10 +2,16 @@
 //! to the disk that serves it.
 
 use crate::remote::RemoteDisk;
-use crate::{Disk, LocalDisk, Locked, local_path};
+use crate::{
+    Disk, Error, LocalDisk, Locked, Replace, Result, SequentialRead, Unpublished, local_path,
+    store_of,
+};
 use std::borrow::Cow;
-use std::io::{self, ErrorKind};
+use std::io::{self, BufReader, ErrorKind};
 use std::time::Duration;
+
+/// Bytes that a move to another disk reads at once.
+const MOVED_AT_ONCE: usize = 8 << 20;
 
 /// Serves every kind of path.
 #[derive(Debug, Clone, Copy, Default)]
@@ -73,4 +79,27 @@ impl Disk for AnyDisk {
         let (disk, from, to) = disk_of_both(from, to)?;
         disk.rename(&from, &to)
     }
+}
+
+/// Moves a file to another name, also on another disk or in a store, and replaces the file there.
+/// In a store and between disks, a crash may leave both files.
+///
+/// # Errors
+/// [`Error::NotFound`] when there is no file `from`; [`Error::Publish`] when it cannot be moved.
+pub fn move_file(from: &str, to: &str) -> Result<()> {
+    let disk = AnyDisk::default();
+    let failed = |source: io::Error| match source.kind() {
+        ErrorKind::NotFound => Error::NotFound { path: from.to_owned() },
+        _ => Error::Publish { path: to.to_owned(), source },
+    };
+    match disk.rename(from, to) {
+        Err(error) if error.kind() == ErrorKind::CrossesDevices => {}
+        renamed => return renamed.map_err(failed),
+    }
+    let source = store_of(from)?.open(from)?;
+    let mut copy = store_of(to)?.stage(to, &Unpublished::default())?;
+    let mut bytes = BufReader::with_capacity(MOVED_AT_ONCE, SequentialRead::new(&*source));
+    io::copy(&mut bytes, &mut copy).map_err(failed)?;
+    copy.publish(Replace::Atomically)?;
+    disk.remove(from).map_err(failed)
 }

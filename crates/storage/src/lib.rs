@@ -21,7 +21,7 @@ mod remote;
 mod secrets;
 mod waiting;
 
-pub use any_disk::AnyDisk;
+pub use any_disk::{AnyDisk, move_file};
 pub use bytes::cache::{CacheEntry, cache_entries, clear_cache};
 pub use bytes::fetched::Fetched;
 pub use bytes::fresh::with_fresh_bytes;

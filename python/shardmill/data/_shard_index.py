@@ -6,7 +6,7 @@ The index is written last and lists complete files only.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +96,22 @@ def write_index(directory: str, shards: Sequence[Mapping[str, Any]], *, is_inden
     return len(content)
 
 
-def add_to_index(directory: str, shards: Sequence[Mapping[str, Any]], *, is_indented: bool) -> int:
+def add_to_index(
+    directory: str,
+    shards: Sequence[Mapping[str, Any]],
+    *,
+    is_indented: bool,
+    may_list: Collection[str] = (),
+) -> int:
     """Add shards to the index of a directory in a store, and return its size in bytes.
 
     Other writers may do so at the same time.
+
+    Args:
+        directory: the directory.
+        shards: entries of the shards.
+        is_indented: how the index is formatted.
+        may_list: names that the index may have already; their entries are replaced.
 
     Raises:
         ValueError: If the existing shards have other columns.
@@ -109,6 +121,7 @@ def add_to_index(directory: str, shards: Sequence[Mapping[str, Any]], *, is_inde
     for _ in range(_ATTEMPTS):
         before = storage.read(path)
         known = [] if before is None else parsed_index(before, path)["shards"]
+        known = [shard for shard in known if basename_of(shard) not in may_list]
         check_same_columns([*known, *shards], "the new shards do not fit those that are there")
         content = _text_of(directory, [*known, *shards], is_indented=is_indented)
         if storage.replace_object(path, before, content):

@@ -42,12 +42,14 @@ from shardmill.errors import (
     OptionError,
     StorageError,
 )
+from shardmill.integrations._landmark import Landmark
 from shardmill.integrations.ray_checkpoint._index_file import (
     IndexSpec,
     done_in,
     opened,
     rows_left,
 )
+from shardmill.integrations.ray_data._place import joined, names_in
 from shardmill.resume import IdIndex
 from shardmill.storage._paths import PathLike, absolute, is_remote
 
@@ -262,11 +264,11 @@ class Journal:
         """Return what tasks need."""
         return TaskLog(str(self.run), DoneIds.of(str(self.directory), self.ids))
 
-    def recover(self, out: Path, root: Path) -> None:
+    def recover(self, out: str, root: str) -> None:
         """Check that the job is the same, and close the runs that did not end.
 
         Args:
-            out: the output, locked for this run.
+            out: the output, which belongs to this run.
             root: where the manifest of the output is.
 
         Raises:
@@ -274,26 +276,17 @@ class Journal:
             shardmill.CheckpointDamagedError: If files of finished tasks are missing.
             shardmill.OptionError: If files cannot be moved to the output.
         """
-        probe = self.directory / f".probe{self._run}"
-        probe.touch()
-        try:
-            probe.rename(root / probe.name)
-        except OSError as error:
-            probe.unlink()
-            raise OptionError(
-                f"files of the checkpoint {str(self.directory)!r} cannot be moved to "
-                f"{str(out)!r}: {error.strerror}\n"
-                "hint: put the checkpoint on the file system of the output"
-            ) from error
-        (root / probe.name).unlink()
+        if not is_remote(out):
+            self._check_moves(out, Path(root))
         if (self.directory / _OUTPUT).exists():
             self.record()
+        visible = names_in(out)
         for manifest in self.directory.glob("published-*.json"):
             found = json.loads(manifest.read_bytes())
             self._published.update(found["runs"])
-            if lost := [name for _, name in found["files"] if not (out / name).exists()]:
+            if lost := [name for _, name in found["files"] if name not in visible]:
                 raise CheckpointDamagedError(
-                    f"{str(out / lost[0])!r} is missing, but the checkpoint "
+                    f"{joined(out, lost[0])!r} is missing, but the checkpoint "
                     f"{str(self.directory)!r} has its rows as done\n"
                     "hint: remove the checkpoint and the output to process all rows again"
                 )
@@ -305,16 +298,30 @@ class Journal:
         for one in self._finished():
             one.check()
 
+    def _check_moves(self, out: str, root: Path) -> None:
+        probe = self.directory / f".probe{self._run}"
+        probe.touch()
+        try:
+            probe.rename(root / probe.name)
+        except OSError as error:
+            probe.unlink()
+            raise OptionError(
+                f"files of the checkpoint {str(self.directory)!r} cannot be moved to "
+                f"{out!r}: {error.strerror}\n"
+                "hint: put the checkpoint on the file system of the output"
+            ) from error
+        (root / probe.name).unlink()
+
     def record(self) -> None:
         """Record which write this is, or compare it with the recorded one."""
         _agree(self.directory, _OUTPUT, self._output)
 
-    def begin(self) -> Path:
-        """Create the directory of this run, and return it."""
+    def begin(self) -> Landmark:
+        """Create the directory of this run, and return what tasks look for before they write."""
         (self.run / _DONE).mkdir(parents=True)
         sync(self.run)
         sync(self.directory)
-        return self.run
+        return Landmark(str(self.run), "checkpoint")
 
     def close(self) -> list[WrittenShards]:
         """End this run, and return the shards of all runs that are not visible, in row order.

@@ -4,26 +4,26 @@
 tasks have ended, the driver writes a manifest of the files that successful tasks returned. From
 then on the write happens, whatever is killed: the driver moves the files to their final names, and
 the next write does so first if the driver could not. All steps may be repeated. Before the manifest
-exists, the next write removes everything.
+exists, the next write removes everything. The output is a directory, or a path in a store, where a
+move is a copy that is followed by a removal.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import re
-import shutil
-import uuid
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shardmill._native.write import publish_bytes
+from shardmill._digests import digest
+from shardmill._native import storage
+from shardmill._native.write import file_hashes, publish_bytes
 from shardmill.data._shard_index import (
     INDEX_NAME,
+    add_to_index,
     basename_of,
     check_same_columns,
     index_path,
@@ -32,11 +32,11 @@ from shardmill.data._shard_index import (
     read_index,
     write_index,
 )
-from shardmill.errors import OutputExistsError, StorageError
+from shardmill.errors import NotFoundError, StorageError
 from shardmill.integrations.ray_data._journal import Journal, sync
+from shardmill.integrations.ray_data._place import joined, names_in, place_of
+from shardmill.storage._paths import is_remote
 from shardmill.write._output import Mode, OutputDirectory, output_of
-
-_NAME = ".shardmill-ray"
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,12 @@ class Manifest:
     """A write that will happen.
 
     Attributes:
-        run: directory of the staged files, below that of all writes; of a write with a checkpoint,
-            that directory.
+        run: directory of the staged files.
         files: staged path below ``run``, and final name, in row order.
         entries: what the index says of each file; none without an index.
         is_indented: how the index is formatted.
         replaced: names of the earlier files that the new ones replace.
-        runs: the runs whose files they are, with a checkpoint.
+        runs: the runs whose files they are, with a checkpoint, which ``run`` is then.
     """
 
     run: str
@@ -62,10 +61,10 @@ class Manifest:
 
 
 class Staging:
-    """A context manager for one write to a local directory.
+    """A context manager for one write to a directory or a path in a store.
 
     Args:
-        out: the directory.
+        out: the output.
         mode: what happens to files in it.
         prefix: prefix of the names of shards.
         has_index: whether shards have an index.
@@ -87,45 +86,41 @@ class Staging:
     ) -> None:
         self.mode: Mode = mode
         self.journal = journal
-        self._out, self._prefix, self._has_index = Path(out), prefix, has_index
-        self._root = self._out / _NAME
-        #: Where tasks write. Its name is unique, so tasks of an earlier run do not find it.
-        self.run = self._root / uuid.uuid4().hex
-        self._lock: int | None = None
+        self._out, self._prefix, self._has_index = out, prefix, has_index
+        self._place = place_of(out)
+        self._is_remote = is_remote(out)
+        #: The names of the files that have become visible.
         self.files: list[str] = []
 
     def __enter__(self) -> Staging:
-        # Refuses a file.
+        # Refuses a file, and a store that is read only.
         self._directory("append")
-        made = not self._out.exists()
-        self._lock = self._locked()
         try:
-            if self._manifest.exists():
+            while (manifest := self._place.take()) is not None:
                 with self._directory("append").locked():
-                    self._complete()
-            for path in self._root.iterdir():
-                if path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)
+                    self._complete(manifest)
+            self.files = []
+            self._place.clean()
             if self.journal is not None:
-                self.journal.recover(self._out, self._root)
+                self.journal.recover(self._out, self._place.root)
                 if self.journal.is_published:
                     self.mode = "append"
             self.directory = self._directory(self.mode)
             self._earlier = [Path(path).name for path in self.directory.data_files()]
+            #: What tasks look for before they write, and where they write.
             if self.journal is None:
-                self.run.mkdir()
+                self.landmark, self.run = self._place.begin(), self._place.run
             else:
-                self.run = self.journal.begin()
+                self.landmark, self.run = self.journal.begin(), str(self.journal.run)
         except BaseException:
-            self._end(is_made=made)
+            self._place.end()
             raise
-        self._is_made = made
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        self._end(is_made=self._is_made)
+        self._place.end()
 
-    def publish(self, staged: Sequence[Path]) -> None:
+    def publish(self, staged: Sequence[str]) -> None:
         """Make the files visible, in this order.
 
         Raises:
@@ -135,18 +130,18 @@ class Staging:
         with self.directory.locked():
             first = self.directory.first_number()
             names = [
-                re.sub(r"\d+", f"{first + number:05}", path.name, count=1)
+                re.sub(r"\d+", f"{first + number:05}", Path(path).name, count=1)
                 for number, path in enumerate(staged)
             ]
             entries = self._entries(staged, names) if self._has_index else []
             if self._has_index and self.mode == "append":
-                known = known_shards(str(self._out), has_data=first > 0)
+                known = known_shards(self._out, has_data=first > 0)
                 check_same_columns([*known, *entries], "the new shards do not fit those in it")
-            base = self.run if self.journal is None else self.journal.directory
+            base = self._place.run if self.journal is None else str(self.journal.directory)
             manifest = Manifest(
-                run=self.run.name if self.journal is None else str(base),
+                run=base,
                 files=[
-                    [str(path.relative_to(base)), name]
+                    [path.removeprefix(base).lstrip("/"), name]
                     for path, name in zip(staged, names, strict=True)
                 ],
                 entries=entries,
@@ -154,111 +149,93 @@ class Staging:
                 replaced=self._earlier if self.mode == "overwrite" else [],
                 runs=[] if self.journal is None else self.journal.unpublished(),
             )
-            for directory in (base, self._root, self._out):
-                sync(directory)
-            publish_bytes(str(self._manifest), json.dumps(vars(manifest)).encode(), True)
-            self._complete()
+            for directory in (base, self._place.root, self._out):
+                if not is_remote(directory):
+                    sync(Path(directory))
+            content = json.dumps(vars(manifest)).encode()
+            self._place.record(content)
+            self._complete(content)
 
-    def _entries(self, staged: Sequence[Path], names: Sequence[str]) -> list[dict[str, Any]]:
+    def _entries(self, staged: Sequence[str], names: Sequence[str]) -> list[dict[str, Any]]:
         """Return the entries of the index with the final names."""
         indexes = {
             directory: {basename_of(entry): entry for entry in _entries_in(directory)}
-            for directory in {path.parent for path in staged}
+            for directory in {path.rpartition("/")[0] for path in staged}
         }
         return [
-            named_entry(indexes[path.parent][path.name], name)
+            named_entry(indexes[path.rpartition("/")[0]][Path(path).name], name)
             for path, name in zip(staged, names, strict=True)
         ]
 
-    @property
-    def _manifest(self) -> Path:
-        return self._root / "manifest.json"
-
-    def _complete(self) -> None:
+    def _complete(self, content: bytes) -> None:
         """Do what is left of a recorded write."""
-        manifest = Manifest(**json.loads(self._manifest.read_bytes()))
+        manifest = Manifest(**json.loads(content))
         self._check_names(manifest)
-        out, index = str(self._out), Path(index_path(str(self._out)))
+        index = index_path(self._out)
         if INDEX_NAME in manifest.replaced:
             # It would be wrong while files are replaced.
-            index.unlink(missing_ok=True)
+            storage.remove(index)
         for staged, name in manifest.files:
             # What is not there was moved before.
-            with suppress(FileNotFoundError):
-                (self._root / manifest.run / staged).rename(self._out / name)
-            if not (self._out / name).exists():
+            with suppress(NotFoundError):
+                storage.move_file(joined(manifest.run, staged), joined(self._out, name))
+        visible = names_in(self._out)
+        for staged, name in manifest.files:
+            if name not in visible:
                 raise StorageError(
-                    f"the file {staged!r} of an interrupted write to {out!r} is missing\n"
-                    f"hint: remove {str(self._root)!r}, and write those rows again"
+                    f"the file {staged!r} of an interrupted write to {self._out!r} is missing\n"
+                    f"hint: remove {self._place.root!r}, and write those rows again"
                 )
         written = {name for _, name in manifest.files} | {INDEX_NAME}
         for name in manifest.replaced:
             if name not in written:
-                (self._out / name).unlink(missing_ok=True)
-        sync(self._out)
-        if manifest.entries:
-            known = read_index(str(index))["shards"] if index.exists() else []
-            kept = [entry for entry in known if basename_of(entry) not in _names(manifest.entries)]
-            write_index(out, [*kept, *manifest.entries], is_indented=manifest.is_indented)
-        self.files = [str(self._out / name) for _, name in manifest.files]
+                storage.remove(joined(self._out, name))
+        if not self._is_remote:
+            sync(Path(self._out))
+        self._write_index(manifest)
+        self.files = [name for _, name in manifest.files]
         if manifest.runs:
             # Afterwards their rows are visible, and not only done.
-            with suppress(FileNotFoundError):
-                self._manifest.rename(Path(manifest.run, f"published-{uuid.uuid4().hex}.json"))
-                sync(Path(manifest.run))
-        self._manifest.unlink(missing_ok=True)
+            published = f"published-{digest(manifest.files)}.json"
+            publish_bytes(joined(manifest.run, published), content, True)
+        self._place.complete()
+
+    def _write_index(self, manifest: Manifest) -> None:
+        if not manifest.entries:
+            return
+        new = {basename_of(entry) for entry in manifest.entries}
+        if self._is_remote:
+            is_indented = manifest.is_indented
+            add_to_index(self._out, manifest.entries, is_indented=is_indented, may_list=new)
+            return
+        index = index_path(self._out)
+        known = read_index(index)["shards"] if storage.size(index) is not None else []
+        kept = [entry for entry in known if basename_of(entry) not in new]
+        write_index(self._out, [*kept, *manifest.entries], is_indented=manifest.is_indented)
 
     def _check_names(self, manifest: Manifest) -> None:
         """Check that no other writer has taken a name since the manifest was written."""
+        visible = names_in(self._out)
         for staged, name in manifest.files:
-            is_pending = (self._root / manifest.run / staged).exists()
-            if is_pending and name not in manifest.replaced and (self._out / name).exists():
+            if name not in visible or name in manifest.replaced:
+                continue
+            source, target = joined(manifest.run, staged), joined(self._out, name)
+            size = storage.size(source)
+            # A store copies a file before it removes it, so both may be there.
+            if size is not None and not (
+                self._is_remote
+                and size == storage.size(target)
+                and file_hashes(source, ["xxh64"]) == file_hashes(target, ["xxh64"])
+            ):
                 raise StorageError(
-                    f"another writer has taken the name {name!r} in {str(self._out)!r}, "
+                    f"another writer has taken the name {name!r} in {self._out!r}, "
                     "which an interrupted write was about to use\n"
                     "hint: move that file to another directory, and write again"
                 )
 
-    def _locked(self) -> int:
-        """Return the descriptor of the lock, which ends with this process."""
-        path = self._root / "lock"
-        while True:
-            self._root.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                os.close(descriptor)
-                raise OutputExistsError(
-                    f"another write to {str(self._out)!r} is running\nhint: wait until it has ended"
-                ) from error
-            except OSError:
-                # The file system has no locks.
-                return descriptor
-            # The write that ended before this one may have removed the file in the meantime.
-            if path.exists() and path.stat().st_ino == os.fstat(descriptor).st_ino:
-                return descriptor
-            os.close(descriptor)
-
     def _directory(self, mode: Mode) -> OutputDirectory:
-        return output_of(str(self._out), is_file=False, mode=mode, prefix=self._prefix)
-
-    def _end(self, *, is_made: bool) -> None:
-        """Remove what was staged, unless the write is recorded and not yet complete."""
-        if self._lock is None:
-            return
-        if not self._manifest.exists():
-            shutil.rmtree(self._root, ignore_errors=True)
-        os.close(self._lock)
-        self._lock = None
-        if is_made:
-            with suppress(OSError):
-                self._out.rmdir()
+        return output_of(self._out, is_file=False, mode=mode, prefix=self._prefix)
 
 
-def _names(entries: Iterable[dict[str, Any]]) -> set[str]:
-    return {basename_of(entry) for entry in entries}
-
-
-def _entries_in(directory: Path) -> list[dict[str, Any]]:
-    return read_index(index_path(str(directory)))["shards"]
+def _entries_in(directory: str) -> Iterable[dict[str, Any]]:
+    return read_index(index_path(directory))["shards"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +16,14 @@ from ray.data import Datasink
 from ray.data.block import Block, BlockAccessor
 from ray.data.datasource import WriteResult
 
-from shardmill.errors import FormatError, MissingColumnError, OptionError, PlanError
+from shardmill._native import storage
+from shardmill.errors import (
+    FormatError,
+    MissingColumnError,
+    OptionError,
+    PlanError,
+    StorageError,
+)
 from shardmill.integrations._landmark import Landmark
 from shardmill.integrations.ray_data._journal import (
     READ_WITH,
@@ -25,8 +33,11 @@ from shardmill.integrations.ray_data._journal import (
     checkpoint_directory,
 )
 from shardmill.integrations.ray_data._nodes import check_nodes
+from shardmill.integrations.ray_data._place import Claim, joined
 from shardmill.integrations.ray_data._staging import Staging
-from shardmill.storage._paths import PathLike, absolute, is_remote
+from shardmill.storage._configure import configure_all, still_needed
+from shardmill.storage._fsspec import located
+from shardmill.storage._paths import PathLike, absolute, is_remote, served_path
 from shardmill.write._earlier_shards import COMPARED, EarlierShards
 from shardmill.write._formats import WrittenFormat, format_of, is_one_file
 from shardmill.write._output import Mode
@@ -51,29 +62,34 @@ def write(
     Each task writes its own shards. They become visible together, after all tasks have succeeded:
     if a task fails, or the driver is killed, nothing is visible, and attempts of a task that Ray
     repeats leave nothing. If the driver is killed while files become visible, the next ``write`` to
-    the directory completes that write first.
+    the directory completes that write first. In an object store, shards are uploaded under a hidden
+    prefix, and the store copies them to their names.
 
     Args:
         ds: the rows.
-        path: a directory on this machine, or on a file system that all nodes share.
+        path: a directory on this machine, or on a file system that all nodes share; or a path in an
+            object store, such as ``s3://bucket/train``.
         format: the format of ``shardmill.Writer``; Parquet by default.
         mode: what happens to files in the directory, as in ``shardmill.Writer``.
         ids: a column that is not written, such as that of ``read(ids=…)``.
-        checkpoint: a directory on the file system of the output, which ``read(…, checkpoint=…)``
-            got too. Shards of finished tasks are kept there, with the ids of their rows, if the run
+        checkpoint: a directory on a file system that all nodes share, which
+            ``read(…, checkpoint=…)`` got too: the file system of the output, unless that is in a
+            store. Shards of finished tasks are kept there, with the ids of their rows, if the run
             is killed or fails. The next run reads the other rows, and makes all shards visible
             together. When all is done, a run appends the rows of files that were added to the
             input, whatever ``mode`` says.
         ray_options: options of ``Dataset.write_datasink``, such as ``concurrency``.
         **options: options of ``shardmill.Writer``, such as ``compression``, ``shard_bytes`` and
-            ``columns``. Samples of WebDataset get a unique ``__key__`` if there is none.
+            ``columns``. Samples of WebDataset get a unique ``__key__`` if there is none. Secrets of
+            ``storage_options`` are not sent to workers, which take theirs from their environment.
 
     Returns:
         The paths of the files that have become visible, in row order.
 
     Raises:
         shardmill.EngineError: If a node of the cluster lacks shardmill.
-        shardmill.StorageError: If a node does not see the directory.
+        shardmill.StorageError: If a node does not see the directory, or another ``write`` to the
+            same path of a store has begun meanwhile.
         shardmill.CheckpointMismatchError: If the checkpoint is that of another write.
         shardmill.CheckpointDamagedError: If files of the checkpoint or the output are missing.
         FileExistsError: If ``mode`` is ``"error"`` and files exist, or another ``write`` to the
@@ -86,13 +102,11 @@ def write(
         >>> write(ray.data.range(3), "numbers", format="jsonl")  # doctest: +SKIP
         ['numbers/part-00000.jsonl', 'numbers/part-00001.jsonl', 'numbers/part-00002.jsonl']
     """
-    if is_remote(path):
-        raise OptionError(
-            f"write needs a directory on a file system that all nodes share, not {path!r}\n"
-            "hint: an object store cannot rename objects; write to such a directory, "
-            "or use Dataset.write_parquet of Ray"
-        )
-    out = absolute(path)
+    (path,), storage_options = located([path], options.pop("storage_options", None))
+    out = served_path(absolute(path))
+    if is_remote(out):
+        out = out.rstrip("/")
+    sent = configure_all([out], storage_options)
     found = format_of(out, format)
     if is_one_file(out, found):
         raise OptionError(
@@ -111,20 +125,22 @@ def write(
     )
     with staging:
         task = WriteTask(
-            str(staging.run),
+            staging.run,
             found,
             options,
+            landmark=staging.landmark,
             ids=ids if journal is None else journal.ids,
             first=staging.directory.first_number(),
             log=None if journal is None else journal.task_log(),
+            storage_options=sent if is_remote(staging.run) else None,
         )
         task.check_options()
         earlier = EarlierShards(out, found, staging.mode, list(staging.directory.data_files()))
-        check_nodes([str(staging.run)], is_written=True)
+        check_nodes([staging.run], is_written=True)
         if journal is not None:
             journal.record()
         ds.write_datasink(ShardmillDatasink(task, staging, earlier), **(ray_options or {}))
-        return [str(Path(path, Path(file).name)) for file in staging.files]
+        return [joined(os.fspath(path), name) for name in staging.files]
 
 
 def _journal(
@@ -162,17 +178,21 @@ class WriteTask:
         run: directory of the files of this write.
         format: their format.
         options: options of the writer.
+        landmark: what must be there before a task writes, and afterwards.
         ids: a column that is not written.
         first: number of the first shard, which makes keys of samples unique.
         log: what commits finished tasks.
+        storage_options: options of the store, without secrets.
     """
 
     run: str
     format: WrittenFormat
     options: Mapping[str, Any]
+    landmark: Landmark | Claim
     ids: str | None
     first: int
     log: TaskLog | None = None
+    storage_options: dict[str, str] | None = None
 
     def check_options(self) -> None:
         """Make a writer that writes nothing.
@@ -180,18 +200,19 @@ class WriteTask:
         Raises:
             ValueError: If an option is not valid.
         """
-        with suppress(_CheckedError), self._writer(Path(self.run, "options")):
+        with suppress(_CheckedError), self._writer(joined(self.run, "options")):
             raise _CheckedError
 
     def __call__(self, blocks: Iterable[Block], task: int) -> WrittenShards:
         """Write the rows of a task."""
-        Landmark(self.run, "output directory").require()
+        configure_all([self.run], still_needed(self.run, self.storage_options))
+        self.landmark.require()
         writer: Writer | None = None
         schema: pa.Schema | None = None
         rows = 0
         ids: list[pa.ChunkedArray] = []
-        attempt = Path(self.run, f"{task:06}-{uuid.uuid4().hex}")
-        run = f"-{attempt.parent.name[-8:]}" if self.log else ""
+        attempt = joined(self.run, f"{task:06}-{uuid.uuid4().hex}")
+        run = f"-{self.run[-8:]}" if self.log else ""
         try:
             for block in blocks:
                 table = BlockAccessor.for_block(block).to_arrow()
@@ -210,7 +231,8 @@ class WriteTask:
                 if writer is None:
                     # An attempt does not write over the files of another one, and one of an
                     # earlier run does not make the directory of that run again.
-                    attempt.mkdir()
+                    if not is_remote(attempt):
+                        Path(attempt).mkdir()
                     writer, schema = self._writer(attempt), self._schema(table)
                 writer.write_batch(table)
         except BaseException as error:
@@ -220,12 +242,22 @@ class WriteTask:
         if writer is None:
             return WrittenShards(task, [], None)
         writer.close()
+        if is_remote(attempt):
+            self._check_is_kept(attempt)
         shards = WrittenShards(task, writer.files, schema)
         if self.log is not None:
-            self.log.commit(attempt, shards, ids)
+            self.log.commit(Path(attempt), shards, ids)
         return shards
 
-    def _writer(self, directory: Path) -> Writer:
+    def _check_is_kept(self, attempt: str) -> None:
+        """Remove the objects of an attempt that came after another write had begun."""
+        try:
+            self.landmark.require()
+        except StorageError:
+            storage.remove_directory(attempt)
+            raise
+
+    def _writer(self, directory: str) -> Writer:
         return Writer(directory, format=self.format, **{"threads": 0, **self.options})
 
     def _schema(self, table: pa.Table) -> pa.Schema | None:
@@ -294,7 +326,7 @@ class ShardmillDatasink(Datasink[WrittenShards]):
         if with_rows and self._task.format in COMPARED:
             _check_same_schema(with_rows, journal)
             earlier.check(with_rows[0])
-        staging.publish([Path(file) for one in shards for file in one.files])
+        staging.publish([file for one in shards for file in one.files])
 
     def get_name(self) -> str:
         """Return the name of the operator."""
