@@ -26,9 +26,15 @@ HEALTH = {
 
 
 class Nodes:
-    """A head and two workers, with a CPU each."""
+    """A head and two workers, with a CPU each.
 
-    def __init__(self, workers: int = 2) -> None:
+    Args:
+        workers: the number of workers.
+        head_cpus: without any, all tasks come to workers. The head is ready first, and ends a short
+            job alone.
+    """
+
+    def __init__(self, workers: int = 2, head_cpus: int = 1) -> None:
         from ray.cluster_utils import Cluster
 
         # Workers start with another search path than pytest has.
@@ -38,7 +44,7 @@ class Nodes:
         self.cluster = Cluster(
             initialize_head=True,
             head_node_args={
-                "num_cpus": 1,
+                "num_cpus": head_cpus,
                 "object_store_memory": STORE_BYTES,
                 "include_dashboard": False,
                 "_system_config": HEALTH,
@@ -57,6 +63,10 @@ class Nodes:
     def lose(self, number: int) -> None:
         """Kills a worker with all of its processes."""
         self.cluster.remove_node(self.workers.pop(number), allow_graceful=False)
+
+    def lose_node(self, node: str) -> None:
+        """As ``lose``, by the id of the node."""
+        self.lose([worker.node_id for worker in self.workers].index(node))
 
     def replace(self) -> None:
         """A new worker for one that was lost."""

@@ -4,14 +4,23 @@
 
 KIND is ``double``, ``explode`` or ``drop`` for tables with the columns ``id`` and ``n``, ``wds`` or
 ``parquet`` for documents. Prints ``go`` before the run, then one line of JSON with its outcome.
+On Ray, ``stop=ROWS:PATH`` stops a worker that begins with row ``N * ROWS``, once, if the file
+``PATH/N`` has a line ``CALL NUMBER``: at its system call ``CALL`` of this number from there. The
+file ``PATH/N.worker`` names its process and its node, and ``PATH/N.log`` tells when it stands
+still. With ``gather=NODES:ROWS:PATH``, work on rows from number ``ROWS`` on begins when so many
+nodes have a worker, which are the names in ``PATH``.
 """
 
 import json
 import os
+import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
+#: Far longer than a worker takes to start.
+HANGS_S = 120
 TABLES = ("double", "explode", "drop")
 DOCUMENTS = ("wds", "parquet")
 
@@ -22,16 +31,70 @@ class Work:
     It makes no row, one or several of each.
     """
 
-    def __init__(self, kind: str, pace: float, calls: str) -> None:
-        self.kind, self.pace, self.calls = kind, pace, calls
+    def __init__(
+        self, kind: str, pace: float, calls: str, stop: str = "", gather: str = ""
+    ) -> None:
+        self.kind, self.pace, self.calls, self.stop = kind, pace, calls, stop
+        self.gather = gather
+
+    def __setstate__(self, state) -> None:
+        self.__dict__.update(state)
+        if self.gather:
+            Path(self.gather.split(":", 2)[2], node_id()).touch()
 
     def __call__(self, table):
+        if self.stop:
+            rows, directory = self.stop.split(":", 1)
+            file, row = divmod(table["n"][0].as_py(), int(rows))
+            if row == 0:
+                stop_once(Path(directory, str(file)))
+        if self.gather:
+            wait_for_nodes(table, *self.gather.split(":", 2))
         if self.calls:
             # One short write of one process is not torn by the next, nor by a kill.
             with Path(self.calls, str(os.getpid())).open("ab", buffering=0) as file:
                 file.write("".join(f"{number}\n" for number in table["n"].to_pylist()).encode())
         time.sleep(self.pace)
         return table if self.kind in DOCUMENTS else made(self.kind, table)
+
+
+def node_id() -> str:
+    import ray
+
+    return ray.get_runtime_context().get_node_id()
+
+
+def wait_for_nodes(table, nodes: str, first: str, directory: str) -> None:
+    """Waits until a task has come to each node. The first rows are worked on by one task alone."""
+    deadline = time.monotonic() + HANGS_S
+    while table["n"][0].as_py() >= int(first) and len(os.listdir(directory)) < int(nodes):
+        assert time.monotonic() < deadline, "no task comes to a node"
+        time.sleep(0.01)
+
+
+#: The one that this worker has.
+tracers: list[subprocess.Popen] = []
+
+
+def stop_once(moment: Path) -> None:
+    """Lets this process be stopped at a moment, if no other one was."""
+    for tracer in tracers:
+        tracer.terminate()
+        tracer.wait()
+    tracers.clear()
+    if not moment.exists():
+        return
+    with suppress(FileExistsError), moment.with_suffix(".worker").open("x") as file:
+        file.write(f"{os.getpid()} {node_id()}")
+        call, number = moment.read_text().split()
+        what = ["-e", f"trace={call}", "-e", f"inject={call}:signal=STOP:when={number}"]
+        log = ["-o", str(moment.with_suffix(".log"))]
+        tracer = subprocess.Popen(
+            ["strace", "-f", *log, *what, "-p", str(os.getpid())], stderr=subprocess.PIPE
+        )
+        assert tracer.stderr is not None
+        assert b"attached" in (line := tracer.stderr.readline()), line
+        tracers.append(tracer)
 
 
 def made(kind: str, table):
@@ -71,6 +134,8 @@ def pipeline_of(
     calls: str = "",
     id_column: str = "id",
     delete: str = "",
+    stop: str = "",
+    gather: str = "",
     version: str = "",
     mode: str = "resume",
 ):
@@ -84,7 +149,7 @@ def pipeline_of(
     )
     from shardmill.resume import Checkpoint
 
-    work = Work(kind, float(pace), calls)
+    work = Work(kind, float(pace), calls, stop, gather)
     if kind in TABLES:
         reader = TableSource(source, files_per_partition=1)
         stage = Map(work, batch_size=10)

@@ -201,6 +201,13 @@ def hidden(out: Path) -> list[Path]:
     return [path for path in out.iterdir() if path.name.startswith(".")] if out.exists() else []
 
 
+def is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def wait_for(condition: Callable[[], object], job: Job, timeout: float = HANGS_S) -> None:
     """Until it holds, or the job is over."""
     deadline = time.monotonic() + timeout

@@ -48,11 +48,16 @@ class Pipelines:
             {} if checkpoint else {"checkpoint": ""}
         )
 
-    def start(self, nodes: Nodes) -> Driver:
+    def start(self, nodes: Nodes, **options: str) -> Driver:
         self.runs += 1
-        return Driver(
-            nodes, self.case.arguments(**self.options), self.directory / f"log{self.runs}"
-        )
+        arguments = self.case.arguments(**self.options, **options)
+        return Driver(nodes, arguments, self.directory / f"log{self.runs}")
+
+    def start_on_all_nodes(self, nodes: Nodes) -> Driver:
+        """A job that does not end before each node, and one more, has got a task."""
+        seen = self.directory / "seen"
+        seen.mkdir()
+        return self.start(nodes, gather=f"{len(nodes.workers) + 2}:{self.case.rows}:{seen}")
 
     def done(self) -> int:
         return (
@@ -191,7 +196,7 @@ def test_node_that_cannot_write_the_output_is_named_with_the_reason_and_the_job_
     job = Pipelines(tmp_path, files=16, checkpoint=has_checkpoint)
     job.case.out.mkdir()
     with nodes.apart(read_only(job.case.out)):
-        driver = job.start(nodes)
+        driver = job.start_on_all_nodes(nodes)
         assert driver.finish() == 1
     log = driver.log()
 
@@ -214,7 +219,7 @@ def test_node_with_other_files_at_a_path_of_the_driver_is_named_before_it_writes
     directory = job.case.out if what == "output directory" else job.case.checkpoint
     directory.mkdir()
     with nodes.apart(another(directory)):
-        driver = job.start(nodes)
+        driver = job.start_on_all_nodes(nodes)
         assert driver.finish() == 1
     log = driver.log()
 

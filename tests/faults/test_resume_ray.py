@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from promptness import HANGS_S
 from resume_job import pipeline_of
-from resume_process import Case, ResumeJob, wait_for
+from resume_process import Case, ResumeJob, is_alive, wait_for
 from shardmill.curate._report import Report
 from shardmill.curate._resumption import Resumption
 from shardmill.curate._spec import native_pipeline
@@ -23,13 +23,6 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow]
 #: lost at work.
 PACE = 0.5
 OPTIONS = {"executor": "ray", "workers": 2, "pace": PACE}
-
-
-def is_alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def a_worker(case: Case, job: ResumeJob) -> int | None:

@@ -878,7 +878,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "checkpoint of a write of Ray Data alone": lambda: of_ray("write")(
         rows_of_ray(), "new", checkpoint="c"
     ),
-    "rows of Ray Data to a store": lambda: of_ray("write")(None, "s3://bucket/out"),
+    "rows of Ray Data to a store that is read only": lambda: of_ray("write")(
+        rows_of_ray(), "hf://datasets/owner/name"
+    ),
     "rows of Ray Data to a file": lambda: of_ray("write")(None, "out.parquet"),
     # Trainers.
     "state without LoaderState": lambda: loaded_by_loader_state({"epoch": 0}),

@@ -19,6 +19,7 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq
 import ray
 import shardmill as sm
+from breadth import beginning
 from ray.data import DataContext
 from ray.data.datasource import WriteResult
 from shardmill import errors
@@ -234,17 +235,17 @@ def test_write_that_fails_leaves_nothing(bucket, out):
     assert found(out, bucket) == ALL
 
 
-def test_faults_of_a_store_change_nothing(bucket, out, server, proxy):
-    # Lost answers make a request happen twice.
+@pytest.mark.parametrize("seed", beginning(1, range(10)))
+def test_faults_of_a_store_change_nothing(seed, bucket, out, server, proxy):
     options = server.storage_options(endpoint=proxy.endpoint)
     sm.storage.configure(f"s3://{bucket.name}", options)
-    for seed in range(3):
-        lost = Fault(kind="lost", applied=True, probability=0.2, count=30, seed=seed)
-        proxy.faults(lost, mix(probability=0.2, count=30, seed=seed))
-        write(Rows(), f"{out}{seed}", format="mds", columns={"x": "int"})
-        assert sum(proxy.given()) > 0
-        proxy.reset()
-        assert found(f"{out}{seed}", bucket) == ALL
+    # Lost answers make a request happen twice.
+    lost = Fault(kind="lost", applied=True, probability=0.2, count=20, seed=seed)
+    proxy.faults(lost, mix(probability=0.1, count=20, seed=seed))
+    write(Rows(), out, format="mds", columns={"x": "int"})
+    assert sum(proxy.given()) > 0
+    proxy.reset()
+    assert found(out, bucket) == ALL
 
 
 def test_finished_tasks_outlive_their_run_in_a_checkpoint_on_a_disk(
