@@ -2,9 +2,11 @@
 
 Called as ``python ray_data_job.py SOURCE CHECKPOINT OUT [WHO STEP NUMBER]``: before the step
 ``NUMBER`` with the name ``STEP``, ``driver`` ends, ``worker`` ends once, or a worker ends the
-driver (``driver-of``) and goes on.
+driver (``driver-of``) and goes on. Without a name of a checkpoint, there is none. ``STORE`` in the
+environment has the options of the store of the output, as JSON.
 """
 
+import json
 import os
 import signal
 import sys
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import ray
+from shardmill import Writer
 from shardmill._native import storage
 from shardmill.integrations.ray import read, write
 from shardmill.integrations.ray_data import _journal, _parts, _place, _staging
@@ -29,6 +32,8 @@ STEPS = {
     "manifest": (_place, "publish_bytes"),
     "move": (storage, "move_file"),
     "published": (_staging, "publish_bytes"),
+    "claim": (storage, "replace_object"),
+    "close": (Writer, "close"),
 }
 
 
@@ -47,7 +52,7 @@ def end_before(step: str, number: int, process: int, once: Path) -> None:
 
 
 def main(source: str, checkpoint: str, out: str, *moment: str) -> None:
-    once, driver = Path(checkpoint + ".killed"), os.getpid()
+    once, driver = Path(source + ".killed"), os.getpid()
     who, step, number = moment or ("", "", "0")
 
     def operator(batch):
@@ -60,15 +65,26 @@ def main(source: str, checkpoint: str, out: str, *moment: str) -> None:
                 end_before(step, int(number), os.getpid() if who == "worker" else driver, once)
         return {"_row": batch["_row"], "y": batch["x"] * 2}
 
+    store = json.loads(os.environ.get("STORE", "{}"))
+    keys = {
+        f"AWS_{name.upper()}": store[name]
+        for name in ("access_key_id", "secret_access_key")
+        if store
+    }
+
     # Files of a test are smaller than what is worth a task.
     _parts.RANGE_BYTES = 1
-    ray.init(logging_level="error", log_to_driver=False)
+    ray.init(logging_level="error", log_to_driver=False, runtime_env={"env_vars": keys})
     ray.data.DataContext.get_current().enable_progress_bars = False
     options = {"override_num_blocks": TASKS}
-    ds = read(source, ids="_row", checkpoint=checkpoint, ray_options=options)
+    kept = {"checkpoint": checkpoint} if checkpoint else {}
+    ds = read(source, ids="_row", ray_options=options, **kept)
     if who == "driver":
         end_before(step, int(number), driver, once)
-    print(write(ds.map_batches(operator), out, checkpoint=checkpoint))
+    given = {"storage_options": store} if store else {}
+    # Without a checkpoint, all rows are written again.
+    mode = "error" if kept else "overwrite"
+    print(write(ds.map_batches(operator), out, ids="_row", mode=mode, **kept, **given))
 
 
 if __name__ == "__main__":

@@ -16,8 +16,10 @@ from promptness import HANGS_S
 
 #: Of a node; nothing large passes between tasks.
 STORE_BYTES = 80 << 20
-#: A lost node is noticed within seconds.
-HEALTH = {
+#: A lost node is noticed within seconds. Ray gives workers the lowest priority, so that on a busy
+#: machine those of a new node would not get to run before a short job ends.
+SETTINGS = {
+    "worker_niceness": 0,
     "health_check_initial_delay_ms": 0,
     "health_check_period_ms": 500,
     "health_check_timeout_ms": 5000,
@@ -47,7 +49,7 @@ class Nodes:
                 "num_cpus": head_cpus,
                 "object_store_memory": STORE_BYTES,
                 "include_dashboard": False,
-                "_system_config": HEALTH,
+                "_system_config": SETTINGS,
             },
         )
         self.workers = [self._added() for _ in range(workers)]
