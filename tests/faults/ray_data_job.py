@@ -15,12 +15,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import ray
 from shardmill import Writer
-from shardmill._native import storage
 from shardmill.integrations.ray import read, write
 from shardmill.integrations.ray_data import _journal, _parts, _place, _staging
 
 TASKS = 4
-#: What changes files, by name.
+#: What changes files, by name. Native modules cannot be sent to workers by themselves.
 STEPS = {
     "rename": (Path, "rename"),
     "mkdir": (Path, "mkdir"),
@@ -30,16 +29,19 @@ STEPS = {
     "sync": (_journal, "sync"),
     "identity": (_journal, "publish_bytes"),
     "manifest": (_place, "publish_bytes"),
-    "move": (storage, "move_file"),
+    "move": (_staging, "storage.move_file"),
     "published": (_staging, "publish_bytes"),
-    "claim": (storage, "replace_object"),
+    "claim": (_place, "storage.replace_object"),
     "close": (Writer, "close"),
 }
 
 
 def end_before(step: str, number: int, process: int, once: Path) -> None:
     """Let a process be killed before a step of this process."""
-    owner, name = STEPS[step]
+    owner, path = STEPS[step]
+    *modules, name = path.split(".")
+    for module in modules:
+        owner = getattr(owner, module)
     original, left = getattr(owner, name), iter(range(number, -1, -1))
 
     def call(*arguments, **options):

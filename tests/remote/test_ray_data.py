@@ -222,6 +222,23 @@ def test_task_that_ends_after_another_write_has_begun_leaves_nothing(bucket, out
     assert found(out, bucket) == [500 + x for x in ALL]
 
 
+def test_driver_that_sleeps_while_another_one_completes_its_write_changes_nothing(bucket, out):
+    move, moved = storage.move_file, []
+
+    def sleeps(*arguments):
+        moved.append(arguments)
+        if len(moved) == 2:
+            write(Rows(500), out, mode="overwrite", columns=["x"])
+        move(*arguments)
+
+    write(Rows(100), out, columns=["x"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storage, "move_file", sleeps)
+        files = write(Rows(), out, mode="overwrite", columns=["x"])
+    assert len(files) == TASKS
+    assert found(out, bucket) == [500 + x for x in ALL]
+
+
 def test_write_that_fails_leaves_nothing(bucket, out):
     def fail():
         raise ValueError("of a test")

@@ -80,6 +80,10 @@ class LocalPlace:
         """Record the write, which happens from then on."""
         publish_bytes(str(self._record), manifest, True)
 
+    def holds(self, manifest: bytes) -> bool:
+        """Return whether the write is recorded and not complete."""
+        return self._record.read_bytes() == manifest
+
     def complete(self) -> None:
         """Remove the record."""
         self._record.unlink(missing_ok=True)
@@ -194,6 +198,10 @@ class StorePlace:
         """
         if not self._replaced(manifest):
             self._claim.refuse()
+
+    def holds(self, manifest: bytes) -> bool:
+        """Return whether the write is recorded and not complete: another one may complete it."""
+        return storage.read(self._claim.path) == manifest
 
     def complete(self) -> None:
         """Remove the record."""

@@ -179,6 +179,10 @@ class Staging:
             # What is not there was moved before.
             with suppress(NotFoundError):
                 storage.move_file(joined(manifest.run, staged), joined(self._out, name))
+        self.files = [name for _, name in manifest.files]
+        if not self._place.holds(content):
+            # Files and an index that are there by now are those of later writes.
+            return
         visible = names_in(self._out)
         for staged, name in manifest.files:
             if name not in visible:
@@ -186,14 +190,13 @@ class Staging:
                     f"the file {staged!r} of an interrupted write to {self._out!r} is missing\n"
                     f"hint: remove {self._place.root!r}, and write those rows again"
                 )
-        written = {name for _, name in manifest.files} | {INDEX_NAME}
+        written = {*self.files, INDEX_NAME}
         for name in manifest.replaced:
             if name not in written:
                 storage.remove(joined(self._out, name))
         if not self._is_remote:
             sync(Path(self._out))
         self._write_index(manifest)
-        self.files = [name for _, name in manifest.files]
         if manifest.runs:
             # Afterwards their rows are visible, and not only done.
             published = f"published-{digest(manifest.files)}.json"
