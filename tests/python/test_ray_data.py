@@ -450,8 +450,8 @@ def test_node_without_shardmill_is_an_error(cluster, tmp_path):
 #: Ends in the first step that moves a file, or stays in a task for ever.
 DRIVER = """
 import os, sys, time
-from pathlib import Path
 import ray
+from shardmill._native import storage
 from shardmill.integrations.ray import write
 
 def moved(*_): os._exit(9)
@@ -463,7 +463,7 @@ def stays(batch):
 ray.init(num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
 rows = ray.data.range(8, override_num_blocks=2)
 if sys.argv[2] == "move":
-    Path.rename = moved
+    storage.move_file = moved
 else:
     rows = rows.map_batches(lambda batch: stays(batch) if 7 in batch["id"] else batch)
 write(rows, sys.argv[1], mode="append")
