@@ -302,11 +302,14 @@ fn marks(starts: Vec<PyMark>) -> Vec<Mark> {
 
 fn counted(column: usize, source: &str, nulls_are_empty: bool) -> PyResult<LengthsSource> {
     match source {
-        "lists" => Ok(LengthsSource::Lists { column, nulls_are_empty }),
+        "lists" | "blocks" => {
+            let has_blocks = source == "blocks";
+            Ok(LengthsSource::Lists { column, nulls_are_empty, has_blocks })
+        }
         "integers" => Ok(LengthsSource::Stated { column }),
         "numbers" => Ok(LengthsSource::Numbers { column }),
         other => Err(PyShardmillError::option(&format!(
-            "source is 'lists', 'integers' or 'numbers', not {other:?}"
+            "source is 'lists', 'blocks', 'integers' or 'numbers', not {other:?}"
         ))
         .into()),
     }

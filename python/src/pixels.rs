@@ -172,7 +172,7 @@ impl Settings {
             fills_bad: self.on_error.as_deref() == Some("null"),
             planned: self.planned.map(|settings| {
                 let PlannedSettings { rule, output, has_rope, mean, masked, .. } = settings;
-                Planned { rule, output, has_rope, mean, masked }
+                Planned { rule, output, has_rope, mean, masked, limits: None }
             }),
         })
     }

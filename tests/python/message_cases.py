@@ -566,11 +566,11 @@ CASES: dict[str, Callable[[], Any]] = {
         {"modality": "text", "text_content": "a"},
         packing=sm.Packing(["tokens"], length=8, strategy="best_fit", long="drop", next_token=True),
     ),
-    "packs that cut documents": lambda: document(
-        {"modality": "text"}, packing=sm.Packing("tokens", length=9)
+    "packs that repeat a token of an image": lambda: document(
+        {"modality": "text"}, packing=sm.Packing("tokens", length=9, overlap=1)
     ),
-    "packs that split documents": lambda: document(
-        {"modality": "text"}, packing=sm.Packing("tokens", length=9, strategy="best_fit")
+    "packs that cut documents of stated lengths": lambda: document(
+        {"modality": "text"}, packing=sm.Packing("tokens", length=9, lengths="source_ref")
     ),
     "document with too many patches": lambda: len(
         document(

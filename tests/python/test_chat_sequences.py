@@ -173,3 +173,22 @@ def test_options_that_are_not_for_messages_are_refused(model):
     for options, reason in refused:
         with pytest.raises(ValueError, match=reason):
             chat_sequences(model, **options)
+
+
+@pytest.mark.parametrize("cut", [{"strategy": "concat"}, {"strategy": "best_fit"}])
+def test_conversations_are_cut_outside_of_images(tmp_path, model, cut):
+    conversations = [
+        ([user("a" * number, None, None, "b"), said("c" * 9)], [picture(28, 56, seed=number)] * 2)
+        for number in range(12)
+    ]
+    path = write_chats(tmp_path / "data", conversations)
+    data = sm.Dataset(path, sequences=chat_sequences(model))
+    begin, pad, finish = map(sm.Tokenizer(model).token_id, (BEGIN, PAD, FINISH))
+    images = 0
+    packing = sm.Packing("tokens", length=16, **cut)
+    for batch in sm.Loader(data, packing=packing, output="numpy"):
+        for pack, first, count in batch["image_index"]:
+            block = batch["tokens"][pack, first - 1 : first + count + 1].tolist()
+            assert block == [begin, *[pad] * count, finish]
+            images += 1
+    assert images == 24

@@ -421,3 +421,25 @@ def test_images_of_conversations_take_the_places_of_placeholders(tmp_path, model
 def test_rule_that_the_tokenizer_does_not_fit_is_refused(model, rule, message):
     with pytest.raises(ValueError, match=message):
         sm.Sequences(tokenizer=model, images=rule)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("strategy", ["concat", "best_fit"])
+def test_cut_documents_have_whole_blocks(tmp_path, model, name, strategy):
+    own = family(name)
+    images = [picture(40, side, seed=side) for side in (30, 50, 90)]
+    blocks = [expected_of(model, own, [image])[0][:-1] for image in images]
+    documents = [["x" * at, images[at % 3], images[-1 - at % 2], "y"] for at in range(12)]
+    path = write_documents(tmp_path / "data", documents)
+    data = sm.Dataset(path, sequences=sequences_of(model, own))
+    packing = sm.Packing("tokens", length=max(map(len, blocks)) + 3, strategy=strategy)
+    found = 0
+    for batch in sm.Loader(data, packing=packing, batch_size=2, output="numpy"):
+        for pack, first, _ in batch["image_index"]:
+            of_document = batch["segment_ids"][pack] == batch["segment_ids"][pack, first]
+            tokens = batch["tokens"][pack, of_document].tolist()
+            first -= np.flatnonzero(of_document)[0]
+            starts = range(max(first - 2, 0), first + 1)
+            assert any(tokens[at : at + len(block)] == block for at in starts for block in blocks)
+            found += 1
+    assert found == 24

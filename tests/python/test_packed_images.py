@@ -188,14 +188,6 @@ def test_damaged_image_changes_nothing_but_its_pixels(tmp_path, model, dtype, on
     assert found == 1
 
 
-@pytest.mark.parametrize("options", [{"strategy": "concat", "long": None}, {"long": "split"}])
-def test_packings_that_cut_documents_with_images_are_refused(tmp_path, model, options):
-    path = write_documents(tmp_path / "data", [["a"], ["b"]])
-    data = sm.Dataset(path, sequences=qwen_sequences(model))
-    with pytest.raises(ValueError, match="documents with images stay whole"):
-        sm.Loader(data, packing=packing(**options))
-
-
 def test_mixture_of_documents_with_and_without_images(tmp_path, model):
     images = write_documents(tmp_path / "images", [[f"i{n}", picture(28, 28)] for n in range(6)])
     texts = write_documents(tmp_path / "texts", [[f"t{n}"] for n in range(6)])

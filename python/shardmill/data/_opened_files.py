@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from shardmill.data._sequences import Sequences
     from shardmill.data._tokenize import Tokenize
 
+#: The most tokens and patches of an image; ``None`` is any number.
+ImageLimits = tuple[int, "int | None"]
+
 
 class OpenedFiles:
     """Files that native code has opened, and the columns that are computed from theirs.
@@ -50,7 +53,8 @@ class OpenedFiles:
         #: Returns the plan of the rows after the filter, in file order.
         self.row_plan = cache(plan)
         self._threads = max(threads, 1)
-        self._lengths: dict[tuple[int, str, bool], Lengths] = {}
+        self._lengths: dict[tuple[int, str, bool, ImageLimits | None], Lengths] = {}
+        self._limited: dict[ImageLimits, NativeDataset] = {}
 
     def numbers_of(self, names: Sequence[str]) -> list[int]:
         """Return the numbers of these columns."""
@@ -84,16 +88,32 @@ class OpenedFiles:
             dict.fromkeys(output for name in columns for output in outputs.get(name, [name]))
         )
 
-    def lengths_of(self, column: int, *, source: str, nulls_are_empty: bool) -> Lengths:
-        """Return how many tokens the rows have.
+    def limited(self, limits: ImageLimits | None) -> NativeDataset:
+        """Return the files whose documents have no images that exceed these limits."""
+        if limits is None:
+            return self.native
+        if limits not in self._limited:
+            self._limited[limits] = self.native.with_image_limits(*limits)
+        return self._limited[limits]
+
+    def lengths_of(
+        self,
+        column: int,
+        *,
+        source: str,
+        nulls_are_empty: bool,
+        limits: ImageLimits | None = None,
+    ) -> Lengths:
+        """Return how many tokens the rows have, without images that exceed the limits.
 
         The numbers come from the lists of a column, or from a column that contains them. They are
         computed once, and shared by all packings.
         """
-        key = column, source, nulls_are_empty
+        key = column, source, nulls_are_empty, limits
         if key not in self._lengths:
+            rows = self.row_plan()
             self._lengths[key] = Lengths(
-                self.row_plan(),
+                rows if limits is None else rows.over(self.limited(limits)),
                 column=column,
                 source=source,
                 nulls_are_empty=nulls_are_empty,

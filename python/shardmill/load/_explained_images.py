@@ -10,7 +10,7 @@ from shardmill._native.load import RowPlan
 from shardmill.data._dataset import opened_files
 from shardmill.errors import OptionError
 from shardmill.load._packed_images import IMAGE_INDEX, IMAGE_SHAPES, patches_of
-from shardmill.load._packing import Packing
+from shardmill.load._packed_rows import PackedRows
 
 if TYPE_CHECKING:
     from shardmill.data._image_tokens import ImageTokens
@@ -31,17 +31,17 @@ def documents_of(plan: LoaderPlan, answer: dict[str, Any], step: int) -> list[di
         ValueError: If the epoch has no such step, or the batches have no packs of documents with
             images.
     """
-    packing, files = plan.packed and plan.packed.packing, opened_files(plan.dataset)
+    packed, files = plan.packed, opened_files(plan.dataset)
     rule = files.document_images and files.document_images.images
-    if not isinstance(packing, Packing) or rule is None:
+    if not isinstance(packed, PackedRows) or rule is None:
         raise OptionError(
             "the loader has no packs of documents with images\n"
             "hint: pass a Dataset with sequences=sm.Sequences(images=…), and a Packing"
         )
-    multiple_of = packing.multiple_of
+    multiple_of = packed.packing.multiple_of
     if answer["rows"] is None:
         raise OptionError(f"step {step} is not in the epoch, which has {answer['steps']} steps")
-    native = files.native
+    native = packed.native
     # All rows, numbered as in the files.
     rows, starts = RowPlan(native), accumulate((file[-1] for file in native.files), initial=0)
     first = list(starts)
@@ -54,22 +54,25 @@ def documents_of(plan: LoaderPlan, answer: dict[str, Any], step: int) -> list[di
         zip(answer["packs"], answer["pack_files"], strict=True)
     ):
         at = 0
-        for (file, row, _, tokens), in_file in zip(pack, in_files, strict=True):
+        for (file, row, skipped, tokens), in_file in zip(pack, in_files, strict=True):
             cells = dict(zip(names, rows.row(first[in_file] + row, columns), strict=True))
             document = {"pack": number, "file": file, "row": row, _ID: cells.get(_ID)}
-            images = list(_images(cells[IMAGE_INDEX], cells.get(shape), rule, at))
+            part = range(skipped, skipped + tokens)
+            images = list(_images(cells[IMAGE_INDEX], cells.get(shape), rule, part, at))
             documents.append(document | {"first_token": at, "tokens": tokens, "images": images})
             at += -(-tokens // multiple_of) * multiple_of
     return documents
 
 
 def _images(
-    index: list[Any], shapes: list[Any] | None, rule: ImageTokens, at: int
+    index: list[Any], shapes: list[Any] | None, rule: ImageTokens, part: range, at: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield the images of a document that begins at this token of its pack."""
+    """Yield the images of a part of a document that begins at this token of its pack."""
     # With rules without a shape, an image is one patch.
     patches = [1] * len(index) if shapes is None else patches_of(rule, shapes).tolist()
     grids = shapes if shapes is not None and rule.rule == "qwen2_vl" else [None] * len(index)
     for (first, tokens), grid, count in zip(index, grids, patches, strict=True):
-        place = {"first_token": at + first, "tokens": tokens}
+        if first not in part:
+            continue
+        place = {"first_token": at + first - part.start, "tokens": tokens}
         yield place | {"grid": grid and list(grid), "patches": count}

@@ -105,8 +105,8 @@ class LoaderMetrics(Snapshot):
         rows_without_labels: rows with tokens but no label.
         special_in_text: special tokens that are spelled out in texts, under every policy; for
             messages, those of the template are included.
-        images_left_out: images without a plan that documents were delivered without; see
-            ``ImageOutput``.
+        images_left_out: images that documents were delivered without, because they have no plan,
+            see ``ImageOutput``, or because no pack has room for them, see ``Packing``.
         images_decoded: images whose pixels were decoded.
         cost_terms: the terms of the cost of delivered packs, if there is a balance; see
             ``Cost.fit``.

@@ -12,12 +12,13 @@ from shardmill.errors import MissingColumnError, OptionError
 from shardmill.load import _balance as balancing
 from shardmill.load._columns import plain_fill_values
 from shardmill.load._epoch_plans import EpochPlans
-from shardmill.load._packing_checks import BUDGETS, INSIDE, check_images, warn_of_joined
+from shardmill.load._packing_checks import BUDGETS, INSIDE, check_images, cuts, warn_of_joined
 from shardmill.load._varlen import IGNORED, LABELS
 
 if TYPE_CHECKING:
     from shardmill._native import load
     from shardmill.data._dataset import Dataset
+    from shardmill.data._opened_files import ImageLimits
     from shardmill.load._mixture import Mixture
     from shardmill.load._packing import Packing
     from shardmill.load._set_weights import Mark
@@ -53,6 +54,12 @@ class PackedRows(EpochPlans):
         warn_of_joined(opened_files(dataset).tokenize)
         self._has_images = opened_files(dataset).has_document_images
         check_images(packing, self._has_images)
+        #: What a pack has room for of one image, if documents with images are cut.
+        self._limits: ImageLimits | None = None
+        if self._has_images and cuts(packing):
+            self._limits = packing.length, packing.max_patches
+        #: The last rows, and the same without images that exceed the limits.
+        self._rows_without: tuple[load.RowPlan, load.RowPlan] | None = None
         self.packing, self.is_endless = packing, packing.plan == "ahead"
         #: For endless lanes, the packs of all epochs.
         self._ahead: _native.AheadPacks | None = None
@@ -63,6 +70,22 @@ class PackedRows(EpochPlans):
         from shardmill._native import load
 
         return load.OutputConverter.of_packs(self.columns, kind=kind, is_padded=is_padded)
+
+    @property
+    def native(self) -> load.Dataset:
+        """The files whose rows are packed."""
+        return opened_files(self._dataset).limited(self._limits)
+
+    @property
+    def lengths(self) -> _native.Lengths:
+        """The lengths of all rows."""
+        return opened_files(self._dataset).lengths_of(**self.source, limits=self._limits)
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """The column with the lengths of rows, or with lists whose lengths are counted."""
+        source = super().source
+        return source if self._limits is None else source | {"source": "blocks"}
 
     @property
     def balance(self) -> balancing.Balance | None:
@@ -94,8 +117,15 @@ class PackedRows(EpochPlans):
 
         Packs before it keep their plan. Endless lanes begin at these marks.
         """
+        rows = self._without(rows)
         super().reorder(rows, start, marks)
         self._ahead = self._ahead and self._ahead.reordered(rows, start, list(marks))
+
+    def of_epoch(
+        self, rows: load.RowPlan, epoch: int, lanes: int, marks: Sequence[Mark] = ()
+    ) -> load.RowPlan:
+        """Return the plan of an epoch; see ``EpochPlans``."""
+        return super().of_epoch(self._without(rows), epoch, lanes, marks)
 
     def forget(self) -> None:
         """Forget all plans."""
@@ -160,6 +190,14 @@ class PackedRows(EpochPlans):
             "tokenize": opened_files(self._dataset).tokenization,
         }
 
+    def _without(self, rows: load.RowPlan) -> load.RowPlan:
+        """Return these rows without images that exceed the limits."""
+        if self._limits is None:
+            return rows
+        if self._rows_without is None or self._rows_without[0] is not rows:
+            self._rows_without = rows, rows.over(self.native)
+        return self._rows_without[1]
+
     def _packs_ahead(self, rows: load.RowPlan, options: dict[str, Any]) -> _native.AheadPacks:
         if self._ahead is None:
             self._ahead = _native.AheadPacks(
@@ -194,7 +232,7 @@ class PackedRows(EpochPlans):
                     f"the packed columns are {', '.join(packing.columns)}"
                 )
         return _native.PackColumns(
-            files.native,
+            self.native,
             columns=self.column_numbers,
             length=packing.length,
             multiple_of=packing.multiple_of,
@@ -206,7 +244,7 @@ class PackedRows(EpochPlans):
 
     def __getstate__(self) -> dict[str, Any]:
         # Files are reopened when this is unpickled.
-        return {**super().__getstate__(), "columns": None, "_ahead": None}
+        return {**super().__getstate__(), "columns": None, "_ahead": None, "_rows_without": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

@@ -60,17 +60,22 @@ class Packing:
         length: number of tokens of a pack.
         strategy: ``"concat"`` concatenates the tokens of all rows and cuts every ``length`` tokens.
             ``"best_fit"`` keeps rows whole: each goes into the fullest open pack that has room for
-            it, else a new pack is opened. ``"first_fit"`` uses the pack that was opened first.
+            it, else a new pack is opened. ``"first_fit"`` uses the pack that was opened first. The
+            tokens of an image are never cut: they go into the next pack as a whole, and what is
+            left of a pack is padded.
         open_packs: maximum number of open packs. If one more is needed, the fullest is closed. Not
             for ``"concat"``.
         long: what happens to a row with more than ``length`` tokens; not for ``"concat"``.
             ``"split"`` fills whole packs and packs the rest like a row; ``"truncate"`` keeps the
-            first tokens; ``"drop"`` drops the row; ``"raise"`` raises.
+            first tokens; ``"drop"`` drops the row; ``"raise"`` raises. Rows with images are cut
+            between images, and parts that do not fill a pack are packed like rows. An image that no
+            pack has room for is left out of its document, if rows are cut;
+            ``LoaderMetrics.images_left_out`` counts these.
         lengths: an integer column with the number of tokens of each row. Without it, the tokens are
             read one more time to make the plan. It is compared with each row that is read.
         plan: ``"epoch"`` packs each row once per epoch, and counts all tokens first. ``"ahead"``
-            counts tokens while it reads; ``"concat"`` then has no padding, and other strategies
-            pack 65,536 rows of a lane at a time.
+            counts tokens while it reads; ``"concat"`` then has no padding at the end, and other
+            strategies pack 65,536 rows of a lane at a time.
         epoch_packs: number of packs in an epoch, over all ranks; only for ``plan="ahead"``.
         epoch_tokens: length of an epoch in tokens, in place of ``epoch_packs``; rounded up to whole
             packs.
@@ -85,7 +90,8 @@ class Packing:
             causal attention. ``document_lengths`` count tokens without padding. An additional list
             column, ``padded_lengths``, includes the padding.
         overlap: with 1, each pack of a lane begins with the last token of the previous pack, so
-            that a model that shifts labels itself loses no target. Only for ``"concat"``.
+            that a model that shifts labels itself loses no target. Only for ``"concat"``, and not
+            for documents with images.
         next_token: shifts labels, for models that do not shift them. The label of a token is that
             of the next token of its row, even if that token is in another pack or cut off. At the
             last token of a row, it is the pad value. This changes the packed column ``"labels"``
@@ -95,9 +101,9 @@ class Packing:
             document in the pack. For ``"concat"``, it is the next document in the lane, so the last
             token of a pack has a label too.
         max_images: maximum number of images in a pack of documents from ``Sequences``, which then
-            goes into a pack with room for its tokens, its images and their patches. ``long`` also
-            decides about a document that has more images or patches than a pack. ``None`` is
-            unlimited.
+            go into packs with room for their tokens, their images and the patches of these.
+            ``long`` also decides about a document that has more images or patches than a pack.
+            ``None`` is unlimited.
         max_patches: maximum number of patches of these images, likewise. It bounds the size of
             ``pixel_values``.
         balance: order packs so that all ranks have equal work at each step; see ``Balance``.

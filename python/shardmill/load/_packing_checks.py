@@ -169,8 +169,13 @@ def warn_of_joined(sources: Iterable[Tokenize | Sequences | None]) -> None:
         return
 
 
+def cuts(packing: Packing) -> bool:
+    """Return whether a packing cuts rows."""
+    return packing.strategy == "concat" or packing.long in ("split", "truncate")
+
+
 def check_images(packing: Packing, has_images: bool) -> None:
-    """Check that documents with images stay whole, and that only they are limited by images.
+    """Check that images of documents are not cut, and that only documents are limited by images.
 
     Raises:
         ValueError: If a document could be cut inside of an image, or has no images to count.
@@ -184,15 +189,17 @@ def check_images(packing: Packing, has_images: bool) -> None:
                     f"hint: pass sm.Dataset(…, sequences=sm.Sequences(images=…)), or omit {name}"
                 )
         return
-    if packing.strategy == "concat":
+    if packing.overlap:
         raise OptionError(
-            "strategy='concat' cuts documents, and documents with images stay whole\n"
-            "hint: use strategy='best_fit' with long='drop' or 'raise'"
+            "overlap=1 would repeat a token of an image without the image\n"
+            "hint: omit overlap; next_token=True gives the last token of a pack a label too"
         )
-    if packing.long not in ("drop", "raise"):
+    if packing.lengths is not None and cuts(packing):
+        option = "strategy" if packing.strategy == "concat" else "long"
         raise OptionError(
-            f"long={packing.long!r} cuts documents, and documents with images stay whole\n"
-            "hint: use long='drop' or 'raise'"
+            f"{option}={getattr(packing, option)!r} cuts documents outside of their images, and "
+            f"lengths={packing.lengths!r} says nothing about images\n"
+            "hint: omit lengths, or use strategy='best_fit' with long='drop' or 'raise'"
         )
 
 

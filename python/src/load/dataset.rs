@@ -16,6 +16,7 @@ use serde::de::value::Error as ValueError;
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::records::{BadLines, Encoding};
 use shardmill_formats::token_files::{Dtype, MegatronRows, Separator, TokenOptions};
+use shardmill_load::images::ImageLimits;
 use shardmill_load::tokenize::CountsDirectory;
 use shardmill_load::{
     Dataset, DatasetOptions, DocumentRows, Format, HiveKeys, KeptRows, MixedSource, Nan,
@@ -255,6 +256,12 @@ impl PyDataset {
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn with_sequences(&self, sequences: PyRef<'_, PySequences>) -> PyShardmillResult<Self> {
         Ok(Self(Arc::new(self.0.with_sequences(&sequences.0)?)))
+    }
+
+    /// The same documents without images of more tokens or patches.
+    fn with_image_limits(&self, tokens: u32, patches: Option<u32>) -> Self {
+        let patches = patches.unwrap_or(u32::MAX);
+        Self(Arc::new(self.0.with_image_limits(ImageLimits { tokens, patches })))
     }
 
     /// The data set with pixels in place of a column of encoded images.

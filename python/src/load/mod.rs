@@ -83,6 +83,12 @@ impl PyRowPlan {
         Ok(Self(Arc::new(plan)))
     }
 
+    /// The same rows of another data set of the same files.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn over(&self, dataset: PyRef<'_, PyDataset>) -> Self {
+        Self(Arc::new(self.0.over(&dataset.0)))
+    }
+
     /// Blends the rows of several plans: `dataset` has the files of all of them in this order.
     /// `stages` are (row of the run, weights); a single stage whose weights are row counts that add
     /// up to `rows` fixes the counts of every epoch.

@@ -4,7 +4,9 @@
 //! number of a column needs to know nothing about them. The invariant: a derived value depends on
 //! the source values of its row alone, so blocks, row sets and orders do not depend on it.
 
+use super::images::ImageOrigin;
 use super::{BlockOf, Dataset, OpenFile, Origin};
+use crate::images::{ImageLimits, Images};
 use crate::spent::Stopwatch;
 use crate::tokenize::{TokenCounts, TokenTotals, add_totals, totals_of};
 use crate::{Error, Result, UnderivableRow};
@@ -47,9 +49,31 @@ pub trait Derive: Debug + Send + Sync {
         1
     }
 
+    /// What is around the placeholders of an image in the first result.
+    fn affixes(&self) -> Affixes {
+        Affixes::default()
+    }
+
+    /// The same without images that exceed these limits; `None` if there is none.
+    fn with_image_limits(&self, _limits: ImageLimits) -> Option<Limited> {
+        None
+    }
+
     /// Memory of the results for sources of this many bytes, estimated.
     fn output_bytes(&self, source_bytes: u64) -> u64;
 }
+
+/// Ids that stay together with the placeholders of an image.
+#[derive(Debug, Clone, Default)]
+pub struct Affixes {
+    /// One of these may be before them.
+    pub before: Vec<Vec<u32>>,
+    /// One of these may be after them.
+    pub after: Vec<Vec<u32>>,
+}
+
+/// A computation with limits, and the images of its documents.
+pub type Limited = (Arc<dyn Derive>, Arc<Images>);
 
 /// Why a batch cannot be computed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -190,6 +214,40 @@ impl Dataset {
         Some(batch)
     }
 
+    /// The same documents without the images that exceed these limits.
+    #[must_use]
+    pub fn with_image_limits(&self, limits: ImageLimits) -> Self {
+        // Files share a computation, and with it what is kept of it.
+        let mut known: Vec<(Arc<dyn Derive>, Option<Limited>)> = Vec::new();
+        let mut limited = |derive: &Arc<dyn Derive>| {
+            let found = known.iter().find(|(other, _)| Arc::ptr_eq(other, derive));
+            found.map(|(_, limited)| limited.clone()).unwrap_or_else(|| {
+                let limited = derive.with_image_limits(limits);
+                known.push((Arc::clone(derive), limited.clone()));
+                limited
+            })
+        };
+        let files = self.files.iter().map(|file| {
+            let derived = file.columns.iter().find_map(|origin| match origin {
+                Origin::Derived { by, .. } => Some((by, limited(&by.derive)?)),
+                _ => None,
+            });
+            let Some((own, (derive, images))) = derived else { return file.clone() };
+            let new = Arc::new(Derivation { derive, sources: own.sources.clone() });
+            let columns = file.columns.iter().map(|origin| match origin {
+                Origin::Derived { by, output } if Arc::ptr_eq(by, own) => {
+                    Origin::Derived { by: Arc::clone(&new), output: *output }
+                }
+                Origin::Image(origin) if origin.images.options().planned.is_some() => {
+                    Origin::Image(ImageOrigin { images: Arc::clone(&images), ..origin.clone() })
+                }
+                other => other.clone(),
+            });
+            OpenFile { columns: columns.collect(), ..file.clone() }
+        });
+        Self { files: files.collect(), ..self.clone() }
+    }
+
     /// The directory of the counts of a derived column, for the rows of a file.
     pub(crate) fn counts_directory(&self, file: usize, column: usize) -> Option<String> {
         let counts = self.files.get(file)?.counts(column, &Cancel::default()).ok().flatten()?;
@@ -218,6 +276,14 @@ impl OpenFile {
         match self.columns.get(column) {
             Some(Origin::Derived { by, .. }) => by.derive.counts_of_row(),
             _ => 1,
+        }
+    }
+
+    /// What is around the placeholders of images in a derived column.
+    pub(crate) fn affixes(&self, column: usize) -> Affixes {
+        match self.columns.get(column) {
+            Some(Origin::Derived { by, .. }) => by.derive.affixes(),
+            _ => Affixes::default(),
         }
     }
 

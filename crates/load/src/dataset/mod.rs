@@ -31,7 +31,7 @@ mod token_opener;
 mod token_pairs;
 
 pub use addition::disagreement;
-pub use derived::{Derive, Underivable};
+pub use derived::{Affixes, Derive, Limited, Underivable};
 pub use format::{Format, signature_of};
 pub use found::{LeftOut, files_of_one_format};
 pub use mds::{IndexedFile, MdsShards, indexed_files};

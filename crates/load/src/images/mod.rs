@@ -12,8 +12,8 @@ mod source;
 
 pub(crate) use self::canvas::Canvas;
 pub use self::memory::{HostMemory, LentMemory};
-pub use self::planned::Planned;
 pub(crate) use self::planned::masked;
+pub use self::planned::{ImageLimits, Planned};
 pub(crate) use self::rendering::{Rendering, RowPlace};
 pub(crate) use self::shape::Shape;
 pub use self::source::ImageSource;

@@ -4,7 +4,7 @@
 
 use super::canvas::cause_of;
 use super::source::Encoded;
-use super::{Images, Shape};
+use super::{ImageOptions, Images, Shape};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int64Array, ListArray, StructArray};
@@ -30,6 +30,21 @@ pub struct Planned {
     pub mean: [u8; 3],
     /// Column of labels, and the value they get in a document with an image that is not decoded.
     pub masked: Option<(String, i64)>,
+    /// Images with more are left out.
+    pub limits: Option<ImageLimits>,
+}
+
+/// The most tokens and patches of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageLimits {
+    pub tokens: u32,
+    pub patches: u32,
+}
+
+impl ImageLimits {
+    fn have_room(self, tokens: u64, patches: u64) -> bool {
+        tokens <= u64::from(self.tokens) && patches <= u64::from(self.patches)
+    }
 }
 
 impl Images {
@@ -73,12 +88,44 @@ impl Images {
         })
     }
 
-    /// Whether an item of the parts of a document has no place among its images: it is a text, or
-    /// an image without a plan.
+    /// The same with limits.
+    pub(crate) fn limited(&self, limits: ImageLimits) -> Self {
+        let planned = self.options.planned.clone();
+        let planned = planned.map(|planned| Planned { limits: Some(limits), ..planned });
+        Self {
+            options: ImageOptions { planned, ..self.options.clone() },
+            transform: self.transform.clone(),
+            is_list: self.is_list,
+            outputs: self.outputs.clone(),
+        }
+    }
+
+    fn limits(&self) -> Option<ImageLimits> {
+        self.options().planned.as_ref()?.limits
+    }
+
+    /// Whether an image is within the limits.
+    pub(crate) fn has_room(&self, image: &PlannedImage) -> bool {
+        let patches = self.shape().map_or(1, |_| image.patches);
+        self.limits().is_none_or(|most| most.have_room(image.tokens, patches))
+    }
+
+    /// Whether any image may exceed these limits.
+    pub(crate) fn may_exceed(&self, limits: ImageLimits) -> bool {
+        let most = self.options().planned.as_ref().and_then(|planned| planned.rule.most());
+        most.is_none_or(|(tokens, patches)| !limits.have_room(tokens, patches))
+    }
+
+    /// Whether an item of the parts of a document has no place among its images: it is a text, an
+    /// image without a plan, or one that exceeds the limits.
     pub(crate) fn leaves_out(&self, cells: &StructArray, item: usize) -> bool {
-        match Encoded::at(cells, item).bytes {
-            None => true,
-            Some(payload) => self.options().fills_bad && self.plan(payload).is_err(),
+        let Some(payload) = Encoded::at(cells, item).bytes else { return true };
+        if !self.options().fills_bad && self.limits().is_none() {
+            return false;
+        }
+        match self.plan(payload) {
+            Ok(image) => !self.has_room(&image),
+            Err(_) => self.options().fills_bad,
         }
     }
 

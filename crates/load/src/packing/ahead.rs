@@ -16,8 +16,8 @@ use crate::{Dataset, Result, RowSet};
 use shardmill_engine::Cancel;
 use shardmill_plan::order::{Lanes, RowOrder};
 use shardmill_plan::packing::{
-    Amount, Balance, BalancedCursor, LaneCursor, LanePiece, LaneRows, Mark, NoPack, Packing, Piece,
-    Strategy,
+    Amount, Balance, BalancedCursor, Counts, LaneCursor, LanePiece, LaneRows, Mark, NoPack,
+    Packing, Piece, Strategy,
 };
 use shardmill_storage::Remembered;
 use std::collections::hash_map::Entry;
@@ -135,7 +135,9 @@ impl AheadPacks {
     /// Whether all packs are full of tokens.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.packing.strategy == Strategy::Concat && self.packing.multiple_of <= 1
+        self.packing.strategy == Strategy::Concat
+            && self.packing.multiple_of <= 1
+            && !self.counts.has_blocks()
     }
 
     /// Tokens of a pack.
@@ -475,13 +477,17 @@ impl LaneRows for LaneOf<'_> {
         }
     }
 
-    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Vec<Amount>> {
+    fn has_blocks(&self) -> bool {
+        self.packs.counts.has_blocks()
+    }
+
+    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Counts> {
         let positions = self.positions(pass, &rows)?;
         let blocks: Vec<usize> = self.blocks(positions.clone()).into_iter().collect();
         let known = self.packs.counts.of(&blocks, self.is_next, self.cancel)?;
         let order = &self.packs.order;
-        let mut counts =
-            Vec::with_capacity(usize::try_from(rows.end - rows.start).unwrap_or_default());
+        let mut counts = Counts::default();
+        counts.amounts.reserve(usize::try_from(rows.end - rows.start).unwrap_or_default());
         let mut last: Option<(usize, &Amounts)> = None;
         let mut by_scheduled: HashMap<usize, &Amounts> = HashMap::new();
         order.for_each(positions, |scheduled, row| {
@@ -493,8 +499,12 @@ impl LaneRows for LaneOf<'_> {
                 last = of_block.map(|of_block| (scheduled, of_block));
                 by_scheduled.extend(last);
             }
-            let count = last.and_then(|(_, of_block)| of_block.get(usize::try_from(row).ok()?));
-            counts.push(count.unwrap_or_default());
+            let row = usize::try_from(row).unwrap_or(usize::MAX);
+            let of_block = last.map(|(_, of_block)| of_block);
+            let blocks = of_block.map_or(&[][..], |of_block| of_block.blocks(row));
+            counts.blocks.add(counts.amounts.len(), blocks.iter().copied());
+            let amount = of_block.and_then(|of_block| of_block.get(row));
+            counts.amounts.push(amount.unwrap_or_default());
         });
         Ok(counts)
     }
@@ -513,15 +523,16 @@ impl LaneRows for LaneOf<'_> {
             return self.packs.counts.total(&blocks, self.cancel);
         }
         let padded = |row: Amount| u64::from(packing.padded(row.tokens));
-        Ok(self.counts(pass, rows)?.into_iter().map(padded).sum())
+        Ok(self.counts(pass, rows)?.amounts.into_iter().map(padded).sum())
     }
 }
 
 impl DrawnPacks {
     fn add(&mut self, pieces: impl Iterator<Item = (u64, LanePiece)>) {
         self.start_pack();
-        for (position, LanePiece { first, count, padded, amount, .. }) in pieces {
-            self.add_piece(Piece { position, first, count, padded }, amount);
+        for (position, piece) in pieces {
+            let LanePiece { first, count, padded, images, patches, amount, .. } = piece;
+            self.add_piece(Piece { position, first, count, padded, images, patches }, amount);
         }
     }
 }

@@ -19,7 +19,7 @@ use arrow_array::{
 use arrow_buffer::{ArrowNativeType, BooleanBufferBuilder, OffsetBuffer};
 use arrow_schema::{ArrowError, DataType, FieldRef, Schema};
 use shardmill_plan::order::RowOrder;
-use shardmill_plan::packing::{Amount, Piece};
+use shardmill_plan::packing::{Amount, Piece, Row};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -40,6 +40,8 @@ pub(crate) struct SuperbatchParts<'a> {
 /// A decoded row, with what it takes by the plan.
 pub(super) struct Source {
     pub(super) position: u64,
+    /// In the row set.
+    id: u64,
     pub(super) block: usize,
     pub(super) row: usize,
     pub(super) planned: Amount,
@@ -168,15 +170,15 @@ impl TokenPacks<'_> {
                         .and_then(|block| superbatch.rows.first_id(block))
                         .unwrap_or(u64::MAX);
                 }
+                let id = first_id.saturating_add(row);
                 let planned = match &self.source {
-                    PackSource::Epoch { lengths, .. } => {
-                        lengths.amount(first_id.saturating_add(row))
-                    }
+                    PackSource::Epoch { lengths, .. } => lengths.amount(id),
                     // The rows of the runs, in the same order.
                     PackSource::Ahead(_) => drawn.next().map(|(_, row)| row).unwrap_or_default(),
                 };
                 sources.push(Source {
                     position,
+                    id,
                     block,
                     row: usize::try_from(row).unwrap_or(usize::MAX),
                     planned,
@@ -195,11 +197,6 @@ impl TokenPacks<'_> {
     ) -> (Vec<Placement>, usize) {
         let found =
             |position: u64| sources.binary_search_by_key(&position, |source| source.position).ok();
-        let tokens_of = |position: u64| {
-            found(position)
-                .and_then(|source| sources.get(source))
-                .map_or(0, |source| source.planned.tokens)
-        };
         let mut placements = Vec::with_capacity(sources.len());
         let (mut packs, mut at, mut segment) = (0, 0, 0);
         let mut place = |piece: Piece, at: &mut usize, segment: &mut i32| {
@@ -220,10 +217,14 @@ impl TokenPacks<'_> {
             packs += 1;
         };
         match &self.source {
-            PackSource::Epoch { plan, .. } => {
+            PackSource::Epoch { plan, lengths, .. } => {
+                let row_of = |position: u64| {
+                    let source = found(position).and_then(|source| sources.get(source));
+                    source.map_or(Row::default(), |source| lengths.row(source.id))
+                };
                 for pack in superbatch.packs.iter().cloned().flatten() {
                     start_pack(&mut at, &mut segment);
-                    plan.for_each_piece(pack, tokens_of, |piece| {
+                    plan.for_each_piece(pack, row_of, |piece| {
                         place(piece, &mut at, &mut segment);
                     });
                 }

@@ -6,12 +6,11 @@ use super::amounts::{Amounts, counted_columns};
 use crate::Dataset;
 use crate::dataset::BlockOf;
 use crate::row_set::RowBlock;
-use crate::tokenize::{BlockKey, TokenCounts, TokenTotals, add_totals};
+use crate::tokenize::{TokenCounts, TokenTotals, add_totals};
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_select::filter::filter_record_batch;
 use shardmill_storage::Remembered;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 /// With more, in addition to those of the windows of a balance, the oldest blocks are given up, and
 /// decoded again when they are delivered. A block without tokens is never delivered.
@@ -90,13 +89,13 @@ pub(super) fn decoded(
     source: LengthsSource,
     kept: Option<&TokenCounts>,
 ) -> Option<(Amounts, RecordBatch)> {
-    let LengthsSource::Lists { column, nulls_are_empty } = source else { return None };
+    let LengthsSource::Lists { column, nulls_are_empty, .. } = source else { return None };
     let file = dataset.files().get(block.place.file)?;
     let places = || {
         (0..block.count).map(|offset| BlockOf { block: block.place.block + offset, ..block.place })
     };
     if let Some(kept) = kept
-        && places().all(|place| kept.of(&BlockKey::of(file, column, place)).is_some())
+        && places().all(|place| Amounts::kept(kept, file, source, place).is_some())
     {
         return None;
     }
@@ -111,14 +110,14 @@ pub(super) fn decoded(
     let array = |counted: usize| rows.columns().get(place(counted)?);
     let lists: Option<Vec<_>> =
         counted_columns(dataset, Some(file), column).into_iter().map(array).collect();
-    let counts = Amounts::of(dataset, &lists?, nulls_are_empty).ok()?;
+    let affixes = source.affixes(Some(file));
+    let counts = Amounts::of(dataset, &lists?, nulls_are_empty, affixes).ok()?;
     let Some(kept) = kept else { return Some((counts, rows)) };
-    let (mut left, width) = (&counts.numbers()[..], counts.width() as u64);
+    let mut start = 0;
     for place in places() {
-        let (own, rest) =
-            left.split_at_checked(usize::try_from(dataset.num_rows_of(place) * width).ok()?)?;
-        kept.add(BlockKey::of(file, column, place), &file.relative, Arc::from(own));
-        left = rest;
+        let end = start + usize::try_from(dataset.num_rows_of(place)).ok()?;
+        counts.part(start..end).keep(kept, file, source, place);
+        start = end;
     }
     let Some(selection) = selection else { return Some((counts, rows)) };
     let selected = counts.selected(Some(selection));

@@ -25,9 +25,9 @@ impl DrawnPacks {
         self.pieces.push((piece, row));
     }
 
-    /// Patches of the images of these packs, whose documents are whole.
+    /// Patches of the images of these packs.
     pub(crate) fn patches(&self) -> u64 {
-        self.pieces.iter().map(|(_, row)| u64::from(row.patches)).sum()
+        self.pieces.iter().map(|(piece, _)| u64::from(piece.patches)).sum()
     }
 
     pub(crate) fn append(&mut self, next: Self) {

@@ -88,12 +88,12 @@ impl PackedEpoch<'_> {
 
     fn pieces(&self, pack: u64) -> Vec<FilePiece> {
         let (Self { order, rows, .. }, packing) = (*self, self.plan.packing());
-        let tokens_of = |position: u64| {
+        let row_of = |position: u64| {
             let id = order.at(position).and_then(|(block, row)| Some(rows.first_id(block)? + row));
-            id.map_or(0, |id| self.lengths.of(id))
+            id.map(|id| self.lengths.row(id)).unwrap_or_default()
         };
         let mut pieces = Vec::new();
-        self.plan.for_each_piece(pack, tokens_of, |piece| {
+        self.plan.for_each_piece(pack, row_of, |piece| {
             if is_shown(piece, packing) {
                 let count = packing.unit().whole(piece.count);
                 pieces.extend(file_piece(self.dataset, rows, order, Piece { count, ..piece }));

@@ -3,9 +3,9 @@
 use super::Error;
 use super::amounts::{Amounts, counted_columns};
 use super::shared::count_together;
-use crate::dataset::BlockOf;
+use crate::dataset::{Affixes, BlockOf, OpenFile};
 use crate::row_set::RowBlock;
-use crate::tokenize::{BlockKey, TokenCounts};
+use crate::tokenize::TokenCounts;
 use crate::{Dataset, Result, RowSet};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
@@ -14,7 +14,7 @@ use arrow_cast::cast;
 use arrow_schema::DataType;
 use sha2::{Digest, Sha256};
 use shardmill_engine::{Cancel, run_in_order};
-use shardmill_plan::packing::{Amount, Unit};
+use shardmill_plan::packing::{Amount, Blocks, Row, Unit};
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
@@ -24,6 +24,8 @@ pub struct Lengths {
     tokens: Vec<u32>,
     /// Images, and their patches, of the rows up to the last one that may have images.
     images: Vec<(u32, u32)>,
+    /// Where the tokens of images are, if rows may be cut.
+    blocks: Blocks,
     digest: OnceLock<String>,
     warnings: Vec<String>,
     is_stated: bool,
@@ -33,8 +35,8 @@ pub struct Lengths {
 /// The source of lengths: a column of the data set, by index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LengthsSource {
-    /// The lists themselves.
-    Lists { column: usize, nulls_are_empty: bool },
+    /// The lists themselves. With `has_blocks`, the places of images in them are found too.
+    Lists { column: usize, nulls_are_empty: bool, has_blocks: bool },
     /// A column with the lengths.
     Stated { column: usize },
     /// A column with the lengths, which may be floats.
@@ -52,6 +54,16 @@ impl LengthsSource {
 
     pub(super) fn is_stated(self) -> bool {
         !matches!(self, Self::Lists { .. })
+    }
+
+    /// Whether rows with images may be cut.
+    pub(super) fn has_blocks(self) -> bool {
+        matches!(self, Self::Lists { has_blocks: true, .. })
+    }
+
+    /// What is around the placeholders of images in a file, if their places are needed.
+    pub(super) fn affixes(self, file: Option<&OpenFile>) -> Option<Affixes> {
+        file.filter(|_| self.has_blocks()).map(|file| file.affixes(self.column()))
     }
 
     fn unit(self, dataset: &Dataset) -> Unit {
@@ -99,12 +111,14 @@ impl Lengths {
             ControlFlow::Continue(found.unwrap_or_else(|| Ok(Amounts::new([], 1))))
         };
         let mut tokens = Vec::with_capacity(usize::try_from(rows.num_rows()).unwrap_or_default());
-        let mut images = Vec::new();
+        let (mut images, mut blocks) = (Vec::new(), Blocks::default());
         for found in run_in_order(count, threads.max(1), cancel, work)? {
             let found = found??;
             if found.has_images() {
                 images.resize(tokens.len(), (0, 0));
                 images.extend(found.iter().map(|row| (row.images, row.patches)));
+                let of_row = |row| found.blocks(row).iter().copied();
+                (0..found.len()).for_each(|row| blocks.add(tokens.len() + row, of_row(row)));
             }
             tokens.extend(found.iter().map(|row| row.tokens));
         }
@@ -116,6 +130,7 @@ impl Lengths {
         Ok(Self {
             tokens,
             images,
+            blocks,
             digest: OnceLock::new(),
             warnings,
             is_stated: source.is_stated(),
@@ -163,6 +178,13 @@ impl Lengths {
         Amount { tokens: self.of(id), images, patches }
     }
 
+    /// What the row `id` takes of packs.
+    #[must_use]
+    pub fn row(&self, id: u64) -> Row<'_> {
+        let row = usize::try_from(id).unwrap_or(usize::MAX);
+        Row { amount: self.amount(id), blocks: self.blocks.of(row) }
+    }
+
     /// Of all lengths, and of images if there are any, as 32 hexadecimal digits.
     #[must_use]
     pub fn digest(&self) -> &str {
@@ -176,6 +198,9 @@ impl Lengths {
             }
             for (images, patches) in &self.images {
                 hash.update([images.to_le_bytes(), patches.to_le_bytes()].concat());
+            }
+            for block in self.blocks.iter() {
+                hash.update([block.start.to_le_bytes(), block.end.to_le_bytes()].concat());
             }
             hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
         })
@@ -227,28 +252,25 @@ fn counted(
         return Ok(Amounts::new([], 1));
     };
     let width = file.counts_of_row(source.column());
-    let rows_of_block = usize::try_from(block.rows).unwrap_or_default();
-    let mut found: Vec<u32> = Vec::with_capacity(rows_of_block.saturating_mul(width));
+    let mut found = Vec::with_capacity(block.count);
     for place in
         (0..block.count).map(|offset| BlockOf { block: block.place.block + offset, ..block.place })
     {
-        let key = BlockKey::of(file, source.column(), place);
-        let of_place = match counts.of(&key) {
+        let of_place = match Amounts::kept(counts, file, source, place) {
             Some(known) => known,
             None => match of_whole_block(dataset, place, source) {
                 Ok(new) => {
-                    counts.add(key, &file.relative, Arc::clone(new.numbers()));
-                    Arc::clone(new.numbers())
+                    new.keep(counts, file, source, place);
+                    new
                 }
                 // Perhaps a row that the filter excludes; errors of other rows come
                 // with their position.
                 Err(_) => return of_block(dataset, rows, number, block, source),
             },
         };
-        let of_place = Amounts::new(of_place, width).selected(block.selection.as_ref());
-        found.extend(of_place.numbers().iter());
+        found.push(of_place.selected(block.selection.as_ref()));
     }
-    Ok(Amounts::new(found, width))
+    Ok(Amounts::joined(&found, width))
 }
 
 pub(super) fn of_whole_block(
@@ -295,7 +317,8 @@ fn of_block(
     let found = match source {
         LengthsSource::Lists { nulls_are_empty, .. } => {
             let lists: Vec<&ArrayRef> = batch.columns().iter().collect();
-            Amounts::of(dataset, &lists, nulls_are_empty).map_err(|wrong| match wrong {
+            let affixes = source.affixes(dataset.files().get(block.place.file));
+            Amounts::of(dataset, &lists, nulls_are_empty, affixes).map_err(|wrong| match wrong {
                 None => Error::NotTokens { column: name(), data_type: array.data_type().clone() },
                 Some((row, wrong)) => wrong.in_place(name(), place(row)),
             })

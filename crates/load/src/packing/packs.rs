@@ -5,7 +5,7 @@ use super::{AheadEpoch, Error, Lengths, PackColumns, RowColumns};
 use crate::{Dataset, Result, RowSet};
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_plan::order::{Lanes, RowOrder};
-use shardmill_plan::packing::{Amount, Balance, PackPlan, Packing, Refused};
+use shardmill_plan::packing::{Balance, PackPlan, Packing, Refused, Row};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -165,19 +165,19 @@ struct AmountsInOrder {
 
 impl AmountsInOrder {
     /// Calls `each` with what the rows at these plan positions take, in order.
-    fn for_each(
-        self: &Arc<Self>,
+    fn for_each<'a>(
+        self: &'a Arc<Self>,
         positions: Range<u64>,
         threads: usize,
         cancel: &Cancel,
-        each: &mut dyn FnMut(Amount),
+        each: &mut dyn FnMut(Row<'a>),
     ) -> Result<()> {
         let parts = usize::try_from((positions.end - positions.start).div_ceil(ROWS_AT_ONCE))
             .unwrap_or(usize::MAX);
         // Shuffling costs more than packing; without it, neighbours are found immediately.
         if parts < 2 || self.order.num_windows() == 0 {
             self.order.for_each(positions, |scheduled, row| {
-                each(self.lengths.amount(self.ids.id(scheduled, row)));
+                each(self.lengths.row(self.ids.id(scheduled, row)));
             });
             return Ok(());
         }
@@ -187,12 +187,16 @@ impl AmountsInOrder {
             let end = (start + ROWS_AT_ONCE).min(positions.end);
             let mut amounts = Vec::with_capacity(usize::try_from(end - start).unwrap_or_default());
             own.order.for_each(start..end, |scheduled, row| {
-                amounts.push(own.lengths.amount(own.ids.id(scheduled, row)));
+                let id = own.ids.id(scheduled, row);
+                amounts.push((id, own.lengths.amount(id)));
             });
             ControlFlow::Continue(amounts)
         };
         for amounts in run_in_order(parts, threads.max(1), cancel, work)? {
-            amounts?.into_iter().for_each(&mut *each);
+            for (id, amount) in amounts? {
+                // Few rows have images.
+                each(if amount.images > 0 { self.lengths.row(id) } else { amount.into() });
+            }
         }
         Ok(())
     }

@@ -83,7 +83,8 @@ struct Block {
 
 /// Sets the positions of a piece of a document, with its padding.
 fn place(placement: &Placement, blocks: impl Iterator<Item = Block>, positions: &mut Positions) {
-    let (start, end) = (placement.first, placement.first + placement.padded);
+    let start = placement.first;
+    let (end, padded) = (start + placement.count, start + placement.padded);
     let (mut token, mut next) = (start, 0);
     let text = |token: &mut usize, until: usize, next: &mut i32, positions: &mut Positions| {
         while *token < until {
@@ -99,5 +100,5 @@ fn place(placement: &Placement, blocks: impl Iterator<Item = Block>, positions: 
         }
         (token, next) = (token + block.count, next + block.rows.max(block.columns));
     }
-    text(&mut token, end, &mut next, positions);
+    text(&mut token, padded, &mut next, positions);
 }

@@ -103,6 +103,11 @@ impl RowCounts {
         self.source.is_stated()
     }
 
+    /// Whether rows with images may be cut.
+    pub(super) fn has_blocks(&self) -> bool {
+        self.source.has_blocks()
+    }
+
     /// Of a block, if they are at hand.
     pub(super) fn known(&self, block: usize) -> Option<Amounts> {
         self.known.lock().counts.get(&block).cloned()

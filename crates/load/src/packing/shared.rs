@@ -13,6 +13,7 @@
 //! that waits: claims are given up first.
 
 use super::LengthsSource;
+use super::amounts::Amounts;
 use super::lengths::of_whole_block;
 use crate::dataset::BlockOf;
 use crate::tokenize::{BlockKey, TokenCounts};
@@ -59,7 +60,7 @@ pub(super) fn count_together(
             distinct.push(Arc::clone(counts));
         }
     }
-    let mut left = groups(dataset, rows, stores, source.column());
+    let mut left = groups(dataset, rows, stores, source);
     let (mut pause, mut since, mut is_patient) = (FIRST_LOOK, Instant::now(), true);
     while !left.is_empty() {
         let before = left.len();
@@ -78,10 +79,7 @@ pub(super) fn count_together(
             counts.refresh(cancel)?;
         }
         left.retain(|group| {
-            group
-                .blocks
-                .iter()
-                .any(|place| is_missing(dataset, &group.counts, source.column(), *place))
+            group.blocks.iter().any(|place| is_missing(dataset, &group.counts, source, *place))
         });
         if left.len() < before {
             (pause, since) = (FIRST_LOOK, Instant::now());
@@ -115,7 +113,7 @@ fn groups(
     dataset: &Dataset,
     rows: &RowSet,
     stores: &[Option<Arc<TokenCounts>>],
-    column: usize,
+    source: LengthsSource,
 ) -> Vec<Group> {
     let mut groups: BTreeMap<(u64, usize), Group> = BTreeMap::new();
     for block in rows.blocks() {
@@ -127,8 +125,8 @@ fn groups(
         for place in (0..block.count)
             .map(|offset| BlockOf { block: block.place.block + offset, ..block.place })
         {
-            let key = BlockKey::of(file, column, place);
-            if counts.of(&key).is_none() {
+            if Amounts::kept(counts, file, source, place).is_none() {
+                let key = BlockKey::of(file, source.column(), place);
                 let number = key.group(file.table.blocks().len());
                 let new = || Group { counts: Arc::clone(counts), number, blocks: Vec::new() };
                 groups
@@ -145,11 +143,14 @@ fn groups(
     groups
 }
 
-fn is_missing(dataset: &Dataset, counts: &TokenCounts, column: usize, place: BlockOf) -> bool {
-    dataset
-        .files()
-        .get(place.file)
-        .is_some_and(|file| counts.of(&BlockKey::of(file, column, place)).is_none())
+fn is_missing(
+    dataset: &Dataset,
+    counts: &TokenCounts,
+    source: LengthsSource,
+    place: BlockOf,
+) -> bool {
+    let file = dataset.files().get(place.file);
+    file.is_some_and(|file| Amounts::kept(counts, file, source, place).is_none())
 }
 
 #[derive(Clone)]
@@ -196,13 +197,12 @@ impl Counting {
         for place in &group.blocks {
             self.cancel.check()?;
             let Some(file) = self.dataset.files().get(place.file) else { continue };
-            let key = BlockKey::of(file, self.source.column(), *place);
-            if group.counts.of(&key).is_some() {
+            if Amounts::kept(&group.counts, file, self.source, *place).is_some() {
                 continue;
             }
             // A failure is reported when the rows of the block are needed.
             if let Ok(counts) = of_whole_block(&self.dataset, *place, self.source) {
-                group.counts.add(key, &file.relative, Arc::clone(counts.numbers()));
+                counts.keep(&group.counts, file, self.source, *place);
             }
         }
         if let Some(claim) = claim {

@@ -13,7 +13,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use shardmill_engine::Cancel;
 use shardmill_plan::order::{RowOrder, Steps};
-use shardmill_plan::packing::{Amount, Balance, CostTerms, PackPlan, Packing, Piece};
+use shardmill_plan::packing::{Amount, Balance, CostTerms, PackPlan, Packing, Piece, Row};
 use std::collections::HashMap;
 
 /// The effect of a balance, and the costs of a step. With endless lanes, the figures are those of
@@ -36,22 +36,23 @@ pub struct WorkOf<'a> {
     pub sources: &'a [usize],
 }
 
-/// A piece in a pack, with what its row takes, and its source.
-type Packed = (Piece, Amount, usize);
+/// A piece in a pack, and its source.
+type Packed = (Piece, usize);
 
 impl WorkOf<'_> {
     fn of(&self, pieces: &[Packed]) -> PackWork {
         // The token after a pack is in the next one.
-        let documents = pieces.iter().filter(|(piece, ..)| is_shown(*piece, self.packing));
-        let lengths = documents.clone().map(|(piece, ..)| (piece.count, piece.padded));
+        let documents = pieces.iter().filter(|(piece, _)| is_shown(*piece, self.packing));
+        let lengths = documents.clone().map(|(piece, _)| (piece.count, piece.padded));
         let (packing, cost) = (self.packing, &self.balance.cost);
-        let images = cost.of_all_images(documents.clone().map(|(_, row, _)| row));
+        let images = documents.clone().map(|(piece, _)| (piece.images, piece.patches));
+        let images = cost.of_all_images(images);
         let mut work = PackWork {
             cost: packing.cost_of(cost, lengths).saturating_add(images),
             documents: documents.count() as u64,
             tokens_of_sources: Vec::new(),
         };
-        for (piece, _, source) in pieces.iter().filter(|_| !self.sources.is_empty()) {
+        for (piece, source) in pieces.iter().filter(|_| !self.sources.is_empty()) {
             if work.tokens_of_sources.len() <= *source {
                 work.tokens_of_sources.resize(source + 1, 0);
             }
@@ -73,21 +74,18 @@ impl WorkOf<'_> {
         for lane in 0..plan.row_lanes().num_lanes() {
             let positions = plan.row_lanes().positions(lane);
             let start = positions.start;
-            let mut of_rows: Vec<(Amount, usize)> = Vec::new();
+            let mut of_rows: Vec<(Row<'_>, usize)> = Vec::new();
             self.order.for_each(positions, |scheduled, row| {
                 let source = self.source(self.order.block(scheduled));
-                of_rows.push((lengths.amount(ids.id(scheduled, row)), source));
+                of_rows.push((lengths.row(ids.id(scheduled, row)), source));
             });
             let row = |position: u64| of_rows.get(small(position - start)).copied();
             for pack in plan.lanes().positions(lane) {
                 let mut pieces = Vec::new();
                 plan.for_each_piece(
                     pack,
-                    |position| row(position).map_or(0, |(amount, _)| amount.tokens),
-                    |piece| {
-                        let (amount, source) = row(piece.position).unwrap_or_default();
-                        pieces.push((piece, amount, source));
-                    },
+                    |position| row(position).unwrap_or_default().0,
+                    |piece| pieces.push((piece, row(piece.position).unwrap_or_default().1)),
                 );
                 if let Some(work) = works.get_mut(small(plan.packed_as(pack))) {
                     *work = self.of(&pieces);
@@ -144,7 +142,7 @@ impl WorkOf<'_> {
                 let source = |position| self.order.at(position).map(|(block, _)| block);
                 let pieces: Vec<Packed> = pieces
                     .iter()
-                    .map(|(piece, row)| (*piece, *row, self.source(source(piece.position))))
+                    .map(|(piece, _)| (*piece, self.source(source(piece.position))))
                     .collect();
                 self.of(&pieces)
             };

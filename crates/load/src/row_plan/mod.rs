@@ -112,6 +112,12 @@ impl RowPlan {
         Self::of(&self.dataset, Arc::clone(&self.rows), self.orders.clone(), Some((epoch, packs)))
     }
 
+    /// The same rows of another data set of the same files.
+    #[must_use]
+    pub fn over(&self, dataset: &Arc<Dataset>) -> Self {
+        Self::of(dataset, Arc::clone(&self.rows), self.orders.clone(), None)
+    }
+
     #[must_use]
     pub fn dataset(&self) -> &Arc<Dataset> {
         &self.dataset

@@ -21,7 +21,7 @@ pub(super) struct Builder<'a> {
     /// Images up to the end of each document, after a zero.
     image_ends: Vec<i32>,
     pub(super) text_bytes: u64,
-    /// Images without a plan.
+    /// Images without a plan, or without room in any pack.
     pub(super) left_out: u64,
 }
 
@@ -142,7 +142,7 @@ impl<'a> Builder<'a> {
             .map_err(|error| error.to_string())
     }
 
-    /// Adds the block of an image, unless it is left out because it has no plan. `start` is the
+    /// Adds the block of an image, unless it is left out. `start` is the
     /// first token of the document.
     fn add_image(&mut self, parts: &Parts<'_>, part: usize, start: usize) -> Result<bool, String> {
         let Some(image) = self.planned(parts, part)? else { return Ok(false) };
@@ -166,7 +166,11 @@ impl<'a> Builder<'a> {
         } else {
             images.plan(parts.images.value(part))
         };
-        if planned.is_err() && images.options().fills_bad {
+        let is_left_out = match &planned {
+            Ok(image) => !images.has_room(image),
+            Err(_) => images.options().fills_bad,
+        };
+        if is_left_out {
             self.left_out += 1;
             return Ok(None);
         }

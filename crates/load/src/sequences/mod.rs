@@ -14,8 +14,8 @@ mod parts;
 
 pub use parts::SEQUENCE_SOURCES;
 
-use crate::dataset::{Derive, Underivable};
-use crate::images::{Images, Shape};
+use crate::dataset::{Affixes, Derive, Limited, Underivable};
+use crate::images::{ImageLimits, Images, Shape};
 use crate::tokenize::{CountsDirectory, TokenColumns, TokenCounts, TokenTotals, add_totals};
 use crate::{Dataset, Result, UnderivableRow};
 use arrow_array::{Array, ArrayRef};
@@ -67,7 +67,7 @@ pub struct SequenceLabels {
 }
 
 /// Tokens of conversations, in which a placeholder stands for each image of the row.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Chats {
     pub tokens: Arc<dyn Derive>,
     /// Columns that they are computed from.
@@ -201,6 +201,42 @@ impl Derive for Sequences {
 
     fn counts_of_row(&self) -> usize {
         if self.images.is_some() { COUNTS_WITH_IMAGES } else { 1 }
+    }
+
+    fn affixes(&self) -> Affixes {
+        let SequenceOptions { prefix, suffix, .. } = &self.options;
+        let ids = |pieces: Vec<Piece>| -> Vec<u32> {
+            pieces.iter().filter_map(|piece| self.pieces.get(piece)).flatten().copied().collect()
+        };
+        let rule = self.images.as_ref().and_then(|images| images.options().planned.as_ref());
+        let (before, after) = rule.map(|planned| planned.rule.around()).unwrap_or_default();
+        let (before, after) = (before.into_iter().map(ids), ids(after));
+        // In conversations, the template writes the prefix and the suffix.
+        Affixes {
+            before: before.flat_map(|ids| [[prefix.clone(), ids.clone()].concat(), ids]).collect(),
+            after: vec![[after.clone(), suffix.clone()].concat(), after],
+        }
+    }
+
+    fn with_image_limits(&self, limits: ImageLimits) -> Option<Limited> {
+        let affixes = self.options.prefix.len() + self.options.suffix.len();
+        let affixes = u32::try_from(affixes).unwrap_or(u32::MAX);
+        let tokens = limits.tokens.saturating_sub(affixes);
+        let of_image = ImageLimits { tokens, ..limits };
+        // What is counted without limits serves all packings.
+        let images = self.images.as_ref().filter(|images| images.may_exceed(of_image))?;
+        let images = Arc::new(images.limited(of_image));
+        let sequences = Self {
+            tokenizer: Arc::clone(&self.tokenizer),
+            images: Some(Arc::clone(&images)),
+            pieces: self.pieces.clone(),
+            options: self.options.clone(),
+            chats: self.chats.clone(),
+            outputs: self.outputs.clone(),
+            lists: self.lists,
+            counts: self.counts.beside(&format!("{}-{}", limits.tokens, limits.patches)),
+        };
+        Some((Arc::new(sequences), images))
     }
 
     fn output_bytes(&self, source_bytes: u64) -> u64 {

@@ -22,7 +22,7 @@ use shardmill_storage::{AnyDisk, Claim, Claimed, Claims, Disk as _, Remembered};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64, xxh3_128};
 
 /// New counts are published after this time, or when there are this many.
 const PUBLISHED_EACH: Duration = Duration::from_secs(10);
@@ -69,6 +69,12 @@ impl BlockKey {
         }
     }
 
+    /// The key of `counts` numbers about the images of this block.
+    pub(crate) fn of_images(self, counts: u64) -> Self {
+        let digest = xxh3_128(&[&self.digest[..], b"images"].concat()).to_le_bytes();
+        Self { digest, counts, ..self }
+    }
+
     fn of_file(file: &FileKey, part: usize, counts: usize) -> Self {
         let block = u32::try_from(part).unwrap_or(u32::MAX);
         Self { size: file.size, digest: file.digest, block, counts: counts as u64 }
@@ -99,6 +105,11 @@ impl CountsDirectory {
     #[must_use]
     pub fn new(directory: Option<String>) -> Self {
         Self { directory, counts: Remembered::default() }
+    }
+
+    /// The directory of the same with other options, which are told apart by `name`.
+    pub(crate) fn beside(&self, name: &str) -> Self {
+        Self::new(self.directory.as_ref().map(|directory| format!("{directory}-{name}")))
     }
 
     /// # Errors

@@ -48,6 +48,16 @@ pub struct Fixed {
 }
 
 impl Rule {
+    /// The tokens and patches that no image exceeds, if the rule bounds them.
+    #[must_use]
+    pub fn most(&self) -> Option<(u64, u64)> {
+        match self {
+            Self::Qwen2Vl(rule) => Some(rule.most()),
+            Self::Fixed(rule) => Some((rule.tokens.into(), 1)),
+            _ => None,
+        }
+    }
+
     /// Plans an image of an oriented size.
     ///
     /// # Errors
@@ -82,6 +92,22 @@ impl Rule {
             Self::Pixtral(_) => Pixtral::expansion(image),
             Self::Idefics3(idefics3) => idefics3.expansion(image),
             _ => vec![(Piece::Placeholder, image.tokens)],
+        }
+    }
+
+    /// What [`Self::expansion`] may have before the first placeholder, and what it has after the
+    /// last one.
+    #[must_use]
+    pub fn around(&self) -> (Vec<Vec<Piece>>, Vec<Piece>) {
+        let tile = Piece::Tile { row: 1, col: 1 };
+        match self {
+            Self::Tiles(_) => (vec![vec![Piece::Start]], vec![Piece::End]),
+            Self::Pixtral(_) => (vec![Vec::new()], vec![Piece::End]),
+            Self::Idefics3(_) => {
+                let first = [tile, Piece::Overview].map(|tag| vec![Piece::Start, tag]);
+                (first.to_vec(), vec![Piece::End])
+            }
+            Self::Qwen2Vl(_) | Self::Fixed(_) | Self::Siglip2(_) => (vec![Vec::new()], Vec::new()),
         }
     }
 

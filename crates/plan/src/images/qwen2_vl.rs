@@ -22,6 +22,19 @@ impl Qwen2Vl {
         u64::from(self.merge_size.get()).pow(2)
     }
 
+    /// No image has more tokens or patches.
+    pub(super) fn most(self) -> (u64, u64) {
+        let area = u64::from(self.patch_size.get()).pow(2) * self.patches_a_token();
+        let [min, max] =
+            [self.min_pixels, self.max_pixels].map(|most| u64::from(most.get()) / area);
+        // A small image is enlarged, and its sides are rounded up: from a·b tokens to less than
+        // (a + 1)·(b + 1), with a + b less than 16 times their root, for a ratio of at most 200. A
+        // large one has a token in the shorter side, however narrow that is.
+        let enlarged = min + 1 + 16 * (min.isqrt() + 1) + 1;
+        let tokens = max.max(enlarged).max(truncated(MOST_RATIO));
+        (tokens, tokens.saturating_mul(self.patches_a_token()))
+    }
+
     pub(super) fn plan(self, sides: Sides) -> Result<PlannedImage, Refusal> {
         let Sides { height, width } = sides;
         let ratio = as_f64(height.max(width)) / as_f64(height.min(width));

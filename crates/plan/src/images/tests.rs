@@ -130,10 +130,20 @@ proptest! {
             prop_assert_eq!(image.height % image.rows, 0);
             prop_assert_eq!(image.width % image.cols, 0);
             prop_assert!(rule.most_patches(image.tokens) >= image.patches);
+            let (tokens, patches) = rule.most().unwrap_or((u64::MAX, u64::MAX));
+            prop_assert!(image.tokens <= tokens && image.patches <= patches);
             if image.tokens < 100_000 {
                 let expansion = rule.expansion(&image);
                 let length: u64 = expansion.iter().map(|(_, count)| count).sum();
                 prop_assert_eq!(length, image.tokens);
+                let order: Vec<Piece> = expansion.iter().map(|(piece, _)| *piece).collect();
+                let is_other = |piece: &&Piece| **piece != Piece::Placeholder;
+                let before: Vec<Piece> = order.iter().take_while(is_other).copied().collect();
+                let mut after: Vec<Piece> =
+                    order.iter().rev().take_while(is_other).copied().collect();
+                after.reverse();
+                let (starts, end) = rule.around();
+                prop_assert!(starts.contains(&before) && after == end);
                 let pieces = rule.pieces();
                 let mut others = expansion.iter().filter(|(piece, _)| *piece != Piece::Placeholder);
                 prop_assert!(others.all(|(piece, count)| *count == 1 && pieces.contains(piece)));

@@ -7,7 +7,7 @@
 //! counts of its window, not of the lane.
 
 use super::fit::{Fitted, Fitting};
-use super::{Amount, Packing, Refused, Strategy};
+use super::{Amount, Counts, Packing, Piece, Refused, Row, Strategy};
 use std::ops::Range;
 
 /// Rows of a lane, pass by pass.
@@ -32,7 +32,12 @@ pub trait LaneRows {
     ///
     /// # Errors
     /// When tokens cannot be counted.
-    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Vec<Amount>, Self::Error>;
+    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Counts, Self::Error>;
+
+    /// Whether rows may have blocks, so that not all concatenated packs are full.
+    fn has_blocks(&self) -> bool {
+        false
+    }
 
     /// The sum of the tokens of [`LaneRows::counts`] with the padding of each row, perhaps without
     /// looking at each row.
@@ -41,7 +46,7 @@ pub trait LaneRows {
     /// As [`LaneRows::counts`].
     fn total(&self, packing: &Packing, pass: u64, rows: Range<u64>) -> Result<u64, Self::Error> {
         let padded = |row: Amount| u64::from(packing.padded(row.tokens));
-        Ok(self.counts(pass, rows)?.into_iter().map(padded).sum())
+        Ok(self.counts(pass, rows)?.amounts.into_iter().map(padded).sum())
     }
 }
 
@@ -56,8 +61,18 @@ pub struct LanePiece {
     /// As in [`super::Piece`].
     pub count: u32,
     pub padded: u32,
+    pub images: u32,
+    pub patches: u32,
     /// Of the whole row.
     pub amount: Amount,
+}
+
+impl LanePiece {
+    /// A piece of a row of a lane in a pass, which takes `amount`.
+    fn of(pass: u64, piece: Piece, amount: Amount) -> Self {
+        let Piece { position: row, first, count, padded, images, patches } = piece;
+        Self { pass, row, first, count, padded, images, patches, amount }
+    }
 }
 
 /// A position from which packs can be computed.
@@ -111,7 +126,7 @@ pub struct LaneCursor {
 struct Loaded {
     pass: u64,
     rows: Range<u64>,
-    counts: Vec<Amount>,
+    counts: Counts,
     /// Their packs, and how many of them are passed.
     packs: Option<(Fitted, usize)>,
 }
@@ -194,10 +209,15 @@ impl LaneCursor {
 
     /// Of the next row, and of those after it.
     fn counted_rest(&self) -> &[Amount] {
-        let Some(loaded) = self.loaded.as_ref().filter(|_| self.is_loaded()) else { return &[] };
-        let passed =
-            usize::try_from(self.mark.row.saturating_sub(loaded.rows.start)).unwrap_or(usize::MAX);
-        loaded.counts.get(passed..).unwrap_or_default()
+        let Some((counts, next)) = self.loaded_at() else { return &[] };
+        counts.amounts.get(next..).unwrap_or_default()
+    }
+
+    /// The counted rows, and the place of the next row among them.
+    fn loaded_at(&self) -> Option<(&Counts, usize)> {
+        let loaded = self.loaded.as_ref().filter(|_| self.is_loaded())?;
+        let next = self.mark.row.checked_sub(loaded.rows.start)?;
+        Some((&loaded.counts, usize::try_from(next).ok()?))
     }
 
     /// Moves to a later pack.
@@ -206,6 +226,12 @@ impl LaneCursor {
     /// As [`LaneCursor::draw`].
     pub fn seek<R: LaneRows>(&mut self, rows: &R, pack: u64) -> Result<(), NoPack<R::Error>> {
         match self.packing.strategy {
+            Strategy::Concat if rows.has_blocks() => {
+                while self.mark.pack < pack {
+                    self.draw_tokens(rows, &mut Vec::new())?;
+                }
+                Ok(())
+            }
             Strategy::Concat => self.skip_tokens(rows, pack),
             Strategy::Fit { .. } | Strategy::Batches(_) => self.skip_packs(rows, pack),
         }
@@ -267,7 +293,7 @@ impl LaneCursor {
             // Rows that were loaded from an earlier row on may end before those
             // that were summed up.
             while left > 0 && self.is_loaded() {
-                let tokens = self.packing.padded(self.loaded_count().tokens);
+                let tokens = self.packing.padded(self.next_row().amount.tokens);
                 let tokens = tokens.saturating_sub(self.mark.first);
                 self.has_packed |= tokens > 0;
                 if u128::from(tokens) <= left {
@@ -287,29 +313,33 @@ impl LaneCursor {
         rows: &R,
         pieces: &mut Vec<LanePiece>,
     ) -> Result<(), NoPack<R::Error>> {
-        let mut room = self.packing.length;
+        let (mut room, mut is_full) = (self.packing.room(), false);
         let mut looks_ahead = self.packing.looks_ahead;
-        while room > 0 || looks_ahead {
+        while !is_full || looks_ahead {
             if self.mark.row >= rows.num_rows() {
                 self.end_pass()?;
                 continue;
             }
             self.load(rows)?;
             let Mark { pass, row, first, .. } = self.mark;
-            let amount = self.loaded_count();
-            let tokens = amount.tokens;
-            let (count, padded) = self.packing.piece(tokens, first, room);
-            if count > 0 || (room == 0 && first < tokens) {
-                pieces.push(LanePiece { pass, row, first, count, padded, amount });
-                self.has_packed |= count > 0;
-                looks_ahead &= room > 0;
-                room -= padded;
+            let own = self.next_row();
+            let amount = own.amount;
+            let part =
+                if is_full { Amount::default() } else { self.packing.cut(own, first, &room) };
+            let is_left = first + part.tokens < amount.tokens;
+            if part.tokens > 0 || (is_full && is_left) {
+                let piece = self.packing.piece(row, first, part);
+                pieces.push(LanePiece::of(pass, piece, amount));
+                self.has_packed |= part.tokens > 0;
+                looks_ahead &= !is_full;
+                room = room.without(&self.packing.padded_part(part));
+            } else if is_left && room == self.packing.room() {
+                return Err(NoPack::ManyImages { pass, row, amount });
             }
-            (self.mark.row, self.mark.first) = if first + padded >= self.packing.padded(tokens) {
-                (row + 1, 0)
-            } else {
-                (row, first + padded)
-            };
+            // What is left begins with a block that does not fit, or the pack has no more room.
+            is_full |= is_left || room.tokens == 0;
+            (self.mark.row, self.mark.first) =
+                if is_left { (row, first + part.tokens) } else { (row + 1, 0) };
         }
         if let Some(last) = pieces.last().filter(|_| self.packing.overlaps) {
             // Its row is the last one that was loaded.
@@ -361,14 +391,10 @@ impl LaneCursor {
             return Ok(());
         };
         packs.for_each(*passed, |row, first| {
-            let amount = usize::try_from(row)
-                .ok()
-                .and_then(|row| counts.get(row))
-                .copied()
-                .unwrap_or_default();
-            let (count, padded) = packing.piece(amount.tokens, first, packing.length);
-            let row = rows.start + u64::from(row);
-            pieces.push(LanePiece { pass, row, first, count, padded, amount });
+            let own = counts.row(usize::try_from(row).unwrap_or(usize::MAX));
+            let part = packing.cut(own, first, &packing.room());
+            let piece = packing.piece(rows.start + u64::from(row), first, part);
+            pieces.push(LanePiece::of(pass, piece, own.amount));
         });
         *passed += 1;
         Ok(())
@@ -392,8 +418,8 @@ impl LaneCursor {
         self.loaded.as_ref().is_some_and(|loaded| loaded.pass == pass && loaded.rows.contains(&row))
     }
 
-    fn loaded_count(&self) -> Amount {
-        self.counted_rest().first().copied().unwrap_or_default()
+    fn next_row(&self) -> Row<'_> {
+        self.loaded_at().map(|(counts, next)| counts.row(next)).unwrap_or_default()
     }
 
     /// Packs the window at the mark, unless that is done. Returns the number of its packs.
@@ -408,8 +434,8 @@ impl LaneCursor {
         let window = row..row.saturating_add(self.window_rows).min(rows.num_rows());
         let counts = rows.counts(pass, window.clone()).map_err(NoPack::Rows)?;
         let mut fitting = Fitting::new(self.packing, choice, open_packs, long);
-        for amount in &counts {
-            fitting.push(*amount).map_err(|refused| match refused {
+        for number in 0..counts.amounts.len() {
+            fitting.push(counts.row(number)).map_err(|refused| match refused {
                 Refused::LongRow { position, tokens } => {
                     NoPack::LongRow { pass, row: row + position, tokens }
                 }

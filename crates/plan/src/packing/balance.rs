@@ -111,14 +111,15 @@ impl Cost {
         }
     }
 
-    /// Of the images of all of these documents.
-    pub fn of_all_images<'a>(&self, documents: impl Iterator<Item = &'a Amount>) -> u64 {
-        documents.map(|document| self.of_images(document)).fold(0, u64::saturating_add)
+    /// Of the images and patches of each of these pieces.
+    pub fn of_all_images(&self, pieces: impl Iterator<Item = (u32, u32)>) -> u64 {
+        let cost = |(images, patches)| self.of_images(images, patches);
+        pieces.map(cost).fold(0, u64::saturating_add)
     }
 
-    /// Of the images of a document, which count as equally large.
-    fn of_images(&self, document: &Amount) -> u64 {
-        let (images, patches) = (u64::from(document.images), u64::from(document.patches));
+    /// Of the images of a piece of a document, which count as equally large.
+    fn of_images(&self, images: u32, patches: u32) -> u64 {
+        let (images, patches) = (u64::from(images), u64::from(patches));
         let pairs = patches * patches / images.max(1);
         self.image
             .saturating_mul(images)
@@ -320,14 +321,10 @@ impl Ordering {
         Self { balance, windows: 0, costs: Vec::new(), packs: Vec::new() }
     }
 
-    pub(super) fn of_document(&self, tokens: u32) -> u64 {
-        self.balance.cost.of_document(tokens)
-    }
-
-    /// Of a row with its images.
+    /// Of a piece of a row with its images.
     pub(super) fn of_row(&self, row: &Amount) -> u64 {
-        let images = self.balance.cost.of_images(row);
-        self.of_document(row.tokens).saturating_add(images)
+        let images = self.balance.cost.of_images(row.images, row.patches);
+        self.balance.cost.of_document(row.tokens).saturating_add(images)
     }
 
     pub(super) fn of_rows(&self, lengths: impl Iterator<Item = f64>, longest: f64) -> u64 {

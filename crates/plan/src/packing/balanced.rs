@@ -129,7 +129,8 @@ impl BalancedCursor {
         }
         let cost_of = |pieces: &Vec<LanePiece>| {
             let tokens = balance.cost.of_pack(self.length, pieces.iter().map(|piece| piece.padded));
-            let images = balance.cost.of_all_images(pieces.iter().map(|piece| &piece.amount));
+            let images = pieces.iter().map(|piece| (piece.images, piece.patches));
+            let images = balance.cost.of_all_images(images);
             tokens.saturating_add(images)
         };
         let costs: Vec<u64> = drawn.iter().map(cost_of).collect();

@@ -1,4 +1,4 @@
-//! Packs whole rows, with a bounded number of open packs.
+//! Packs whole rows, or parts of long ones, with a bounded number of open packs.
 //!
 //! A pack is closed when it is full, when a new one has to be opened and too many are open (the
 //! fullest is closed), and when it has been open for too long. The last rule bounds the distance
@@ -6,7 +6,7 @@
 //! At the end of a lane, open packs are closed in the order in which they were opened.
 
 use super::balance::{Ordering, PackOrder};
-use super::{Amount, Choice, Long, Packing, Refused};
+use super::{Amount, Choice, Long, Packing, Refused, Row};
 use std::ops::Range;
 
 /// A pack is closed after this many times the number of open packs were opened after it.
@@ -105,11 +105,12 @@ impl Fitted {
 /// The open packs of a lane.
 pub(super) struct Fitting {
     packing: Packing,
-    length: u32,
     choice: Choice,
     open_packs: usize,
     long: Long,
     row: u32,
+    /// Tokens of the padding of all pieces.
+    pub(super) padding: u64,
     /// In the order in which they are tried.
     open: Vec<OpenPack>,
     /// Row and first token of each piece, by the slot of an open pack.
@@ -145,11 +146,11 @@ impl Fitting {
         let (open, pieces, free) = (Vec::new(), Vec::new(), Vec::new());
         Self {
             packing,
-            length: packing.length,
             choice,
             open_packs,
             long,
             row: 0,
+            padding: 0,
             open,
             pieces,
             free,
@@ -164,37 +165,31 @@ impl Fitting {
     }
 
     /// Packs the next row. Returns how many of its tokens are packed.
-    pub(super) fn push(&mut self, amount: Amount) -> Result<u32, Refused> {
-        let (row, position, tokens) = (self.row, u64::from(self.row), amount.tokens);
-        self.row += 1;
-        let padded = self.packing.padded(tokens);
-        let all = Amount { tokens: padded, ..amount };
-        if all.fits(&self.packing.room()) {
-            self.place(row, 0, all);
-            return Ok(tokens);
-        }
-        match self.long {
-            Long::Drop => Ok(0),
-            _ if !all.has_room_for_images(&self.packing.room()) => {
-                Err(Refused::ManyImages { position, row: amount })
+    pub(super) fn push(&mut self, row: Row<'_>) -> Result<u32, Refused> {
+        let (amount, room, position) = (row.amount, self.packing.room(), u64::from(self.row));
+        let tokens = amount.tokens;
+        let many_images = Refused::ManyImages { position, row: amount };
+        let packed = match self.long {
+            _ if amount.fits(&room) => self.place_part(row, 0),
+            Long::Truncate => self.place_part(row, 0),
+            Long::Drop => 0,
+            Long::Error if amount.has_room_for_images(&room) => {
+                return Err(Refused::LongRow { position, tokens });
             }
-            Long::Error => Err(Refused::LongRow { position, tokens }),
-            Long::Truncate => {
-                self.push_full(row, 0, &all);
-                Ok(self.length)
-            }
+            Long::Error => return Err(many_images),
             Long::Split => {
-                // Rows with images are not cut by those who have images.
-                let (mut first, mut left) = (0, all);
-                while padded - first >= self.length {
-                    self.push_full(row, first, &left);
-                    first += self.length;
-                    left = Amount::from(padded - first);
+                let mut packed = 0;
+                while packed < tokens {
+                    match self.place_part(row, packed) {
+                        0 => return Err(many_images),
+                        part => packed += part,
+                    }
                 }
-                self.place(row, first, left);
-                Ok(tokens)
+                packed
             }
-        }
+        };
+        self.row += 1;
+        Ok(packed)
     }
 
     pub(super) fn finish(mut self) -> (Fitted, PackOrder) {
@@ -205,16 +200,25 @@ impl Fitting {
         (self.closed.finish(), self.order.map(Ordering::finish).unwrap_or_default())
     }
 
+    /// Packs a row from the token `first` on, as many of its tokens as a pack has room for. Returns
+    /// that number.
+    fn place_part(&mut self, row: Row<'_>, first: u32) -> u32 {
+        let part = self.packing.cut(row, first, &self.packing.room());
+        let padded = self.packing.padded_part(part);
+        self.padding += u64::from(padded.tokens - part.tokens);
+        self.place(self.row, first, padded);
+        part.tokens
+    }
+
     fn push_full(&mut self, row: u32, first: u32, amount: &Amount) {
         self.closed.push_with(&[(row, first)], amount.patches);
-        let full = Amount { tokens: self.length, ..*amount };
-        self.order.iter_mut().for_each(|order| order.push(order.of_row(&full), 0));
+        self.order.iter_mut().for_each(|order| order.push(order.of_row(amount), 0));
     }
 
     fn place(&mut self, row: u32, first: u32, amount: Amount) {
         match amount.tokens {
             0 => return,
-            all if all == self.length => return self.push_full(row, first, &amount),
+            all if all == self.packing.length => return self.push_full(row, first, &amount),
             _ => {}
         }
         let place = self.with_room(&amount).unwrap_or_else(|| self.open());

@@ -3,7 +3,7 @@
 
 use super::tests::balances;
 use super::{
-    Amount, Balance, Choice, LaneCursor, LanePiece, LaneRows, Long, Mark, NoPack, PackPlan,
+    Balance, Choice, Counts, LaneCursor, LanePiece, LaneRows, Long, Mark, NoPack, PackPlan,
     Packing, Piece, Strategy, Totals,
 };
 use crate::order::Lanes;
@@ -45,7 +45,7 @@ impl LaneRows for Lane<'_> {
         row + self.counted_with
     }
 
-    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Vec<Amount>, ()> {
+    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Counts, ()> {
         self.calls.set(self.calls.get() + 1);
         Ok(rows.map(|row| self.tokens(pass, row).into()).collect())
     }
@@ -240,7 +240,7 @@ fn check_rounded(rows: &[u32], lanes: u64, packing: Packing, plain: Packing) {
     };
     assert_eq!(places(&packs), places(&pieces(&model, &padded)));
     let (mut counted, mut added) = (0, 0);
-    for Piece { position, first, count, padded } in packs.into_iter().flatten() {
+    for Piece { position, first, count, padded, .. } in packs.into_iter().flatten() {
         assert_eq!(count, padded.min(rows[usize::try_from(position).unwrap()] - first));
         assert!(count > 0 && padded % packing.multiple_of == 0);
         counted += u64::from(count);

@@ -2,7 +2,7 @@
 
 use super::balance::{Ordering, PackOrder};
 use super::fit::Fitted;
-use super::{Packing, Piece};
+use super::{Amount, Packing, Piece, Refused, Row};
 use std::ops::Range;
 
 /// Rows are counted from the start of the lane.
@@ -19,8 +19,15 @@ pub(super) struct LanePacks {
 #[derive(Debug)]
 pub(super) enum Packs {
     /// First row and first token of each pack. Its other pieces follow consecutively.
-    Consecutive(Vec<(u32, u32)>),
+    Consecutive(Starts),
     Fitted(Fitted),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Starts {
+    starts: Vec<(u32, u32)>,
+    /// Of the images of each pack up to the last one that has images.
+    patches: Vec<u32>,
 }
 
 impl LanePacks {
@@ -40,14 +47,14 @@ impl LanePacks {
     /// Of the images of a pack.
     pub(super) fn patches(&self, pack: usize) -> u64 {
         match &self.packs {
-            Packs::Consecutive(_) => 0,
+            Packs::Consecutive(of) => of.patches.get(pack).copied().map_or(0, u64::from),
             Packs::Fitted(fitted) => fitted.patches(pack),
         }
     }
 
     pub(super) fn len(&self) -> u64 {
         match &self.packs {
-            Packs::Consecutive(starts) => starts.len() as u64,
+            Packs::Consecutive(of) => of.starts.len() as u64,
             Packs::Fitted(fitted) => fitted.len() as u64,
         }
     }
@@ -55,7 +62,7 @@ impl LanePacks {
     /// Plan positions of the rows in these packs: ascending, non-adjacent runs.
     pub(super) fn positions(&self, packs: Range<usize>) -> Vec<Range<u64>> {
         match &self.packs {
-            Packs::Consecutive(starts) => {
+            Packs::Consecutive(Starts { starts, .. }) => {
                 let first = starts.get(packs.start).map(|(row, _)| *row);
                 // A row that continues in the next pack belongs to both.
                 let is_shared = self.packing.overlaps || self.packing.looks_ahead;
@@ -84,52 +91,58 @@ impl LanePacks {
         }
     }
 
-    /// Calls `piece` with the pieces of a pack in order. `tokens_of` returns the number of tokens
-    /// of the row at a plan position.
-    pub(super) fn for_each_piece(
+    /// Calls `piece` with the pieces of a pack in order. `row_of` returns what the row at a plan
+    /// position takes.
+    pub(super) fn for_each_piece<'a, R: Into<Row<'a>>>(
         &self,
         pack: usize,
-        tokens_of: &impl Fn(u64) -> u32,
+        row_of: &impl Fn(u64) -> R,
         mut piece: impl FnMut(Piece),
     ) {
+        let packing = &self.packing;
         match &self.packs {
-            Packs::Consecutive(starts) => {
+            Packs::Consecutive(Starts { starts, .. }) => {
                 let Some((mut row, mut first)) = starts.get(pack).copied() else { return };
-                let mut room = self.packing.length;
-                while room > 0 && row < self.rows {
+                let mut room = packing.room();
+                while room.tokens > 0 && row < self.rows {
                     let position = self.at(row);
-                    let (count, padded) = self.packing.piece(tokens_of(position), first, room);
-                    if count > 0 {
-                        piece(Piece { position, first, count, padded });
+                    let own = row_of(position).into();
+                    let part = packing.cut(own, first, &room);
+                    if part.tokens > 0 {
+                        piece(packing.piece(position, first, part));
                     }
-                    room -= padded;
+                    if first + part.tokens < own.amount.tokens {
+                        break;
+                    }
+                    room = room.without(&packing.padded_part(part));
                     (row, first) = (row + 1, 0);
                 }
-                if let Some((row, first)) =
-                    starts.get(pack + 1).filter(|_| self.packing.looks_ahead)
-                {
-                    piece(Piece { position: self.at(*row), first: *first, count: 0, padded: 0 });
+                if let Some((row, first)) = starts.get(pack + 1).filter(|_| packing.looks_ahead) {
+                    piece(packing.piece(self.at(*row), *first, Amount::default()));
                 }
             }
-            Packs::Fitted(fitted) => {
-                let most = self.packing.most_of_row();
-                let of_row = |row, first| self.packing.piece(tokens_of(self.at(row)), first, most);
-                let padded = |row: &u32| of_row(*row, 0).1;
-                let rows = fitted.rows(pack..pack + 1).iter().filter(|_| self.packing.keeps_rows());
-                let longest = rows.map(padded).max();
+            Packs::Fitted(fitted) if packing.keeps_rows() => {
+                let of_row =
+                    |row: u32| packing.row_of_batch(row_of(self.at(row)).into().amount.tokens);
+                let rows = fitted.rows(pack..pack + 1).iter();
+                let padded = rows.map(|row| of_row(*row).1).max().unwrap_or_default();
                 fitted.for_each(pack, |row, first| {
-                    let (count, padded) = of_row(row, first);
-                    let (position, padded) = (self.at(row), longest.unwrap_or(padded));
-                    piece(Piece { position, first, count, padded });
+                    let (count, position) = (of_row(row).0, self.at(row));
+                    piece(Piece { position, first, count, padded, images: 0, patches: 0 });
                 });
             }
+            Packs::Fitted(fitted) => fitted.for_each(pack, |row, first| {
+                let position = self.at(row);
+                let part = packing.cut(row_of(position).into(), first, &packing.room());
+                piece(packing.piece(position, first, part));
+            }),
         }
     }
 
     /// The first plan position that `pack` or a later one needs.
     pub(super) fn needed_from(&self, pack: usize) -> u64 {
         let row = match &self.packs {
-            Packs::Consecutive(starts) => starts.get(pack).map(|(row, _)| *row),
+            Packs::Consecutive(of) => of.starts.get(pack).map(|(row, _)| *row),
             Packs::Fitted(fitted) => fitted.lowest(pack),
         };
         self.at(row.unwrap_or(self.rows))
@@ -156,8 +169,9 @@ impl LanePacks {
 pub(super) struct Consecutive {
     packing: Packing,
     row: u32,
-    filled: u32,
-    starts: Vec<(u32, u32)>,
+    /// What still fits into the open pack, if there is one.
+    room: Option<Amount>,
+    packs: Starts,
     /// Row and index of the last token.
     last: Option<(u32, u32)>,
     /// Of the documents of the open pack, if costs are needed.
@@ -167,54 +181,84 @@ pub(super) struct Consecutive {
 
 impl Consecutive {
     pub(super) fn new(packing: Packing, order: Option<Ordering>) -> Self {
-        Self { packing, row: 0, filled: 0, starts: Vec::new(), last: None, cost: 0, order }
+        let packs = Starts::default();
+        Self { packing, row: 0, room: None, packs, last: None, cost: 0, order }
     }
 
-    pub(super) fn push(&mut self, tokens: u32) {
-        let (tokens, length) = (self.packing.padded(tokens), self.packing.length);
-        let mut first = 0;
-        while first < tokens {
-            let mut document = 0;
-            if self.filled == 0 {
-                let repeated = self.last.filter(|_| self.packing.overlaps);
-                self.starts.push(repeated.unwrap_or((self.row, first)));
-                self.filled = u32::from(repeated.is_some());
-                match repeated {
-                    Some((row, _)) if row < self.row => self.add_document(1),
-                    repeated => document = u32::from(repeated.is_some()),
+    /// Packs the next row. Returns the number of tokens of its padding.
+    pub(super) fn push(&mut self, row: Row<'_>) -> Result<u32, Refused> {
+        let (mut first, mut padding) = (0, 0);
+        while first < row.amount.tokens {
+            let (room, repeated) = match self.room {
+                Some(room) => (room, 0),
+                None => self.open(first),
+            };
+            let part = self.packing.cut(row, first, &room);
+            if part.tokens == 0 {
+                if self.room.is_none() {
+                    let position = u64::from(self.row);
+                    return Err(Refused::ManyImages { position, row: row.amount });
                 }
+                // A block that does not fit begins the next pack.
+                self.close();
+                continue;
             }
-            let count = (tokens - first).min(length - self.filled);
-            first += count;
+            let padded = self.packing.padded_part(part);
+            padding += padded.tokens - part.tokens;
+            first += part.tokens;
             self.last = Some((self.row, first - 1));
-            self.filled += count;
-            self.add_document(document + count);
-            if self.filled == length {
+            self.add_document(&Amount { tokens: repeated + padded.tokens, ..part });
+            let room = room.without(&padded);
+            self.room = Some(room);
+            if room.tokens == 0 {
                 self.close();
             }
         }
         self.row += 1;
+        Ok(padding)
     }
 
     pub(super) fn finish(mut self, start: u64, rows: u32) -> (LanePacks, PackOrder) {
-        if self.filled > 0 {
-            self.close();
-        }
-        self.starts.shrink_to_fit();
-        let packs = LanePacks::new(start, rows, self.packing, Packs::Consecutive(self.starts));
+        self.close();
+        self.packs.starts.shrink_to_fit();
+        self.packs.patches.shrink_to_fit();
+        let packs = LanePacks::new(start, rows, self.packing, Packs::Consecutive(self.packs));
         (packs, self.order.map(Ordering::finish).unwrap_or_default())
     }
 
-    fn add_document(&mut self, tokens: u32) {
+    /// Opens a pack for the row from `first` on. Returns its room, and how many tokens before
+    /// `first` are in it too.
+    fn open(&mut self, first: u32) -> (Amount, u32) {
+        let room = self.packing.room();
+        let Some(repeated) = self.last.filter(|_| self.packing.overlaps) else {
+            self.packs.starts.push((self.row, first));
+            return (room, 0);
+        };
+        self.packs.starts.push(repeated);
+        let one = Amount::from(1);
+        let is_own = repeated.0 == self.row;
+        if !is_own {
+            self.add_document(&one);
+        }
+        (room.without(&one), u32::from(is_own))
+    }
+
+    fn add_document(&mut self, amount: &Amount) {
         if let Some(order) = &self.order {
-            self.cost = self.cost.saturating_add(order.of_document(tokens));
+            self.cost = self.cost.saturating_add(order.of_row(amount));
         }
     }
 
     fn close(&mut self) {
+        let Some(room) = self.room.take() else { return };
         if let Some(order) = &mut self.order {
-            order.push(self.cost, self.packing.length - self.filled);
+            order.push(self.cost, room.tokens);
         }
-        (self.filled, self.cost) = (0, 0);
+        let patches = self.packing.max_patches - room.patches;
+        if patches > 0 {
+            self.packs.patches.resize(self.packs.starts.len() - 1, 0);
+            self.packs.patches.push(patches);
+        }
+        self.cost = 0;
     }
 }

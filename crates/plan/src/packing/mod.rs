@@ -4,12 +4,12 @@
 //! A [`PackPlan`] of one epoch is computed from the token counts of rows in plan order; used by the
 //! pass, by `explain` and by `len`. Each lane of rows is packed separately, so its packs form a
 //! lane again, and packs are dealt out like rows. The invariant: the packs depend only on the token
-//! counts, the order of the rows, the lanes and the [`Packing`]; and each token of a row is in at
-//! most one pack.
+//! counts, the order of the rows, the lanes and the [`Packing`]; each token of a row is in at most
+//! one pack; and the tokens of a [`Block`] are in one piece.
 //!
 //! | strategy | a row | packs |
 //! |---|---|---|
-//! | [`Strategy::Concat`] | is split where a pack is full | all full, except the last of a lane |
+//! | [`Strategy::Concat`] | is split where a pack is full | full, but before a block and at the end |
 //! | [`Strategy::Fit`] | stays whole, if not longer than a pack | as full as the open packs allow |
 //! | [`Strategy::Batches`] | stays a row | rows of about equal length, padded to the longest |
 //!
@@ -23,6 +23,9 @@ mod amount;
 mod balance;
 mod balanced;
 mod batches;
+#[cfg(test)]
+mod block_tests;
+mod blocks;
 #[cfg(test)]
 mod budget_tests;
 mod fit;
@@ -39,6 +42,7 @@ pub use amount::Amount;
 pub use balance::{Balance, Cost, CostTerms, MOST_WINDOW_PACKS, Within};
 pub use balanced::BalancedCursor;
 pub use batches::{BatchRules, Unit};
+pub use blocks::{Block, Blocks, Counts, Row};
 pub use plan::PackPlan;
 pub use totals::Totals;
 
@@ -57,7 +61,7 @@ pub struct Packing {
     /// Whether a pack ends with the place of the token that follows it in the lane; only for
     /// [`Strategy::Concat`].
     pub looks_ahead: bool,
-    /// Images of a pack, and their patches; only for [`Strategy::Fit`].
+    /// Images of a pack, and their patches; not for [`Strategy::Batches`].
     pub max_images: u32,
     pub max_patches: u32,
     /// In what order packs come; as they are packed by default.
@@ -128,11 +132,21 @@ impl Packing {
         cost.of_rows(pieces.map(value), self.unit().value(longest))
     }
 
-    /// The piece of a row of `tokens` from `first` on in a pack with `room`: tokens, and tokens
-    /// with their padding.
-    fn piece(&self, tokens: u32, first: u32, room: u32) -> (u32, u32) {
-        let padded = self.padded(tokens).saturating_sub(first).min(room);
-        (tokens.saturating_sub(first).min(padded), padded)
+    /// A part of the row at a position, from the token `first` on.
+    fn piece(&self, position: u64, first: u32, part: Amount) -> Piece {
+        let Amount { tokens: count, images, patches } = part;
+        Piece { position, first, count, padded: self.padded(count), images, patches }
+    }
+
+    /// A part with its padding.
+    fn padded_part(&self, part: Amount) -> Amount {
+        Amount { tokens: self.padded(part.tokens), ..part }
+    }
+
+    /// A row of a batch, cut to the longest that it can hold: its length, and that with padding.
+    fn row_of_batch(&self, length: u32) -> (u32, u32) {
+        let padded = self.padded(length).min(self.most_of_row());
+        (length.min(padded), padded)
     }
 
     /// Options that packs can be made of.
@@ -169,9 +183,9 @@ pub enum Choice {
 /// How a row that is longer than a pack, or has too many images for one, is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Long {
-    /// It fills whole packs, and the rest is packed like a row.
+    /// It is cut to parts as long as a pack has room for, and these are packed like rows.
     Split,
-    /// Its first tokens fill a pack.
+    /// Its first tokens are packed, as many as a pack has room for.
     Truncate,
     Drop,
     Error,
@@ -188,6 +202,9 @@ pub struct Piece {
     pub count: u32,
     /// The same with the padding inside of the pack; of all rows of a batch, the same.
     pub padded: u32,
+    /// Images whose tokens these are, and their patches.
+    pub images: u32,
+    pub patches: u32,
 }
 
 /// Why rows cannot be packed.
@@ -195,7 +212,8 @@ pub struct Piece {
 pub enum Refused {
     /// With [`Long::Error`].
     LongRow { position: u64, tokens: u32 },
-    /// A row that cannot be cut or dropped has more images or patches than a pack.
+    /// A row has more images or patches than a pack and is not cut or dropped, or has a block that
+    /// no pack has room for.
     ManyImages { position: u64, row: Amount },
     /// Rows of a lane are counted in 32 bits.
     LongLane { rows: u64 },

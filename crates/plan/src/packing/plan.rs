@@ -5,7 +5,7 @@ use super::batches::{Batched, Batching};
 use super::fit::Fitting;
 use super::lane::{Consecutive, LanePacks, Packs};
 use super::totals::Totals;
-use super::{Amount, Packing, Piece, Refused, Strategy};
+use super::{Packing, Piece, Refused, Row, Strategy};
 use crate::order::Lanes;
 use std::ops::Range;
 
@@ -23,14 +23,14 @@ pub struct PackPlan {
 
 impl PackPlan {
     /// Packs the rows of each lane. `amounts_of` is called with the plan positions of a lane, and
-    /// calls back with what each of its rows takes, in order: an [`Amount`], or tokens.
+    /// calls back with what each of its rows takes, in order: a [`Row`], an amount, or tokens.
     ///
     /// # Errors
     /// For a row that is longer than a pack, if the packing rejects it, and for a lane of 2³² rows.
-    pub fn build<A: Into<Amount>>(
+    pub fn build<'a, R: Into<Row<'a>>>(
         packing: Packing,
         rows: &Lanes,
-        mut amounts_of: impl FnMut(Range<u64>, &mut dyn FnMut(A)),
+        mut amounts_of: impl FnMut(Range<u64>, &mut dyn FnMut(R)),
     ) -> Result<Self, Refused> {
         let packing = packing.possible();
         let mut totals = Totals::default();
@@ -103,16 +103,16 @@ impl PackPlan {
         positions
     }
 
-    /// Calls `piece` with the pieces of a pack in order. `tokens_of` returns the number of tokens
-    /// of the row at a plan position.
-    pub fn for_each_piece(
+    /// Calls `piece` with the pieces of a pack in order. `row_of` returns what the row at a plan
+    /// position takes.
+    pub fn for_each_piece<'a, R: Into<Row<'a>>>(
         &self,
         pack: u64,
-        tokens_of: impl Fn(u64) -> u32,
+        row_of: impl Fn(u64) -> R,
         piece: impl FnMut(Piece),
     ) {
         if let Some(((lane, order), place)) = self.found(pack) {
-            lane.for_each_piece(order.pack(place), &tokens_of, piece);
+            lane.for_each_piece(order.pack(place), &row_of, piece);
         }
     }
 
@@ -130,7 +130,7 @@ impl PackPlan {
 
     /// Plan positions of the rows of a pack.
     pub fn for_each_row(&self, pack: u64, mut row: impl FnMut(u64)) {
-        self.for_each_piece(pack, |_| 0, |piece| row(piece.position));
+        self.for_each_piece(pack, |_| 0u32, |piece| row(piece.position));
     }
 
     /// The number that a pack would have without a balance.
@@ -177,10 +177,10 @@ impl PackPlan {
     }
 }
 
-fn pack_lane<A: Into<Amount>>(
+fn pack_lane<'a, R: Into<Row<'a>>>(
     packing: Packing,
     positions: Range<u64>,
-    amounts_of: &mut impl FnMut(Range<u64>, &mut dyn FnMut(A)),
+    amounts_of: &mut impl FnMut(Range<u64>, &mut dyn FnMut(R)),
     totals: &mut Totals,
 ) -> Result<(LanePacks, PackOrder), Refused> {
     let (start, rows) = (positions.start, positions.end - positions.start);
@@ -193,12 +193,21 @@ fn pack_lane<A: Into<Amount>>(
     match packing.strategy {
         Strategy::Concat => {
             let mut packs = Consecutive::new(packing, order);
+            let mut refused = None;
             amounts_of(positions, &mut |row| {
-                let Amount { tokens, .. } = row.into();
-                packs.push(tokens);
-                totals.tokens += u64::from(tokens);
-                totals.padded_tokens += u64::from(packing.padded(tokens).saturating_sub(tokens));
+                let row = row.into();
+                match packs.push(row) {
+                    _ if refused.is_some() => {}
+                    Ok(padding) => {
+                        totals.tokens += u64::from(row.amount.tokens);
+                        totals.padded_tokens += u64::from(padding);
+                    }
+                    Err(reason) => refused = Some(reason),
+                }
             });
+            if let Some(refused) = refused {
+                return Err(refused.in_lane(start));
+            }
             let (packs, order) = packs.finish(start, rows);
             if packing.overlaps {
                 totals.tokens += packs.len().saturating_sub(1);
@@ -213,11 +222,10 @@ fn pack_lane<A: Into<Amount>>(
                 match packs.push(row) {
                     _ if refused.is_some() => {}
                     Ok(packed) => {
+                        let tokens = row.amount.tokens;
                         totals.tokens += u64::from(packed);
-                        totals.padded_tokens +=
-                            u64::from(packing.padded(packed).saturating_sub(packed));
-                        let lost = u64::from(row.tokens - packed);
-                        let is_dropped = packed == 0 && row.tokens > 0;
+                        let lost = u64::from(tokens - packed);
+                        let is_dropped = packed == 0 && tokens > 0;
                         totals.dropped_rows += u64::from(is_dropped);
                         *(if is_dropped {
                             &mut totals.dropped_tokens
@@ -231,6 +239,7 @@ fn pack_lane<A: Into<Amount>>(
             match refused {
                 Some(refused) => Err(refused.in_lane(start)),
                 None => {
+                    totals.padded_tokens += packs.padding;
                     let (packs, order) = packs.finish();
                     Ok((LanePacks::new(start, rows, packing, Packs::Fitted(packs)), order))
                 }
@@ -241,7 +250,7 @@ fn pack_lane<A: Into<Amount>>(
             let mut refused = None;
             amounts_of(positions, &mut |row| {
                 if refused.is_none() {
-                    refused = batches.push(row.into().tokens).err();
+                    refused = batches.push(row.into().amount.tokens).err();
                 }
             });
             if let Some(refused) = refused {

@@ -55,7 +55,7 @@ impl LaneRows for Model {
         }
     }
 
-    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Vec<Amount>, ()> {
+    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Counts, ()> {
         self.counted.borrow_mut().extend(rows.clone().map(|row| (pass, row)));
         Ok(self.part(pass, rows).into_iter().map(Amount::from).collect())
     }

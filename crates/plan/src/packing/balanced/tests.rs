@@ -1,5 +1,5 @@
 use super::*;
-use crate::packing::{Amount, Choice, Cost, Long, Strategy, Within};
+use crate::packing::{Amount, Choice, Cost, Counts, Long, Strategy, Within};
 use proptest::prelude::{Just, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
 /// Counts of each pass in turn; later passes repeat them.
@@ -33,7 +33,7 @@ impl LaneRows for Passes {
         row + 3
     }
 
-    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Vec<Amount>, ()> {
+    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Counts, ()> {
         Ok(self.part(pass, rows).into_iter().map(Amount::from).collect())
     }
 }
