@@ -23,6 +23,7 @@ pub mod explain;
 pub mod figures;
 mod images;
 mod lengths;
+mod lengths_source;
 mod lists;
 mod packs;
 mod rope;
@@ -41,7 +42,8 @@ pub use columns::{
 pub(crate) use drawn::DrawnPacks;
 pub use error::{Error, Result};
 pub(crate) use images::{ImageOrigin, ImagesOfPacks};
-pub use lengths::{Lengths, LengthsSource};
+pub use lengths::Lengths;
+pub use lengths_source::LengthsSource;
 pub use packs::{Contents, PackSource, Packs, PlannedRows};
 pub use row_counts::RowCounts;
 pub(crate) use rows::RowParts;
