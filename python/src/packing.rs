@@ -106,7 +106,7 @@ impl PyBalance {
     }
 }
 
-/// The images or patches of a pack; without a limit, as many as its tokens have room for.
+/// The most images or patches of a pack; without a limit, only its tokens limit them.
 fn limit(most: Option<u32>) -> u32 {
     most.unwrap_or(u32::MAX)
 }

@@ -49,8 +49,8 @@ struct Settings {
 struct PlannedSettings {
     rule: Rule,
     output: String,
-    /// Side of a patch or a tile, side of the squares in which they come, frames, and whether the
-    /// channels of a pixel are adjacent.
+    /// Side of a patch or a tile, merge size, frames, and whether the channels of a pixel are
+    /// adjacent.
     patches: Option<(usize, usize, usize, bool)>,
     has_rope: bool,
     mean: [u8; 3],

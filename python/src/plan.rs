@@ -94,7 +94,7 @@ impl PyImageRule {
         self.0.plan(height, width).err().map(|refusal| refusal.to_string())
     }
 
-    /// Names of the pieces that images may have beside the placeholder.
+    /// Names of the pieces that an image may have besides the placeholder.
     fn pieces(&self) -> Vec<String> {
         self.0.pieces().into_iter().map(name_of).collect()
     }

@@ -128,7 +128,7 @@ fn remove(py: Python<'_>, path: &str) -> PyResult<()> {
     Ok(listening(py, || AnyDisk::default().remove(path))??)
 }
 
-/// Moves a file to another name, also to a store, and replaces the file there.
+/// Moves a file to another path, which may be in a store, and replaces the file there.
 #[pyfunction]
 fn move_file(py: Python<'_>, source: &str, target: &str) -> PyResult<()> {
     Ok(listening(py, || shardmill_storage::move_file(source, target))?

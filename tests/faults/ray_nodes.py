@@ -28,7 +28,7 @@ SETTINGS = {
 
 
 class Nodes:
-    """A head and two workers, with a CPU each.
+    """A head and two workers, each with one CPU.
 
     Args:
         workers: the number of workers.

@@ -65,7 +65,7 @@ def node_id() -> str:
 
 
 def wait_for_nodes(table, nodes: str, first: str, directory: str) -> None:
-    """Waits until a task has come to each node. The first rows are worked on by one task alone."""
+    """Waits until each node has got a task. A single task processes the first rows."""
     deadline = time.monotonic() + HANGS_S
     while table["n"][0].as_py() >= int(first) and len(os.listdir(directory)) < int(nodes):
         assert time.monotonic() < deadline, "no task comes to a node"
@@ -77,7 +77,7 @@ tracers: list[subprocess.Popen] = []
 
 
 def stop_once(moment: Path) -> None:
-    """Lets this process be stopped at a moment, if no other one was."""
+    """Lets this process be stopped at a given moment, unless another one was stopped."""
     for tracer in tracers:
         tracer.terminate()
         tracer.wait()

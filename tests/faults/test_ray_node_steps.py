@@ -1,7 +1,7 @@
-"""Nodes that are lost at each system call of the tasks of our own job, on a cluster of three.
+"""Nodes are lost at each system call of the tasks of a shardmill job, on a cluster of three nodes.
 
-A worker stands still at the call when its node is killed. Then it is killed too, or it wakes when
-the job has ended, as behind a network that fails for a while. Every row is there once, and no part
+A worker is stopped at the call when its node is killed. Then it is killed too, or it wakes when
+the job has ended, as after a network failure. Every row is there once, and no part
 of a file is left.
 """
 
@@ -73,7 +73,7 @@ def test_job_that_loses_a_node_at_each_step_writes_every_row_once(
     calls = WITH if has_checkpoint else WITHOUT
     case, moments = Case(tmp_path, "explode", files=len(calls) + 2), tmp_path / "moments"
     moments.mkdir()
-    # The first file is read by a task alone, which decides the columns of results.
+    # A single task reads the first file, which decides the columns of results.
     for number, (call, count) in enumerate(calls, 1):
         (moments / str(number)).write_text(f"{call} {count}")
     options = {"executor": "ray", "workers": 4, "stop": f"{case.rows}:{moments}"}

@@ -351,7 +351,7 @@ def test_batch_without_images_has_empty_arrays(tmp_path, model, name, pad):
 
 
 @pytest.mark.parametrize("labels", ["text", "all"])
-def test_labels_of_all_leave_out_placeholders_alone(tmp_path, model, labels):
+def test_labels_of_all_leave_out_only_placeholders(tmp_path, model, labels):
     own = family("idefics3")
     image = picture(40, 70)
     path = write_documents(tmp_path / "data", [["a", image, "b"]])
@@ -393,7 +393,7 @@ def test_images_of_conversations_take_the_places_of_placeholders(tmp_path, model
     found = sm.Dataset(tmp_path / "0.parquet", sequences=sequences)[0]
     parts = [images[0], "what?", images[1], "bc!"]
     ids, pixels, shapes = expected_of(model, own, parts)
-    # No token ends a conversation that its template does not write.
+    # A conversation ends with the tokens of its template; no other one is added.
     assert (found["tokens"], found[own.shape]) == (ids[:-1], shapes)
     assert_pixels(found["pixel_values"], pixels)
     assert [label for label in found["labels"] if label != -100] == [ord("c"), ord("!")]
@@ -405,7 +405,7 @@ def test_images_of_conversations_take_the_places_of_placeholders(tmp_path, model
         (sm.ImageTokens.idefics3(longest=100, tile=16), "<fake_token_around_image>"),
         (
             sm.ImageTokens.idefics3(longest=100, tile=16, start=AROUND, overview=WHOLE, end=DONE),
-            "'\\\\n\\\\n' is 2 tokens for the tokenizer, and 1 for the rule",
+            "the tokenizer makes 2 tokens of '\\\\n\\\\n', but the rule counts 1",
         ),
         (
             sm.ImageTokens.idefics3(

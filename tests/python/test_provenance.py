@@ -400,7 +400,8 @@ def test_converted_token_files_keep_their_provenance(
     run = shardmill("convert", out.parent, tmp_path / "q", *arguments)
     assert run.returncode == 0, run.stderr
     if to == "megatron" and "bin" in LAYOUTS[layout][0]:
-        assert "gets no provenance: the rows of" in run.stderr
+        assert "no provenance is written for" in run.stderr
+        assert "are not the documents of its provenance" in run.stderr
         assert not (tmp_path / "q.provenance.parquet").exists()
         return
     assert run.stderr.count("\n") == 1
@@ -454,20 +455,20 @@ def one_shard(texts: Path, parts: list[Path]) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (other_options, "are of other options of Tokenize"),
-        (no_provenance, "1.bin' has none, and other files have"),
+        (other_options, "have different options of Tokenize"),
+        (no_provenance, "1.bin' has no provenance, but other files have it"),
         (equal_names, "'a.jsonl' is below "),
-        (one_shard, " files, and only some are copied"),
+        (one_shard, " files, but only some are copied"),
         (lambda _, parts: damaged_length(parts[1]), "is the provenance of other tokens"),
     ],
 )
-def test_merged_pair_without_one_provenance_says_why(
+def test_merged_pair_warns_why_it_has_no_provenance(
     texts: Path, tmp_path: Path, change: Callable[[Path, list[Path]], None], reason: str
 ) -> None:
     parts = parts_of(texts, tmp_path)[1:]
     parts.insert(0, tokenized(texts, tmp_path / "0", "--to", "megatron", "--mode", "overwrite"))
     change(texts, parts)
-    with pytest.warns(UserWarning, match=r"all' gets no provenance: .*") as warned:
+    with pytest.warns(UserWarning, match=r"no provenance is written for .*all': .*") as warned:
         sm.merge(tmp_path / "all", parts)
     assert any(reason in str(one.message) for one in warned)
     assert sm.Dataset(tmp_path / "all").files

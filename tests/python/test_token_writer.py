@@ -292,7 +292,7 @@ def test_options_that_do_not_apply_are_refused(
     assert names(tmp_path) == []
 
 
-def test_pair_with_too_many_sequences_for_megatron_is_warned_of() -> None:
+def test_pair_with_too_many_sequences_for_megatron_gives_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         begin_pairs("p", [], 2**31 - 1)

@@ -1,4 +1,4 @@
-"""What Ray Data writes to a bucket is there once and as a whole, whatever is killed.
+"""Rows that Ray Data writes to a bucket are complete and there once, whatever is killed.
 
 Without a cluster: tasks run one after another in this process, which is "killed" by an exception.
 ``tests/faults/test_ray_data_kill.py`` has a job on a cluster.

@@ -1,7 +1,7 @@
 //! The order of the pixels of an image that is cut into patches or tiles, as in Qwen2-VL and
 //! SigLIP 2 (`image_processing_qwen2_vl.py` and `image_processing_siglip2.py` of transformers 5.23).
 
-/// Squares of pixels, each with the planes of its channels, or with its pixels.
+/// Squares of pixels, each stored as channel planes or as interleaved pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Patches {
     /// Side of a patch in pixels.
@@ -10,7 +10,7 @@ pub struct Patches {
     pub merge: usize,
     /// How often each plane comes: the frames of a video, of which an image has equal ones.
     pub frames: usize,
-    /// Whether the channels of a pixel are adjacent. There is one frame then.
+    /// Whether the channels of a pixel are adjacent. If so, there is only one frame.
     pub is_interleaved: bool,
 }
 

@@ -35,14 +35,14 @@ pub struct Rendering<'a> {
     pub sizes: Option<Sizes<'a>>,
 }
 
-/// The sizes of one image, of which all is shown.
+/// The sizes for one image, which is not cropped.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes<'a> {
-    /// What it is resized to first, one after the other.
+    /// The intermediate sizes that it is resized to first, in order.
     pub stages: &'a [Sides],
-    /// The size of the output, which is made of the last stage.
+    /// The size of the output, which is made from the last stage.
     pub target: Sides,
-    /// The size of a second output, which is made of the same pixels and comes after the first.
+    /// The size of a second output, which is made from the same pixels and follows the first.
     pub overview: Option<Sides>,
 }
 
@@ -69,7 +69,7 @@ impl Rendering<'_> {
     }
 }
 
-/// Something of each output of an image.
+/// A value for each output of an image.
 #[derive(Debug, Clone, Copy)]
 struct Outputs<T> {
     first: T,
@@ -289,8 +289,8 @@ impl Plan {
     }
 }
 
-/// The first bytes and the rest. Without enough bytes, all of them, which is an error where they
-/// are written.
+/// Splits off the first `len` bytes. If there are fewer, returns all of them; writing to them is
+/// then an error.
 fn split_off(bytes: &mut [u8], len: usize) -> (&mut [u8], &mut [u8]) {
     let len = len.min(bytes.len());
     bytes.split_at_mut(len)

@@ -81,7 +81,8 @@ impl Disk for AnyDisk {
     }
 }
 
-/// Moves a file to another name, also on another disk or in a store, and replaces the file there.
+/// Moves a file to another path, which may be on another disk or in a store, and replaces the file
+/// there.
 /// In a store and between disks, a crash may leave both files.
 ///
 /// # Errors

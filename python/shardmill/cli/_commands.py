@@ -39,7 +39,7 @@ _COMMANDS = {
     "MDS or WebDataset files.",
     "help": "Show the help of a command, or the list of commands.",
     "inspect": "Describe the contents of data files of any format and of images.",
-    "merge": "Merge parts of a data set, or pairs of Megatron-LM, that were written separately.",
+    "merge": "Merge parts of a data set, or Megatron-LM pairs, that were written separately.",
     "repair-index": "Rebuild the index of a directory of MDS shards.",
     "tokenize": "Tokenize texts or chat messages and write Parquet, or count their tokens.",
     "verify": "Check files completely: rows, checksums, order, structure, image headers.",

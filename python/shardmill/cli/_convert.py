@@ -96,8 +96,8 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
     files, or of token files. DST is one file if its name ends in .parquet, .jsonl, .tar,
     .array_record or .bin, else a directory of shards; with --to megatron, it is the name of a pair
     without .bin and .idx. Data that the format cannot store is rejected before anything is written.
-    On failure, no output is left, except for a file that replaced its own source. Token files keep
-    their P.provenance.parquet.
+    On failure, no output is left, except for a file that replaced its own source. The provenance of
+    token files is kept.
 
     \b
     Example:
@@ -212,7 +212,7 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
 def _provenance(
     dst: str, dataset: Dataset, format: str, options: dict[str, Any]
 ) -> AbstractContextManager[None]:
-    """Return what writes the provenance of all tokens of token files."""
+    """Return a context that writes the provenance if all tokens of token files are copied."""
     from shardmill.write._copied_provenance import copied_provenance
 
     has_all = options["filter"] is None and not options["renames"] and "tokens" in dataset.columns

@@ -90,7 +90,7 @@ def _counts(dataset: Dataset, rule: ImageTokens | None, options: dict[str, Any])
         lengths = batch["tokens"].offsets[1:] - batch["tokens"].offsets[:-1]
         images = len(batch["image_index"].values)
         shapes = batch.get(shape)
-        # With rules without a shape, an image is one patch.
+        # If the rule has no column of shapes, an image is one patch.
         patches = images
         if rule is not None and shapes is not None:
             patches = patches_of(rule, shapes.values).sum()

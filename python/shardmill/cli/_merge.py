@@ -15,9 +15,9 @@ from shardmill.cli._options import paths_argument, storage_option
 def command(paths: tuple[str, ...]) -> None:
     """Merge parts that were written separately into the data set OUT.
 
-    PARTs that are pairs of Megatron-LM are copied into the pair OUT, in this order. Other PARTs are
-    directories below OUT, by default all of them: their files stay, and OUT gets an index of them
-    if they have one. See sm.merge.
+    PARTs that are Megatron-LM pairs are copied into the pair OUT, in the given order. Other PARTs
+    are directories below OUT; the default is all of them. Their files stay in place. If the PARTs
+    have indexes, OUT gets an index of all shards. See sm.merge.
 
     \b
     Example:

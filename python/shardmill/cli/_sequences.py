@@ -32,7 +32,7 @@ def sequences_of(options: dict[str, Any]) -> Sequences:
     return Sequences(
         tokenizer=options["model"],
         images=ImageTokens.from_pretrained(options["model"]),
-        # No pixel is decoded, so how it is normalized does not matter.
+        # No pixels are decoded, so the normalization does not matter.
         image_output=ImageOutput(dtype="uint8"),
         parts=options["parts"] or (),
         bos=options["bos"],

@@ -80,7 +80,7 @@ filter_option = click.option(
 token_files_option = click.option(
     "--token-files",
     type=JsonObject(),
-    help='How token files are read, as for TokenFiles: \'{"dtype": "uint16", "eos": 0}\'.',
+    help='Options of TokenFiles to read token files, as JSON: \'{"dtype": "uint16", "eos": 0}\'.',
 )
 
 #: PATH and what ``shardmill.Dataset`` wants to know of it.
@@ -96,7 +96,7 @@ def open_dataset(options: dict[str, Any], **more: Any) -> Any:
     """Open the ``shardmill.Dataset`` of the options.
 
     Args:
-        options: those of ``dataset_options``, and of ``token_files_option`` if there are any.
+        options: those of ``dataset_options``, and ``token_files_option`` if the command has it.
         more: further options of ``Dataset``.
     """
     from shardmill import Dataset

@@ -485,7 +485,7 @@ def native_rule(images: ImageTokens) -> dict[str, Any]:
 
 
 def native_pieces(images: ImageTokens) -> list[str]:
-    """Return the names of what may take the place of a placeholder beside placeholders."""
+    """Return the names of the pieces that an image may become, besides placeholders."""
     return _native.ImageRule(native_rule(images)).pieces()
 
 

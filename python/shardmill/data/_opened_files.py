@@ -175,7 +175,7 @@ class OpenedFiles:
 
     @property
     def document_images(self) -> Sequences | None:
-        """How rows become documents with images, which all sources that have any do alike."""
+        """How rows become documents with images: the same for all sources that have images."""
         made = (one for one in self.tokenize if getattr(one, "images", None) is not None)
         return cast("Sequences | None", next(made, None))
 

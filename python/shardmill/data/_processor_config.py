@@ -300,7 +300,7 @@ def _idefics3(files: _Files) -> tuple[str, dict[str, Any]]:
 
 
 def _blank_line_tokens(directory: Path) -> int:
-    """Return the length of an empty line for the tokenizer, 1 without one."""
+    """Return the number of tokens of an empty line, or 1 if there is no tokenizer."""
     if not (directory / "tokenizer.json").is_file():
         return 1
     return len(Tokenizer(directory).encode("\n\n"))

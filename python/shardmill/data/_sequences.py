@@ -44,10 +44,10 @@ _SPECIAL = re.compile(r"<[^<>\s]+>")
 #: The frames of a video, of which Qwen2-VL takes two at a time.
 _FRAMES = 2
 
-#: Filters of rules whose images are not resized by a bicubic one.
+#: Filters to resize images, for rules that do not use the bicubic one.
 _FILTERS = {"idefics3": "lanczos", "siglip2": "bilinear"}
 
-#: How the models of a rule were trained, if all of them were trained alike.
+#: Normalization of the rules whose models all use the same one.
 _NORMALIZATIONS: dict[str, Normalization] = {
     "qwen2_vl": "clip",
     "pixtral": "clip",
@@ -64,8 +64,8 @@ class ImageOutput:
         dtype: ``"float32"``, normalized, or ``"uint8"``, a quarter of the size, which the training
             step normalizes with ``Sequences.normalization``.
         normalize: mean and standard deviation of each channel, as for ``Images``. The default is
-            that of Qwen2-VL (``"clip"``) or, with ``patch_size=16``, Qwen3-VL (``"siglip"``), of
-            Pixtral (``"clip"``), Idefics3 and SigLIP 2 (``"siglip"``); other rules need it.
+            ``"clip"`` for Qwen2-VL and Pixtral, and ``"siglip"`` for Qwen3-VL (``patch_size=16``),
+            Idefics3 and SigLIP 2. Other rules require it.
         mode: as for ``Images``.
         max_pixels: an image with more pixels is bad, and is not decoded.
         on_error: how to handle a bad image. By default, ``"raise"``, it is an error, or makes a bad
@@ -74,10 +74,10 @@ class ImageOutput:
             them. An image that is found to be damaged when it is decoded keeps its tokens, and its
             pixels are those of the mean, 0 if normalized. ``image_valid`` is false for it, and
             ``Loader.bad_rows`` names it. ``"mask"`` also ignores the labels of its document.
-        pad: whether images of packs get the same shape, for the rules ``pixtral`` and ``siglip2``:
-            ``[images, 3, height, width]`` of the largest image of the batch, or ``[images,
-            max_patches, values]`` with ``pixel_attention_mask``. What is added has the value of the
-            mean, 0 if normalized.
+        pad: whether images of packs are padded to the same shape, for the rules ``pixtral`` and
+            ``siglip2``: to ``[images, 3, height, width]`` with the largest height and width of the
+            batch, or to ``[images, max_patches, values]`` with ``pixel_attention_mask``. Padding
+            has the value of the mean, 0 if normalized.
 
     Raises:
         ValueError: If an option is not valid.
@@ -388,7 +388,7 @@ class Sequences:
 
     def _pixel_settings(self, images: ImageTokens) -> dict[str, Any]:
         parameters, output = images.parameters, self.image_output
-        # Side, side of the squares in which they come, frames, and whether channels are adjacent.
+        # Side of a patch, merge size, frames, and whether the channels of a pixel are adjacent.
         patches = {
             "qwen2_vl": lambda: (
                 parameters["patch_size"],
@@ -435,7 +435,7 @@ class Sequences:
         }
 
     def _piece(self, images: ImageTokens, name: str) -> list[int]:
-        """Return the ids of a piece of what takes the place of a placeholder."""
+        """Return the ids of a piece of the tokens that replace a placeholder."""
         if not name.isspace():
             return [self._id(name, images.texts.get(name, name))]
         ids = self.tokenizer.encode(name)
@@ -443,7 +443,8 @@ class Sequences:
         if len(ids) != counted:
             hint = "\nhint: pass blank_line_tokens to sm.ImageTokens.idefics3" * (name == "\n\n")
             raise OptionError(
-                f"{name!r} is {len(ids)} tokens for the tokenizer, and {counted} for the rule{hint}"
+                f"the tokenizer makes {len(ids)} tokens of {name!r}, but the rule counts {counted}"
+                f"{hint}"
             )
         return ids
 
@@ -467,7 +468,7 @@ class Sequences:
 
 
 def _size_of(images: ImageTokens | None) -> tuple[int, int] | None:
-    """Return the size of all images, if there is one."""
+    """Return the size of all images, if the rule has a fixed one."""
     return images.parameters["size"] if images is not None and images.rule == "fixed" else None
 
 

@@ -111,7 +111,7 @@ def add_to_index(
         directory: the directory.
         shards: entries of the shards.
         is_indented: how the index is formatted.
-        may_list: names that the index may have already; their entries are replaced.
+        may_list: names that the index may already list; their entries are replaced.
 
     Raises:
         ValueError: If the existing shards have other columns.

@@ -68,7 +68,7 @@ def _images(
     index: list[Any], shapes: list[Any] | None, rule: ImageTokens, part: range, at: int
 ) -> Iterator[dict[str, Any]]:
     """Yield the images of a part of a document that begins at this token of its pack."""
-    # With rules without a shape, an image is one patch.
+    # If the rule has no column of shapes, an image is one patch.
     patches = [1] * len(index) if shapes is None else patches_of(rule, shapes).tolist()
     grids = shapes if shapes is not None and rule.rule == "qwen2_vl" else [None] * len(index)
     for (first, tokens), grid, count in zip(index, grids, patches, strict=True):

@@ -449,8 +449,8 @@ class Loader(ArrowRows):
 
         Returns:
             For the batch: ``rows`` as ``(file, first row, count)`` in batch order, ``None`` past
-            the last step; ``row_files``, the numbers of these files in the data set, where names
-            may be equal; ``repeats``, the number of rows at the end that pad the last step;
+            the last step; ``row_files``, the numbers of these files in the data set, because
+            names may be equal; ``repeats``, the number of rows at the end that pad the last step;
             ``places``, the positions in the global sequence that its step covers; ``lanes`` as
             ``(lane, position in plan order, count)``.
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 IMAGE_INDEX = "image_index"
 _PIXELS = "pixel_values"
 
-#: The column that tells the shapes of images, by rule.
+#: The column with the shapes of images, by rule.
 IMAGE_SHAPES = {
     "qwen2_vl": "image_grid_thw",
     "tiles": "image_tiles",
@@ -62,7 +62,7 @@ def joined(batch: Any, sequences: Sequences) -> Any:
 
 
 def _pad(batch: Any, sequences: Sequences) -> None:
-    """Give all images of a batch the same shape, with the mean around them."""
+    """Pad all images of a batch to the same shape, with the mean."""
     images, values = sequences.images, batch[_PIXELS]
     if images is None or images.rule not in ("pixtral", "siglip2"):
         return
@@ -85,7 +85,7 @@ def _pad(batch: Any, sequences: Sequences) -> None:
 
 
 def _filled(values: Any, shape: tuple[int, ...], sequences: Sequences) -> Any:
-    """Return an array of the type of pixels that has the mean, which is 0 if it is normalized."""
+    """Return an array of the type of the pixels, filled with the mean (0 if normalized)."""
     if isinstance(values, np.ndarray):
         padded = np.zeros(shape, values.dtype)
     else:
@@ -100,7 +100,7 @@ def _filled(values: Any, shape: tuple[int, ...], sequences: Sequences) -> Any:
 
 
 def _like(values: Any, array: Any) -> Any:
-    """Return an array of NumPy in the kind of the values."""
+    """Return a NumPy array as an array of the same kind as the values."""
     if isinstance(values, np.ndarray):
         return array
     import torch  # pyright: ignore[reportMissingImports] - an extra, and slow to import

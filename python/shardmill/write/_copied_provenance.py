@@ -1,4 +1,4 @@
-"""Writes beside copied token files where their tokens come from."""
+"""Writes the provenance of copied token files."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 def copied_provenance(
     out: str, copied: Sequence[Dataset], *, format: str, header: TokenHeader | None = None
 ) -> Iterator[None]:
-    """Write the provenance of token files beside their copy, when the block ends.
+    """Write the provenance of token files beside their copy when the block ends.
 
-    It is read before the block begins, because the copy may replace these files. Without
-    provenance, nothing is written. If only some of it can be kept, a warning says why none is.
+    The provenance is read before the block begins, because the copy may replace these files. If
+    there is none, nothing is written. If only part of it could be kept, nothing is written either,
+    and a warning says why.
 
     Args:
         out: the copy.
@@ -40,14 +41,14 @@ def copied_provenance(
         if format == "megatron" and sources:
             _check_rows(copied, sources)
     except (FormatError, NotFoundError, PlanError) as error:
-        warn_caller(f"{out!r} gets no provenance: {error}")
+        warn_caller(f"no provenance is written for {out!r}: {error}")
         sources = []
     if not sources:
         yield
         return
     pa, total = pyarrow_for("a provenance file"), 0
     schema = provenance_schema(_metadata(sources) | {"format": format, "header": header})
-    # The mode of the copy says whether it may replace another.
+    # The mode of the copy decides whether it may replace earlier files.
     path = f"{base_of(out)}{PROVENANCE}"
     with Writer(path, format="parquet", schema=schema, mode="overwrite") as writer:
         for source in sources:
@@ -69,11 +70,11 @@ def _sources(files: Sequence[str]) -> list[SourceDocuments]:
     while number < len(files):
         path = paths[number]
         if path is None:
-            raise PlanError(f"{files[number]!r} has none, and other files have")
+            raise PlanError(f"{files[number]!r} has no provenance, but other files have it")
         source = SourceDocuments(path)
         shards = source.files
         if [*files[number : number + len(shards)]] != shards:
-            raise PlanError(f"{path!r} is that of {len(shards)} files, and only some are copied")
+            raise PlanError(f"{path!r} is for {len(shards)} files, but only some are copied")
         sources.append(source)
         number += len(shards)
     _check_options(sources)
@@ -81,12 +82,14 @@ def _sources(files: Sequence[str]) -> list[SourceDocuments]:
 
 
 def _check_options(sources: Sequence[SourceDocuments]) -> None:
-    """Check that one file can say what the sources say."""
+    """Check that the sources can be joined in one provenance file."""
     first = sources[0]
     owners: dict[str, SourceDocuments] = {}
     for source in sources:
         if _options(source) != _options(first):
-            raise PlanError(f"{source.path!r} and {first.path!r} are of other options of Tokenize")
+            raise PlanError(
+                f"{source.path!r} and {first.path!r} have different options of Tokenize"
+            )
         names = {
             name
             for batch in _batches(Dataset(source.path, columns=["file"]))
@@ -96,8 +99,8 @@ def _check_options(sources: Sequence[SourceDocuments]) -> None:
             owner = owners.setdefault(name, source)
             if _paths(owner) != _paths(source):
                 raise PlanError(
-                    f"{name!r} is below {', '.join(_paths(owner))} in {owner.path!r}, "
-                    f"and below {', '.join(_paths(source))} in {source.path!r}"
+                    f"the source {name!r} is below {', '.join(_paths(owner))} in {owner.path!r}, "
+                    f"but below {', '.join(_paths(source))} in {source.path!r}"
                 )
 
 
@@ -110,11 +113,13 @@ def _check_rows(copied: Sequence[Dataset], sources: Sequence[SourceDocuments]) -
     ]
     documents = [Dataset(source.path, columns=["tokens"]) for source in sources]
     if any(one != other for one, other in zip_longest(_values(rows), _values(documents))):
-        raise PlanError(f"the rows of {copied[0].files[0]!r} are not the documents that it names")
+        raise PlanError(
+            f"the rows of {copied[0].files[0]!r} are not the documents of its provenance"
+        )
 
 
 def _options(source: SourceDocuments) -> dict[str, Any]:
-    """Return what has to be equal: all that decides how sources are read and tokenized."""
+    """Return the metadata that must be equal: how sources are read and tokenized."""
     tokenizer = source.metadata["tokenizer"] | {"path": None}
     files = source.metadata["source"] | {"paths": None}
     copy = {"format": None, "header": None}

@@ -8,7 +8,7 @@ use shardmill_load::packing::figures::{Figures, OrderReport};
 use shardmill_load::packing::work::BalanceReport;
 use shardmill_load::{Dataset, Explanation};
 
-/// Numbers of files are beside their names, which are not unique.
+/// Includes the numbers of files, because their names are not unique.
 pub(super) fn to_python<'py>(
     py: Python<'py>,
     explained: Explanation,

@@ -13,8 +13,9 @@ pub(crate) struct PySequences(pub(super) Arc<Sequences>);
 
 #[pymethods]
 impl PySequences {
-    /// `block` are the placeholder of an image, the ids before and after what takes its place, and
-    /// those of the pieces of the rule; `chats` are the tokens of messages and the columns that they are computed from.
+    /// `block` has the placeholder of an image, the ids before and after its replacement, and those
+    /// of the pieces of the rule. `chats` has the tokens of messages and the columns that they are
+    /// computed from.
     #[new]
     #[pyo3(signature = (
         tokenizer, images, *, bos, eos, separator, block, marker, chats, tokens, labels, counts,

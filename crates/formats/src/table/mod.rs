@@ -87,8 +87,8 @@ pub trait TableFile: Debug + Send + Sync {
         selection: Option<&BooleanBuffer>,
     ) -> Result<RecordBatch, TableError>;
 
-    /// This file with only the first `bytes` of long binary values, if that reads less. It is enough
-    /// for the size of an image.
+    /// This file, reading only the first `bytes` of long binary values, such as for the size of an
+    /// image. `None` if this does not read less.
     fn heads(&self, _bytes: u64) -> Option<Arc<dyn TableFile>> {
         None
     }

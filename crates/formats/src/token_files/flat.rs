@@ -154,10 +154,10 @@ impl FlatFile {
         &self.object
     }
 
-    /// Checks that the tokens can have the id of a separator.
+    /// Checks that the stored type can hold the id of a separator.
     ///
     /// # Errors
-    /// When all rows would be one, because the stored type does not have it.
+    /// When it cannot: all rows would be one.
     pub(super) fn check_separator(&self, separator: Separator) -> Result<(), Error> {
         match separator {
             Separator::Bos(id) | Separator::Eos(id) if !self.dtype.range().contains(&id) => {

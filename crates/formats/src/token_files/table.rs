@@ -100,7 +100,7 @@ impl TokenTable {
     /// Opens a file without an index. `lengths` are those of [`FlatFile::row_lengths`].
     ///
     /// # Errors
-    /// When `lengths` are not those of all tokens, and when no token can be the separator.
+    /// When `lengths` do not cover all tokens, or no token can be the separator.
     pub fn flat(
         file: FlatFile,
         lengths: &[u32],

@@ -18,7 +18,7 @@ use shardmill_engine::Cancel;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// The headers of most images are shorter.
+/// Bytes to read of an image for its size. The headers of most images are shorter.
 const HEAD_BYTES: u64 = 16 << 10;
 
 /// A computation on the rows of a batch.
@@ -197,8 +197,8 @@ impl Dataset {
 }
 
 impl Dataset {
-    /// As [`Dataset::read`], from the first bytes of images. `None` if that does not read less, and
-    /// if the size of an image is not there.
+    /// As [`Dataset::read`], but reads only the first bytes of images. `None` if this does not read
+    /// less, or if these bytes do not contain the size of an image.
     pub(crate) fn read_heads(
         &self,
         place: BlockOf,

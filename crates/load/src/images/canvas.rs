@@ -38,7 +38,7 @@ pub(crate) struct Canvas {
     valid: Vec<bool>,
     /// Where each row is a list of images.
     lists: Option<Lists>,
-    /// Images whose pixels were asked for.
+    /// Number of images whose decoding was started.
     decoded: u64,
 }
 
@@ -318,7 +318,7 @@ impl Canvas {
         self.pixels.truncate(self.ends.last().copied().unwrap_or_default());
     }
 
-    /// Number of images that were decoded, whether they are still there or not.
+    /// Number of images whose decoding was started, including rows that were removed again.
     pub(crate) fn decoded(&self) -> u64 {
         self.decoded
     }

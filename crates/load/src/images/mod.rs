@@ -249,7 +249,7 @@ impl Images {
         }
     }
 
-    /// `sizes` are those of the image, if images have sizes of their own.
+    /// `sizes` are those of the image, if images differ in size.
     fn rendering<'a>(&'a self, sizes: Option<Sizes<'a>>) -> Renders<'a> {
         Renders {
             decode: &self.options.decode,

@@ -53,7 +53,7 @@ impl Images {
         self.plan_with_stages(payload).map(|(image, _)| image)
     }
 
-    /// The same with the sizes that it is resized to before.
+    /// The plan of an image, and the intermediate sizes that it is resized to first.
     fn plan_with_stages(&self, payload: &[u8]) -> Result<(PlannedImage, Vec<Sides>), String> {
         let Some(planned) = &self.options().planned else {
             return Err("its column has no rule".to_owned());
@@ -71,7 +71,7 @@ impl Images {
     /// The sizes of an image, and the number of its values.
     pub(super) fn planned_sizes(&self, payload: &[u8]) -> Result<PlannedSizes, String> {
         let (image, stages) = self.plan_with_stages(payload)?;
-        // Tiles come with the whole image if there are several.
+        // If there are several tiles, the whole image follows them.
         let has_overview = image.patches > image.rows * image.cols;
         let overview = match self.options().spec.layout {
             Layout::Patches(tiles) if has_overview => {

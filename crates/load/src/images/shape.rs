@@ -1,7 +1,7 @@
-//! What batches tell of each image of a document beside its pixels: the grid of its patches, the
-//! number of its tiles, or its size.
+//! The shape of each image of a document in batches, besides its pixels: the grid of its patches,
+//! the number of its tiles, or its size.
 //!
-//! The invariant: it tells the number of patches that the rule plans.
+//! The invariant: the number of patches that the rule plans follows from the shape.
 
 use super::Images;
 use arrow_array::cast::AsArray;
@@ -11,14 +11,14 @@ use arrow_schema::{ArrowError, DataType, Field, FieldRef};
 use shardmill_plan::images::{PlannedImage, Rule};
 use std::sync::Arc;
 
-/// What there is of each image.
+/// The shape of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// Frames, rows and columns of patches.
     Grid,
     /// Number of tiles.
     Tiles,
-    /// Height and width in pixels, of patches of this side.
+    /// Height and width in pixels; the value is the side of a patch.
     Size(u64),
     /// Rows and columns of patches.
     RowsAndColumns,
@@ -48,7 +48,7 @@ impl Shape {
         }
     }
 
-    /// Whether images have lists of 64-bit numbers, and how long these are.
+    /// Whether the numbers of an image have 64 bits, and how many there are.
     fn numbers_of_one(self) -> (bool, i32) {
         match self {
             Self::Grid => (true, 3),

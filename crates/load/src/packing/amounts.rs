@@ -39,9 +39,9 @@ impl Amounts {
         Self { blocks: Arc::new(blocks), ..self }
     }
 
-    /// Of the rows of a data set with these lists of tokens, followed by those of their images if
-    /// `lists` has more. With `affixes`, the places of images are found. The first row that cannot
-    /// be packed, and the reason, are an error.
+    /// The amounts of the rows of a data set. `lists` has the lists of their tokens, followed by
+    /// those of their images, if any. With `affixes`, the places of images are found. The first row
+    /// that cannot be packed, and the reason, are an error.
     pub(super) fn of(
         dataset: &Dataset,
         lists: &[&ArrayRef],
@@ -251,7 +251,7 @@ pub(super) fn image_columns(dataset: &Dataset, images: &Images) -> impl Iterator
     names.filter_map(|name| dataset.schema().index_of(name).ok())
 }
 
-/// The column that tells the patches of images.
+/// The column that has the shapes of images.
 #[derive(Clone, Copy)]
 pub(super) struct Shapes<'a> {
     pub(super) lists: &'a ListArray,

@@ -105,7 +105,7 @@ impl TokenPacks<'_> {
             let list = ListArray::try_new(item(items.data_type()), offsets, items, None);
             Ok(Arc::new(list.map_err(Error::assemble)?))
         };
-        // The items of a column of these blocks and places.
+        // Takes the items at these blocks and places from a column.
         let taken = |number: usize, items: &[(usize, usize)]| -> Result<ArrayRef> {
             let blocks = (0..superbatch.blocks.len()).filter_map(|block| lists(number, block));
             let values: Vec<&dyn Array> = blocks.map(|lists| lists.values().as_ref()).collect();

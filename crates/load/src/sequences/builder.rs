@@ -177,13 +177,13 @@ impl<'a> Builder<'a> {
         planned.map(Some)
     }
 
-    /// Labels tokens that are around the placeholders of an image.
+    /// Labels the tokens around the placeholders of an image.
     fn label_around(&mut self) {
         let labels = self.sequences.options.labels.as_ref();
         self.label(labels.is_some_and(|labels| labels.of_blocks));
     }
 
-    /// Adds what takes the place of the placeholder of an image.
+    /// Adds the pieces that replace the placeholder of an image.
     fn add_pieces(&mut self, image: &PlannedImage, start: usize) -> Result<(), String> {
         let small = |number: usize| i32::try_from(number).map_err(|_| "too many tokens".to_owned());
         let (sequences, mut placeholders) = (self.sequences, None::<Range<usize>>);

@@ -79,7 +79,7 @@ pub struct Sequences {
     tokenizer: Arc<Tokenizer>,
     /// `None` if documents with images are refused.
     images: Option<Arc<Images>>,
-    /// What stands for an image beside placeholders.
+    /// Ids of the pieces of an image, besides placeholders.
     pieces: HashMap<Piece, Vec<u32>>,
     options: SequenceOptions,
     /// If conversations are the documents.

@@ -10,7 +10,7 @@ use std::num::NonZeroU16;
 /// `MAX_IMAGE_SIZE`.
 const MOST_LONGEST: u64 = 4096;
 
-/// Rows and columns for which models have tags of tiles; none has as many.
+/// The most rows and columns with tags of tiles. No model has this many.
 const MOST_TAGS: u64 = 64;
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -50,7 +50,7 @@ impl Idefics3 {
         (canvas.height / tile, canvas.width / tile)
     }
 
-    /// The size with the fixed longer side.
+    /// The size after the longer side is set to `longest`.
     fn scaled(self, sides: Sides) -> Sides {
         let longest = u64::from(self.longest.get());
         let even = |side: u64| side + side % 2;
@@ -62,7 +62,7 @@ impl Idefics3 {
         }
     }
 
-    /// The overview is made of the pixels of the tiles.
+    /// The overview is made from the pixels of the tiles.
     pub(super) fn stages(self, sides: Sides) -> Vec<Sides> {
         let PlannedImage { height, width, patches, .. } = self.plan(sides);
         let tiles = (patches > 1).then_some(Sides { height, width });

@@ -111,7 +111,7 @@ impl Rule {
         }
     }
 
-    /// What [`Self::expansion`] may have beside the placeholder.
+    /// The pieces that [`Self::expansion`] may contain besides the placeholder.
     pub fn pieces(&self) -> Vec<Piece> {
         match self {
             Self::Tiles(_) => vec![Piece::Start, Piece::End],
@@ -121,11 +121,11 @@ impl Rule {
         }
     }
 
-    /// The sizes that an image of an oriented size is resized to before its tiles are made, one
-    /// after the other.
+    /// The sizes that an image of this oriented size is resized to, in order, before its tiles are
+    /// made.
     ///
     /// # Errors
-    /// If a side is not that of an image.
+    /// If a side is not valid for an image.
     pub fn stages(&self, height: i32, width: i32) -> Result<Vec<Sides>, Refusal> {
         let sides = Sides::checked(height, width)?;
         Ok(match self {

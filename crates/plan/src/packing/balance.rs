@@ -111,7 +111,7 @@ impl Cost {
         }
     }
 
-    /// Of the images and patches of each of these pieces.
+    /// The cost of the images and patches of all of these pieces.
     pub fn of_all_images(&self, pieces: impl Iterator<Item = (u32, u32)>) -> u64 {
         let cost = |(images, patches)| self.of_images(images, patches);
         pieces.map(cost).fold(0, u64::saturating_add)

@@ -13,8 +13,8 @@ type Task = (usize, Range<usize>);
 /// Texts are taken in groups of about this many bytes.
 const GROUP_BYTES: usize = 256 << 10;
 
-/// Ids in the order of the tasks. Groups that wait for an earlier one are few, so that a long text
-/// takes the memory of its ids once.
+/// Ids in the order of the tasks. Few groups wait for an earlier one, so the ids of a long text are
+/// in memory only once.
 struct Joined<'a> {
     tasks: &'a [Task],
     /// The first task that is not joined.

@@ -317,7 +317,7 @@ class Journal:
         _agree(self.directory, _OUTPUT, self._output)
 
     def begin(self) -> Landmark:
-        """Create the directory of this run, and return what tasks look for before they write."""
+        """Create the directory of this run, and return what tasks check before they write."""
         (self.run / _DONE).mkdir(parents=True)
         sync(self.run)
         sync(self.directory)

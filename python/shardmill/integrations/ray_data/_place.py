@@ -1,10 +1,9 @@
-"""Where the files of a write wait until they are visible, and the record that makes them so.
+"""Where the files of a write stay until they are visible, and the record that makes them visible.
 
-A hidden directory of the output belongs to one write at a time. On a disk, that is decided by a
-lock. A store has no locks: there, the object of the record also names the write that it belongs to,
-and each change to it has the condition that nothing else has changed it. So a write that another
-one has taken over cannot be recorded any more, and a recorded write cannot be taken over before it
-is complete.
+A hidden directory in the output belongs to one write at a time. On a disk, a lock ensures this. A
+store has no locks: there, the record also names the write that it belongs to, and is replaced only
+if nothing else has changed it. A write that another one has taken over can therefore no longer be
+recorded, and a recorded write cannot be taken over before it is complete.
 """
 
 from __future__ import annotations
@@ -72,12 +71,12 @@ class LocalPlace:
                 shutil.rmtree(path, ignore_errors=True)
 
     def begin(self) -> Landmark:
-        """Make the directory of the tasks, and return what tasks look for before they write."""
+        """Make the directory of the tasks, and return what tasks check before they write."""
         Path(self.run).mkdir()
         return Landmark(self.run, "output directory")
 
     def record(self, manifest: bytes) -> None:
-        """Record the write, which happens from then on."""
+        """Record the write. From then on, it will be completed."""
         publish_bytes(str(self._record), manifest, True)
 
     def holds(self, manifest: bytes) -> bool:
@@ -135,7 +134,7 @@ class Claim:
     content: bytes
 
     def require(self) -> None:
-        """Check that the write still has its output.
+        """Check that no other write has taken over the output.
 
         Raises:
             shardmill.StorageError: If another write has taken it over.
@@ -147,8 +146,8 @@ class Claim:
         """Raise the error of a write that was taken over."""
         out = self.path.removesuffix(f"/{_NAME}/{_RECORD}")
         raise StorageError(
-            f"another write to {out!r} has begun, and nothing of this one was kept\n"
-            "hint: let one write at a time use a directory of a store"
+            f"another write to {out!r} has begun, so this one was discarded\n"
+            "hint: run one write at a time to a path in a store"
         )
 
 
@@ -171,7 +170,7 @@ class StorePlace:
     def take(self) -> bytes | None:
         """Begin a write, and return the record of an earlier one that is not complete.
 
-        A write that is not recorded is taken over: a store does not tell whether it is running.
+        A write that is not recorded is taken over, because nothing tells whether it is running.
         """
         while True:
             self._known = storage.read(self._claim.path)
@@ -187,11 +186,11 @@ class StorePlace:
                 storage.remove_directory(joined(self.root, name))
 
     def begin(self) -> Claim:
-        """Return what tasks look for before they write, and afterwards."""
+        """Return what tasks check before and after they write."""
         return self._claim
 
     def record(self, manifest: bytes) -> None:
-        """Record the write, which happens from then on.
+        """Record the write. From then on, it will be completed.
 
         Raises:
             shardmill.StorageError: If another write has taken it over.
@@ -200,7 +199,7 @@ class StorePlace:
             self._claim.refuse()
 
     def holds(self, manifest: bytes) -> bool:
-        """Return whether the write is recorded and not complete: another one may complete it."""
+        """Return whether the write is recorded and not complete. Another one may complete it."""
         return storage.read(self._claim.path) == manifest
 
     def complete(self) -> None:
@@ -235,5 +234,5 @@ Place = LocalPlace | StorePlace
 
 
 def place_of(out: str) -> Place:
-    """Return where the files of writes to an output wait."""
+    """Return where the files of writes to an output stay until they are visible."""
     return StorePlace(out) if is_remote(out) else LocalPlace(out)

@@ -4,8 +4,8 @@
 tasks have ended, the driver writes a manifest of the files that successful tasks returned. From
 then on the write happens, whatever is killed: the driver moves the files to their final names, and
 the next write does so first if the driver could not. All steps may be repeated. Before the manifest
-exists, the next write removes everything. The output is a directory, or a path in a store, where a
-move is a copy that is followed by a removal.
+exists, the next write removes everything. The output is a directory or a path in a store. In a
+store, a move is a copy followed by a removal.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Manifest:
         entries: what the index says of each file; none without an index.
         is_indented: how the index is formatted.
         replaced: names of the earlier files that the new ones replace.
-        runs: the runs whose files they are, with a checkpoint, which ``run`` is then.
+        runs: with a checkpoint, the runs that wrote the files. ``run`` is then the checkpoint.
     """
 
     run: str
@@ -68,7 +68,7 @@ class Staging:
         mode: what happens to files in it.
         prefix: prefix of the names of shards.
         has_index: whether shards have an index.
-        journal: what tasks have finished in earlier runs.
+        journal: the tasks that earlier runs have finished.
 
     Raises:
         shardmill.OutputExistsError: If another write to the directory is running, or files exist
@@ -107,7 +107,7 @@ class Staging:
                     self.mode = "append"
             self.directory = self._directory(self.mode)
             self._earlier = [Path(path).name for path in self.directory.data_files()]
-            #: What tasks look for before they write, and where they write.
+            #: What tasks check before they write, and where they write.
             if self.journal is None:
                 self.landmark, self.run = self._place.begin(), self._place.run
             else:
@@ -181,7 +181,7 @@ class Staging:
                 storage.move_file(joined(manifest.run, staged), joined(self._out, name))
         self.files = [name for _, name in manifest.files]
         if not self._place.holds(content):
-            # Files and an index that are there by now are those of later writes.
+            # Files and an index that exist by now belong to later writes.
             return
         visible = names_in(self._out)
         for staged, name in manifest.files:

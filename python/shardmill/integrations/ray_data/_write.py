@@ -72,16 +72,16 @@ def write(
         format: the format of ``shardmill.Writer``; Parquet by default.
         mode: what happens to files in the directory, as in ``shardmill.Writer``.
         ids: a column that is not written, such as that of ``read(ids=…)``.
-        checkpoint: a directory on a file system that all nodes share, which
-            ``read(…, checkpoint=…)`` got too: the file system of the output, unless that is in a
-            store. Shards of finished tasks are kept there, with the ids of their rows, if the run
+        checkpoint: the directory that was passed to ``read(…, checkpoint=…)``, on a file system
+            that all nodes share. It must be the file system of the output, unless the output is in
+            a store. Shards of finished tasks are kept there, with the ids of their rows, if the run
             is killed or fails. The next run reads the other rows, and makes all shards visible
             together. When all is done, a run appends the rows of files that were added to the
             input, whatever ``mode`` says.
         ray_options: options of ``Dataset.write_datasink``, such as ``concurrency``.
         **options: options of ``shardmill.Writer``, such as ``compression``, ``shard_bytes`` and
-            ``columns``. Samples of WebDataset get a unique ``__key__`` if there is none. Secrets of
-            ``storage_options`` are not sent to workers, which take theirs from their environment.
+            ``columns``. Samples of WebDataset get a unique ``__key__`` if there is none. Secrets in
+            ``storage_options`` are not sent to workers, which read theirs from the environment.
 
     Returns:
         The paths of the files that have become visible, in row order.
@@ -89,7 +89,7 @@ def write(
     Raises:
         shardmill.EngineError: If a node of the cluster lacks shardmill.
         shardmill.StorageError: If a node does not see the directory, or another ``write`` to the
-            same path of a store has begun meanwhile.
+            same path in a store has begun in the meantime.
         shardmill.CheckpointMismatchError: If the checkpoint is that of another write.
         shardmill.CheckpointDamagedError: If files of the checkpoint or the output are missing.
         FileExistsError: If ``mode`` is ``"error"`` and files exist, or another ``write`` to the
@@ -178,7 +178,7 @@ class WriteTask:
         run: directory of the files of this write.
         format: their format.
         options: options of the writer.
-        landmark: what must be there before a task writes, and afterwards.
+        landmark: what must exist before and after a task writes.
         ids: a column that is not written.
         first: number of the first shard, which makes keys of samples unique.
         log: what commits finished tasks.
@@ -250,7 +250,7 @@ class WriteTask:
         return shards
 
     def _check_is_kept(self, attempt: str) -> None:
-        """Remove the objects of an attempt that came after another write had begun."""
+        """Remove the objects of an attempt if another write has begun, and raise its error."""
         try:
             self.landmark.require()
         except StorageError:

@@ -31,7 +31,7 @@ pub struct WebDatasetFile {
     compression: Compression,
     limit: DecodeLimit,
     refuses_nan: bool,
-    /// Members of bytes are read up to here.
+    /// The most bytes to read of a binary member.
     head: Option<u64>,
     index: Arc<Index>,
     schema: SchemaRef,
@@ -144,7 +144,7 @@ impl WebDatasetFile {
         parts.map(|part| part.size).fold(views.saturating_add(keys), u64::saturating_add)
     }
 
-    /// The number of bytes of a member that are read.
+    /// The number of bytes to read of a member.
     fn read_of(&self, part: &Part) -> u64 {
         let is_bytes = |extension: &String| Content::of(extension) == Content::Bytes;
         let head =
@@ -281,7 +281,7 @@ impl TableFile for WebDatasetFile {
     }
 
     fn heads(&self, bytes: u64) -> Option<Arc<dyn TableFile>> {
-        // All of a compressed archive is read, whatever is wanted of it.
+        // A compressed archive is always read as a whole.
         (self.compression == Compression::None)
             .then(|| Arc::new(Self { head: Some(bytes), ..self.clone() }) as Arc<dyn TableFile>)
     }

@@ -104,7 +104,7 @@ fn consecutive_members_of_one_key_are_a_row_and_extensions_are_columns_in_byte_o
 }
 
 #[test]
-fn heads_have_the_first_bytes_of_members_of_bytes_alone() {
+fn heads_truncate_binary_members_only() {
     let plain = archive(&mixed());
     let file = open(&plain).unwrap();
     let (whole, heads) = (rows(&file).unwrap(), file.heads(16).unwrap());
