@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import shardmill as sm
 from breadth import examples, in_one
+from byte_tokenizer import write_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from image_processors import image_processor, processed
@@ -324,3 +325,34 @@ def test_transformers_is_not_imported(tmp_path):
         "assert not {'transformers', 'torch', 'numpy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+
+
+def test_pixels_are_those_of_the_model(tmp_path):
+    config = PIXTRAL | {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.7, 0.8, 0.9]}
+    sequences = sequences_of(tmp_path, config)
+    assert sequences.normalization == ((0.1, 0.2, 0.3), (0.7, 0.8, 0.9))
+    own = sequences_of(tmp_path, config, image_output=sm.ImageOutput(normalize="clip"))
+    assert own.normalization != sequences.normalization
+    plain = sequences_of(tmp_path, config | {"do_normalize": False})
+    assert plain.normalization == ((0.0,) * 3, (1.0,) * 3)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"do_rescale": False},
+        {"rescale_factor": 1 / 127.5},
+        {"resample": 9},
+        {"image_std": None},
+    ],
+)
+def test_pixels_that_cannot_be_made_are_refused(tmp_path, setting):
+    with pytest.raises(ValueError, match=next(iter(setting))):
+        sm.ImageTokens.from_pretrained(directory(tmp_path, PIXTRAL | setting))
+
+
+def sequences_of(path, config, **options):
+    texts = ["[IMG]", "[IMG_BREAK]", "[IMG_END]"]
+    write_tokenizer(path, merges=[], special=texts)
+    images = sm.ImageTokens.from_pretrained(directory(path, config))
+    return sm.Sequences(tokenizer=path, images=images, **options)

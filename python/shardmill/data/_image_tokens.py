@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from shardmill._choices import check_choice
@@ -11,7 +11,7 @@ from shardmill._digests import digest
 from shardmill._native import plan as _native
 from shardmill._option_values import flag, index_of, whole
 from shardmill.data._image_counts import MOST_SIDE, ImageCounts, ImageFunction, counted, sides_of
-from shardmill.data._processor_config import rule_of
+from shardmill.data._processor_config import PixelValues, rule_of
 from shardmill.data._special_tokens import Affix, Token, checked_affix, checked_token
 from shardmill.data._token_function import name_of
 from shardmill.errors import OptionError
@@ -80,6 +80,7 @@ class ImageTokens:
     texts: dict[str, Token]
     version: str | None
     function: ImageFunction | None
+    _values: PixelValues = field(repr=False, compare=False)
 
     def __init__(
         self,
@@ -349,6 +350,7 @@ class ImageTokens:
         and for Idefics3 and SmolVLM ``tokenizer.json`` if there is one; transformers is not
         imported. The known processors are those of Qwen2-VL, Qwen2.5-VL and Qwen3-VL, LLaVA,
         InternVL, Pixtral and Mistral 3, Idefics3, SmolVLM, and the image processor of SigLIP 2.
+        ``Sequences`` also takes from them how pixels are resized and normalized.
 
         Args:
             directory: the directory of the files.
@@ -366,8 +368,10 @@ class ImageTokens:
             >>> sm.ImageTokens.from_pretrained("model").parameters["patch_size"]
             16
         """
-        name, options = rule_of(directory)
-        return getattr(cls, name)(**options)
+        name, options, values = rule_of(directory)
+        rule = getattr(cls, name)(**options)
+        object.__setattr__(rule, "_values", values)
+        return rule
 
     @property
     def fingerprint(self) -> str:
@@ -466,6 +470,7 @@ class ImageTokens:
             "texts": {name: checked_token(name, text) for name, text in (texts or {}).items()},
             "version": version,
             "function": function,
+            "_values": PixelValues(),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -491,3 +496,8 @@ def native_pieces(images: ImageTokens) -> list[str]:
 
 def _side(name: str, value: Any) -> int:
     return whole(name, value, 1, MOST_SIDE)
+
+
+def pixel_values(images: ImageTokens) -> PixelValues:
+    """Return how the model of a rule computes pixels, for the module that renders them."""
+    return images._values  # pyright: ignore[reportPrivateUsage]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from shardmill._option_values import index_of
+from shardmill.data._images import statistics
 from shardmill.data._tokenizer import Tokenizer
 from shardmill.errors import FormatError, NotFoundError, OptionError
 
@@ -21,9 +23,9 @@ _TOKENIZER = "tokenizer_config.json"
 _NEUTRAL = frozenset(
     (
         *("auto_map", "backend", "data_format", "default_to_square", "device"),
-        *("disable_grouping", "do_convert_rgb", "do_normalize", "do_rescale"),
-        *("feature_extractor_type", "image_mean", "image_processor_type", "image_seq_length"),
-        *("image_std", "input_data_format", "processor_class", "resample", "rescale_factor"),
+        *("disable_grouping", "do_convert_rgb"),
+        *("feature_extractor_type", "image_processor_type", "image_seq_length"),
+        *("input_data_format", "processor_class"),
         *("return_row_col_info", "return_tensors", "temporal_patch_size", "use_fast"),
         *("_valid_processor_keys", "video_sampling"),
     )
@@ -98,6 +100,18 @@ class _Section:
         )
 
 
+class PixelValues(NamedTuple):
+    """How a processor computes pixels. ``None`` is what the rule says.
+
+    Attributes:
+        normalize: mean and standard deviation of each channel.
+        resample: the filter of the resize.
+    """
+
+    normalize: tuple[Any, Any] | str | None = None
+    resample: str | None = None
+
+
 class _Files(NamedTuple):
     image: _Section
     processor: _Section
@@ -108,8 +122,8 @@ class _Files(NamedTuple):
     directory: Path
 
 
-def rule_of(directory: Any) -> tuple[str, dict[str, Any]]:
-    """Return the name of a constructor of ``ImageTokens``, and its arguments.
+def rule_of(directory: Any) -> tuple[str, dict[str, Any], PixelValues]:
+    """Return the name of a constructor of ``ImageTokens``, its arguments, and what pixels are.
 
     Raises:
         FileNotFoundError: If there are no files.
@@ -132,13 +146,33 @@ def rule_of(directory: Any) -> tuple[str, dict[str, Any]]:
     if not image.flag("do_resize", True):
         image.refuse("do_resize false or null")
     name, options = reader(files)
+    values = _pixel_values(image, _DEFAULT_VALUES.get(base))
     for key in _NEUTRAL:
         image.take(key)
     for key in ("do_center_crop", "do_pad"):
         if image.flag(key, False):
             image.refuse(f"{key} true")
     image.check_empty()
-    return name, options
+    return name, options, values
+
+
+def _pixel_values(image: _Section, default: str | None) -> PixelValues:
+    """Return how pixels are resized and normalized; ``default`` is that of the class."""
+    factor = image.take("rescale_factor", 1 / 255)
+    if not image.flag("do_rescale", True):
+        image.refuse("do_rescale false or null")
+    if not isinstance(factor, float | int) or not math.isclose(factor, 1 / 255, rel_tol=1e-6):
+        image.refuse(f"the rescale_factor {factor!r}, which is not 1/255")
+    mean, std = image.take("image_mean"), image.take("image_std")
+    resample = image.take("resample")
+    if resample is not None and resample not in range(len(_FILTERS)):
+        image.refuse(f"the resample {resample!r}")
+    name = None if resample is None else _FILTERS[resample]
+    if not image.flag("do_normalize", True):
+        return PixelValues(((0.0,) * 3, (1.0,) * 3), name)
+    if (mean is None) != (std is None):
+        image.refuse("one of image_mean and image_std")
+    return PixelValues(default if mean is None else statistics((mean, std), 3), name)
 
 
 def _read(directory: Path) -> _Files:
@@ -315,6 +349,17 @@ def _siglip2(files: _Files) -> tuple[str, dict[str, Any]]:
 
 
 _QWEN = {"Qwen2VLProcessor", "Qwen2_5_VLProcessor", "Qwen3VLProcessor", None}
+
+#: Filters by the numbers that Pillow gives them.
+_FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
+
+#: What pixels are normalized with if the files do not say it, for rules of several processors.
+_DEFAULT_VALUES = {
+    "CLIPImageProcessor": "clip",
+    "LlavaImageProcessor": "clip",
+    "SiglipImageProcessor": "siglip",
+    "GotOcr2ImageProcessor": "clip",
+}
 
 #: By the class of the image processor, with the classes of processors that it may belong to.
 _READERS: dict[str, tuple[Callable[[_Files], tuple[str, dict[str, Any]]], set[str | None]]] = {

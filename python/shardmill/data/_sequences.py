@@ -17,7 +17,12 @@ from shardmill._native import pixels as _pixels
 from shardmill._option_values import check_filled, check_kind, listed, whole
 from shardmill.data._chat_template import ChatTemplate
 from shardmill.data._counts_directory import check_counts_directory, default_counts
-from shardmill.data._image_tokens import ImageTokens, native_pieces, native_rule
+from shardmill.data._image_tokens import (
+    ImageTokens,
+    native_pieces,
+    native_rule,
+    pixel_values,
+)
 from shardmill.data._images import MOST_PIXELS, DecodeMode, Normalization, statistics
 from shardmill.data._special_tokens import Affix, Token
 from shardmill.data._token_ids import token_id_of
@@ -64,8 +69,9 @@ class ImageOutput:
         dtype: ``"float32"``, normalized, or ``"uint8"``, a quarter of the size, which the training
             step normalizes with ``Sequences.normalization``.
         normalize: mean and standard deviation of each channel, as for ``Images``. The default is
-            ``"clip"`` for Qwen2-VL and Pixtral, and ``"siglip"`` for Qwen3-VL (``patch_size=16``),
-            Idefics3 and SigLIP 2. Other rules require it.
+            that of the model for ``ImageTokens.from_pretrained``. Otherwise, it is ``"clip"`` for
+            Qwen2-VL and Pixtral, and ``"siglip"`` for Qwen3-VL (``patch_size=16``), Idefics3 and
+            SigLIP 2; other rules require it.
         mode: as for ``Images``.
         max_pixels: an image with more pixels is bad, and is not decoded.
         on_error: how to handle a bad image. By default, ``"raise"``, it is an error, or makes a bad
@@ -342,6 +348,8 @@ class Sequences:
             return None
         if self.image_output.normalize is not None:
             return statistics(self.image_output.normalize, 3)
+        if (of_model := pixel_values(self.images).normalize) is not None:
+            return statistics(of_model, 3)
         normalization = _NORMALIZATIONS.get(self.images.rule)
         if normalization is None:
             raise OptionError(
@@ -411,7 +419,7 @@ class Sequences:
             "size": _size_of(images),
             # As the processors of models crop.
             "fit": "crop_end" if parameters.get("fit") == "crop" else "stretch",
-            "resample": _FILTERS.get(images.rule, "bicubic"),
+            "resample": pixel_values(images).resample or _FILTERS.get(images.rule, "bicubic"),
             "mode": output.mode,
             "flip": 0.0,
             "dtype": output.dtype,

@@ -40,7 +40,7 @@ from shardmill.storage._fsspec import located
 from shardmill.storage._paths import PathLike, absolute, is_remote, served_path
 from shardmill.write._earlier_shards import COMPARED, EarlierShards
 from shardmill.write._formats import WrittenFormat, format_of, is_one_file
-from shardmill.write._output import Mode
+from shardmill.write._output import Mode, check_target
 from shardmill.write._writer import Writer
 
 _TENSOR, _PICKLED = "ray.data.arrow_tensor", "ray.data.arrow_pickled_object"
@@ -113,6 +113,7 @@ def write(
             f"{out!r} is the name of a file, but each task writes its own\n"
             "hint: pass a directory, and format= if it is not Parquet"
         )
+    check_target(out, is_file=False, mode=mode, shard_bytes=None, index=None)
     has_index = found == "mds" or options.get("index") is not None
     given = {f"option {name}": repr(value) for name, value in options.items()}
     journal = _journal(ds, checkpoint, ids, {"output": out, "format": found, **given})
@@ -166,6 +167,11 @@ def _journal(
         raise OptionError(
             f"the checkpoint {given!r} is in the output {out!r}\n"
             "hint: use a directory beside the output"
+        )
+    if not is_remote(out) and Path(out).is_relative_to(given):
+        raise OptionError(
+            f"the output {out!r} is in the checkpoint {given!r}\n"
+            "hint: use a directory beside the checkpoint"
         )
     return Journal(given, str(column), output)
 
