@@ -345,8 +345,8 @@ impl Error {
                 Some("lower prefetch_bytes of sm.Runtime, or use pin_memory=False")
             }
             Self::BadImage { .. } => Some(
-                "errors=sm.ErrorPolicy(rows=\"skip\") leaves such rows out, \
-                 and Images(on_error=\"null\") fills them",
+                "on_error=\"null\" of sm.Images or sm.ImageOutput fills them; without packing, \
+                 errors=sm.ErrorPolicy(rows=\"skip\") leaves such rows out",
             ),
             Self::NoFieldIds { .. } => Some(
                 "set the table property `schema.name-mapping.default`, \
