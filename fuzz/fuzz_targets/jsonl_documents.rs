@@ -98,7 +98,7 @@ fn records(bytes: &[u8]) -> (usize, bool) {
                 let opens = usize::from(count == 0);
                 let brackets = bytes[end..].iter().filter(|byte| **byte == b'[').count();
                 assert!(brackets <= opens);
-                let is_between = |byte: &u8| b" \t\r\n,[]\xef\xbb\xbf".contains(byte);
+                let is_between = |byte: &u8| b" \t\r\n\x0c,[]\xef\xbb\xbf".contains(byte);
                 assert!(bytes[end..].iter().all(is_between));
                 return (count, true);
             }
