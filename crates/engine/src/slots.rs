@@ -28,6 +28,8 @@ struct State {
     /// Turns of the waiting threads, the next one first.
     waiting: VecDeque<u64>,
     last_turn: u64,
+    /// The next of the places that ask in order.
+    next_place: usize,
 }
 
 /// The right to keep one core busy; dropping it releases the slot.
@@ -44,7 +46,29 @@ impl CoreSlots {
     /// # Errors
     /// [`crate::Error::Cancelled`] if the run is stopped meanwhile.
     pub fn acquire(&self, cancel: &Cancel) -> Result<CoreSlot> {
+        self.granted(self.0.lock(), cancel)
+    }
+
+    /// The same, after all lower places have asked. Places are consecutive, from 0.
+    ///
+    /// # Errors
+    /// As [`CoreSlots::acquire`].
+    pub fn acquire_in_order(&self, place: usize, cancel: &Cancel) -> Result<CoreSlot> {
         let mut state = self.0.lock();
+        while state.next_place < place {
+            cancel.check()?;
+            state = self.0.waited(state);
+        }
+        state.next_place += 1;
+        self.0.changed.notify_all();
+        self.granted(state, cancel)
+    }
+
+    fn granted<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        cancel: &Cancel,
+    ) -> Result<CoreSlot> {
         state.last_turn += 1;
         let turn = state.last_turn;
         state.waiting.push_back(turn);
@@ -54,12 +78,7 @@ impl CoreSlots {
                 self.0.changed.notify_all();
                 return Err(cancelled);
             }
-            state = self
-                .0
-                .changed
-                .wait_timeout(state, CANCEL_POLL)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            state = self.0.waited(state);
         }
         state.waiting.pop_front();
         state.free -= 1;
@@ -72,6 +91,10 @@ impl CoreSlots {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waited<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, CANCEL_POLL).unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
@@ -124,5 +147,21 @@ mod tests {
         assert!(matches!(first.join().unwrap(), Err(Error::Cancelled)));
         drop(held);
         second.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn places_are_granted_in_order_even_if_later_ones_ask_first() {
+        let (slots, cancel) = (CoreSlots::new(1), Cancel::default());
+        let granted = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for place in [2, 1, 0] {
+                let (slots, cancel, granted) = (&slots, &cancel, &granted);
+                scope.spawn(move || {
+                    let _slot = slots.acquire_in_order(place, cancel).unwrap();
+                    granted.lock().unwrap().push(place);
+                });
+            }
+        });
+        assert_eq!(granted.into_inner().unwrap(), [0, 1, 2]);
     }
 }

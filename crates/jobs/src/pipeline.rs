@@ -366,7 +366,9 @@ impl Pipeline {
             |function: usize, schema: &Schema| checkpoint.agree_on_result(function, schema)
         });
         let agree = agree.as_ref().map(|agree| agree as &Agree<'_>);
-        let turn = self.result_schemas().turn(place, slots, agree, cancel)?;
+        // A split that begins before the first one would wait for what that one decides.
+        let slot = slots.acquire_in_order(place, cancel)?;
+        let turn = self.result_schemas().turn(place, (slot, slots), agree, cancel);
         let report = match &self.spec.source {
             SourceOptions::Table(options) => self.run_table_split(split, options, &turn, cancel)?,
             SourceOptions::WebDataset(_) | SourceOptions::Parquet(_) | SourceOptions::Jsonl(_) => {

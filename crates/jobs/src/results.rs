@@ -59,19 +59,16 @@ impl ResultSchemas {
         self.lock().decided.clone()
     }
 
-    /// Begins the split at `place` in the order of the run, once there is a core for it.
-    ///
-    /// # Errors
-    /// When the run is cancelled.
+    /// Begins the split at `place` in the order of the run on a core, one of `slots`.
     pub(crate) fn turn<'a>(
         &'a self,
         place: usize,
-        slots: &'a CoreSlots,
+        (slot, slots): (CoreSlot, &'a CoreSlots),
         agree: Option<&'a Agree<'a>>,
         cancel: &'a Cancel,
-    ) -> Result<Turn<'a>> {
-        let slot = RefCell::new(Some(slots.acquire(cancel)?));
-        Ok(Turn { schemas: self, place, slots, slot, agree, cancel, has_ended: false })
+    ) -> Turn<'a> {
+        let slot = RefCell::new(Some(slot));
+        Turn { schemas: self, place, slots, slot, agree, cancel, has_ended: false }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -293,11 +290,12 @@ mod tests {
     fn later_split_waits_without_a_core_until_the_first_one_decides() {
         let (schemas, slots, cancel) =
             (ResultSchemas::new(1, &[]), CoreSlots::new(1), Cancel::default());
-        let later = schemas.turn(1, &slots, None, &cancel).unwrap();
+        let later = schemas.turn(1, (slots.acquire(&cancel).unwrap(), &slots), None, &cancel);
         thread::scope(|scope| {
             // The only core is that of the second split until it waits.
             let first = scope.spawn(|| {
-                let first = schemas.turn(0, &slots, None, &cancel).unwrap();
+                let first =
+                    schemas.turn(0, (slots.acquire(&cancel).unwrap(), &slots), None, &cancel);
                 let decided = first.decide(0, &schema(DataType::Int64), |_| Ok(())).unwrap();
                 first.end();
                 decided
@@ -315,7 +313,8 @@ mod tests {
     fn split_without_rows_leaves_the_decision_to_the_next_one() {
         let (schemas, slots, cancel) =
             (ResultSchemas::new(1, &[]), CoreSlots::new(3), Cancel::default());
-        let turn = |place| schemas.turn(place, &slots, None, &cancel).unwrap();
+        let turn =
+            |place| schemas.turn(place, (slots.acquire(&cancel).unwrap(), &slots), None, &cancel);
         let (first, second, third) = (turn(0), turn(1), turn(2));
         second.end();
         first.end();
@@ -329,7 +328,8 @@ mod tests {
     fn first_split_of_a_second_run_decides_what_the_first_run_did_not() {
         let (schemas, slots, cancel) =
             (ResultSchemas::new(1, &[]), CoreSlots::new(1), Cancel::default());
-        let turn = |place| schemas.turn(place, &slots, None, &cancel).unwrap();
+        let turn =
+            |place| schemas.turn(place, (slots.acquire(&cancel).unwrap(), &slots), None, &cancel);
         turn(0).end();
         drop(turn(1));
         schemas.begin();
@@ -343,8 +343,8 @@ mod tests {
     fn split_after_a_failed_one_stops() {
         let (schemas, slots, cancel) =
             (ResultSchemas::new(1, &[]), CoreSlots::new(2), Cancel::default());
-        let later = schemas.turn(1, &slots, None, &cancel).unwrap();
-        drop(schemas.turn(0, &slots, None, &cancel).unwrap());
+        let later = schemas.turn(1, (slots.acquire(&cancel).unwrap(), &slots), None, &cancel);
+        drop(schemas.turn(0, (slots.acquire(&cancel).unwrap(), &slots), None, &cancel));
         assert!(matches!(
             later.decide(0, &schema(DataType::Utf8), |_| Ok(())),
             Err(Error::Engine(EngineError::Cancelled))

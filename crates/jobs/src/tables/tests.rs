@@ -177,7 +177,7 @@ fn with_job<T>(
     };
     let (choices, results, slots) =
         (Choices::default(), ResultSchemas::new(1, &[]), CoreSlots::new(1));
-    let turn = results.turn(0, &slots, None, &cancel).unwrap();
+    let turn = results.turn(0, (slots.acquire(&cancel).unwrap(), &slots), None, &cancel);
     work(&TableJob {
         options: &options,
         reader: &reader,
