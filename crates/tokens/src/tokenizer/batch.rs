@@ -3,7 +3,7 @@
 use super::{SpecialInText, Tokenizer};
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -12,46 +12,6 @@ type Task = (usize, Range<usize>);
 
 /// Texts are taken in groups of about this many bytes.
 const GROUP_BYTES: usize = 256 << 10;
-
-/// Ids in the order of the tasks. Few groups wait for an earlier one, so the ids of a long text are
-/// in memory only once.
-struct Joined<'a> {
-    tasks: &'a [Task],
-    /// The first task that is not joined.
-    next: usize,
-    waiting: BTreeMap<usize, Result<Vec<Vec<u32>>>>,
-    /// The ids of each text up to there, or the first error.
-    outcome: Result<Vec<Vec<u32>>>,
-}
-
-impl<'a> Joined<'a> {
-    fn new(texts: usize, tasks: &'a [Task]) -> Self {
-        let outcome = Ok(vec![Vec::new(); texts]);
-        Self { tasks, next: 0, waiting: BTreeMap::new(), outcome }
-    }
-
-    /// Adds the ids of the tasks from `start` on; breaks after an error.
-    fn add(&mut self, start: usize, group: Result<Vec<Vec<u32>>>) -> ControlFlow<()> {
-        self.waiting.insert(start, group);
-        while let (Ok(texts), Some(group)) = (&mut self.outcome, self.waiting.remove(&self.next)) {
-            match group {
-                Ok(group) => {
-                    let tasks = self.tasks.get(self.next..).unwrap_or_default();
-                    self.next += group.len();
-                    for (mut ids, (text, _)) in group.into_iter().zip(tasks) {
-                        match texts.get_mut(*text) {
-                            Some(known) if known.is_empty() => *known = ids,
-                            Some(known) => known.append(&mut ids),
-                            None => {}
-                        }
-                    }
-                }
-                Err(error) => self.outcome = Err(error),
-            }
-        }
-        if self.outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    }
-}
 
 impl Tokenizer {
     /// The ids of each text, encoded on up to `threads` threads until `is_stopped`.
@@ -75,7 +35,7 @@ impl Tokenizer {
         }
         let groups = groups(&tasks);
         let next = AtomicUsize::new(0);
-        let joined = Mutex::new(Joined::new(texts.len(), &tasks));
+        let done: Mutex<BTreeMap<usize, Result<Vec<Vec<u32>>>>> = Mutex::new(BTreeMap::new());
         let work = || {
             while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let tasks = tasks.get(group.clone()).unwrap_or_default();
@@ -84,10 +44,7 @@ impl Tokenizer {
                 } else {
                     self.encode_group(texts, tasks, special)
                 };
-                let mut joined = joined.lock().unwrap_or_else(PoisonError::into_inner);
-                if joined.add(group.start, outcome).is_break() {
-                    break;
-                }
+                done.lock().unwrap_or_else(PoisonError::into_inner).insert(group.start, outcome);
             }
         };
         std::thread::scope(|scope| {
@@ -96,7 +53,18 @@ impl Tokenizer {
             }
             work();
         });
-        joined.into_inner().unwrap_or_else(PoisonError::into_inner).outcome
+        let mut encoded = vec![Vec::new(); texts.len()];
+        let mut tasks = tasks.iter();
+        for group in done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values() {
+            for (mut ids, (text, _)) in group?.into_iter().zip(tasks.by_ref()) {
+                match encoded.get_mut(*text) {
+                    Some(known) if known.is_empty() => *known = ids,
+                    Some(known) => known.append(&mut ids),
+                    None => {}
+                }
+            }
+        }
+        Ok(encoded)
     }
 
     /// As [`Tokenizer::encode_into`], with the pieces of a long text on up to `threads` threads,
