@@ -7,8 +7,8 @@ KIND is ``double``, ``explode`` or ``drop`` for tables with the columns ``id`` a
 On Ray, ``stop=ROWS:PATH`` stops a worker that begins with row ``N * ROWS``, once, if the file
 ``PATH/N`` has a line ``CALL NUMBER``: at its system call ``CALL`` of this number from there. The
 file ``PATH/N.worker`` names its process and its node, and ``PATH/N.log`` tells when it stands
-still. With ``gather=NODES:ROWS:PATH``, work on rows from number ``ROWS`` on begins when so many
-nodes have a worker, which are the names in ``PATH``.
+still. With ``gather=NODES:ROWS:PATH``, work on rows from number ``ROWS`` on begins when ``NODES``
+nodes have a worker; their names are in ``PATH``.
 """
 
 import json

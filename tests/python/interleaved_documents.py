@@ -122,3 +122,26 @@ def processed(directory, parts):
     text = "".join(next(blocks) if isinstance(part, bytes) else part for part in parts)
     ids = tokenizer(f"{text}{END}", add_special_tokens=False)["input_ids"]
     return ids, inputs.get("pixel_values"), inputs.get("image_grid_thw")
+
+
+def loaders_of_ranks(data, packing, ranks, state=None, *, batch_size=1):
+    """The loaders of all ranks over shuffled packs in 16 lanes, at a state if there is one."""
+    loaders = [
+        sm.Loader(
+            data,
+            packing=packing,
+            batch_size=batch_size,
+            shuffle=True,
+            seed=5,
+            lanes=16,
+            rank=rank,
+            world_size=ranks,
+            tail="uneven",
+            output="numpy",
+        )
+        for rank in range(ranks)
+    ]
+    if state is not None:
+        for loader in loaders:
+            loader.load_state_dict(state)
+    return loaders

@@ -11,7 +11,14 @@ from breadth import examples
 from byte_tokenizer import END
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from interleaved_documents import PAD, picture, qwen_sequences, write_documents, write_model
+from interleaved_documents import (
+    PAD,
+    loaders_of_ranks,
+    picture,
+    qwen_sequences,
+    write_documents,
+    write_model,
+)
 
 pytestmark = pytest.mark.usefixtures("counts_below")
 
@@ -328,23 +335,7 @@ def test_ranks_that_resume_in_other_numbers_get_the_same_packs(data_of, cut, pla
     data = data_of(1, count=48)
 
     def sequence(ranks, state, steps):
-        loaders = [
-            sm.Loader(
-                data,
-                packing=given_packing,
-                batch_size=1,
-                shuffle=True,
-                seed=5,
-                lanes=16,
-                rank=rank,
-                world_size=ranks,
-                tail="uneven",
-                output="numpy",
-            )
-            for rank in range(ranks)
-        ]
-        for loader in loaders if state is not None else []:
-            loader.load_state_dict(state)
+        loaders = loaders_of_ranks(data, given_packing, ranks, state)
         found, iterators = [], [iter(loader) for loader in loaders]
         for _ in range(steps):
             batches = [next(iterator, None) for iterator in iterators]

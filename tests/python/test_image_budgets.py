@@ -10,7 +10,14 @@ import pytest
 import shardmill as sm
 from breadth import examples
 from byte_tokenizer import END
-from interleaved_documents import PAD, picture, qwen_sequences, write_documents, write_model
+from interleaved_documents import (
+    PAD,
+    loaders_of_ranks,
+    picture,
+    qwen_sequences,
+    write_documents,
+    write_model,
+)
 
 pytestmark = pytest.mark.usefixtures("counts_below")
 
@@ -146,24 +153,7 @@ def test_ranks_that_resume_in_other_numbers_get_the_same_packs(tmp_path, model, 
     given = packing(max_images=4, max_patches=40, length=256, **PLANS[plan])
 
     def sequence(ranks, batch, state, steps):
-        loaders = [
-            sm.Loader(
-                data,
-                packing=given,
-                batch_size=batch,
-                shuffle=True,
-                seed=5,
-                lanes=16,
-                rank=rank,
-                world_size=ranks,
-                tail="uneven",
-                output="numpy",
-            )
-            for rank in range(ranks)
-        ]
-        for loader in loaders:
-            if state is not None:
-                loader.load_state_dict(state)
+        loaders = loaders_of_ranks(data, given, ranks, state, batch_size=batch)
         found, iterators = [], [iter(loader) for loader in loaders]
         for _ in range(steps):
             batches = [next(iterator, None) for iterator in iterators]
