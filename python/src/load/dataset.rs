@@ -19,9 +19,9 @@ use shardmill_formats::token_files::{Dtype, MegatronRows, Separator, TokenOption
 use shardmill_load::images::ImageLimits;
 use shardmill_load::tokenize::CountsDirectory;
 use shardmill_load::{
-    Dataset, DatasetOptions, DocumentRows, Format, HiveKeys, KeptRows, MixedSource, Nan,
-    TableColumn, TableDataFile, TableOptions, TextForm, TextOptions, TokenFileOptions,
-    disagreement, fingerprint,
+    Dataset, DatasetOptions, DocumentRows, Format, HiveKeys, MixedSource, Nan, TableColumn,
+    TableDataFile, TableOptions, TextForm, TextOptions, TokenFileOptions, disagreement,
+    fingerprint,
 };
 use shardmill_plan::Expression;
 use std::collections::{BTreeMap, HashMap};
@@ -105,7 +105,7 @@ impl From<PyTokenFiles> for TokenFileOptions {
         let vocab_size = options.vocab_size;
         let tokens = TokenOptions { rows, dtype, separator, vocab_size, ..TokenOptions::default() };
         let kept = options.counts.map(|directory| CountsDirectory::new(Some(directory)));
-        let kept = kept.map(|kept| Arc::new(kept) as Arc<dyn KeptRows>);
+        let kept = kept.map(Arc::new);
         Self { tokens, kept, label_masks: options.label_mask_paths.unwrap_or_default() }
     }
 }

@@ -8,7 +8,7 @@ use super::images::ImageOrigin;
 use super::{BlockOf, Dataset, OpenFile, Origin};
 use crate::images::{ImageLimits, Images};
 use crate::spent::Stopwatch;
-use crate::tokenize::{TokenCounts, TokenTotals, add_totals, totals_of};
+use crate::tokenize::{BlockKey, TokenCounts, TokenTotals, add_totals, totals_of};
 use crate::{Error, Result, UnderivableRow};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -287,13 +287,14 @@ impl OpenFile {
         }
     }
 
-    /// What the counts of a derived column follow from besides the contents of the file and the
-    /// computation. Empty if all sources are texts of the file.
-    pub(crate) fn read_as(&self, column: usize) -> String {
-        match self.columns.get(column) {
+    /// The key under which the counts of a block are kept. They follow from the contents of the
+    /// file, and from how the sources of the column are read.
+    pub(crate) fn block_key(&self, column: usize, block: usize) -> BlockKey {
+        let read_as = match self.columns.get(column) {
             Some(Origin::Derived { by, .. }) => read_as(by.sources()),
             _ => String::new(),
-        }
+        };
+        BlockKey::of(&*self.table, self.size, block, &read_as, self.counts_of_row(column))
     }
 }
 

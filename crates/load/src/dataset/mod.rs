@@ -45,7 +45,7 @@ pub use table::{TableColumn, TableDataFile, TableOptions};
 pub use text::{Nan, TextForm, TextOptions};
 pub use text_shards::{TextShard, text_files};
 pub use token_masks::label_masks;
-pub use token_opener::{FileKey, KeptRows, TokenFileOptions};
+pub use token_opener::TokenFileOptions;
 pub use token_pairs::{has_token_index, is_plain_pair, listing_of_pair};
 
 use self::derived::Derivation;

@@ -3,13 +3,13 @@
 use super::Format;
 use super::objects::Objects;
 use super::token_pairs::{documents_of, index_of};
+use crate::tokenize::{CountsDirectory, FileKey};
 use shardmill_formats::table::{TableError, TableFile};
 use shardmill_formats::token_files::{
     DatatroveFiles, FlatFile, Separator, TokenOptions, TokenTable,
 };
 use shardmill_storage::{Error as StorageError, RangeRead};
 use std::collections::HashMap;
-use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3Default;
@@ -18,26 +18,12 @@ use xxhash_rust::xxh3::Xxh3Default;
 const SAMPLES: u64 = 64;
 const SAMPLE_BYTES: u64 = 4 << 10;
 
-/// A file whose rows are found by reading all of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FileKey {
-    pub size: u64,
-    pub digest: [u8; 16],
-}
-
-/// Where the lengths of rows are kept that were found by reading a whole file.
-pub trait KeptRows: Debug + Send + Sync {
-    /// Those of a file, in order; empty if they are not known.
-    fn lengths(&self, file: &FileKey) -> Vec<u32>;
-
-    fn keep(&self, file: &FileKey, path: &str, lengths: &[u32]);
-}
-
 /// How files of tokens are read.
 #[derive(Debug, Clone, Default)]
 pub struct TokenFileOptions {
     pub tokens: TokenOptions,
-    pub kept: Option<Arc<dyn KeptRows>>,
+    /// Where the lengths of rows are kept that were found by reading a whole file.
+    pub kept: Option<Arc<CountsDirectory>>,
     /// Files, directories and globs of masks: one file for each file of tokens, in their order.
     pub label_masks: Vec<String>,
 }

@@ -93,7 +93,7 @@ impl Amounts {
         source: LengthsSource,
         place: BlockOf,
     ) -> Option<Self> {
-        let key = BlockKey::of(file, source.column(), place);
+        let key = file.block_key(source.column(), place.block);
         let own = Self::new(kept.of(&key)?, file.counts_of_row(source.column()));
         let images: usize = own.iter().map(|row| index(row.images)).sum();
         if !source.has_blocks() || images == 0 {
@@ -123,7 +123,7 @@ impl Amounts {
         source: LengthsSource,
         place: BlockOf,
     ) {
-        let key = BlockKey::of(file, source.column(), place);
+        let key = file.block_key(source.column(), place.block);
         let mut numbers = Vec::new();
         for blocks in (0..self.len()).map(|row| self.blocks(row)) {
             let ends = once(0).chain(blocks.iter().map(|block| block.end));

@@ -126,7 +126,7 @@ fn groups(
             .map(|offset| BlockOf { block: block.place.block + offset, ..block.place })
         {
             if Amounts::kept(counts, file, source, place).is_none() {
-                let key = BlockKey::of(file, source.column(), place);
+                let key = file.block_key(source.column(), place.block);
                 let number = key.group(file.table.blocks().len());
                 let new = || Group { counts: Arc::clone(counts), number, blocks: Vec::new() };
                 groups

@@ -15,9 +15,11 @@ mod files;
 #[cfg(test)]
 mod tests;
 
-use crate::dataset::{BlockOf, FileKey, KeptRows, OpenFile};
-use crate::{Dataset, DatasetOptions, Format, Result};
+use crate::Result;
+use files::{blocks, opened};
 use shardmill_engine::Cancel;
+use shardmill_formats::parquet::ParquetTable;
+use shardmill_formats::table::{TableError, TableFile};
 use shardmill_storage::{AnyDisk, Claim, Claimed, Claims, Disk as _, Remembered};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -53,19 +55,25 @@ pub struct BlockKey {
 }
 
 impl BlockKey {
-    #[must_use]
-    pub fn of(file: &OpenFile, column: usize, place: BlockOf) -> Self {
+    /// The key of a block of `file`, whose rows have `numbers` counts each. `read_as` says how the
+    /// sources of the tokens are read.
+    pub(crate) fn of(
+        file: &dyn TableFile,
+        size: u64,
+        block: usize,
+        read_as: &str,
+        numbers: usize,
+    ) -> Self {
         let mut digest = Xxh3Default::new();
-        digest.update(&file.table.digest().to_le_bytes());
-        file.table.blocks().iter().for_each(|block| digest.update(&block.rows.to_le_bytes()));
-        digest.update(file.read_as(column).as_bytes());
-        let rows = file.table.blocks().get(place.block).map_or(0, |block| block.rows);
-        let counts = rows.saturating_mul(file.counts_of_row(column) as u64);
+        digest.update(&file.digest().to_le_bytes());
+        file.blocks().iter().for_each(|block| digest.update(&block.rows.to_le_bytes()));
+        digest.update(read_as.as_bytes());
+        let rows = file.blocks().get(block).map_or(0, |block| block.rows);
         Self {
-            size: file.size,
+            size,
             digest: digest.digest128().to_le_bytes(),
-            block: u32::try_from(place.block).unwrap_or(u32::MAX),
-            counts,
+            block: u32::try_from(block).unwrap_or(u32::MAX),
+            counts: rows.saturating_mul(numbers as u64),
         }
     }
 
@@ -88,6 +96,13 @@ impl BlockKey {
         xxh3_64(&[&self.digest[..], &self.size.to_le_bytes(), &place.to_le_bytes()].concat())
             % GROUPS
     }
+}
+
+/// A file whose rows are found by reading all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct FileKey {
+    pub(crate) size: u64,
+    pub(crate) digest: [u8; 16],
 }
 
 /// Rows of a file that are kept together: those of one entry have fewer than 2^31 tokens.
@@ -125,9 +140,11 @@ impl CountsDirectory {
     }
 }
 
-impl KeptRows for CountsDirectory {
-    /// Counts that disagree, or cannot be read, are those of no file.
-    fn lengths(&self, file: &FileKey) -> Vec<u32> {
+/// The lengths of rows that were found by reading a whole file.
+impl CountsDirectory {
+    /// Those of a file, in order; empty if they are not known. Counts that disagree, or cannot be
+    /// read, are those of no file.
+    pub(crate) fn lengths(&self, file: &FileKey) -> Vec<u32> {
         let Ok(Some(counts)) = self.open(&Cancel::default()) else { return Vec::new() };
         let known = counts.known.lock();
         let is_own = |key: &&BlockKey| (key.size, key.digest) == (file.size, file.digest);
@@ -140,7 +157,7 @@ impl KeptRows for CountsDirectory {
             .collect()
     }
 
-    fn keep(&self, file: &FileKey, path: &str, lengths: &[u32]) {
+    pub(crate) fn keep(&self, file: &FileKey, path: &str, lengths: &[u32]) {
         let Ok(Some(counts)) = self.open(&Cancel::default()) else { return };
         for (number, part) in lengths.chunks(ROWS_OF_PART).enumerate() {
             counts.add(BlockKey::of_file(file, number, part.len()), path, Arc::from(part));
@@ -241,16 +258,9 @@ impl TokenCounts {
             }
             let paths: Vec<String> =
                 new.iter().map(|name| format!("{}/{name}", self.directory)).collect();
-            if !self.read_files(&paths, &mut found, cancel)? {
-                // One that cannot be read does not make the others unreadable.
-                for path in &paths {
-                    let is_read =
-                        self.read_files(std::slice::from_ref(path), &mut found, cancel)?;
-                    if !is_read && !is_gone(path) {
-                        self.warn(format!(
-                            "the token counts in {path} are ignored: it is not a file of counts"
-                        ));
-                    }
+            for (path, file) in paths.iter().zip(opened(&paths, cancel)?) {
+                if self.read_file(path, file, &mut found.entries, cancel)? {
+                    found.whole.insert(path.clone());
                 }
             }
             files.extend(new);
@@ -258,46 +268,28 @@ impl TokenCounts {
         Ok(found)
     }
 
-    /// Reads files, unless they cannot be read together.
-    fn read_files(&self, paths: &[String], found: &mut Found, cancel: &Cancel) -> Result<bool> {
-        let options = DatasetOptions {
-            skip_bad_files: true,
-            ..DatasetOptions::new(paths.to_vec(), Some(Format::Parquet))
-        };
-        let Ok(dataset) = Dataset::open(&options, cancel) else {
-            // A look that is interrupted says nothing about the files.
+    /// Returns whether the counts of every row of a file are known now.
+    fn read_file(
+        &self,
+        path: &str,
+        file: std::result::Result<ParquetTable, TableError>,
+        entries: &mut Vec<(BlockKey, String)>,
+        cancel: &Cancel,
+    ) -> Result<bool> {
+        let mut is_whole = true;
+        for rows in blocks(file) {
             cancel.check()?;
-            return Ok(false);
-        };
-        let names = ["size", "digest", "block", "tokens", "counts", "file"].map(str::to_owned);
-        let columns = dataset.columns(&names);
-        if columns.is_err() && !dataset.files().is_empty() {
-            return Ok(false);
-        }
-        // What was merged into another file meanwhile is listed under its new name.
-        for (path, error) in dataset.skipped().iter().filter(|(path, _)| !is_gone(path)) {
-            self.warn(format!("the token counts in {path} are ignored: {error}"));
-        }
-        let Ok(columns) = columns else { return Ok(true) };
-        let mut whole: HashSet<&str> =
-            dataset.files().iter().map(|file| file.path.as_str()).collect();
-        for place in dataset.blocks() {
-            let path = dataset.files().get(place.file).map_or("", |file| file.path.as_str());
-            let is_whole = match dataset.read(place, &columns, None) {
-                Ok(rows) => self.read(&rows, path, &mut found.entries)?,
-                Err(_merged) if is_gone(path) => false,
-                Err(error) => {
-                    cancel.check()?;
-                    self.warn(format!("the token counts in {path} are ignored: {error}"));
+            is_whole &= match rows {
+                Ok(rows) => self.read(&rows, path, entries)?,
+                // It was merged into another file, which is listed under its new name.
+                Err(_) if is_gone(path) => false,
+                Err(reason) => {
+                    self.warn(format!("the token counts in {path} are ignored: {reason}"));
                     false
                 }
             };
-            if !is_whole {
-                whole.remove(path);
-            }
         }
-        found.whole.extend(whole.into_iter().map(str::to_owned));
-        Ok(true)
+        Ok(is_whole)
     }
 
     /// Puts all counts into one file. A reader that misses a removed file counts its blocks again.

@@ -15,6 +15,7 @@ mod texts;
 mod totals;
 
 pub use self::chat::{AssistantSpans, Chat};
+pub(crate) use self::counts::FileKey;
 pub use self::counts::{BlockKey, CountsDirectory, TokenCounts};
 pub use self::function::{FunctionTokens, ListFunction};
 pub use self::input::TokenInput;

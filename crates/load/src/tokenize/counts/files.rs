@@ -9,11 +9,49 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array as _, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use shardmill_storage::{Replace, Unpublished, create_directory, local_path, store_of};
+use shardmill_engine::{Cancel, run_in_order};
+use shardmill_formats::parquet::ParquetTable;
+use shardmill_formats::table::{TableError, TableFile as _};
+use shardmill_storage::{OpenFiles, Replace, Unpublished, create_directory, local_path, store_of};
 use shardmill_write::{ParquetFile, ParquetFileOptions};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use uuid::Uuid;
+
+/// Threads that open files, which may be in an object store.
+const OPENING_THREADS: usize = 16;
+
+type Read<T> = std::result::Result<T, TableError>;
+
+/// Opens the files of these paths, in their order.
+pub(super) fn opened(paths: &[String], cancel: &Cancel) -> Result<Vec<Read<ParquetTable>>> {
+    let (files, paths) = (OpenFiles::default(), paths.to_vec());
+    let open = move |path: &String| Ok(ParquetTable::open(files.open(path)?)?);
+    let count = paths.len();
+    let work = move |number: usize| ControlFlow::Continue(paths.get(number).map(&open));
+    let opened = run_in_order(count, OPENING_THREADS, cancel, work)?;
+    let opened = opened.collect::<std::result::Result<Vec<_>, _>>()?;
+    Ok(opened.into_iter().flatten().collect())
+}
+
+/// The rows of each block, with the columns that [`TokenCounts::read`] takes.
+pub(super) fn blocks(file: Read<ParquetTable>) -> impl Iterator<Item = Read<RecordBatch>> {
+    let (file, failure) = match file {
+        Ok(file) => (Some(file), None),
+        Err(error) => (None, Some(Err(error))),
+    };
+    let rows = file.into_iter().flat_map(|file| {
+        // A column that the file does not have is missing in the rows.
+        let number = |name| file.schema().index_of(name).ok();
+        let columns: Vec<usize> = COLUMNS.into_iter().filter_map(number).collect();
+        (0..file.blocks().len()).map(move |block| file.read(block, &columns, None))
+    });
+    failure.into_iter().chain(rows)
+}
+
+/// Size, digest and number of a block, the sum of its counts, these, and the name of its file.
+const COLUMNS: [&str; 6] = ["size", "digest", "block", "tokens", "counts", "file"];
 
 impl TokenCounts {
     /// Returns whether the counts of every row are known now. A block without tokens is not read
@@ -25,6 +63,9 @@ impl TokenCounts {
         entries: &mut Vec<(BlockKey, String)>,
     ) -> Result<bool> {
         let [sizes, digests, blocks, totals, lists, names] = rows.columns() else {
+            self.warn(format!(
+                "the token counts in {path} are ignored: it is not a file of counts"
+            ));
             return Ok(false);
         };
         let (Some(sizes), Some(digests), Some(blocks), Some(totals), Some(lists)) = (
@@ -39,7 +80,6 @@ impl TokenCounts {
             ));
             return Ok(false);
         };
-        // Columns that a file does not have are null.
         if [
             sizes.null_count(),
             digests.null_count(),
