@@ -76,8 +76,7 @@ fn rendered(
     columns: &[usize],
     taken: RecordBatch,
 ) -> Result<RecordBatch> {
-    let Some(mut rendering) =
-        Rendering::new(dataset, columns, taken.num_rows(), Seeds::default(), None)?
+    let Some(mut rendering) = Rendering::new(dataset, columns, &taken, Seeds::default(), None)?
     else {
         return Ok(taken);
     };

@@ -150,17 +150,25 @@ impl Output {
         }
         let out = out.as_chunks_mut::<BYTES>().0;
         if let Layout::Patches(patches) = self.layout {
-            let mut pixels: Vec<[u8; 3]> = Vec::with_capacity(place.width);
-            for (y, row) in (place.top..).zip(window.rows()) {
-                pixels.clear();
-                match window.channels() {
-                    1 => pixels.extend(row.iter().map(|value| [*value; 3])),
-                    _ => pixels.extend_from_slice(pixels_of::<3>(row)),
+            let mut band: Vec<[u8; 3]> = Vec::new();
+            let (mut rows, mut y) = (window.rows(), place.top);
+            while y < place.top + place.height {
+                let count = patches.rows_of_band(y).min(place.top + place.height - y);
+                band.clear();
+                for row in rows.by_ref().take(count) {
+                    let start = band.len();
+                    match window.channels() {
+                        1 => band.extend(row.iter().map(|value| [*value; 3])),
+                        _ => band.extend_from_slice(pixels_of::<3>(row)),
+                    }
+                    if geometry.flip {
+                        band.get_mut(start..).unwrap_or_default().reverse();
+                    }
                 }
-                if geometry.flip {
-                    pixels.reverse();
-                }
-                patches.write_row(y, &pixels, out, |channel, value| lookup.value(channel, value));
+                patches.write_band(y, (&band, place.width), out, |channel, value| {
+                    lookup.value(channel, value)
+                });
+                y += count;
             }
             return Ok(());
         }

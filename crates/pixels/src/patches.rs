@@ -14,6 +14,8 @@ pub struct Patches {
     pub is_interleaved: bool,
 }
 
+const MOST_ROWS: usize = 32;
+
 impl Patches {
     /// The number of the patch at a row and a column of patches, of which a row has `columns`.
     fn number(self, row: usize, column: usize, columns: usize) -> usize {
@@ -22,36 +24,48 @@ impl Patches {
         (square * merge + row % merge) * merge + column % merge
     }
 
-    /// Writes a row of pixels to its places in `out`, which has the patches of an image.
-    pub(crate) fn write_row<const BYTES: usize>(
+    /// Rows after row `y` until those of another patch follow. More than these many rows would not
+    /// stay in the cache.
+    pub(crate) fn rows_of_band(self, y: usize) -> usize {
+        (self.size.max(1) - y % self.size.max(1)).min(MOST_ROWS)
+    }
+
+    /// Writes rows of pixels, from row `y` on, to their places in `out`, which has the patches of an
+    /// image. The rows are `width` pixels long, and in the same patches.
+    pub(crate) fn write_band<const BYTES: usize>(
         self,
         y: usize,
-        pixels: &[[u8; 3]],
+        (pixels, width): (&[[u8; 3]], usize),
         out: &mut [[u8; BYTES]],
         value: impl Fn(usize, u8) -> [u8; BYTES],
     ) {
         let (size, frames) = (self.size.max(1), self.frames.max(1));
-        let columns = pixels.len() / size;
-        for (column, pixels) in pixels.chunks_exact(size).enumerate() {
+        let columns = width / size;
+        let rows = pixels.len() / width.max(1);
+        for column in 0..columns {
             let patch = self.number(y / size, column, columns);
+            let runs = pixels.chunks_exact(width);
+            let runs = runs.filter_map(|row| row.get(column * size..(column + 1) * size));
             if self.is_interleaved {
                 let start = (patch * size + y % size) * size * 3;
-                let out = out.get_mut(start..start + size * 3).unwrap_or_default();
-                for (out, pixel) in out.as_chunks_mut::<3>().0.iter_mut().zip(pixels) {
+                let out = out.get_mut(start..start + rows * size * 3).unwrap_or_default();
+                for (out, pixel) in out.as_chunks_mut::<3>().0.iter_mut().zip(runs.flatten()) {
                     let [red, green, blue] = *pixel;
                     *out = [value(0, red), value(1, green), value(2, blue)];
                 }
                 continue;
             }
             for channel in 0..3 {
-                let first = (patch * 3 + channel) * frames;
-                for frame in first..first + frames {
-                    let start = (frame * size + y % size) * size;
-                    let out = out.get_mut(start..start + size).unwrap_or_default();
-                    for (out, pixel) in out.iter_mut().zip(pixels) {
+                let start = ((patch * 3 + channel) * frames * size + y % size) * size;
+                let (plane, len) = (size * size, rows * size);
+                let end = start + (frames - 1) * plane + len;
+                let Some(out) = out.get_mut(start..end) else { continue };
+                for (out, run) in out.chunks_exact_mut(size).zip(runs.clone()) {
+                    for (out, pixel) in out.iter_mut().zip(run) {
                         *out = value(channel, pixel.get(channel).copied().unwrap_or_default());
                     }
                 }
+                (1..frames).for_each(|frame| out.copy_within(..len, frame * plane));
             }
         }
     }
@@ -78,9 +92,7 @@ mod tests {
             [[3, 13, 23], [4, 14, 24], [7, 17, 27], [8, 18, 28]],
         ];
         let mut out = [[0; 1]; 48];
-        for (y, pixels) in rows.iter().enumerate() {
-            patches.write_row(y, pixels, &mut out, |_, value| [value]);
-        }
+        patches.write_band(0, (rows.as_flattened(), 4), &mut out, |_, value| [value]);
         let plane = |first: u8| [first, first + 1, first + 2, first + 3].repeat(2);
         let expected: Vec<u8> = [1, 11, 21, 5, 15, 25].into_iter().flat_map(plane).collect();
         assert_eq!(out.as_flattened(), expected);
@@ -92,9 +104,7 @@ mod tests {
         let pixel = |first: u8| [first, first + 1, first + 2];
         let rows = [[0, 3, 12, 15], [6, 9, 18, 21]].map(|row| row.map(pixel));
         let mut out = [[0; 1]; 24];
-        for (y, pixels) in rows.iter().enumerate() {
-            patches.write_row(y, pixels, &mut out, |_, value| [value]);
-        }
+        patches.write_band(0, (rows.as_flattened(), 4), &mut out, |_, value| [value]);
         assert_eq!(out.as_flattened(), (0..24).collect::<Vec<u8>>());
     }
 }

@@ -3,18 +3,15 @@
 //! The invariant: a row that fails leaves the canvas unchanged.
 
 use super::large;
-use super::memory::{HostMemory, LentValues};
+use super::memory::{HostMemory, Pixels};
 use super::planned::PlannedSizes;
 use super::source::{Cell, Encoded, Fault, of_document};
 use super::{ImagePlace, Images, Seeds};
 use crate::{Error, Result};
-use arrow_array::{
-    ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int32Array, ListArray, StructArray,
-    UInt8Array, UInt16Array,
-};
-use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_array::{ArrayRef, BooleanArray, FixedSizeListArray, Int32Array, ListArray, StructArray};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field};
-use shardmill_pixels::{Dtype, Renderer, Sides};
+use shardmill_pixels::{Renderer, Sides};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -51,45 +48,41 @@ struct Lists {
     present: Vec<bool>,
 }
 
-/// Values in the alignment of their type, so that they are delivered without a copy.
-#[derive(Debug)]
-enum Pixels {
-    U8(Vec<u8>),
-    U16(Vec<u16>),
-    F32(Vec<f32>),
-    Lent(LentValues, Dtype),
-}
-
 impl Canvas {
+    /// With memory for the images of these cells, as far as their sizes are known.
+    ///
     /// # Errors
     /// When `memory` has no room for the pixels.
     pub(crate) fn new(
         images: &Arc<Images>,
-        rows: usize,
+        cells: &ArrayRef,
         memory: Option<&dyn HostMemory>,
     ) -> Result<Self> {
-        let values = images.fixed_len().unwrap_or_default().saturating_mul(rows);
+        let values = images.values_of_cells(cells);
         let dtype = images.options().spec.dtype;
-        let pixels = match (dtype, memory.filter(|_| images.is_fixed())) {
-            (_, Some(memory)) => {
-                Pixels::Lent(LentValues::new(memory, values.saturating_mul(dtype.bytes()))?, dtype)
-            }
-            (Dtype::U8, None) => Pixels::U8(Vec::with_capacity(values)),
-            (Dtype::Bf16, None) => Pixels::U16(Vec::with_capacity(values)),
-            (Dtype::F32, None) => Pixels::F32(Vec::with_capacity(values)),
+        let pixels = match memory.filter(|_| images.is_fixed()) {
+            Some(memory) => Pixels::lent(memory, dtype, values)?,
+            None => Pixels::new(dtype, values),
         };
-        let (ends, numbers) = (Vec::with_capacity(rows), Vec::new());
-        let (present, valid) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
-        Ok(Self {
+        Ok(Self::of(images, pixels))
+    }
+
+    fn of(images: &Arc<Images>, pixels: Pixels) -> Self {
+        Self {
             images: Arc::clone(images),
             pixels,
-            ends,
-            numbers,
-            present,
-            valid,
+            ends: Vec::new(),
+            numbers: Vec::new(),
+            present: Vec::new(),
+            valid: Vec::new(),
             lists: images.is_list().then(Lists::default),
             decoded: 0,
-        })
+        }
+    }
+
+    /// A canvas for the next of these cells, in the same memory. [`Self::append`] adds it.
+    pub(crate) fn split(&mut self, cells: &ArrayRef) -> Self {
+        Self::of(&self.images, self.pixels.split(self.images.values_of_cells(cells)))
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -289,13 +282,7 @@ impl Canvas {
         self.present.extend(other.present);
         self.valid.extend(other.valid);
         self.decoded += other.decoded;
-        match (&mut self.pixels, other.pixels) {
-            (Pixels::U8(values), Pixels::U8(more)) => values.extend_from_slice(&more),
-            (Pixels::U16(values), Pixels::U16(more)) => values.extend_from_slice(&more),
-            (Pixels::F32(values), Pixels::F32(more)) => values.extend_from_slice(&more),
-            (Pixels::Lent(values, _), more) => values.append(more.bytes()),
-            _ => debug_assert!(false, "canvases of a column have its type"),
-        }
+        self.pixels.append(other.pixels);
     }
 
     pub(crate) fn truncate(&mut self, rows: usize) {
@@ -349,20 +336,7 @@ impl Canvas {
         let too_many = || Error::TooManyPixels { column: images.column().to_owned() };
         let nulls =
             present.contains(&false).then(|| NullBuffer::from(BooleanBuffer::from(present)));
-        let values: ArrayRef = match pixels {
-            Pixels::U8(values) => Arc::new(UInt8Array::from(values)),
-            Pixels::U16(values) => Arc::new(UInt16Array::from(values)),
-            Pixels::F32(values) => Arc::new(Float32Array::from(values)),
-            Pixels::Lent(values, Dtype::U8) => {
-                Arc::new(UInt8Array::new(ScalarBuffer::from(values.into_buffer()), None))
-            }
-            Pixels::Lent(values, Dtype::Bf16) => {
-                Arc::new(UInt16Array::new(ScalarBuffer::from(values.into_buffer()), None))
-            }
-            Pixels::Lent(values, Dtype::F32) => {
-                Arc::new(Float32Array::new(ScalarBuffer::from(values.into_buffer()), None))
-            }
-        };
+        let values = pixels.into_array();
         if let ([field, of_valid], Some(part), Some(lists)) =
             (images.outputs(), images.part(), &lists)
         {
@@ -457,53 +431,4 @@ fn nested(
     let list = FixedSizeListArray::try_new_with_length(Arc::clone(item), *size, inner, nulls, rows)
         .map_err(Error::assemble)?;
     Ok(Arc::new(list))
-}
-
-impl Pixels {
-    fn len(&self) -> usize {
-        match self {
-            Self::U8(values) => values.len(),
-            Self::U16(values) => values.len(),
-            Self::F32(values) => values.len(),
-            Self::Lent(values, dtype) => values.len() / dtype.bytes(),
-        }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::U8(values) => values,
-            Self::U16(values) => bytemuck::cast_slice(values),
-            Self::F32(values) => bytemuck::cast_slice(values),
-            Self::Lent(values, _) => values.bytes(),
-        }
-    }
-
-    fn truncate(&mut self, len: usize) {
-        match self {
-            Self::U8(values) => values.truncate(len),
-            Self::U16(values) => values.truncate(len),
-            Self::F32(values) => values.truncate(len),
-            Self::Lent(values, dtype) => values.truncate(len * dtype.bytes()),
-        }
-    }
-
-    /// Adds this many zeros, and returns their bytes.
-    fn grow(&mut self, count: usize) -> &mut [u8] {
-        let before = self.len();
-        match self {
-            Self::U8(values) => {
-                values.resize(before + count, 0);
-                values.get_mut(before..).unwrap_or_default()
-            }
-            Self::U16(values) => {
-                values.resize(before + count, 0);
-                bytemuck::cast_slice_mut(values.get_mut(before..).unwrap_or_default())
-            }
-            Self::F32(values) => {
-                values.resize(before + count, 0.0);
-                bytemuck::cast_slice_mut(values.get_mut(before..).unwrap_or_default())
-            }
-            Self::Lent(values, dtype) => values.grow(count * dtype.bytes()),
-        }
-    }
 }

@@ -19,6 +19,8 @@ pub(crate) use self::shape::Shape;
 pub use self::source::ImageSource;
 pub(crate) use self::source::{Fault, of_document};
 
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Field, FieldRef};
 use shardmill_pixels::decode::{DecodeOptions, Mode, checked_facts};
 use shardmill_pixels::{
@@ -268,6 +270,22 @@ impl Images {
     /// Number of values of each image, if all are equally large.
     fn fixed_len(&self) -> Option<usize> {
         fixed_shape(&self.options).map(|shape| shape.iter().product())
+    }
+
+    /// Number of values of the images of cells; 0 if their sizes are not known.
+    fn values_of_cells(&self, cells: &ArrayRef) -> usize {
+        match (self.fixed_len(), cells.as_list_opt::<i32>()) {
+            (Some(values), None) => values.saturating_mul(cells.len()),
+            _ if self.options.planned.is_none() => 0,
+            (_, Some(lists)) => {
+                let bound =
+                    |row: Option<&i32>| row.map_or(0, |row| usize::try_from(*row).unwrap_or(0));
+                let offsets = lists.value_offsets();
+                let range = bound(offsets.first())..bound(offsets.last());
+                self.planned_values(lists.values(), range)
+            }
+            (None, None) => self.planned_values(cells, 0..cells.len()),
+        }
     }
 
     fn values_of(&self, sides: Sides) -> usize {

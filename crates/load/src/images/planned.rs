@@ -88,6 +88,17 @@ impl Images {
         })
     }
 
+    /// Number of values of those images of these items that have a place in documents.
+    pub(super) fn planned_values(&self, items: &ArrayRef, range: Range<usize>) -> usize {
+        let Some(cells) = items.as_struct_opt() else { return 0 };
+        let values = |item: usize| {
+            let payload = Encoded::at(cells, item).bytes?;
+            let sizes = self.planned_sizes(payload).ok()?;
+            (!self.leaves_out(cells, item)).then_some(sizes.values)
+        };
+        range.filter_map(values).fold(0, usize::saturating_add)
+    }
+
     /// The same with limits.
     pub(crate) fn limited(&self, limits: ImageLimits) -> Self {
         let planned = self.options.planned.clone();

@@ -6,8 +6,8 @@ use super::source::{Cell, Fault};
 use super::{Canvas, HostMemory, Seeds, masked};
 use crate::{Dataset, Error, Result};
 use arrow_array::cast::AsArray;
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow_schema::{Field, FieldRef, Schema};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_empty_array};
+use arrow_schema::{DataType, Field, FieldRef, Schema};
 use std::sync::Arc;
 
 /// Image columns while they are filled.
@@ -52,7 +52,7 @@ impl Rendering {
     pub(crate) fn new(
         dataset: &Dataset,
         columns: &[usize],
-        rows: usize,
+        rows: &RecordBatch,
         seeds: Seeds,
         memory: Option<&dyn HostMemory>,
     ) -> Result<Option<Self>> {
@@ -60,9 +60,11 @@ impl Rendering {
         for (place, column) in
             columns.iter().enumerate().filter(|(_, column)| dataset.has_images(**column))
         {
-            let (Some(images), Some(field)) =
-                (dataset.images_of(*column), dataset.schema().fields().get(*column))
-            else {
+            let (Some(images), Some(field), Some(cells)) = (
+                dataset.images_of(*column),
+                dataset.schema().fields().get(*column),
+                rows.columns().get(place),
+            ) else {
                 continue;
             };
             let output = images
@@ -76,11 +78,26 @@ impl Rendering {
                     name: images.column().to_owned(),
                     column: *column,
                     places: vec![(place, output)],
-                    canvas: Canvas::new(images, rows, memory)?,
+                    canvas: Canvas::new(images, cells, memory)?,
                 }),
             }
         }
         Ok((!groups.is_empty()).then_some(Self { seeds, groups }))
+    }
+
+    /// A rendering of the next rows, `rows`, in the same memory. [`Self::append`] adds it.
+    pub(crate) fn split(&mut self, rows: &RecordBatch) -> Self {
+        let groups = self.groups.iter_mut().map(|group| {
+            let cells = group.places.first().and_then(|(place, _)| rows.columns().get(*place));
+            let none: ArrayRef = new_empty_array(&DataType::Null);
+            Group {
+                name: group.name.clone(),
+                column: group.column,
+                places: group.places.clone(),
+                canvas: group.canvas.split(cells.unwrap_or(&none)),
+            }
+        });
+        Self { seeds: self.seeds, groups: groups.collect() }
     }
 
     /// Adds row `row` of `rows`, which is at `place`. Returns why an image of it is filled.

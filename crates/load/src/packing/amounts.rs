@@ -7,7 +7,7 @@ use crate::Dataset;
 use crate::dataset::{Affixes, BlockOf, OpenFile};
 use crate::images::{Images, Shape};
 use crate::sequences::{COUNTS_WITH_IMAGES, IMAGE_INDEX};
-use crate::tokenize::{BlockKey, TokenCounts};
+use crate::tokenize::TokenCounts;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, ListArray};

@@ -16,7 +16,7 @@ use super::LengthsSource;
 use super::amounts::Amounts;
 use super::lengths::of_whole_block;
 use crate::dataset::BlockOf;
-use crate::tokenize::{BlockKey, TokenCounts};
+use crate::tokenize::TokenCounts;
 use crate::{Dataset, Result, RowSet};
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_storage::Claimed;

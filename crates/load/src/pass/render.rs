@@ -18,7 +18,7 @@ use arrow_select::interleave::interleave;
 use shardmill_engine::{Error as EngineError, has_idle_thread, spread};
 use shardmill_plan::order::{Permutation, Purpose};
 use std::iter::repeat_n;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Number of rows of a block that are tried in place of one with a bad image.
 const MAX_DONORS: u64 = 64;
@@ -59,7 +59,7 @@ impl Work {
         let rendering = Rendering::new(
             &self.dataset,
             &self.columns,
-            count,
+            &delivered.rows,
             self.seeds(),
             self.memory.as_deref(),
         )?;
@@ -154,33 +154,30 @@ impl Work {
     }
 
     /// The same in jobs, some of them on threads that would wait.
-    /// Their pixels are copied once more.
     fn render_on_idle_threads(
         &self,
         rows: &RecordBatch,
         placed: Vec<Placed>,
         out: &mut Rendered,
     ) -> Result<()> {
-        let (work, rows, jobs) =
-            (self.clone(), rows.clone(), placed.len().div_ceil(IMAGES_OF_A_JOB));
+        let starts = (0..placed.len()).step_by(IMAGES_OF_A_JOB);
+        let jobs = starts.map(|first| {
+            let len = IMAGES_OF_A_JOB.min(placed.len() - first);
+            let rendering = out.rendering.split(&rows.slice(first, len));
+            let good = BooleanBufferBuilder::new(len);
+            Mutex::new(Some(Rendered { rendering, good, donors: Vec::new(), bad: Vec::new() }))
+        });
+        let jobs: Vec<_> = jobs.collect();
+        let (work, rows, count) = (self.clone(), rows.clone(), jobs.len());
         let job = move |number: usize| -> Result<Rendered> {
-            let (first, len) = (
-                number * IMAGES_OF_A_JOB,
-                IMAGES_OF_A_JOB.min(placed.len() - number * IMAGES_OF_A_JOB),
-            );
-            let rendering = Rendering::new(&work.dataset, &work.columns, len, work.seeds(), None)?;
-            let rendering = rendering.ok_or_else(|| Error::from(EngineError::Cancelled))?;
-            let mut part = Rendered {
-                rendering,
-                good: BooleanBufferBuilder::new(len),
-                donors: Vec::new(),
-                bad: Vec::new(),
-            };
-            let placed = placed.get(first..first + len).unwrap_or_default();
-            work.render_rows(&rows, placed, first, &mut part)?;
+            let part = jobs.get(number).and_then(|part| part.lock().ok()?.take());
+            let mut part = part.ok_or_else(|| Error::from(EngineError::Cancelled))?;
+            let first = number * IMAGES_OF_A_JOB;
+            let last = placed.len().min(first + IMAGES_OF_A_JOB);
+            work.render_rows(&rows, placed.get(first..last).unwrap_or_default(), first, &mut part)?;
             Ok(part)
         };
-        self.render_in_jobs(jobs, job, |mut part: Rendered| {
+        self.render_in_jobs(count, job, |mut part: Rendered| {
             out.rendering.append(part.rendering);
             out.good.append_buffer(&part.good.finish());
             out.donors.append(&mut part.donors);

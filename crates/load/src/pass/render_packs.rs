@@ -9,9 +9,8 @@ use crate::{Error, Result};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::Schema;
-use shardmill_engine::has_idle_thread;
-use std::ops::Range;
-use std::sync::Arc;
+use shardmill_engine::{Error as EngineError, has_idle_thread};
+use std::sync::{Arc, Mutex};
 
 /// Images that a thread renders before another one may take over. Those of documents are large.
 const IMAGES_OF_A_JOB: usize = 8;
@@ -60,15 +59,24 @@ impl Work {
         let Some(lists) = encoded.as_list_opt::<i32>() else {
             return Ok((Vec::new(), Filled::new()));
         };
-        let mut canvas = Canvas::new(&images.images, lists.values().len(), None)?;
+        let items = lists.values();
+        let mut canvas = Canvas::new(&images.images, items, None)?;
         let mut filled = Filled::new();
-        if let Some(cells) = lists.values().as_struct_opt().cloned() {
+        if let Some(cells) = items.as_struct_opt().cloned() {
             let (work, own, count) = (self.clone(), images.clone(), cells.len());
             let origins = origins.to_vec();
-            let part = move |numbers: Range<usize>| -> Result<(Canvas, Filled)> {
-                let mut canvas = Canvas::new(&own.images, numbers.len(), None)?;
+            let of_job = if has_idle_thread() { IMAGES_OF_A_JOB } else { count.max(1) };
+            let canvases = (0..count).step_by(of_job).map(|first| {
+                let cells = items.slice(first, of_job.min(count - first));
+                Mutex::new(Some(canvas.split(&cells)))
+            });
+            let canvases: Vec<_> = canvases.collect();
+            let jobs = canvases.len();
+            let job = move |number: usize| -> Result<(Canvas, Filled)> {
+                let canvas = canvases.get(number).and_then(|canvas| canvas.lock().ok()?.take());
+                let mut canvas = canvas.ok_or_else(|| Error::from(EngineError::Cancelled))?;
                 let mut filled = Filled::new();
-                for number in numbers {
+                for number in number * of_job..count.min((number + 1) * of_job) {
                     work.cancel.check()?;
                     let added = canvas.add_item(&own.images, &cells, number);
                     let cause =
@@ -77,20 +85,10 @@ impl Work {
                 }
                 Ok((canvas, filled))
             };
-            let mut take = |(made, causes): (Canvas, Filled)| {
+            self.render_in_jobs(jobs, job, |(made, causes)| {
                 canvas.append(made);
                 filled.extend(causes);
-            };
-            if count > IMAGES_OF_A_JOB && has_idle_thread() {
-                let job = move |number: usize| {
-                    let first = number * IMAGES_OF_A_JOB;
-                    part(first..count.min(first + IMAGES_OF_A_JOB))
-                };
-                let jobs = count.div_ceil(IMAGES_OF_A_JOB);
-                self.render_in_jobs(jobs, job, take)?;
-            } else {
-                take(part(0..count)?);
-            }
+            })?;
         }
         self.metrics.add_images(canvas.decoded());
         let ends = lists.offsets().iter().skip(1);
