@@ -1,158 +1,21 @@
 //! Columns that are computed from other columns of a row, such as the tokens of a text.
 //!
-//! They follow all other columns in the schema of the data set, so everything that goes by the
-//! number of a column needs to know nothing about them. The invariant: a derived value depends on
-//! the source values of its row alone, so blocks, row sets and orders do not depend on it.
+//! The invariant: they follow all other columns in the schema of the data set, so everything that
+//! goes by the number of a column needs to know nothing about them.
 
-use super::images::ImageOrigin;
-use super::{BlockOf, Dataset, OpenFile, Origin};
-use crate::images::{ImageLimits, Images};
-use crate::spent::Stopwatch;
-use crate::tokenize::{BlockKey, TokenCounts, TokenTotals, add_totals, totals_of};
-use crate::{Error, Result, UnderivableRow};
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use super::origin::{Affixes, Derivation, Derive, ImageOrigin, Limited, Origin};
+use super::{BlockOf, Dataset, OpenFile};
+use crate::images::ImageLimits;
+use crate::tokenize::{BlockKey, TokenCounts, add_totals, totals_of};
+use crate::{Error, Result};
+use arrow_array::RecordBatch;
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{DataType, FieldRef, Schema};
 use shardmill_engine::Cancel;
-use std::fmt::Debug;
 use std::sync::Arc;
 
 /// Bytes to read of an image for its size. The headers of most images are shorter.
 const HEAD_BYTES: u64 = 16 << 10;
-
-/// A computation on the rows of a batch.
-pub trait Derive: Debug + Send + Sync {
-    /// Whether the source of this number may have this type.
-    fn accepts(&self, source: usize, data_type: &DataType) -> bool;
-
-    /// Fields of the results.
-    fn outputs(&self) -> &[FieldRef];
-
-    /// One array for each of [`Derive::outputs`], of its type, as long as the sources. Strings and
-    /// binaries of the sources are views.
-    ///
-    /// # Errors
-    /// The rows that cannot be computed, and why.
-    fn compute(&self, sources: &[ArrayRef]) -> std::result::Result<Vec<ArrayRef>, Underivable>;
-
-    /// Where the lengths of the first result are kept, if they are.
-    ///
-    /// # Errors
-    /// When what is kept contradicts itself.
-    fn counts(&self, _cancel: &Cancel) -> Result<Option<Arc<TokenCounts>>> {
-        Ok(None)
-    }
-
-    /// Numbers of a row that are kept.
-    fn counts_of_row(&self) -> usize {
-        1
-    }
-
-    /// What is around the placeholders of an image in the first result.
-    fn affixes(&self) -> Affixes {
-        Affixes::default()
-    }
-
-    /// The same without images that exceed these limits; `None` if there is none.
-    fn with_image_limits(&self, _limits: ImageLimits) -> Option<Limited> {
-        None
-    }
-
-    /// Memory of the results for sources of this many bytes, estimated.
-    fn output_bytes(&self, source_bytes: u64) -> u64;
-}
-
-/// Ids that stay together with the placeholders of an image.
-#[derive(Debug, Clone, Default)]
-pub struct Affixes {
-    /// One of these may be before them.
-    pub before: Vec<Vec<u32>>,
-    /// One of these may be after them.
-    pub after: Vec<Vec<u32>>,
-}
-
-/// A computation with limits, and the images of its documents.
-pub type Limited = (Arc<dyn Derive>, Arc<Images>);
-
-/// Why a batch cannot be computed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Underivable {
-    /// Only rows without these can. There is at least one; there may be others.
-    Rows(Vec<UnderivableRow>),
-    /// No row is to blame.
-    Batch(String),
-}
-
-/// A computation with the origins of its sources in one file.
-#[derive(Debug)]
-pub(super) struct Derivation {
-    derive: Arc<dyn Derive>,
-    /// Each with the type in which it is passed.
-    sources: Vec<(Origin, FieldRef)>,
-}
-
-impl Derivation {
-    pub(super) fn sources(&self) -> &[(Origin, FieldRef)] {
-        &self.sources
-    }
-
-    /// The results for a batch of `path`. `row_of` maps a row to its number in the file.
-    pub(super) fn compute(
-        &self,
-        sources: &[ArrayRef],
-        path: &str,
-        row_of: impl FnOnce(usize) -> u64,
-    ) -> Result<Vec<ArrayRef>> {
-        let watch = Stopwatch::start();
-        let computed =
-            self.derive.compute(sources).map_err(|failure| self.error(failure, path, row_of))?;
-        let tokens = computed
-            .first()
-            .and_then(|lists| lists.as_list_opt::<i32>())
-            .map_or(0, |lists| lists.values().len() as u64);
-        add_totals(TokenTotals { tokens, nanoseconds: watch.elapsed(), ..TokenTotals::default() });
-        Ok(computed)
-    }
-
-    /// Of the first row.
-    fn error(&self, failure: Underivable, path: &str, row_of: impl FnOnce(usize) -> u64) -> Error {
-        let path = path.to_owned();
-        let name = |source: usize| {
-            self.sources.get(source).map(|(_, field)| field.name().clone()).unwrap_or_default()
-        };
-        match failure {
-            Underivable::Batch(reason) => Error::Underivable {
-                path,
-                row: row_of(0),
-                column: name(0),
-                reason: reason.into(),
-                hint: None,
-                rows: Arc::default(),
-            },
-            Underivable::Rows(rows) => {
-                let rows: Arc<[_]> = rows
-                    .into_iter()
-                    .map(|row| UnderivableRow { column: name(row.source), ..row })
-                    .collect();
-                let UnderivableRow { row, column, reason, hint, .. } =
-                    rows.first().cloned().unwrap_or_default();
-                Error::Underivable {
-                    path,
-                    row: row_of(row),
-                    column,
-                    reason: reason.into(),
-                    hint: hint.map(Into::into),
-                    rows,
-                }
-            }
-        }
-    }
-
-    pub(super) fn output_bytes(&self, source_bytes: u64) -> u64 {
-        self.derive.output_bytes(source_bytes)
-    }
-}
 
 impl Dataset {
     /// The data set with the columns that `derive` computes from the columns `sources`.
@@ -291,7 +154,7 @@ impl OpenFile {
     /// file, and from how the sources of the column are read.
     pub(crate) fn block_key(&self, column: usize, block: usize) -> BlockKey {
         let read_as = match self.columns.get(column) {
-            Some(Origin::Derived { by, .. }) => read_as(by.sources()),
+            Some(Origin::Derived { by, .. }) => read_as(&by.sources),
             _ => String::new(),
         };
         BlockKey::of(&*self.table, self.size, block, &read_as, self.counts_of_row(column))

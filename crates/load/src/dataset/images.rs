@@ -7,32 +7,13 @@
 //! options, its number in its data set, and the seed, source, epoch and round of its draw.
 
 use super::encoded::{encoded_fields, is_binary, is_string};
-use super::{Dataset, OpenFile, Origin};
+use super::origin::{EncodedOrigin, ImageOrigin, Origin};
+use super::{Dataset, OpenFile};
 use crate::images::{ImagePlace, Images};
 use crate::{Error, Result};
 use arrow_schema::{DataType, Field, FieldRef, Schema};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// A column that `images` makes of another one in one file.
-#[derive(Debug, Clone)]
-pub(super) struct ImageOrigin {
-    pub(super) images: Arc<Images>,
-    /// Where the encoded bytes are, and where the paths or URLs of images are that have none.
-    pub(super) encoded: Arc<EncodedOrigin>,
-    /// Rows of the data set in the files before this one.
-    pub(super) first_row: u64,
-    /// What the paths of images are relative to, unless the options name another directory.
-    pub(super) root: Arc<str>,
-    /// Of a mixture.
-    pub(super) source: u64,
-}
-
-#[derive(Debug)]
-pub(super) struct EncodedOrigin {
-    pub(super) bytes: Origin,
-    pub(super) path: Origin,
-}
 
 /// The columns of a data set that an image column comes from.
 struct EncodedColumns {

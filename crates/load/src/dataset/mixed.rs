@@ -1,7 +1,7 @@
 //! Combines several data sets: the files of all, with columns matched by name as for the files of
 //! one data set.
 
-use super::images::ImageOrigin;
+use super::origin::ImageOrigin;
 use super::{Dataset, OpenFile, Origin};
 use crate::Result;
 use arrow_array::{ArrayRef, Int32Array};

@@ -19,6 +19,7 @@ mod nested;
 mod objects;
 mod open;
 mod opener;
+mod origin;
 mod parts;
 mod reader;
 mod refetched;
@@ -31,7 +32,6 @@ mod token_opener;
 mod token_pairs;
 
 pub use addition::disagreement;
-pub use derived::{Affixes, Derive, Limited, Underivable};
 pub use format::{Format, signature_of};
 pub use found::{LeftOut, files_of_one_format};
 pub use mds::{IndexedFile, MdsShards, indexed_files};
@@ -40,6 +40,7 @@ pub use mixed::MixedSource;
 pub use nested::column_of;
 pub use open::{DatasetOptions, DocumentRows, HiveKeys, open_files};
 pub use opener::FileOpener;
+pub use origin::{Affixes, Derive, Limited, Underivable};
 pub use reader::TableReader;
 pub use table::{TableColumn, TableDataFile, TableOptions};
 pub use text::{Nan, TextForm, TextOptions};
@@ -48,8 +49,7 @@ pub use token_masks::label_masks;
 pub use token_opener::TokenFileOptions;
 pub use token_pairs::{has_token_index, is_plain_pair, listing_of_pair};
 
-use self::derived::Derivation;
-use self::images::ImageOrigin;
+use self::origin::Origin;
 use crate::{Error, Result};
 use arrow_array::ArrayRef;
 use arrow_buffer::BooleanBuffer;
@@ -101,21 +101,6 @@ pub struct OpenFile {
     declared: Declared,
     /// One bit per row, unset if it is deleted; `None` if no row is.
     live: Option<BooleanBuffer>,
-}
-
-/// The origin of a column of the data set in one file.
-#[derive(Debug, Clone)]
-enum Origin {
-    /// A column of the file, by index.
-    File(usize),
-    /// The same value in each row, as an array of length one.
-    Constant(ArrayRef),
-    /// A result of a computation on columns of the file, by index.
-    Derived { by: Arc<Derivation>, output: usize },
-    /// Images, as encoded bytes until they are delivered.
-    Image(ImageOrigin),
-    /// The file lacks it.
-    Absent,
 }
 
 /// A block of one of the files.

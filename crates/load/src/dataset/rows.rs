@@ -1,7 +1,7 @@
 //! Reads blocks of any file with the types of the data set.
 
-use super::derived::Derivation;
 use super::encoded::{encoded_fields, encoded_lists};
+use super::origin::Derivation;
 use super::{BlockOf, Dataset, OpenFile, Origin};
 use crate::{Error, Result};
 use arrow_array::{
@@ -107,7 +107,7 @@ impl Dataset {
             .decoded_bytes(place.block, &origins().flat_map(Origin::own).collect::<Vec<_>>());
         let derived = derivations(origins()).into_iter().map(|by| {
             let sources: Vec<usize> =
-                by.sources().iter().flat_map(|(origin, _)| origin.own()).collect();
+                by.sources.iter().flat_map(|(origin, _)| origin.own()).collect();
             by.output_bytes(file.table.decoded_bytes(place.block, &sources))
         });
         plain + derived.sum::<u64>()
@@ -160,7 +160,7 @@ impl OpenFile {
         origins().for_each(&mut add);
         derivations(origins())
             .into_iter()
-            .flat_map(|by| by.sources())
+            .flat_map(|by| &by.sources)
             .for_each(|(origin, _)| add(origin));
         own
     }
@@ -228,7 +228,7 @@ impl OpenFile {
         let mut computed: Vec<(&Arc<Derivation>, Vec<ArrayRef>)> = Vec::new();
         for by in derivations(columns.iter().filter_map(|column| self.columns.get(*column))) {
             let sources = by
-                .sources()
+                .sources
                 .iter()
                 .map(|(origin, field)| array_of(Some(origin), field))
                 .collect::<Result<Vec<_>>>()?;

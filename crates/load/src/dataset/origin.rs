@@ -1,0 +1,180 @@
+//! Where the columns of a data set come from in each of its files: a column of the file, a
+//! constant, a computation on columns, or images.
+//!
+//! The invariant: a derived value depends on the source values of its row alone, so blocks, row
+//! sets and orders do not depend on it.
+
+use crate::images::{ImageLimits, Images};
+use crate::spent::Stopwatch;
+use crate::tokenize::{TokenCounts, TokenTotals, add_totals};
+use crate::{Error, Result, UnderivableRow};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::{DataType, FieldRef};
+use shardmill_engine::Cancel;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// The origin of a column of the data set in one file.
+#[derive(Debug, Clone)]
+pub(super) enum Origin {
+    /// A column of the file, by index.
+    File(usize),
+    /// The same value in each row, as an array of length one.
+    Constant(ArrayRef),
+    /// A result of a computation on columns of the file, by index.
+    Derived { by: Arc<Derivation>, output: usize },
+    /// Images, as encoded bytes until they are delivered.
+    Image(ImageOrigin),
+    /// The file lacks it.
+    Absent,
+}
+
+/// A column that `images` makes of another one in one file.
+#[derive(Debug, Clone)]
+pub(super) struct ImageOrigin {
+    pub(super) images: Arc<Images>,
+    /// Where the encoded bytes are, and where the paths or URLs of images are that have none.
+    pub(super) encoded: Arc<EncodedOrigin>,
+    /// Rows of the data set in the files before this one.
+    pub(super) first_row: u64,
+    /// What the paths of images are relative to, unless the options name another directory.
+    pub(super) root: Arc<str>,
+    /// Of a mixture.
+    pub(super) source: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct EncodedOrigin {
+    pub(super) bytes: Origin,
+    pub(super) path: Origin,
+}
+
+/// A computation on the rows of a batch.
+pub trait Derive: Debug + Send + Sync {
+    /// Whether the source of this number may have this type.
+    fn accepts(&self, source: usize, data_type: &DataType) -> bool;
+
+    /// Fields of the results.
+    fn outputs(&self) -> &[FieldRef];
+
+    /// One array for each of [`Derive::outputs`], of its type, as long as the sources. Strings and
+    /// binaries of the sources are views.
+    ///
+    /// # Errors
+    /// The rows that cannot be computed, and why.
+    fn compute(&self, sources: &[ArrayRef]) -> std::result::Result<Vec<ArrayRef>, Underivable>;
+
+    /// Where the lengths of the first result are kept, if they are.
+    ///
+    /// # Errors
+    /// When what is kept contradicts itself.
+    fn counts(&self, _cancel: &Cancel) -> Result<Option<Arc<TokenCounts>>> {
+        Ok(None)
+    }
+
+    /// Numbers of a row that are kept.
+    fn counts_of_row(&self) -> usize {
+        1
+    }
+
+    /// What is around the placeholders of an image in the first result.
+    fn affixes(&self) -> Affixes {
+        Affixes::default()
+    }
+
+    /// The same without images that exceed these limits; `None` if there is none.
+    fn with_image_limits(&self, _limits: ImageLimits) -> Option<Limited> {
+        None
+    }
+
+    /// Memory of the results for sources of this many bytes, estimated.
+    fn output_bytes(&self, source_bytes: u64) -> u64;
+}
+
+/// Ids that stay together with the placeholders of an image.
+#[derive(Debug, Clone, Default)]
+pub struct Affixes {
+    /// One of these may be before them.
+    pub before: Vec<Vec<u32>>,
+    /// One of these may be after them.
+    pub after: Vec<Vec<u32>>,
+}
+
+/// A computation with limits, and the images of its documents.
+pub type Limited = (Arc<dyn Derive>, Arc<Images>);
+
+/// Why a batch cannot be computed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Underivable {
+    /// Only rows without these can. There is at least one; there may be others.
+    Rows(Vec<UnderivableRow>),
+    /// No row is to blame.
+    Batch(String),
+}
+
+/// A computation with the origins of its sources in one file.
+#[derive(Debug)]
+pub(super) struct Derivation {
+    pub(super) derive: Arc<dyn Derive>,
+    /// Each with the type in which it is passed.
+    pub(super) sources: Vec<(Origin, FieldRef)>,
+}
+
+impl Derivation {
+    /// The results for a batch of `path`. `row_of` maps a row to its number in the file.
+    pub(super) fn compute(
+        &self,
+        sources: &[ArrayRef],
+        path: &str,
+        row_of: impl FnOnce(usize) -> u64,
+    ) -> Result<Vec<ArrayRef>> {
+        let watch = Stopwatch::start();
+        let computed =
+            self.derive.compute(sources).map_err(|failure| self.error(failure, path, row_of))?;
+        let tokens = computed
+            .first()
+            .and_then(|lists| lists.as_list_opt::<i32>())
+            .map_or(0, |lists| lists.values().len() as u64);
+        add_totals(TokenTotals { tokens, nanoseconds: watch.elapsed(), ..TokenTotals::default() });
+        Ok(computed)
+    }
+
+    /// Of the first row.
+    fn error(&self, failure: Underivable, path: &str, row_of: impl FnOnce(usize) -> u64) -> Error {
+        let path = path.to_owned();
+        let name = |source: usize| {
+            self.sources.get(source).map(|(_, field)| field.name().clone()).unwrap_or_default()
+        };
+        match failure {
+            Underivable::Batch(reason) => Error::Underivable {
+                path,
+                row: row_of(0),
+                column: name(0),
+                reason: reason.into(),
+                hint: None,
+                rows: Arc::default(),
+            },
+            Underivable::Rows(rows) => {
+                let rows: Arc<[_]> = rows
+                    .into_iter()
+                    .map(|row| UnderivableRow { column: name(row.source), ..row })
+                    .collect();
+                let UnderivableRow { row, column, reason, hint, .. } =
+                    rows.first().cloned().unwrap_or_default();
+                Error::Underivable {
+                    path,
+                    row: row_of(row),
+                    column,
+                    reason: reason.into(),
+                    hint: hint.map(Into::into),
+                    rows,
+                }
+            }
+        }
+    }
+
+    pub(super) fn output_bytes(&self, source_bytes: u64) -> u64 {
+        self.derive.output_bytes(source_bytes)
+    }
+}
