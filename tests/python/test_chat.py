@@ -454,7 +454,10 @@ def test_row_without_labels_is_logged_once_or_raises(
             {"text": "a", "labels": "assistant"},
             "labels='assistant' is for messages, and the source is text",
         ),
-        ({"messages": "m", "labels": "completion"}, "labels='completion' is for completion"),
+        (
+            {"text": "a", "labels": "completion"},
+            "labels='completion' is for messages and completion, and the source is text",
+        ),
         (
             {"messages": "m", "eos": True},
             "eos is for text and completion, and the source is messages",

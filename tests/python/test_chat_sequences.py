@@ -167,7 +167,7 @@ def test_options_that_are_not_for_messages_are_refused(model):
         ({"marker": "<image>"}, "marker is not for messages"),
         ({"parts": ["a"]}, "parts is not for messages"),
         ({"eos": 3}, "eos is not for messages"),
-        ({"labels": "completion"}, "one of 'text', 'all', 'assistant' or None for messages"),
+        ({"labels": "function"}, "one of 'text', 'all', 'assistant', 'completion' or None for"),
         ({"chat_template": None}, "no chat template"),
     ]
     for options, reason in refused:

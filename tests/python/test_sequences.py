@@ -372,7 +372,7 @@ def test_options_that_the_tokenizer_or_the_rule_lacks_are_refused(model):
             },
             "two columns of Sequences are named 'image_index'",
         ),
-        ({"labels": "assistant"}, "labels must be one of 'text', 'all' or None"),
+        ({"labels": "assistant"}, "labels must be one of 'text', 'all', 'completion' or None"),
         ({"marker": "<image>"}, "marker requires images"),
         ({"images": sm.ImageTokens.qwen2_vl(), "marker": ""}, "marker must be a non-empty string"),
         ({"eos": "</s>"}, "</s>"),

@@ -101,7 +101,7 @@ pub enum Error {
     TemplateSpans,
     #[error(
         "The template does not render message {turn} as an addition to the text before it, \
-         so assistant_spans=\"prefix\" cannot be used"
+         so neither assistant_spans=\"prefix\" nor labels=\"completion\" can be used"
     )]
     TemplatePrefix { turn: usize },
     #[error(

@@ -262,7 +262,7 @@ class Sequences:
         marker: str | None,
         chats: tuple[Tokens, list[str]] | None,
         tokens: str,
-        labels: tuple[str, int, bool] | None,
+        labels: tuple[str, int, str, bool] | None,
         counts: str,
     ) -> Sequences: ...
     @property
@@ -278,7 +278,7 @@ class TokenInput:
         templates: tuple[str, str | None],
         *,
         now: str | None,
-        by_prefix: bool,
+        spans: str,
         template_kwargs: str,
         has_tools: bool,
         has_documents: bool,

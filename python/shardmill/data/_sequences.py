@@ -162,9 +162,11 @@ class Sequences:
             named in the tokenizer's directory.
         eos: token after each document that is not empty, likewise.
         labels: ``"text"`` labels the texts, and ``"all"`` also the tokens around the placeholders
-            of images; ``"assistant"``, for messages, labels what an assistant wrote; ``None`` for
-            no labels. ``Labels`` has further options. The first token of a document and
-            placeholders have no label.
+            of images. ``"completion"`` labels the last text and ``eos``: with ``parts=["image",
+            "question", "answer"]``, the answer; of messages, the last turn of an assistant. If the
+            value of the last column of texts is null, nothing has a label. ``"assistant"``, for
+            messages, labels what an assistant wrote; ``None`` for no labels. ``Labels`` has further
+            options. The first token of a document and placeholders have no label.
         image_output: type and normalization of pixels.
         positions: ``"mrope"`` gives packs the positions of Qwen2-VL in place of 0, 1, …: int32
             ``[3, packs, length]``, for time, height and width. Only for ``qwen2_vl``.
@@ -280,7 +282,7 @@ class Sequences:
         Raises:
             ValueError: If one does not.
         """
-        kinds = ["text", "all", *(["assistant"] if self.messages else [])]
+        kinds = ["text", "all", *(["assistant"] if self.messages else []), "completion"]
         if self.labels is not None and self.labels.kind not in kinds:
             raise OptionError(
                 f"labels must be one of {', '.join(map(repr, kinds))} or None for "
@@ -370,7 +372,8 @@ class Sequences:
         labels = self.labels and (
             self.labels.output,
             self.labels.ignore_index,
-            self.labels.kind == "all",
+            self.labels.kind,
+            self.labels.on_unlabelled == "raise",
         )
         block = (0, list[int](), list[int](), list[list[int]]())
         if images is not None:

@@ -66,8 +66,8 @@ class Tokenize:
         chat_template: the Jinja template for messages, a ``Path`` to it, or a ``ChatTemplate`` with
             further options; that of the tokenizer's directory by default.
         labels: adds a list column of labels. ``"all"`` labels all tokens, ``"assistant"`` what an
-            assistant wrote, ``"completion"`` the completion, and ``"function"`` takes them from
-            ``function``. ``Labels`` has further options.
+            assistant wrote, ``"completion"`` the completion, or the last turn of an assistant, and
+            ``"function"`` takes them from ``function``. ``Labels`` has further options.
         text_policy: what happens to special tokens, nulls and invalid bytes in texts.
         output: name of the column of tokens.
         dtype: type of the tokens, ``"int32"`` or ``"int64"``.
@@ -282,14 +282,16 @@ class Tokenize:
                 else "separator is for several text columns"
             )
         wanted = {
-            "text": "Sequences",
-            "assistant": "messages",
-            "completion": "completion",
-            "function": "function",
+            "text": ("Sequences",),
+            "assistant": ("messages",),
+            "completion": _CHATS,
+            "function": ("function",),
         }
         labels = self.labels and self.labels.kind
-        if (needed := wanted.get(labels or "", source)) != source:
-            raise OptionError(f"labels={labels!r} is for {needed}, and the source is {source}")
+        if source not in (needed := wanted.get(labels or "", (source,))):
+            raise OptionError(
+                f"labels={labels!r} is for {' and '.join(needed)}, and the source is {source}"
+            )
         if source == "function" and labels not in (None, "function"):
             raise OptionError(f"labels must be None or 'function' for a function, not {labels!r}")
         for group in (self, self.chat_template, self.text_policy):
@@ -376,11 +378,12 @@ class Tokenize:
         if template is None:
             return None
         chat = self.chat_template
+        is_completion = self.labels is not None and self.labels.kind == "completion"
         return _native.TokenInput.chat(
             native_tokenizer(tokenizer),
             (template, self._tool_template),
             now=chat.now,
-            by_prefix=chat.assistant_spans == "prefix",
+            spans="last" if is_completion else chat.assistant_spans,
             template_kwargs=json_of(chat.template_kwargs),
             has_tools=chat.tools is not None,
             has_documents=chat.documents is not None,

@@ -4,7 +4,7 @@ use super::tokenize::PyTokens;
 use crate::pixels::PyImages;
 use crate::tokens::PyTokenizer;
 use pyo3::prelude::*;
-use shardmill_load::sequences::{Chats, SequenceLabels, SequenceOptions, Sequences};
+use shardmill_load::sequences::{Chats, LabelKind, SequenceLabels, SequenceOptions, Sequences};
 use shardmill_load::tokenize::CountsDirectory;
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ pub(crate) struct PySequences(pub(super) Arc<Sequences>);
 impl PySequences {
     /// `block` has the placeholder of an image, the ids before and after its replacement, and those
     /// of the pieces of the rule. `chats` has the tokens of messages and the columns that they are
-    /// computed from.
+    /// computed from. `labels` are their column, the ignored label, the kind, and whether each
+    /// document needs one.
     #[new]
     #[pyo3(signature = (
         tokenizer, images, *, bos, eos, separator, block, marker, chats, tokens, labels, counts,
@@ -32,14 +33,20 @@ impl PySequences {
         marker: Option<String>,
         chats: Option<(PyRef<'_, PyTokens>, Vec<String>)>,
         tokens: String,
-        labels: Option<(String, i64, bool)>,
+        labels: Option<(String, i64, String, bool)>,
         counts: String,
     ) -> Self {
         let (placeholder, prefix, suffix, pieces) = block;
-        let labels = labels.map(|(column, ignore_index, of_blocks)| SequenceLabels {
+        let labels = labels.map(|(column, ignore_index, kind, required)| SequenceLabels {
             column,
             ignore_index,
-            of_blocks,
+            kind: match kind.as_str() {
+                "all" => LabelKind::All,
+                "completion" => LabelKind::Completion,
+                // Those of "assistant" come with the messages.
+                _ => LabelKind::Texts,
+            },
+            required,
         });
         let options = SequenceOptions {
             bos,

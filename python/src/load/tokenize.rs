@@ -39,12 +39,12 @@ impl PyTokenInput {
         Self::new(TokenInput::Texts { separator })
     }
 
-    /// `templates` are the template, and another one for conversations with tools;
-    /// `template_kwargs` is a JSON object.
+    /// `templates` are the template, and another one for conversations with tools; `spans` are
+    /// `generation`, `prefix` or `last`; `template_kwargs` is a JSON object.
     #[staticmethod]
     #[pyo3(signature = (
         tokenizer, templates, *,
-        now, by_prefix, template_kwargs, has_tools, has_documents, has_images,
+        now, spans, template_kwargs, has_tools, has_documents, has_images,
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
@@ -52,7 +52,7 @@ impl PyTokenInput {
         tokenizer: PyRef<'_, PyTokenizer>,
         templates: (String, Option<String>),
         now: Option<&str>,
-        by_prefix: bool,
+        spans: &str,
         template_kwargs: &str,
         has_tools: bool,
         has_documents: bool,
@@ -60,6 +60,12 @@ impl PyTokenInput {
     ) -> PyShardmillResult<Self> {
         let invalid = |error: serde_json::Error| {
             PyShardmillError::option(&format!("template_kwargs is not valid JSON: {error}"))
+        };
+        let spans = match spans {
+            "generation" => AssistantSpans::Generation,
+            "prefix" => AssistantSpans::Prefix,
+            "last" => AssistantSpans::Last,
+            _ => return Err(PyShardmillError::option(&format!("there are no spans {spans:?}"))),
         };
         let template = |text: &str| {
             let template = ChatTemplate::new(text, tokenizer.tokenizer.roles(), now)?;
@@ -72,7 +78,7 @@ impl PyTokenInput {
         Ok(Self::new(TokenInput::Chat(Chat {
             template: template(&templates.0)?,
             tool_template: templates.1.as_deref().map(template).transpose()?,
-            spans: if by_prefix { AssistantSpans::Prefix } else { AssistantSpans::Generation },
+            spans,
             template_kwargs: serde_json::from_str(template_kwargs).map_err(invalid)?,
             has_tools,
             has_documents,

@@ -1,8 +1,9 @@
 //! Files of rows, as tables whose rows are documents too: columns of texts and images, such as an
 //! image and its caption, are the parts of a document in a given order.
 //!
-//! The columns of [`super::documents`] follow those of the file. The invariant: a null text is no
-//! part, and an image that is null is a part without bytes.
+//! The columns of [`super::documents`] follow those of the file. The invariant: a row has a part for
+//! each value and each null of these columns, and for a list without texts, so that its last text is
+//! of the last column of texts.
 
 use super::documents::{item, list_of};
 use super::encoded::encoded_items;
@@ -193,7 +194,18 @@ impl Part {
         };
         if lists.is_null(row) { 0..0 } else { bound(row)..bound(row + 1) }
     }
+
+    /// The places of the parts of a row in the arrays of [`lists_of`], in which this column is
+    /// array `number`, and the first one has a null.
+    fn places(&self, row: usize, number: usize) -> impl Iterator<Item = (usize, usize)> {
+        let values = self.values(row);
+        let missing = (values.is_empty() && self.kind == Kind::Text).then_some(NULL);
+        missing.into_iter().chain(values.map(move |value| (number, value)))
+    }
 }
+
+/// The place of a null in the arrays of [`lists_of`].
+const NULL: (usize, usize) = (0, 0);
 
 /// The columns of [`LISTS`].
 fn lists_of(columns: &[&ArrayRef], rows: usize) -> std::result::Result<[ArrayRef; 4], ArrowError> {
@@ -204,18 +216,10 @@ fn lists_of(columns: &[&ArrayRef], rows: usize) -> std::result::Result<[ArrayRef
     let (mut modalities, mut texts, mut images) = (Vec::new(), Vec::new(), Vec::new());
     for row in 0..rows {
         for (number, part) in (1..).zip(&parts) {
-            for value in part.values(row) {
-                match part.kind {
-                    Kind::Text if part.values.is_null(value) => continue,
-                    Kind::Text => {
-                        texts.push((number, value));
-                        images.push((0, 0));
-                    }
-                    Kind::Image => {
-                        texts.push((0, 0));
-                        images.push((number, value));
-                    }
-                }
+            for place in part.places(row, number) {
+                let is_text = part.kind == Kind::Text;
+                texts.push(if is_text { place } else { NULL });
+                images.push(if is_text { NULL } else { place });
                 modalities.push(part.kind);
             }
         }

@@ -1,9 +1,9 @@
 //! Builds the sequences of a batch of documents.
 
-use super::Sequences;
 use super::messages::Messages;
-use super::parts::{Fault, Parts, Piece, SEQUENCE_SOURCES};
-use crate::tokenize::Lists;
+use super::parts::{Fault, Parts, Piece, SEQUENCE_SOURCES, TEXTS};
+use super::{LabelKind, Sequences};
+use crate::tokenize::{Lists, TokenTotals};
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int32Array, ListArray};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{ArrowError, DataType, Field};
@@ -20,9 +20,7 @@ pub(super) struct Builder<'a> {
     shapes: Vec<i64>,
     /// Images up to the end of each document, after a zero.
     image_ends: Vec<i32>,
-    pub(super) text_bytes: u64,
-    /// Images without a plan, or without room in any pack.
-    pub(super) left_out: u64,
+    pub(super) totals: TokenTotals,
 }
 
 impl<'a> Builder<'a> {
@@ -33,8 +31,7 @@ impl<'a> Builder<'a> {
             index: Vec::new(),
             shapes: Vec::new(),
             image_ends: vec![0],
-            text_bytes: 0,
-            left_out: 0,
+            totals: TokenTotals::default(),
         }
     }
 
@@ -46,15 +43,19 @@ impl<'a> Builder<'a> {
         self.lists.tokens.extend(options.bos);
         self.label(true);
         let content = self.lists.tokens.len();
+        // The only part that is labelled, if it is not the texts.
+        let completion =
+            (self.label_kind() == Some(LabelKind::Completion)).then(|| parts.last_text(document));
         let mut follows_text = false;
         for piece in parts.pieces(document, options.marker.as_deref())? {
             match piece {
                 Piece::Text { own, text, is_start } => {
                     if follows_text && is_start {
                         self.lists.tokens.extend(&options.separator);
+                        self.label(completion.is_none());
                     }
                     self.add_text(text).map_err(|reason| own.bad_text(&reason))?;
-                    self.label(true);
+                    self.label(completion.is_none_or(|last| last == Some(own.part)));
                     follows_text = true;
                 }
                 Piece::Image(own) => {
@@ -68,12 +69,13 @@ impl<'a> Builder<'a> {
             self.lists.labels.truncate(start);
         } else {
             self.lists.tokens.extend(options.eos);
-            self.label(true);
+            self.label(completion.is_none_or(|last| last.is_some()));
             // No token predicts the first one.
             if let (Some(label), Some(labels)) = (self.lists.labels.get_mut(start), &options.labels)
             {
                 *label = labels.ignore_index;
             }
+            self.check_labels(start)?;
         }
         self.end_document()
     }
@@ -94,7 +96,7 @@ impl<'a> Builder<'a> {
         if places != images.len() {
             let count = images.len();
             let reason = format!("the messages have {places} placeholders for {count} images");
-            return Err(Fault { source: SEQUENCE_SOURCES.len(), reason });
+            return Err(Fault { source: SEQUENCE_SOURCES.len(), reason, hint: None });
         }
         let mut images = images.into_iter();
         let mut labels = labels.into_iter();
@@ -121,8 +123,28 @@ impl<'a> Builder<'a> {
         self.image_ends.push(images.ok_or_else(|| Fault {
             source: 0,
             reason: "a block has more than 2,147,483,647 tokens".to_owned(),
+            hint: None,
         })?);
         Ok(())
+    }
+
+    fn label_kind(&self) -> Option<LabelKind> {
+        self.sequences.options.labels.as_ref().map(|labels| labels.kind)
+    }
+
+    /// Reports a document of which a loss ignores all tokens. `start` is its first token.
+    fn check_labels(&mut self, start: usize) -> Result<(), Fault> {
+        let Some(labels) = &self.sequences.options.labels else { return Ok(()) };
+        let mut own = self.lists.labels.iter().skip(start);
+        if own.any(|label| *label != labels.ignore_index) {
+            return Ok(());
+        }
+        self.totals.rows_without_labels += 1;
+        if labels.kind != LabelKind::Completion {
+            return Ok(());
+        }
+        let found = self.sequences.unlabelled.found(labels.required);
+        found.map_err(|(reason, hint)| Fault { source: TEXTS, reason, hint })
     }
 
     /// Adds labels of the tokens that have none.
@@ -134,7 +156,7 @@ impl<'a> Builder<'a> {
     }
 
     fn add_text(&mut self, text: &str) -> Result<(), String> {
-        self.text_bytes += text.len() as u64;
+        self.totals.text_bytes += text.len() as u64;
         let tokenizer = &self.sequences.tokenizer;
         tokenizer
             .encode_into(text, SpecialInText::Text, &mut self.lists.tokens)
@@ -171,7 +193,7 @@ impl<'a> Builder<'a> {
             Err(_) => images.options().fills_bad,
         };
         if is_left_out {
-            self.left_out += 1;
+            self.totals.images_left_out += 1;
             return Ok(None);
         }
         planned.map(Some)
@@ -179,8 +201,7 @@ impl<'a> Builder<'a> {
 
     /// Labels the tokens around the placeholders of an image.
     fn label_around(&mut self) {
-        let labels = self.sequences.options.labels.as_ref();
-        self.label(labels.is_some_and(|labels| labels.of_blocks));
+        self.label(self.label_kind() == Some(LabelKind::All));
     }
 
     /// Adds the pieces that replace the placeholder of an image.

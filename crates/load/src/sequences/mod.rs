@@ -16,7 +16,7 @@ pub use parts::SEQUENCE_SOURCES;
 
 use crate::dataset::{Affixes, Derive, Limited, Underivable};
 use crate::images::{ImageLimits, Images, Shape};
-use crate::tokenize::{CountsDirectory, TokenColumns, TokenCounts, TokenTotals, add_totals};
+use crate::tokenize::{CountsDirectory, TokenColumns, TokenCounts, Unlabelled, add_totals};
 use crate::{Dataset, Result, UnderivableRow};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Field, FieldRef};
@@ -62,8 +62,20 @@ pub struct SequenceOptions {
 pub struct SequenceLabels {
     pub column: String,
     pub ignore_index: i64,
-    /// Whether the tokens around placeholders are labelled.
-    pub of_blocks: bool,
+    pub kind: LabelKind,
+    /// A document in which all labels are ignored is an error. Only for [`LabelKind::Completion`].
+    pub required: bool,
+}
+
+/// Which tokens are labelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LabelKind {
+    /// All but those of images.
+    Texts,
+    /// Also those around the placeholders of images.
+    All,
+    /// Those of the last text of a document, and the token at its end.
+    Completion,
 }
 
 /// Tokens of conversations, in which a placeholder stands for each image of the row.
@@ -88,6 +100,7 @@ pub struct Sequences {
     /// Of the outputs, those that are as long as the tokens.
     lists: usize,
     counts: CountsDirectory,
+    unlabelled: Arc<Unlabelled>,
 }
 
 impl Sequences {
@@ -110,7 +123,8 @@ impl Sequences {
         let rule = images.as_ref().and_then(|images| images.options().planned.as_ref());
         let pieces = rule.map_or_else(Vec::new, |planned| planned.rule.pieces());
         let pieces = pieces.into_iter().zip(options.pieces.iter().cloned()).collect();
-        Self { tokenizer, images, pieces, options, chats, outputs, lists, counts }
+        let unlabelled = Arc::default();
+        Self { tokenizer, images, pieces, options, chats, outputs, lists, counts, unlabelled }
     }
 
     /// Names of the columns that are computed.
@@ -181,8 +195,9 @@ impl Derive for Sequences {
                 Some(chats) => builder.add_chat(&parts, chats, document),
                 None => builder.add(&parts, document),
             };
-            if let Err(Fault { source, reason }) = added {
-                let row = UnderivableRow { row: document, source, reason, ..Default::default() };
+            if let Err(Fault { source, reason, hint }) = added {
+                let row =
+                    UnderivableRow { row: document, source, reason, hint, ..Default::default() };
                 failures.push(row);
                 builder = Builder::new(self, documents);
             }
@@ -190,8 +205,7 @@ impl Derive for Sequences {
         if !failures.is_empty() {
             return Err(Underivable::Rows(failures));
         }
-        let (text_bytes, images_left_out) = (builder.text_bytes, builder.left_out);
-        add_totals(TokenTotals { text_bytes, images_left_out, ..TokenTotals::default() });
+        add_totals(builder.totals);
         builder.finish().map_err(|error| Underivable::Batch(error.to_string()))
     }
 
@@ -235,6 +249,7 @@ impl Derive for Sequences {
             outputs: self.outputs.clone(),
             lists: self.lists,
             counts: self.counts.beside(&format!("{}-{}", limits.tokens, limits.patches)),
+            unlabelled: Arc::clone(&self.unlabelled),
         };
         Some((Arc::new(sequences), images))
     }

@@ -6,6 +6,7 @@ use arrow_array::{Array, ArrayRef, BinaryViewArray, ListArray, StringViewArray};
 use arrow_cast::cast;
 use arrow_schema::DataType;
 use shardmill_documents::Modality;
+use std::ops::Range;
 
 /// The columns that sequences are computed from: lists with an item for each part of a document.
 pub const SEQUENCE_SOURCES: [&str; 4] =
@@ -13,7 +14,7 @@ pub const SEQUENCE_SOURCES: [&str; 4] =
 
 /// Places of the columns among the sources.
 const MODALITIES: usize = 0;
-const TEXTS: usize = 1;
+pub(super) const TEXTS: usize = 1;
 const IMAGES: usize = 2;
 
 /// The parts of the documents of a batch.
@@ -48,16 +49,29 @@ impl<'a> Parts<'a> {
         })
     }
 
+    /// Those of a document.
+    fn of_document(&self, document: usize) -> Range<usize> {
+        let place = |document: usize| {
+            self.offsets.get(document).and_then(|part| usize::try_from(*part).ok())
+        };
+        place(document).unwrap_or_default()..place(document + 1).unwrap_or_default()
+    }
+
+    /// The last text of a document, unless it is null.
+    pub(super) fn last_text(&self, document: usize) -> Option<usize> {
+        let is_text =
+            |part: &usize| matches!(Modality::new(self.modalities.value(*part)), Modality::Text);
+        let last = self.of_document(document).rev().find(is_text);
+        last.filter(|part| self.texts.is_valid(*part))
+    }
+
     /// The texts and images of a document.
     pub(super) fn pieces(
         &self,
         document: usize,
         marker: Option<&str>,
     ) -> Result<Vec<Piece<'_>>, Fault> {
-        let place = |document: usize| {
-            self.offsets.get(document).and_then(|part| usize::try_from(*part).ok())
-        };
-        let parts = place(document).unwrap_or_default()..place(document + 1).unwrap_or_default();
+        let parts = self.of_document(document);
         let (mut pieces, mut images) = (Vec::with_capacity(parts.len()), Vec::new());
         for (number, part) in (0..).zip(parts) {
             let own = Part { number, part };
@@ -107,7 +121,7 @@ fn marked<'a>(
         return Ok(pieces);
     }
     let reason = format!("the texts have {markers} markers {marker:?} for {count} images");
-    Err(Fault { source: TEXTS, reason })
+    Err(Fault { source: TEXTS, reason, hint: None })
 }
 
 /// A part of a document.
@@ -141,7 +155,7 @@ impl Part {
     }
 
     fn fault(self, source: usize, reason: &str) -> Fault {
-        Fault { source, reason: of_document(self.number as u64, reason) }
+        Fault { source, reason: of_document(self.number as u64, reason), hint: None }
     }
 }
 
@@ -150,4 +164,5 @@ pub(super) struct Fault {
     /// Number of the source column.
     pub(super) source: usize,
     pub(super) reason: String,
+    pub(super) hint: Option<String>,
 }

@@ -13,6 +13,8 @@ pub enum AssistantSpans {
     Generation,
     /// The text that a turn adds to the messages before it with a generation prompt.
     Prefix,
+    /// As `Prefix`, of the last turn alone.
+    Last,
 }
 
 /// A template with its variables.
@@ -30,7 +32,7 @@ pub struct Chat {
 
 impl Chat {
     pub(super) fn marks_answers(&self) -> bool {
-        self.spans == AssistantSpans::Prefix
+        self.spans != AssistantSpans::Generation
             || [Some(&self.template), self.tool_template.as_ref()]
                 .into_iter()
                 .flatten()
@@ -55,6 +57,7 @@ impl Chat {
         }
         match self.spans {
             AssistantSpans::Prefix => template.render_by_prefix(conversation),
+            AssistantSpans::Last => template.render_last_turn(conversation),
             AssistantSpans::Generation => template.render(conversation),
         }
     }

@@ -13,6 +13,7 @@ mod lists;
 mod long;
 mod texts;
 mod totals;
+mod unlabelled;
 
 pub use self::chat::{AssistantSpans, Chat};
 pub(crate) use self::counts::FileKey;
@@ -21,6 +22,7 @@ pub use self::function::{FunctionTokens, ListFunction};
 pub use self::input::TokenInput;
 pub use self::totals::TokenTotals;
 pub(crate) use self::totals::{add as add_totals, totals_of};
+pub(crate) use self::unlabelled::Unlabelled;
 
 use self::input::{RowText, Rows, SharedText};
 pub(crate) use self::lists::Lists;
@@ -35,7 +37,6 @@ use shardmill_engine::Cancel;
 use shardmill_tokens::{SpecialInText, Tokenizer};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a row without a text becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +80,7 @@ pub struct Tokens {
     options: TokenOptions,
     outputs: Vec<FieldRef>,
     counts: CountsDirectory,
-    has_warned: AtomicBool,
+    unlabelled: Unlabelled,
 }
 
 /// Names and type of the lists.
@@ -171,8 +172,6 @@ impl Derive for Tokens {
 }
 
 const FILL: &str = "nulls=\"fill\" of sm.TextPolicy makes it a row without tokens";
-const KEEP: &str =
-    "on_unlabelled=\"keep\" of sm.Labels delivers it, and a loss ignores all of its tokens";
 
 impl Tokens {
     /// # Errors
@@ -199,7 +198,7 @@ impl Tokens {
             options,
             outputs: columns.fields(),
             counts,
-            has_warned: AtomicBool::new(false),
+            unlabelled: Unlabelled::default(),
         })
     }
 
@@ -303,18 +302,7 @@ impl Tokens {
             lists.labels.iter().skip(first_label).any(|label| *label != labels.ignore_index);
         totals.rows_without_labels += u64::from(!has_label);
         if labels.answers_only && !has_label {
-            if labels.required {
-                return Err(
-                    ("no token of the row has a label".to_owned(), Some(KEEP.to_owned())).into()
-                );
-            }
-            if !self.has_warned.swap(true, Ordering::Relaxed) {
-                tracing::warn!(
-                    target: "shardmill.tokens",
-                    "a row has no token with a label, so a loss ignores it; \
-                     on_unlabelled=\"raise\" of sm.Labels names such rows"
-                );
-            }
+            self.unlabelled.found(labels.required)?;
         }
         Ok(())
     }

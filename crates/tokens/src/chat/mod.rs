@@ -181,14 +181,26 @@ impl ChatTemplate {
     /// # Errors
     /// As [`Self::render`]; when one of these texts is not the beginning of the whole.
     pub fn render_by_prefix(&self, conversation: &Conversation) -> Result<Rendered> {
+        self.render_turns(conversation, usize::MAX)
+    }
+
+    /// As [`Self::render_by_prefix`], with the span of the last turn of an assistant alone.
+    ///
+    /// # Errors
+    /// As [`Self::render_by_prefix`], of that turn.
+    pub fn render_last_turn(&self, conversation: &Conversation) -> Result<Rendered> {
+        self.render_turns(conversation, 1)
+    }
+
+    /// The spans are those of the last `most` turns of an assistant.
+    fn render_turns(&self, conversation: &Conversation, most: usize) -> Result<Rendered> {
         let messages = messages::prepared(&conversation.messages, self.with_images)?;
         let text = self
             .run(self.context(conversation, &messages, conversation.add_generation_prompt), None)?;
         let mut spans = Vec::new();
-        for (turn, message) in messages.iter().enumerate() {
-            if !message.is_assistant {
-                continue;
-            }
+        let turns = messages.iter().enumerate().filter(|(_, message)| message.is_assistant);
+        let turns: Vec<usize> = turns.map(|(turn, _)| turn).collect();
+        for turn in turns.iter().skip(turns.len().saturating_sub(most)).copied() {
             let before = self.run(
                 self.context(conversation, messages.get(..turn).unwrap_or_default(), true),
                 None,

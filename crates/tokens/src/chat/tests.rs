@@ -161,6 +161,18 @@ fn turns_follow_from_prefixes() {
         rendered.spans.iter().map(|span| &rendered.text[span.clone()]).collect::<Vec<_>>(),
         ["b</>"]
     );
+    let messages = json!([
+        {"role": "assistant", "content": "a"},
+        {"role": "user", "content": "b"},
+        {"role": "assistant", "content": "c"},
+        {"role": "user", "content": "d"},
+    ]);
+    let rendered =
+        template.render_last_turn(&Conversation { messages, ..Conversation::default() }).unwrap();
+    assert_eq!(
+        rendered.spans.iter().map(|span| &rendered.text[span.clone()]).collect::<Vec<_>>(),
+        ["c</>"]
+    );
     let changing = ChatTemplate::new(
         "{{ messages | length }}{{ messages[0].content }}",
         &BTreeMap::new(),
