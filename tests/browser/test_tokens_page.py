@@ -14,6 +14,9 @@ from chromium import Window, chromium
 
 sys.path.append(str(Path(__file__).parents[1] / "python"))
 from byte_tokenizer import END, TEMPLATE, write_tokenizer
+from documents import encoded
+from documents import picture as pictured
+from interleaved_documents import qwen_sequences, write_documents, write_model
 from view_client import serving
 
 ATTACK = (
@@ -178,6 +181,53 @@ def test_packs_show_their_documents_as_runs(window):
     next(button for button in window.find(".piece button") if button.text == "its row").click()
     window.until("return document.querySelector('[data-row]') !== null")
     assert window.rows()[0] == 3
+
+
+def test_images_are_drawn_in_the_places_of_their_tokens(driver, tmp_path):
+    model = write_model(tmp_path / "model")
+    bad = encoded(pictured(260, 170, seed=9), "JPEG")[:-200]
+    documents = [
+        [
+            f"Shards are read in order: {number}. ",
+            encoded(pictured(150 + 30 * number, 110, seed=number)),
+            " What is it? ",
+            encoded(pictured(100, 160, seed=number + 50), "JPEG") if number else bad,
+            " It is packed with its neighbors.",
+        ]
+        for number in range(4)
+    ]
+    write_documents(tmp_path / "curated", documents)
+    sequences = qwen_sequences(
+        model,
+        labels="completion",
+        images=sm.ImageTokens.from_pretrained(model),
+        image_output=sm.ImageOutput(on_error="null"),
+    )
+    packing = sm.Packing(
+        ["tokens", "labels"], length=400, strategy="best_fit", pad_value={"labels": -100}
+    )
+    with serving("curated", sequences=sequences, packing=packing) as client:
+        window = Window(driver, client.server.address)
+        window.open()
+        window.until(
+            "return [...document.querySelectorAll('.picture img')]"
+            ".every((image) => image.complete && image.naturalWidth)"
+        )
+        images = window.find(".picture img")
+        assert len(images) == len(window.find("svg.pack .image")) == 8
+        assert len(window.find(".picture.unseen")) == 1
+        for image in images:
+            assert 0 < image.size["height"] <= 122
+        # An image is in the line of the text before it.
+        text, image = window.run(
+            "return ['.piece .tokens > span', '.piece .picture'].map((selector) => "
+            "document.querySelector(selector).getBoundingClientRect().toJSON())"
+        )
+        assert image["top"] < text["top"] < image["bottom"] and image["left"] > text["right"]
+        labelled = window.find("[data-document='1'] .labelled")
+        shown = "".join(found.get_attribute("textContent") for found in labelled)
+        assert shown == f" It is packed with its neighbors.{END}"
+        window.screenshot("documents-packed")
 
 
 def test_labels_are_coloured_and_other_tokens_are_pale(driver, tmp_path, tokenizer):

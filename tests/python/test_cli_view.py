@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from byte_tokenizer import END, TEMPLATE, write_tokenizer
+from interleaved_documents import picture, write_documents, write_model
 from shardmill.cli._commands import run
 from shardmill.view import ViewServer
 from token_page import Shown
@@ -67,6 +68,16 @@ def test_command_shows_tokens_of_texts_of_chats_and_of_files(tmp_path):
     assert [text for text, *_ in Shown(shown).tokens] == ["h", "i"] and "by best_fit" in shown
 
 
+def test_command_shows_packs_of_documents_with_images(tmp_path):
+    model = write_model(tmp_path / "model")
+    path = write_documents(tmp_path / "data", [["ab", picture(28, 56), "c"]])
+    shown = shown_by(path, "--model", model, "--eos", END, "--pack", "16")
+    assert [text for text, *_ in Shown(shown).tokens][-2:] == ["c", END]
+    assert "1 pack of 16 tokens" in shown and "1 image" in shown
+    labelled = shown_by(path, "--model", model, "--pack", "16", "--labels", "completion")
+    assert [text for text, kinds, _ in Shown(labelled).tokens if "labelled" in kinds][-1] == "c"
+
+
 def test_command_draws_the_costs_of_steps(tmp_path):
     model, config = tmp_path / "model", {"model_type": "gpt2", "n_layer": 1, "n_head": 1}
     write_tokenizer(model)
@@ -99,6 +110,10 @@ def test_command_draws_the_costs_of_steps(tmp_path):
         (["--tokenizer", "{model}", "--column", "body"], "body"),
         (["--tokenizer", "{model}", "--messages", "text"], "has no chat template"),
         (["--tokenizer", "{model}/nothing"], "nothing"),
+        (["--model", "{model}"], "--model requires --pack"),
+        (["--parts", "text"], "--parts requires --model"),
+        (["--model", "{model}", "--pack", "8", "--column", "text"], "cannot be used with --model"),
+        (["--model", "{model}", "--pack", "8"], "preprocessor_config.json"),
     ],
     ids=str,
 )

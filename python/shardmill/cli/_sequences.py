@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -10,6 +10,7 @@ from shardmill.cli._options import DIRECTORY, Names
 
 if TYPE_CHECKING:
     from shardmill import Sequences
+    from shardmill.data._token_options import LabelKind
 
 model_option = click.option(
     "--model",
@@ -25,17 +26,24 @@ parts_option = click.option(
 )
 
 
-def sequences_of(options: dict[str, Any]) -> Sequences:
+def sequences_of(
+    options: dict[str, Any],
+    *,
+    labels: LabelKind | None = None,
+    counts: str | None = None,
+    on_error: Literal["raise", "null"] = "raise",
+) -> Sequences:
     """Return the ``Sequences`` of the options."""
     from shardmill import ImageOutput, ImageTokens, Sequences
 
     return Sequences(
         tokenizer=options["model"],
         images=ImageTokens.from_pretrained(options["model"]),
-        # No pixels are decoded, so the normalization does not matter.
-        image_output=ImageOutput(dtype="uint8"),
+        # No command needs normalized pixels.
+        image_output=ImageOutput(dtype="uint8", on_error=on_error),
         parts=options["parts"] or (),
         bos=options["bos"],
         eos=options["eos"],
-        labels=None,
+        labels=labels,
+        counts=counts,
     )

@@ -24,6 +24,7 @@ from shardmill.cli._options import (
     storage_option,
 )
 from shardmill.cli._packs import balance_of, balance_options, pack_options
+from shardmill.cli._sequences import model_option, parts_option, sequences_of
 from shardmill.cli._tables import dataset_options
 from shardmill.cli._token_sources import (
     counts_option,
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 @tokenizer_options
 @source_options
 @counts_option
+@model_option
+@parts_option
 @pack_options
 @balance_options
 @click.option("--world-size", **FROM_1, default=1, help="How many ranks --cost compares.")
@@ -97,6 +100,10 @@ def command(port: int, no_open: bool, **options: Any) -> None:
     packs the tokens. It counts those of all rows once, and stores the counts. --cost draws the
     largest and the mean cost of ranks at each step, without and with a balance.
 
+    With --model, rows are documents of texts and images, as for shardmill count, and --pack shows
+    how a loader packs them: their tokens, labels, and the images in their places, as a model gets
+    them.
+
     With --image-size, the page shows the pixels that a loader delivers, with the random crop and
     the flip of each epoch, and the error of images that cannot be decoded.
 
@@ -107,6 +114,7 @@ def command(port: int, no_open: bool, **options: Any) -> None:
       shardmill view tokens/ --tokenizer model/ --pack 2048
       shardmill view photos/*.parquet --image-size 224 --image-fit random --flip 0.5
       shardmill view chat.jsonl --tokenizer model/ --messages messages --labels assistant
+      shardmill view curated/ --model model/ --eos "<|im_end|>" --pack 2048
     """
     pyarrow_for("the page", extra="view")
     from shardmill.view import Session, Source, ViewServer
@@ -123,13 +131,17 @@ def command(port: int, no_open: bool, **options: Any) -> None:
         refuse({"strategy", "cost"}, "requires --pack")
     if options["cost"] is None:
         refuse(parameters(balance_options) | {"world_size"}, "requires --cost")
-    if options["tokenizer"] is not None:
+    if options["model"] is not None:
+        source = _with_documents(source, options)
+    elif options["tokenizer"] is not None:
         source = _with_tokens(source, options)
     else:
         refuse(
             {"pack", *parameters(tokenizer_options, source_options, counts_option)},
             "requires --tokenizer",
         )
+    if options["model"] is None:
+        refuse({"parts"}, "requires --model")
     source = _with_pixels(source, options)
     session = Session(source)
     if not session.opened().dataset.files:
@@ -177,6 +189,30 @@ def _with_pixels(source: Source, options: dict[str, Any]) -> Source:
         shape["fit"] = RandomCrop() if fit == "random" else fit
     images = Images(options["image"] or "image", flip=options["flip"] or 0.0, **shape)
     return replace(source, images=images, seed=options["seed"])
+
+
+def _with_documents(source: Source, options: dict[str, Any]) -> Source:
+    """Add how documents of texts and images become tokens, and how these are packed."""
+    from shardmill import Packing
+
+    others = {"tokenizer", "cost", *parameters(tokenizer_options, source_options)}
+    refuse(others - {"labels", "bos", "eos"}, "cannot be used with --model")
+    if options["pack"] is None:
+        raise click.UsageError(
+            "--model requires --pack, the number of tokens of a pack\nhint: for example --pack 2048"
+        )
+    # A bad image is shown as such, and does not hide the others.
+    sequences = sequences_of(
+        options, labels=options["labels"] or "text", counts=options["counts"], on_error="null"
+    )
+    assert sequences.labels is not None
+    packing = Packing(
+        [sequences.output, sequences.labels.output],
+        length=options["pack"],
+        strategy=options["strategy"],
+        pad_value={sequences.labels.output: sequences.labels.ignore_index},
+    )
+    return replace(source, sequences=sequences, packing=packing)
 
 
 def _with_tokens(source: Source, options: dict[str, Any]) -> Source:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any
 
+from shardmill.view._packed_pictures import PackedPicture
 from shardmill.view._packs import Pack, Packs
+from shardmill.view._png import NO_PILLOW
 from shardmill.view._query import Query, Refused
 from shardmill.view._session import Opened
 
@@ -41,7 +43,7 @@ def packs_page(opened: Opened, query: Query) -> dict[str, Any]:
     documents: list[dict[str, Any]] = []
     left = _MOST_OF_PAGE
     for at, ((file, row, first, tokens), start) in enumerate(
-        zip(pack.pieces, _starts(pack), strict=False)
+        zip(pack.pieces, _starts(packs, pack), strict=False)
     ):
         facts = {
             "document": at,
@@ -54,7 +56,9 @@ def packs_page(opened: Opened, query: Query) -> dict[str, Any]:
         if at < _MOST_DOCUMENTS:
             cell = _cell(opened, pack, at, min(left, _MOST_OF_DOCUMENT))
             left -= len(cell["tokens"])
-            facts |= {"row": opened.position_of(file, row), "cell": cell}
+            # A document of several rows is not found by its number.
+            place = None if opened.source.joins_rows else opened.position_of(file, row)
+            facts |= {"row": place, "cell": cell}
         documents.append(facts)
     filled = sum(document["tokens"] for document in documents)
     return answer | {
@@ -62,6 +66,7 @@ def packs_page(opened: Opened, query: Query) -> dict[str, Any]:
         "filled": filled,
         "padding": length - filled,
         "documents": documents,
+        "pictures": [(picture.start, picture.tokens) for picture in pack.pictures],
     }
 
 
@@ -73,6 +78,18 @@ def whole_document(opened: Opened, pack: int, document: int, most: int) -> dict[
     return _cell(opened, found, document, most)
 
 
+def packed_picture(opened: Opened, query: Query) -> tuple[str, bytes]:
+    """Return type and bytes of image ``picture`` of ``pack``."""
+    pictures = _packs(opened).pack(query.number("pack")).pictures
+    number = query.number("picture")
+    if number >= len(pictures):
+        raise Refused(404, "there is no such image")
+    png = pictures[number].png
+    if png is None:
+        raise Refused(415, NO_PILLOW)
+    return "image/png", png
+
+
 def _packs(opened: Opened) -> Packs:
     if opened.packs is None:
         raise Refused(
@@ -81,15 +98,35 @@ def _packs(opened: Opened) -> Packs:
     return opened.packs
 
 
-def _starts(pack: Pack) -> list[int]:
-    return list(accumulate((tokens for *_, tokens in pack.pieces), initial=0))
+def _starts(packs: Packs, pack: Pack) -> list[int]:
+    multiple = packs.packing.multiple_of
+    lengths = (-(-tokens // multiple) * multiple for *_, tokens in pack.pieces)
+    return list(accumulate(lengths, initial=0))
 
 
 def _cell(opened: Opened, pack: Pack, document: int, most: int) -> dict[str, Any]:
     columns, texts = opened.source.token_columns, opened.texts
     assert columns is not None and texts is not None
-    start, tokens = _starts(pack)[document], pack.pieces[document][3]
+    start, tokens = _starts(_packs(opened), pack)[document], pack.pieces[document][3]
     ids, *labels = [
         pack.columns[name].slice(start, tokens) for name in columns.names if name in pack.columns
     ]
-    return texts.cell(ids, labels[0] if labels else None, most)
+    pictures = [
+        {"pack": pack.number, "picture": number} | _picture(picture, start)
+        for number, picture in enumerate(pack.pictures)
+        if start <= picture.start < start + tokens
+    ]
+    return texts.cell(ids, labels[0] if labels else None, most, pictures)
+
+
+def _picture(picture: PackedPicture, start: int) -> dict[str, Any]:
+    """Return what the page shows of an image of the document that begins at a token of the pack."""
+    height, width = picture.sides
+    return {
+        "kind": "picture",
+        "start": picture.start - start,
+        "tokens": picture.tokens,
+        "width": width,
+        "height": height,
+        "valid": picture.is_valid,
+    }

@@ -8,10 +8,11 @@ from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from shardmill.view._packed_pictures import PackedPicture, pictures_of
 from shardmill.view._query import Refused
 
 if TYPE_CHECKING:
-    from shardmill import Dataset, Packing
+    from shardmill import Dataset, ImageTokens, Packing
 
 _PACKS_KEPT = 8
 
@@ -21,12 +22,16 @@ class Pack:
     """One pack.
 
     Attributes:
+        number: its place in the epoch.
         pieces: file, row, first token and number of tokens of each document.
         columns: the packed columns by name, as Arrow arrays.
+        pictures: the images of the documents.
     """
 
+    number: int
     pieces: Sequence[tuple[str, int, int, int]]
     columns: dict[str, Any]
+    pictures: Sequence[PackedPicture]
 
 
 class Packs:
@@ -35,12 +40,16 @@ class Packs:
     Args:
         dataset: its rows have the columns of the packing.
         packing: how the rows are packed.
+        images: the rule of the images of documents, if rows are documents with images.
     """
 
-    def __init__(self, dataset: Dataset, packing: Packing) -> None:
+    def __init__(
+        self, dataset: Dataset, packing: Packing, images: ImageTokens | None = None
+    ) -> None:
         from shardmill import Loader, Output, Runtime
 
         self.packing = packing
+        self._images = images
         self._loader = Loader(
             dataset,
             batch_size=1,
@@ -87,4 +96,6 @@ class Packs:
         pieces = list(zip(*explained.to_pydict().values(), strict=True))
         self._loader.load_state_dict(state | {"consumed": number})
         batch = next(iter(self._loader))
-        return Pack(pieces, {name: pa.array(batch[name][0]) for name in self.packing.columns})
+        columns = {name: pa.array(batch[name][0]) for name in self.packing.columns}
+        pictures = pictures_of(batch, self._images) if self._images else []
+        return Pack(number, pieces, columns, pictures)

@@ -7,13 +7,13 @@ image that cannot be decoded.
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 from shardmill.curate._pictures import has_pillow
 from shardmill.data._images import RandomCrop
 from shardmill.errors import Error
 from shardmill.load._nested import Ragged
+from shardmill.view._png import NO_PILLOW, png_of
 from shardmill.view._query import Query, Refused
 from shardmill.view._row_pages import row_page
 from shardmill.view._session import Opened
@@ -49,7 +49,7 @@ def pixels(opened: Opened, query: Query) -> tuple[str, bytes]:
     if row >= len(opened.dataset):
         raise Refused(404, "there is no such row")
     if not has_pillow():
-        raise Refused(415, "pixels are sent as PNG\nhint: pip install pillow")
+        raise Refused(415, NO_PILLOW)
     try:
         batch = opened.pixels_of(row, epoch)
     except Error as error:
@@ -82,18 +82,3 @@ def _side_by_side(pictures: list[Any]) -> Any:
         for one in pictures
     ]
     return np.concatenate(padded, axis=1)
-
-
-def png_of(pixels: Any, *, longest_side: int | None = None) -> bytes:
-    """Return ``[height, width, channels]`` as PNG.
-
-    It is smaller if a side is longer than ``longest_side``.
-    """
-    from PIL import Image
-
-    image = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
-    if longest_side is not None:
-        image.thumbnail((longest_side, longest_side))
-    target = io.BytesIO()
-    image.save(target, format="png", compress_level=1)
-    return target.getvalue()

@@ -14,7 +14,7 @@ from shardmill.curate._pictures import has_pillow, image_format, thumbnail_of
 from shardmill.data._dataset import opened_files
 from shardmill.view._cells import Cells, Path, buffer_of, found, text_cell
 from shardmill.view._documents import row_document
-from shardmill.view._pixels import png_of
+from shardmill.view._png import png_of
 from shardmill.view._query import Query, Refused
 from shardmill.view._row_pages import row_page
 from shardmill.view._session import Opened

@@ -20,6 +20,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from shardmill.errors import Error
+from shardmill.view._pack_page import packed_picture
 from shardmill.view._page import VIEWS, templates, tokens_part, view_page
 from shardmill.view._pixels import pixels
 from shardmill.view._query import Query, Refused
@@ -32,6 +33,7 @@ _ROUTES: dict[str, Callable[[Opened, Query], Any]] = {
     "view": view_page,
     "tokens": tokens_part,
     "data/picture": pixels,
+    "data/packed": packed_picture,
     "data/image": image,
     "data/text": whole_text,
     # Each view also as JSON.

@@ -26,7 +26,7 @@ from shardmill.view._token_columns import TokenColumns
 from shardmill.view._token_texts import TokenTexts
 
 if TYPE_CHECKING:
-    from shardmill import Dataset, Images, Packing, Tokenize
+    from shardmill import Dataset, Images, Packing, Sequences, Tokenize
     from shardmill.data._dataset import Format
 
 _CONDITIONS_KEPT = 4
@@ -51,6 +51,8 @@ class Source:
         ignore_zeros: for tars.
         tokenize: how tokens are computed; the page shows them beside the columns of the files.
         tokens: the columns of the files that contain tokens; not together with ``tokenize``.
+        sequences: how documents become tokens and pixels, for the page of packs; not together with
+            ``tokenize`` or ``tokens``.
         packing: how the tokens are packed, for the page of packs.
         images: how a loader computes pixels, for the page of pixels.
         seed: the seed of that loader.
@@ -66,6 +68,7 @@ class Source:
     ignore_zeros: bool = False
     tokenize: Tokenize | None = None
     tokens: TokenColumns | None = None
+    sequences: Sequences | None = None
     packing: Packing | None = None
     images: Images | None = None
     seed: int = 0
@@ -74,7 +77,14 @@ class Source:
     @property
     def token_columns(self) -> TokenColumns | None:
         """The columns of tokens, whether computed or stored."""
-        return self.tokens if self.tokenize is None else TokenColumns.computed(self.tokenize)
+        computed = self.tokenize or self.sequences
+        return self.tokens if computed is None else TokenColumns.computed(computed)
+
+    @property
+    def joins_rows(self) -> bool:
+        """Whether a document of ``sequences`` is several rows."""
+        sequences = self.sequences
+        return sequences is not None and not sequences.parts and sequences.messages is None
 
     def open(
         self,
@@ -82,6 +92,7 @@ class Source:
         columns: Sequence[str] | None = None,
         condition: Expression | None = None,
         tokenize: Tokenize | None = None,
+        sequences: Sequences | None = None,
         images: Images | None = None,
     ) -> Dataset:
         """Open the data set, with other columns or fewer rows."""
@@ -100,6 +111,7 @@ class Source:
                 partitioning=self.partitioning,
                 ignore_zeros=self.ignore_zeros,
                 tokenize=tokenize,
+                sequences=sequences,
                 images=() if images is None else images,
             )
 
@@ -126,7 +138,7 @@ class Opened:
         #: Indices and values of the rows of the latest page, so that showing
         #: its images does not read files again.
         self.recent: list[tuple[Sequence[int], Any]] = []
-        #: The same rows with their tokens, and labels if there are any.
+        #: The same rows with their tokens, and labels if there are any; not of documents.
         self.token_rows: Dataset | None = None
         self.texts: TokenTexts | None = None
         self.packs: Packs | None = None
@@ -150,6 +162,9 @@ class Opened:
         if columns is None:
             return
         self.texts = TokenTexts(columns)
+        if source.sequences is not None:
+            self._open_documents(source.sequences)
+            return
         self.token_rows = self._again(columns=columns.names, tokenize=source.tokenize)
         if self.token_rows.files:
             columns.check(self.token_rows.schema)
@@ -158,6 +173,16 @@ class Opened:
         self.packs = Packs(self.token_rows, replace(source.packing, balance=None))
         if source.packing.balance is not None and source.world_size > 1:
             self.step_costs = StepCosts(self.token_rows, source.packing, source.world_size)
+
+    def _open_documents(self, sequences: Sequences) -> None:
+        packing = self.source.packing
+        if packing is None:
+            raise OptionError("sequences are shown as packs\nhint: pass packing=sm.Packing(…)")
+        # As the page delivers pixels: one byte a channel.
+        output = replace(sequences.image_output, dtype="uint8", pad=False)
+        sequences = replace(sequences, image_output=output)
+        documents = self._again(columns=sequences.outputs, sequences=sequences)
+        self.packs = Packs(documents, replace(packing, balance=None), sequences.images)
 
     def is_unchanged(self, *, is_complete: bool = False) -> bool:
         """Return whether no file has changed.

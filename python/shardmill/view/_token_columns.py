@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from shardmill.errors import OptionError
 
 if TYPE_CHECKING:
-    from shardmill import Tokenize, Tokenizer
+    from shardmill import Sequences, Tokenize, Tokenizer
 
 #: Names that are taken without being asked for, if they are lists of integers.
 _TOKENS = ("tokens", "input_ids")
@@ -39,8 +39,8 @@ class TokenColumns:
         return [self.tokens] if self.labels is None else [self.tokens, self.labels]
 
     @classmethod
-    def computed(cls, tokenize: Tokenize) -> TokenColumns:
-        """Return the columns that a ``Tokenize`` adds."""
+    def computed(cls, tokenize: Tokenize | Sequences) -> TokenColumns:
+        """Return the columns that a ``Tokenize`` adds, or ``Sequences`` have."""
         labels = tokenize.labels
         if labels is None:
             return cls(tokenize.tokenizer, tokenize.output)

@@ -41,29 +41,57 @@ class TokenTexts:
         self._tokenizer = columns.tokenizer
         self._known: dict[int | None, tuple[bytes, dict[str, Any]]] = {}
 
-    def cell(self, ids: Any, labels: Any | None, most: int) -> dict[str, Any]:
+    def cell(
+        self,
+        ids: Any,
+        labels: Any | None,
+        most: int,
+        pictures: Sequence[dict[str, Any]] = (),
+    ) -> dict[str, Any]:
         """Return the first ``most`` tokens of an Arrow array of ids.
 
         The result also has what the page shows about all of them.
 
+        Args:
+            ids: the tokens.
+            labels: their labels, if there are any.
+            most: how many are shown.
+            pictures: images in order, each shown in place of ``tokens`` tokens from ``start`` on.
+
         Returns:
-            ``length``, the number of tokens; ``labelled``, the number of tokens with a label, if
-            there are labels; and ``tokens``, of which each has ``id``, ``kind``, ``parts`` as pairs
-            of a kind and a text, and ``spelling``, the token as the tokenizer's file writes it. A
-            token of an incomplete character has ``of``, the character that it makes together with
-            its neighbors.
+            ``length``, the number of tokens; ``shown``, how many of them are shown; ``pictures``,
+            the number of images; ``labelled``, the number of tokens with a label, if there are
+            labels; and ``tokens``, of which each is a picture or has ``id``, ``kind``, ``parts`` as
+            pairs of a kind and a text, and ``spelling``, the token as the tokenizer's file writes
+            it. A token of an incomplete character has ``of``, the character that it makes together
+            with its neighbors.
         """
-        shown = [self._of(number) for number in ids.slice(0, most).to_pylist()]
-        tokens = [dict(facts) for _, facts in shown]
-        for start, end, text in _characters([raw for raw, _ in shown]):
-            for token in tokens[start:end]:
+        tokens: list[dict[str, Any]] = []
+        shown = 0
+        for picture in (*pictures, None):
+            start = len(ids) if picture is None else picture["start"]
+            count = min(start - shown, most - len(tokens))
+            tokens += self._run(ids, labels, shown, count)
+            shown += count
+            if picture is None or shown < start or len(tokens) == most:
+                break
+            tokens.append(picture)
+            shown += picture["tokens"]
+        facts = {"length": len(ids), "shown": shown, "pictures": len(pictures)}
+        cell = facts | {"tokens": tokens}
+        return cell if labels is None else cell | self._labelled(len(ids), labels)
+
+    def _run(self, ids: Any, labels: Any | None, start: int, count: int) -> list[dict[str, Any]]:
+        """Return ``count`` tokens from ``start`` on."""
+        run = [self._of(number) for number in ids.slice(start, count).to_pylist()]
+        tokens = [dict(facts) for _, facts in run]
+        for first, end, text in _characters([raw for raw, _ in run]):
+            for token in tokens[first:end]:
                 token["of"] = text
-        cell = {"length": len(ids), "tokens": tokens}
-        if labels is None:
-            return cell
-        for token, label in zip(tokens, labels.slice(0, most).to_pylist(), strict=False):
+        of_tokens = [] if labels is None else labels.slice(start, count).to_pylist()
+        for token, label in zip(tokens, of_tokens, strict=False):
             token["label"] = None if label == self._columns.ignore_index else label
-        return cell | self._labelled(len(ids), labels)
+        return tokens
 
     def _labelled(self, length: int, labels: Any) -> dict[str, Any]:
         import pyarrow.compute as pc
