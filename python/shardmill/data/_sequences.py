@@ -375,6 +375,7 @@ class Sequences:
             self.labels.kind,
             self.labels.on_unlabelled == "raise",
         )
+        fills = images is not None and self.image_output.on_error != "raise"
         block = (0, list[int](), list[int](), list[list[int]]())
         if images is not None:
             block = (
@@ -394,7 +395,8 @@ class Sequences:
             chats=self._chats and chats_with_images(self._chats),
             tokens=self.output,
             labels=labels,
-            counts=f"{self.counts}/{self.fingerprint}",
+            # Of documents without images that have no plan, the counts are others.
+            counts=f"{self.counts}/{self.fingerprint}{'-filled' * fills}",
         )
 
     def _pixel_settings(self, images: ImageTokens) -> dict[str, Any]:
