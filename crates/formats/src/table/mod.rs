@@ -70,6 +70,12 @@ pub trait TableFile: Debug + Send + Sync {
         false
     }
 
+    /// The columns of the file that a top-level column is made of, as an error names them; `None`
+    /// if it is the column of its name.
+    fn made_of(&self, _column: usize) -> Option<String> {
+        None
+    }
+
     /// In file order. Blocks without rows are allowed.
     fn blocks(&self) -> &[Block];
 

@@ -40,13 +40,14 @@ impl Dataset {
         let schema = self.schema.fields().iter().chain(new).cloned().collect::<Vec<_>>();
         let views = self.view_schema(sources);
         let files = self.files.iter().map(|file| {
-            let origins = sources
-                .iter()
-                .map(|source| file.columns.get(*source).cloned().unwrap_or(Origin::Absent));
-            let derivation = Arc::new(Derivation {
-                derive: Arc::clone(derive),
-                sources: origins.zip(views.fields().iter().cloned()).collect(),
+            let of_file = sources.iter().zip(views.fields()).map(|(source, field)| {
+                let origin = file.columns.get(*source).cloned().unwrap_or(Origin::Absent);
+                let named = file.made_of(*source);
+                let named = named.map(|name| Arc::new(field.as_ref().clone().with_name(name)));
+                (origin, named.unwrap_or_else(|| Arc::clone(field)))
             });
+            let derivation =
+                Arc::new(Derivation { derive: Arc::clone(derive), sources: of_file.collect() });
             let derived = (0..new.len())
                 .map(|output| Origin::Derived { by: Arc::clone(&derivation), output });
             OpenFile {
@@ -119,6 +120,19 @@ impl Dataset {
 }
 
 impl OpenFile {
+    /// The columns of the file that a column is made of, as an error names them; `None` if it is
+    /// the column of its name.
+    pub(super) fn made_of(&self, column: usize) -> Option<String> {
+        match self.columns.get(column)? {
+            Origin::File(own) => self.table.made_of(*own),
+            Origin::Image(image) => match &image.encoded.bytes {
+                Origin::File(own) => self.table.made_of(*own),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Where the lengths of a derived column are kept.
     ///
     /// # Errors

@@ -141,6 +141,13 @@ impl Dataset {
         })
     }
 
+    /// The column of a file that the images of a column are in, as an error names it.
+    pub(crate) fn encoded_name(&self, column: usize, file: usize) -> String {
+        let made_of = self.files.get(file).and_then(|file| file.made_of(column));
+        let own = || self.images_of(column).map(|images| images.column().to_owned());
+        made_of.or_else(own).unwrap_or_default()
+    }
+
     /// Size of the pixels of a row in these columns, estimated where sizes vary.
     pub(crate) fn pixel_bytes(&self, columns: &[usize]) -> u64 {
         let each = columns

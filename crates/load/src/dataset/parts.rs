@@ -11,7 +11,7 @@ use crate::{Error, Result};
 use arrow_array::cast::AsArray;
 use arrow_array::{
     Array, ArrayRef, BinaryViewArray, ListArray, RecordBatch, RecordBatchOptions, StringArray,
-    StringViewArray, new_null_array,
+    StringViewArray,
 };
 use arrow_buffer::{BooleanBuffer, OffsetBuffer};
 use arrow_cast::cast;
@@ -30,8 +30,11 @@ const LISTS: [(&str, DataType); 4] = [
     ("modality", DataType::Utf8),
     ("text_content", DataType::Utf8View),
     ("binary_content", DataType::BinaryView),
-    ("materialize_error", DataType::Utf8),
+    ("materialize_error", DataType::Utf8View),
 ];
+
+/// What the lists are made of, if not of all columns of parts.
+const KINDS: [Option<Kind>; 4] = [None, Some(Kind::Text), Some(Kind::Image), Some(Kind::Image)];
 
 #[derive(Debug, Clone)]
 pub(super) struct PartTable {
@@ -171,6 +174,8 @@ impl Kind {
 struct Part {
     kind: Kind,
     values: ArrayRef,
+    /// Of images, the files that are named in place of bytes.
+    paths: Option<ArrayRef>,
     lists: Option<ListArray>,
 }
 
@@ -179,11 +184,22 @@ impl Part {
         let lists = column.as_list_opt::<i32>().cloned();
         let items = lists.as_ref().map_or(column, |lists| lists.values());
         let Some(kind) = Kind::of_one(items.data_type()) else { return Ok(None) };
-        let values = match kind {
-            Kind::Text => cast(items, &DataType::Utf8View)?,
-            Kind::Image => Arc::clone(encoded_items(items)?.column(0)),
+        let (values, paths) = match kind {
+            Kind::Text => (cast(items, &DataType::Utf8View)?, None),
+            Kind::Image => {
+                let images = encoded_items(items)?;
+                (Arc::clone(images.column(0)), Some(Arc::clone(images.column(1))))
+            }
         };
-        Ok(Some(Self { kind, values, lists }))
+        Ok(Some(Self { kind, values, paths, lists }))
+    }
+
+    /// Why a value is an image without bytes, if that is known.
+    fn error(&self, value: usize) -> Option<String> {
+        let paths = self.paths.as_ref()?.as_string_view_opt()?;
+        let path =
+            (self.values.is_null(value) && paths.is_valid(value)).then(|| paths.value(value));
+        path.map(|path| format!("its bytes are null, and the file {path:?} is not read"))
     }
 
     fn values(&self, row: usize) -> Range<usize> {
@@ -214,12 +230,14 @@ fn lists_of(columns: &[&ArrayRef], rows: usize) -> std::result::Result<[ArrayRef
         parts.collect::<std::result::Result<Vec<_>, _>>()?.into_iter().flatten().collect();
     let mut ends = vec![0];
     let (mut modalities, mut texts, mut images) = (Vec::new(), Vec::new(), Vec::new());
+    let mut errors = Vec::new();
     for row in 0..rows {
         for (number, part) in (1..).zip(&parts) {
             for place in part.places(row, number) {
                 let is_text = part.kind == Kind::Text;
                 texts.push(if is_text { place } else { NULL });
                 images.push(if is_text { NULL } else { place });
+                errors.push(if is_text { None } else { part.error(place.1) });
                 modalities.push(part.kind);
             }
         }
@@ -237,7 +255,6 @@ fn lists_of(columns: &[&ArrayRef], rows: usize) -> std::result::Result<[ArrayRef
         arrays.extend(values.map(|values| values.as_ref() as &dyn Array));
         interleave(&arrays, chosen)
     };
-    let count = modalities.len();
     let offsets = OffsetBuffer::new(ends.into());
     let list = |items: ArrayRef| -> std::result::Result<ArrayRef, ArrowError> {
         let item = item(items.data_type().clone());
@@ -247,7 +264,7 @@ fn lists_of(columns: &[&ArrayRef], rows: usize) -> std::result::Result<[ArrayRef
         list(Arc::new(StringArray::from_iter_values(names)))?,
         list(of_kind(Kind::Text, Arc::new(StringViewArray::new_null(1)), &texts)?)?,
         list(of_kind(Kind::Image, Arc::new(BinaryViewArray::new_null(1)), &images)?)?,
-        list(new_null_array(&DataType::Utf8, count))?,
+        list(Arc::new(StringViewArray::from_iter(errors)))?,
     ])
 }
 
@@ -270,6 +287,14 @@ impl TableFile for PartTable {
 
     fn is_virtual(&self, column: usize) -> bool {
         self.place(column).is_ok_and(|own| self.inner.is_virtual(own))
+    }
+
+    fn made_of(&self, column: usize) -> Option<String> {
+        let kind = KINDS.get(self.place(column).err()?)?;
+        let fields = self.parts.iter().filter_map(|own| self.schema.fields().get(*own));
+        let is_own = |field: &&FieldRef| kind.is_none() || Kind::of(field.data_type()) == *kind;
+        let names: Vec<&str> = fields.filter(is_own).map(|field| field.name().as_str()).collect();
+        Some(names.join("`, `")).filter(|names| !names.is_empty())
     }
 
     fn blocks(&self) -> &[Block] {

@@ -128,7 +128,8 @@ impl Rendering {
             match added {
                 Ok(cause) => filled = filled.or(cause),
                 Err(fault) => {
-                    failure = Some(BadImage { column: group.name.clone(), fault });
+                    let column = dataset.encoded_name(group.column, place.file);
+                    failure = Some(BadImage { column, fault });
                     break;
                 }
             }

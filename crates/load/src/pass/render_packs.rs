@@ -42,7 +42,8 @@ impl Work {
         let fields: Vec<_> = schema.fields().iter().chain(&images.fields).cloned().collect();
         let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays);
         let bad = origins().zip(&filled).map(|(origin, (_, cause))| {
-            let (path, row) = self.place_of(origin.position);
+            let (file, row) = self.place_of(origin.position);
+            let path = self.path_of(file);
             let cause = of_document(origin.part as u64, cause).into();
             (plan.batch_of(columns.pack_of(origin.document.start)), BadRow { path, row, cause })
         });
@@ -80,7 +81,7 @@ impl Work {
                     work.cancel.check()?;
                     let added = canvas.add_item(&own.images, &cells, number);
                     let cause =
-                        added.map_err(|fault| work.bad_image(fault, &own, origins.get(number)))?;
+                        added.map_err(|fault| work.bad_image(fault, origins.get(number)))?;
                     filled.extend(cause.map(|cause| (number, cause)));
                 }
                 Ok((canvas, filled))
@@ -97,29 +98,31 @@ impl Work {
     }
 
     /// The error of an image.
-    fn bad_image(
-        &self,
-        fault: Fault,
-        images: &PackedImages,
-        origin: Option<&ImageOrigin>,
-    ) -> Error {
+    fn bad_image(&self, fault: Fault, origin: Option<&ImageOrigin>) -> Error {
         let (position, part) =
             origin.map_or((0, 0), |origin| (origin.position, origin.part as u64));
-        let (path, row) = self.place_of(position);
-        let column = images.images.column().to_owned();
+        let (file, row) = self.place_of(position);
+        let column = self.dataset.planned_images().map(|(column, _)| column);
         match fault {
-            Fault::Bad(cause) => {
-                Error::BadImage { path, row, column, reason: of_document(part, &cause).into() }
-            }
+            Fault::Bad(cause) => Error::BadImage {
+                path: self.path_of(file),
+                row,
+                column: column
+                    .map_or_else(String::new, |column| self.dataset.encoded_name(column, file)),
+                reason: of_document(part, &cause).into(),
+            },
             Fault::Store(error) => Error::Storage(error),
         }
     }
 
-    /// The file and the row at a plan position.
-    fn place_of(&self, position: u64) -> (String, u64) {
+    /// The number of the file and the row at a plan position.
+    fn place_of(&self, position: u64) -> (usize, u64) {
         let place = self.order.at(position);
-        let place =
-            place.and_then(|(block, row)| self.rows.path_and_row(&self.dataset, block, row));
+        let place = place.and_then(|(block, row)| self.rows.row_of_file(&self.dataset, block, row));
         place.unwrap_or_default()
+    }
+
+    fn path_of(&self, file: usize) -> String {
+        self.dataset.files().get(file).map_or_else(String::new, |file| file.path.clone())
     }
 }

@@ -1,7 +1,7 @@
 //! Builds the sequences of a batch of documents.
 
 use super::messages::Messages;
-use super::parts::{Fault, Parts, Piece, SEQUENCE_SOURCES, TEXTS};
+use super::parts::{Fault, Part, Parts, Piece, SEQUENCE_SOURCES, TEXTS};
 use super::{LabelKind, Sequences};
 use crate::tokenize::{Lists, TokenTotals};
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int32Array, ListArray};
@@ -11,6 +11,8 @@ use shardmill_plan::images::{Piece as ImagePiece, PlannedImage};
 use shardmill_tokens::SpecialInText;
 use std::ops::Range;
 use std::sync::Arc;
+
+const LEAVE_OUT: &str = "on_error=\"null\" of sm.ImageOutput leaves such images out";
 
 pub(super) struct Builder<'a> {
     sequences: &'a Sequences,
@@ -60,7 +62,7 @@ impl<'a> Builder<'a> {
                 }
                 Piece::Image(own) => {
                     let added = self.add_image(parts, own.part, start);
-                    follows_text &= !added.map_err(|reason| own.bad_image(&reason))?;
+                    follows_text &= !added.map_err(|reason| self.bad_image(own, &reason))?;
                 }
             }
         }
@@ -105,9 +107,9 @@ impl<'a> Builder<'a> {
             if is_placeholder(&token) {
                 let Some(Piece::Image(own)) = images.next() else { continue };
                 let planned = self.planned(parts, own.part);
-                if let Some(image) = planned.map_err(|reason| own.bad_image(&reason))? {
+                if let Some(image) = planned.map_err(|reason| self.bad_image(own, &reason))? {
                     let added = self.add_pieces(&image, start);
-                    added.map_err(|reason| own.bad_image(&reason))?;
+                    added.map_err(|reason| self.bad_image(own, &reason))?;
                 }
             } else {
                 self.lists.tokens.extend(u32::try_from(token));
@@ -126,6 +128,11 @@ impl<'a> Builder<'a> {
             hint: None,
         })?);
         Ok(())
+    }
+
+    fn bad_image(&self, own: Part, reason: &str) -> Fault {
+        let hint = self.sequences.images.as_ref().map(|_| LEAVE_OUT.to_owned());
+        Fault { hint, ..own.bad_image(reason) }
     }
 
     fn label_kind(&self) -> Option<LabelKind> {
