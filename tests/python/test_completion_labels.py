@@ -241,3 +241,16 @@ def test_document_without_a_completion_is_delivered_or_an_error(tmp_path, model,
         data[1]
     assert "no token of the row has a label" in str(caught.value)
     assert 'hint: on_unlabelled="keep"' in str(caught.value)
+
+
+def test_counts_of_other_labels_are_used_unless_labels_are_required(tmp_path, model, counts_below):
+    path = write_documents(tmp_path / "data", [["a", "b"], [picture(28, 28)]])
+
+    def files_of(labels):
+        sequences = qwen_sequences(model, labels=labels)
+        sm.Dataset(path, sequences=sequences).token_counts()
+        return len(list(counts_below.rglob("counts-*.parquet")))
+
+    assert [files_of(labels) for labels in (None, "text", "all", "completion")] == [1] * 4
+    with pytest.raises(sm.errors.FormatError, match="no token of the row has a label"):
+        files_of(sm.Labels("completion", on_unlabelled="raise"))

@@ -325,14 +325,19 @@ class Sequences:
     @cached_property
     def fingerprint(self) -> str:
         """Identifies what determines the tokens, as 32 hexadecimal digits."""
-        labels = self.labels and [self.labels.kind, self.labels.ignore_index]
+        return self._identity(self.labels)
+
+    def _identity(self, labels: Labels | None) -> str:
+        """Identify what determines the tokens, and labels if there are any."""
+        of_labels = labels and [labels.kind, labels.ignore_index]
         images = self.images and self.images.fingerprint
         versions = [SEQUENCE_VERSION, TOKENIZATION_VERSION]
         ids = [self.bos, self.eos, self._ids("separator", self.separator)]
-        identity = [versions, self.tokenizer.fingerprint, images, ids, labels]
+        identity = [versions, self.tokenizer.fingerprint, images, ids, of_labels]
         further = [list(self.parts), self.marker]
         if self._chats is not None:
-            further += [self._chats.fingerprint, self.images_from]
+            chats = self._chats if labels else replace(self._chats, labels=None)
+            further += [chats.fingerprint, self.images_from]
         return digest([*identity, *further] if any(further) else identity)
 
     @property
@@ -376,6 +381,9 @@ class Sequences:
             self.labels.on_unlabelled == "raise",
         )
         fills = images is not None and self.image_output.on_error != "raise"
+        required = self.labels
+        if required is not None and required.on_unlabelled == "keep":
+            required = None
         block = (0, list[int](), list[int](), list[list[int]]())
         if images is not None:
             block = (
@@ -395,8 +403,8 @@ class Sequences:
             chats=self._chats and chats_with_images(self._chats),
             tokens=self.output,
             labels=labels,
-            # Of documents without images that have no plan, the counts are others.
-            counts=f"{self.counts}/{self.fingerprint}{'-filled' * fills}",
+            # Labels change no counts, unless they refuse documents. Images that are left out do.
+            counts=f"{self.counts}/{self._identity(required)}{'-filled' * fills}",
         )
 
     def _pixel_settings(self, images: ImageTokens) -> dict[str, Any]:
