@@ -50,6 +50,12 @@ impl PyLengths {
         self.0.totals()
     }
 
+    /// All images, and their patches.
+    #[getter]
+    fn image_totals(&self) -> (u64, u64) {
+        self.0.image_totals()
+    }
+
     /// What went wrong with counts that are kept in files.
     #[getter]
     fn warnings(&self) -> Vec<String> {

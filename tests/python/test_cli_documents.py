@@ -3,12 +3,15 @@
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from byte_tokenizer import write_tokenizer
 from command import shardmill
 from interleaved_documents import (
     END,
+    bytes_read,
     drawn,
     picture,
     processed,
@@ -16,6 +19,7 @@ from interleaved_documents import (
     write_documents,
     write_model,
 )
+from shardmill.cli._commands import run
 
 pytestmark = pytest.mark.usefixtures("counts_below")
 
@@ -102,6 +106,48 @@ def test_parts_of_rows_are_counted(tmp_path, model):
     found = json.loads(shardmill("count", tmp_path / "tars", *options).stdout)
     # Two placeholders, between a begin and an end, and two letters.
     assert [found[name] for name in ("documents", "tokens", "images", "patches")] == [2, 12, 2, 16]
+
+
+def test_count_reads_the_first_bytes_of_images_once(tmp_path, model, capfd):
+    # Noise after the pixels, which no header needs.
+    with sm.Writer(tmp_path / "tars", format="webdataset") as writer:
+        for number in range(24):
+            image = picture(28, 28 * (1 + number % 3)) + bytes(200_000)
+            writer.write({"__key__": f"{number:02}", "png": image, "txt": "ab"})
+    kept = tmp_path / "_counts"
+    options = ["count", str(tmp_path / "tars"), "--model", str(model), "--parts", "png,txt"]
+    options += ["--counts", str(kept), "--json"]
+
+    def counted():
+        before = bytes_read()
+        assert run(options) == 0
+        return json.loads(capfd.readouterr().out), bytes_read() - before
+
+    first, of_headers = counted()
+    assert (first["images"], first["patches"]) == (24, 24 * 8)
+    assert of_headers < 24 * 40_000
+    files = sorted(kept.rglob("*.parquet"))
+    again, of_counts = counted()
+    assert again == first and of_counts < of_headers / 2
+    assert files == sorted(kept.rglob("*.parquet"))
+    # A loader finds them, and only reads what it delivers.
+    sequences = qwen_sequences(model, parts=["png", "txt"], eos=None, counts=kept)
+    assert len(loader_of(sm.Dataset(tmp_path / "tars", sequences=sequences)))
+    assert files == sorted(kept.rglob("*.parquet"))
+
+
+def test_counts_of_a_loader_that_fills_bad_images_hide_no_refused_document(tmp_path, model):
+    path = write_documents(tmp_path / "data", [["a"], ["b", b"no image"]])
+    filled = qwen_sequences(model, labels=None, image_output=sm.ImageOutput(on_error="null"))
+    assert len(loader_of(sm.Dataset(path, sequences=filled)))
+    result = shardmill("count", path, "--model", model, "--eos", END, "--json")
+    [refused] = json.loads(result.stdout)["refused"]
+    assert refused["row"] == 1 and "column `binary_content`: part 1" in refused["cause"]
+    pairs = tmp_path / "pairs.parquet"
+    pq.write_table(pa.table({"picture": [b"no image"], "caption": ["a"]}), pairs)
+    result = shardmill("count", pairs, "--model", model, "--parts", "picture,caption", "--json")
+    [refused] = json.loads(result.stdout)["refused"]
+    assert "column `picture`: part 0 of the document: unknown format" in refused["cause"]
 
 
 @pytest.mark.parametrize("multiple_of", [1, 8])

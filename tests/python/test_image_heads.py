@@ -2,12 +2,11 @@
 
 import io
 import tarfile
-from pathlib import Path
 
 import numpy as np
 import pytest
 import shardmill as sm
-from interleaved_documents import picture, qwen_sequences, write_model
+from interleaved_documents import bytes_read, picture, qwen_sequences, write_model
 
 pytestmark = pytest.mark.usefixtures("counts_below")
 
@@ -37,11 +36,6 @@ def planned(path, model, **options):
     before = bytes_read()
     len(loader)
     return loader, bytes_read() - before
-
-
-def bytes_read():
-    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
-    return int(fields["rchar"])
 
 
 def test_plan_reads_the_first_bytes_of_images(tmp_path, model):

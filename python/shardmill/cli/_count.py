@@ -19,10 +19,14 @@ from shardmill.cli._options import (
 )
 from shardmill.cli._sequences import model_option, parts_option, sequences_of
 from shardmill.cli._tables import filter_option, format_options, open_files
+from shardmill.cli._token_sources import counts_option
+from shardmill.errors import FormatError
 
 if TYPE_CHECKING:
     from shardmill import Dataset, ImageTokens
 
+#: What is printed of all documents, in this order.
+_NUMBERS = ("documents", "tokens", "longest", "images", "patches")
 _COUNTED = ("tokens", "image_index")
 _DOCUMENTS_AT_ONCE = 64
 _REFUSED_SHOWN = 10
@@ -37,6 +41,7 @@ _REFUSED_SHOWN = 10
 @click.option(
     "--length", **FROM_1, help="Plan packs of this number of tokens, and print how full they are."
 )
+@counts_option
 @filter_option
 @format_options
 @threads_option
@@ -47,8 +52,9 @@ def command(as_json: bool, **options: Any) -> None:
     """Count the documents of PATH and what a model gets of them: tokens, images and patches.
 
     PATH has interleaved documents, as shardmill curate writes them, or rows with the columns of
-    --parts. Images are counted from their headers; no pixel is decoded. Documents that a loader
-    refuses are listed with the cause, and are not in the other numbers.
+    --parts. Images are counted from their headers; no pixel is decoded. The counts are kept, as
+    those of a loader, which reuses them. Documents that a loader refuses are listed with the cause,
+    and are not in the other numbers.
 
     \b
     Example:
@@ -57,9 +63,13 @@ def command(as_json: bool, **options: Any) -> None:
     """
     if options["model"] is None:
         raise click.UsageError("pass --model DIR: the directory of a model")
-    sequences = sequences_of(options)
-    dataset = open_files({**options, "columns": None}, sequences=sequences)
-    found = _counts(dataset, sequences.images, options)
+    sequences = sequences_of(options, counts=options["counts"])
+    dataset = open_files(
+        {**options, "columns": None}, sequences=sequences, threads=options["threads"]
+    )
+    found = _planned(dataset, sequences.output)
+    if found is None:
+        found = _delivered(dataset, sequences.images, options)
     if options["length"] is not None:
         found |= _fill(dataset, options["length"], found["refused"])
     if as_json:
@@ -69,8 +79,24 @@ def command(as_json: bool, **options: Any) -> None:
         click.echo(line)
 
 
-def _counts(dataset: Dataset, rule: ImageTokens | None, options: dict[str, Any]) -> dict[str, Any]:
-    """Read all documents once, without their pixels."""
+def _planned(dataset: Dataset, tokens: str) -> dict[str, Any] | None:
+    """Return what the plan of packs counts; ``None`` if a loader refuses a document."""
+    from shardmill.data._dataset import opened_files
+
+    files = opened_files(dataset)
+    try:
+        [column] = files.numbers_of([tokens])
+        lengths = files.lengths_of(column, source="lists", nulls_are_empty=False)
+    except FormatError:
+        return None
+    numbers = (*lengths.totals, *lengths.image_totals)
+    return dict(zip(_NUMBERS, numbers, strict=True)) | {"refused": []}
+
+
+def _delivered(
+    dataset: Dataset, rule: ImageTokens | None, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Read all documents once, without their pixels, and list those that a loader refuses."""
     from shardmill import ErrorPolicy, Loader, Runtime
     from shardmill.load._packed_images import IMAGE_SHAPES, patches_of
 
@@ -85,7 +111,7 @@ def _counts(dataset: Dataset, rule: ImageTokens | None, options: dict[str, Any])
         rank=0,
         world_size=1,
     )
-    numbers = dict.fromkeys(["documents", "tokens", "longest", "images", "patches"], 0)
+    numbers = dict.fromkeys(_NUMBERS, 0)
     for batch in loader:
         lengths = batch["tokens"].offsets[1:] - batch["tokens"].offsets[:-1]
         images = len(batch["image_index"].values)
@@ -94,14 +120,11 @@ def _counts(dataset: Dataset, rule: ImageTokens | None, options: dict[str, Any])
         patches = images
         if rule is not None and shapes is not None:
             patches = patches_of(rule, shapes.values).sum()
-        for name, number in (
-            ("documents", len(lengths)),
-            ("tokens", lengths.sum()),
-            ("images", images),
-            ("patches", patches),
-        ):
+        longest = max(numbers["longest"], int(lengths.max(initial=0)))
+        of_batch = (len(lengths), lengths.sum(), 0, images, patches)
+        for name, number in zip(_NUMBERS, of_batch, strict=True):
             numbers[name] += int(number)
-        numbers["longest"] = max(numbers["longest"], int(lengths.max(initial=0)))
+        numbers["longest"] = longest
     refused = [{"file": row.path, "row": row.row, "cause": row.cause} for row in loader.bad_rows]
     return numbers | {"refused": refused}
 
@@ -125,8 +148,7 @@ def _fill(dataset: Dataset, length: int, refused: list[Any]) -> dict[str, Any]:
 
 
 def _page(found: dict[str, Any]) -> Iterator[str]:
-    names = ("documents", "tokens", "longest", "images", "patches")
-    lines = [(name, f"{found[name]:,}") for name in names]
+    lines = [(name, f"{found[name]:,}") for name in _NUMBERS]
     if found.get("packs") is not None:
         lines += [
             (f"packs of {found['length']:,}", f"{found['packs']:,}"),

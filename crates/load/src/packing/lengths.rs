@@ -120,6 +120,15 @@ impl Lengths {
         )
     }
 
+    /// All images, and their patches.
+    #[must_use]
+    pub fn image_totals(&self) -> (u64, u64) {
+        let sum = |number: fn(&(u32, u32)) -> u32| -> u64 {
+            self.images.iter().map(|row| u64::from(number(row))).sum()
+        };
+        (sum(|row| row.0), sum(|row| row.1))
+    }
+
     /// Tokens of the row `id`.
     #[must_use]
     pub fn of(&self, id: u64) -> u32 {
