@@ -327,3 +327,46 @@ def test_budget_of_data_without_images_is_refused(tmp_path, model):
     texts = sm.Sequences(tokenizer=model, eos=END)
     with pytest.raises(sm.errors.OptionError, match="max_images=3 limits the images of documents"):
         sm.Loader(sm.Dataset(path, sequences=texts), packing=packing(max_images=3), output="numpy")
+
+
+BALANCE = {"balance": sm.Balance(sm.Cost(token=1, patch=40), per_step=4, window_packs=4)}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"strategy": "concat", "long": None},
+        {"strategy": "best_fit", "long": "split"},
+        {"strategy": "first_fit", "long": "truncate"},
+        {"strategy": "best_fit", "long": "drop", "max_images": 3},
+        {"strategy": "concat", "long": None, "max_patches": 24},
+    ],
+    ids=["concat", "split", "truncate", "drop", "patches"],
+)
+@pytest.mark.parametrize("order", [{}, BALANCE, PLANS["ahead"]], ids=["epoch", "balance", "ahead"])
+def test_images_are_decoded_as_often_as_the_plan_has_them(tmp_path, model, options, order):
+    data = data_of(tmp_path, model, illustrated(10, 40))
+    given = packing(length=96, **options, **order)
+    decoded, delivered = 0, 0
+    for rank in range(2):
+        loader = sm.Loader(
+            data,
+            packing=given,
+            batch_size=1,
+            shuffle=True,
+            lanes=2,
+            rank=rank,
+            world_size=2,
+            tail="uneven",
+            output="numpy",
+        )
+        delivered += sum(len(batch["image_index"]) for batch in loader)
+        decoded += loader.metrics().images_decoded
+    planned = sum(
+        len(document["images"])
+        for step in range(loader.explain(epoch=0)["steps"])
+        for rank in range(2)
+        if loader.explain(step=step, epoch=0, rank=rank)["rows"]
+        for document in loader.explain(step=step, epoch=0, rank=rank, documents=True)["documents"]
+    )
+    assert 0 < planned == decoded == delivered
