@@ -218,7 +218,7 @@ def test_images_are_drawn_in_the_places_of_their_tokens(driver, tmp_path):
         assert len(window.find(".picture.unseen")) == 1
         for image in images:
             assert 0 < image.size["height"] <= 122
-        # An image is in the line of the text before it.
+        # An image is on the same line as the text before it.
         text, image = window.run(
             "return ['.piece .tokens > span', '.piece .picture'].map((selector) => "
             "document.querySelector(selector).getBoundingClientRect().toJSON())"

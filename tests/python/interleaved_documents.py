@@ -149,6 +149,6 @@ def loaders_of_ranks(data, packing, ranks, state=None, *, batch_size=1):
 
 
 def bytes_read():
-    """How many bytes this process has read, from memory or disk."""
+    """How many bytes this process has read, from the page cache or the disk."""
     fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
     return int(fields["rchar"])

@@ -1,4 +1,4 @@
-"""Bad images inside of documents, for each way in which they are bad, by each policy."""
+"""Bad images in documents: each kind of damage, with each policy."""
 
 import json
 from functools import partial
@@ -21,7 +21,7 @@ from interleaved_documents import (
 
 pytestmark = pytest.mark.usefixtures("counts_below")
 
-#: The document with the bad image, and their number.
+#: Number of the document with the bad image, and number of documents.
 AT, COUNT = 13, 24
 TEMPLATE = (
     "{% for message in messages %}{% for part in message.content %}"
@@ -84,7 +84,7 @@ def other_canvas(image):
     return b"RIFF" + len(content).to_bytes(4, "little") + content
 
 
-#: What is found when an image is decoded: the whole image, what becomes of it, and the cause.
+#: Damage that is found when an image is decoded: the intact image, what damages it, and the cause.
 LATE = {
     "png": (picture(60, 90), flipped, "damaged"),
     "png end": (picture(60, 90), cut, "truncated"),
@@ -97,7 +97,7 @@ LATE = {
     "avif": (picture(60, 90, kind="AVIF"), None, "unsupported"),
 }
 
-#: What is found when an image is planned, and the cause.
+#: Bad images that are found when images are planned, and the cause.
 EARLY = {
     "null": (None, "its bytes are null"),
     "empty": (b"", "unknown format"),
@@ -176,7 +176,7 @@ def assert_equal(one, other, *, apart_from=()):
 
 
 def place_of(path, source):
-    """Row and file of the bad image: the second file of documents has half of them."""
+    """Row and file of the bad image: the second file has the second half of the documents."""
     if source == "documents":
         return AT - COUNT // 2, path / "1.parquet"
     return AT, path / "0.parquet"
@@ -198,7 +198,7 @@ def test_image_that_is_bad_when_it_is_decoded_changes_nothing_else(tmp_path, mod
     payloads = images()
     payloads[AT] = damaged(whole) if damaged else whole
     bad = written(tmp_path / "bad", source, payloads)
-    # Of an image that no decoder takes, another one of its size is the whole one.
+    # If no decoder reads the format, the intact image is another one of the same size.
     payloads[AT] = whole if damaged else picture(*size_of(whole))
     good = written(tmp_path / "good", source, payloads)
     expected = loader_of(model, good, source)
@@ -275,7 +275,7 @@ def test_image_that_is_bad_when_it_is_planned_is_named_or_left_out(tmp_path, mod
         assert_equal(batch, same)
 
 
-def test_counts_of_documents_without_bad_images_are_not_those_with_them(tmp_path, model):
+def test_counts_that_leave_out_bad_images_are_not_used_where_these_are_an_error(tmp_path, model):
     payloads = images()
     payloads[AT] = b"not an image"
     path = written(tmp_path / "bad", "documents", payloads)
@@ -304,7 +304,7 @@ def test_file_that_is_replaced_after_it_was_planned_is_never_mixed_with_its_plan
     pq.write_table(
         pa.Table.from_pylist(rows, schema=table.schema), path / "0.parquet", row_group_size=9
     )
-    # Also if bad images are filled: what changed is the file.
+    # This is an error even if bad images are filled, because the file has changed.
     with pytest.raises(sm.errors.StorageError, match="changed while it was being read") as caught:
         list(loader)
     assert str(path / "0.parquet") in str(caught.value)
@@ -327,7 +327,7 @@ def test_several_columns_of_images_are_named_with_the_part(tmp_path, model):
 
 @pytest.mark.parametrize("on_error", ["raise", "null", "mask"])
 @pytest.mark.parametrize("source", ["markers", "messages"])
-def test_images_without_places_are_an_error_by_every_policy(tmp_path, model, source, on_error):
+def test_images_without_places_are_an_error_with_every_policy(tmp_path, model, source, on_error):
     path = written(tmp_path / "data", "parts" if source == "markers" else "messages", images())
     output = sm.ImageOutput(on_error=on_error)
     if source == "markers":

@@ -109,7 +109,7 @@ def test_parts_of_rows_are_counted(tmp_path, model):
 
 
 def test_count_reads_the_first_bytes_of_images_once(tmp_path, model, capfd):
-    # Noise after the pixels, which no header needs.
+    # Bytes after the image, which a reader of headers does not need.
     with sm.Writer(tmp_path / "tars", format="webdataset") as writer:
         for number in range(24):
             image = picture(28, 28 * (1 + number % 3)) + bytes(200_000)
@@ -130,7 +130,7 @@ def test_count_reads_the_first_bytes_of_images_once(tmp_path, model, capfd):
     again, of_counts = counted()
     assert again == first and of_counts < of_headers / 2
     assert files == sorted(kept.rglob("*.parquet"))
-    # A loader finds them, and only reads what it delivers.
+    # A loader finds the counts, and reads only what it delivers.
     sequences = qwen_sequences(model, parts=["png", "txt"], eos=None, counts=kept)
     assert len(loader_of(sm.Dataset(tmp_path / "tars", sequences=sequences)))
     assert files == sorted(kept.rglob("*.parquet"))

@@ -54,7 +54,7 @@ def written(path, rows, **types):
 
 
 class Processor:
-    """What the collator of trl asks of the processor of Qwen2-VL."""
+    """The parts of the processor of Qwen2-VL that the collator of trl uses."""
 
     def __init__(self, model):
         from transformers import PreTrainedTokenizerFast
@@ -147,7 +147,7 @@ def test_last_column_of_texts_is_the_completion_as_in_trl(tmp_path, model):
 
 
 @pytest.mark.parametrize("as_list", [False, True], ids=["text", "list"])
-def test_question_is_not_labelled_in_place_of_an_answer_that_is_missing(tmp_path, model, as_list):
+def test_question_is_not_labelled_in_place_of_a_missing_answer(tmp_path, model, as_list):
     rows = [
         {"question": "q", "answer": ["a", "b"] if as_list else "ab"},
         {"question": "q", "answer": None},

@@ -50,12 +50,12 @@ def test_python_room_imports_no_room_above_it() -> None:
     ] == []
 
 
-#: Arrows back up among the rooms of a crate, which may not become more.
+#: Number of arrows back up among the rooms of a crate, which must not grow.
 BACK_UP = {"engine": 1, "formats": 6, "jobs": 1, "load": 4, "plan": 3, "resume": 1, "storage": 4}
 
 
 @pytest.mark.parametrize("crate", CRATES, ids=lambda path: path.name)
-def test_crate_has_no_circle_and_no_more_arrows_back_up_than_it_had(crate: Path) -> None:
+def test_crate_has_no_cycle_and_no_more_arrows_back_up_than_it_had(crate: Path) -> None:
     graph = module_graph(crate / "src")
     assert [group for group in cycles(graph) if len(group) > 2] == []
     assert arrows_back_up(graph) <= BACK_UP.get(crate.name, 0)

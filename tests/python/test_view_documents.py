@@ -155,7 +155,7 @@ def test_images_of_each_rule_are_whole(tmp_path, model, name):
         if wanted.dtype != np.uint8:
             wanted = np.round(255 * wanted.transpose(1, 2, 0)).astype(np.uint8)
         np.testing.assert_array_equal(pixels, wanted)
-        # The page of a row is that of its columns: its placeholders are not shown as tokens.
+        # The link of a row leads to its columns, because placeholders are not shown as tokens.
         assert 'data-go="start=1&amp;view=samples">its row' in page(client)
         assert client.get("data/tokens")[0] == 404
 
@@ -200,7 +200,7 @@ def test_images_of_a_long_document_are_shown_with_the_rest_of_it(tmp_path, model
 def test_sequences_without_a_packing_are_refused(tmp_path, model):
     path = write_documents(tmp_path / "data", [["a"]])
     with (
-        pytest.raises(OptionError, match="sequences are shown as packs"),
+        pytest.raises(OptionError, match="sequences requires packing"),
         serving(path, sequences=qwen_sequences(model)),
     ):
         pass

@@ -25,7 +25,7 @@ from shardmill.errors import FormatError
 if TYPE_CHECKING:
     from shardmill import Dataset, ImageTokens
 
-#: What is printed of all documents, in this order.
+#: The numbers that are printed, in this order.
 _NUMBERS = ("documents", "tokens", "longest", "images", "patches")
 _COUNTED = ("tokens", "image_index")
 _DOCUMENTS_AT_ONCE = 64
@@ -52,9 +52,9 @@ def command(as_json: bool, **options: Any) -> None:
     """Count the documents of PATH and what a model gets of them: tokens, images and patches.
 
     PATH has interleaved documents, as shardmill curate writes them, or rows with the columns of
-    --parts. Images are counted from their headers; no pixel is decoded. The counts are kept, as
-    those of a loader, which reuses them. Documents that a loader refuses are listed with the cause,
-    and are not in the other numbers.
+    --parts. Images are counted from their headers; no pixel is decoded. The counts are stored, and
+    loaders reuse them. Documents that a loader refuses are listed with the cause, and are not
+    included in the other numbers.
 
     \b
     Example:
@@ -80,7 +80,7 @@ def command(as_json: bool, **options: Any) -> None:
 
 
 def _planned(dataset: Dataset, tokens: str) -> dict[str, Any] | None:
-    """Return what the plan of packs counts; ``None`` if a loader refuses a document."""
+    """Return the counts from which packs are planned; ``None`` if a loader refuses a document."""
     from shardmill.data._dataset import opened_files
 
     files = opened_files(dataset)

@@ -100,9 +100,8 @@ def command(port: int, no_open: bool, **options: Any) -> None:
     packs the tokens. It counts those of all rows once, and stores the counts. --cost draws the
     largest and the mean cost of ranks at each step, without and with a balance.
 
-    With --model, rows are documents of texts and images, as for shardmill count, and --pack shows
-    how a loader packs them: their tokens, labels, and the images in their places, as a model gets
-    them.
+    With --model, PATH has documents of texts and images, as for shardmill count. --pack shows how a
+    loader packs them: tokens and labels, and each image in place of its tokens, as a model gets it.
 
     With --image-size, the page shows the pixels that a loader delivers, with the random crop and
     the flip of each epoch, and the error of images that cannot be decoded.
@@ -201,7 +200,7 @@ def _with_documents(source: Source, options: dict[str, Any]) -> Source:
         raise click.UsageError(
             "--model requires --pack, the number of tokens of a pack\nhint: for example --pack 2048"
         )
-    # A bad image is shown as such, and does not hide the others.
+    # A bad image is marked on the page, and the others are still shown.
     sequences = sequences_of(
         options, labels=options["labels"] or "text", counts=options["counts"], on_error="null"
     )

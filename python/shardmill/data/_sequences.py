@@ -162,11 +162,12 @@ class Sequences:
             named in the tokenizer's directory.
         eos: token after each document that is not empty, likewise.
         labels: ``"text"`` labels the texts, and ``"all"`` also the tokens around the placeholders
-            of images. ``"completion"`` labels the last text and ``eos``: with ``parts=["image",
-            "question", "answer"]``, the answer; of messages, the last turn of an assistant. If the
-            value of the last column of texts is null, nothing has a label. ``"assistant"``, for
-            messages, labels what an assistant wrote; ``None`` for no labels. ``Labels`` has further
-            options. The first token of a document and placeholders have no label.
+            of images. ``"completion"`` labels only the last text and ``eos``, such as the answer of
+            ``parts=["image", "question", "answer"]``; in messages, the last turn of an assistant.
+            If the last column of texts is null in a row, no token of the row has a label.
+            ``"assistant"``, for messages, labels what an assistant wrote. ``None`` adds no labels.
+            ``Labels`` has further options. The first token of a document and placeholders have no
+            label.
         image_output: type and normalization of pixels.
         positions: ``"mrope"`` gives packs the positions of Qwen2-VL in place of 0, 1, …: int32
             ``[3, packs, length]``, for time, height and width. Only for ``qwen2_vl``.
@@ -328,7 +329,7 @@ class Sequences:
         return self._identity(self.labels)
 
     def _identity(self, labels: Labels | None) -> str:
-        """Identify what determines the tokens, and labels if there are any."""
+        """Return the fingerprint with these labels, or without labels."""
         of_labels = labels and [labels.kind, labels.ignore_index]
         images = self.images and self.images.fingerprint
         versions = [SEQUENCE_VERSION, TOKENIZATION_VERSION]
@@ -403,7 +404,7 @@ class Sequences:
             chats=self._chats and chats_with_images(self._chats),
             tokens=self.output,
             labels=labels,
-            # Labels change no counts, unless they refuse documents. Images that are left out do.
+            # Labels change counts only if they refuse documents. Images that are left out do, too.
             counts=f"{self.counts}/{self._identity(required)}{'-filled' * fills}",
         )
 

@@ -26,9 +26,9 @@ class Labels:
     Attributes:
         kind: ``"all"`` labels all tokens, ``"text"`` the texts of the documents of ``Sequences``,
             ``"assistant"`` what an assistant wrote, ``"completion"`` the completion, and
-            ``"function"`` takes the labels from the function that computes the tokens. The
-            completion of messages is the last turn of an assistant: what it adds to the text of the
-            messages before it with a generation prompt. That of a document is its last text.
+            ``"function"`` takes the labels from the function that computes the tokens. For
+            messages, the completion is the last turn of an assistant: the text that it adds to the
+            messages before it with a generation prompt. For a document, it is the last text.
         ignore_index: label of tokens that a loss ignores.
         on_unlabelled: what happens to a row in which all labels are ignored, with ``"assistant"``
             or ``"completion"``. ``"keep"`` delivers it, and the first such row logs a warning;

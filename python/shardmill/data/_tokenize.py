@@ -66,8 +66,9 @@ class Tokenize:
         chat_template: the Jinja template for messages, a ``Path`` to it, or a ``ChatTemplate`` with
             further options; that of the tokenizer's directory by default.
         labels: adds a list column of labels. ``"all"`` labels all tokens, ``"assistant"`` what an
-            assistant wrote, ``"completion"`` the completion, or the last turn of an assistant, and
-            ``"function"`` takes them from ``function``. ``Labels`` has further options.
+            assistant wrote, ``"completion"`` the completion, which for messages is the last turn of
+            an assistant, and ``"function"`` takes them from ``function``. ``Labels`` has further
+            options.
         text_policy: what happens to special tokens, nulls and invalid bytes in texts.
         output: name of the column of tokens.
         dtype: type of the tokens, ``"int32"`` or ``"int64"``.

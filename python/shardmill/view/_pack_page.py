@@ -56,7 +56,7 @@ def packs_page(opened: Opened, query: Query) -> dict[str, Any]:
         if at < _MOST_DOCUMENTS:
             cell = _cell(opened, pack, at, min(left, _MOST_OF_DOCUMENT))
             left -= len(cell["tokens"])
-            # A document of several rows is not found by its number.
+            # A document of several rows has no single row to link to.
             place = None if opened.source.joins_rows else opened.position_of(file, row)
             facts |= {"row": place, "cell": cell}
         documents.append(facts)
@@ -79,7 +79,7 @@ def whole_document(opened: Opened, pack: int, document: int, most: int) -> dict[
 
 
 def packed_picture(opened: Opened, query: Query) -> tuple[str, bytes]:
-    """Return type and bytes of image ``picture`` of ``pack``."""
+    """Return the media type and the bytes of image ``picture`` of ``pack``."""
     pictures = _packs(opened).pack(query.number("pack")).pictures
     number = query.number("picture")
     if number >= len(pictures):
@@ -120,7 +120,7 @@ def _cell(opened: Opened, pack: Pack, document: int, most: int) -> dict[str, Any
 
 
 def _picture(picture: PackedPicture, start: int) -> dict[str, Any]:
-    """Return what the page shows of an image of the document that begins at a token of the pack."""
+    """Return what the page shows of an image in the document that begins at token ``start``."""
     height, width = picture.sides
     return {
         "kind": "picture",

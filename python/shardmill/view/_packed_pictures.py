@@ -1,4 +1,4 @@
-"""The images of a pack, made whole again from the pixels that a loader delivers."""
+"""The images of a pack, reassembled from the pixels that a loader delivers."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from shardmill.view._png import png_of
 if TYPE_CHECKING:
     from shardmill import ImageTokens
 
-#: Twice the height at which the page shows them.
+#: Twice the height at which the page shows images.
 _LONGEST_SIDE = 240
 
 
 @dataclass(frozen=True)
 class PackedPicture:
-    """An image in the place of its tokens.
+    """An image that is shown in place of its tokens.
 
     Attributes:
-        start: its first placeholder in the pack.
-        tokens: number of tokens up to its last placeholder.
+        start: place of its first placeholder in the pack.
+        tokens: number of tokens from the first to the last placeholder.
         sides: height and width of its pixels.
         is_valid: whether it was decoded.
-        png: the pixels, made smaller; ``None`` without Pillow.
+        png: the pixels, scaled down; ``None`` without Pillow.
     """
 
     start: int
@@ -37,7 +37,7 @@ class PackedPicture:
 
 
 def pictures_of(batch: dict[str, Any], rule: ImageTokens) -> list[PackedPicture]:
-    """Return the images of a batch of one pack, whose pixels have one byte a channel."""
+    """Return the images of a batch of one pack, whose pixels are uint8."""
     columns = (batch["image_index"].tolist(), batch["image_valid"].tolist(), _pixels(batch, rule))
     return [
         PackedPicture(
@@ -52,21 +52,21 @@ def pictures_of(batch: dict[str, Any], rule: ImageTokens) -> list[PackedPicture]
 
 
 def _pixels(batch: dict[str, Any], rule: ImageTokens) -> Iterator[Any]:
-    """Yield each image as ``[height, width, channels]``; of tiles, the whole image."""
+    """Yield each image as ``[height, width, channels]``; of tiles, the one with the whole image."""
     import numpy as np
 
     values, shapes = batch["pixel_values"], batch.get(IMAGE_SHAPES.get(rule.rule, ""))
     if shapes is None:
         yield from (image.transpose(1, 2, 0) for image in values)
         return
-    # Pixtral has no patches: its images are values, one after another.
+    # Pixtral has no patches: the values of its images follow one another.
     counts = 3 * shapes.prod(1) if rule.rule == "pixtral" else patches_of(rule, shapes)
     for part, shape in zip(np.split(values, np.cumsum(counts)[:-1]), shapes.tolist(), strict=True):
         yield _whole(part, shape, rule)
 
 
 def _whole(part: Any, shape: Any, rule: ImageTokens) -> Any:
-    """Return an image of its patches, its tiles or its values."""
+    """Assemble an image from its patches, its tiles or its values."""
     if rule.rule in ("tiles", "idefics3"):
         return part[-1].transpose(1, 2, 0)
     if rule.rule == "pixtral":
@@ -78,7 +78,7 @@ def _whole(part: Any, shape: Any, rule: ImageTokens) -> Any:
     else:
         merge = rule.parameters["merge_size"]
         squares = part.reshape(rows // merge, columns // merge, merge, merge, 3, -1, size, size)
-        # Of the frames, which are equal, the first one.
+        # All frames are equal; the first one is shown.
         patches = squares[..., 0, :, :].transpose(0, 2, 1, 3, 5, 6, 4)
         patches = patches.reshape(rows, columns, size, size, 3)
     return patches.transpose(0, 2, 1, 3, 4).reshape(rows * size, columns * size, 3)

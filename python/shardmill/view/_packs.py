@@ -22,7 +22,7 @@ class Pack:
     """One pack.
 
     Attributes:
-        number: its place in the epoch.
+        number: its number in the epoch.
         pieces: file, row, first token and number of tokens of each document.
         columns: the packed columns by name, as Arrow arrays.
         pictures: the images of the documents.
@@ -40,7 +40,7 @@ class Packs:
     Args:
         dataset: its rows have the columns of the packing.
         packing: how the rows are packed.
-        images: the rule of the images of documents, if rows are documents with images.
+        images: the rule by which images become tokens, if rows are documents with images.
     """
 
     def __init__(

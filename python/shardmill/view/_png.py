@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 from typing import Any
 
-NO_PILLOW = "pixels are sent as PNG\nhint: pip install pillow"
+NO_PILLOW = "pixels are sent as PNG, which requires Pillow\nhint: pip install pillow"
 
 
 def png_of(pixels: Any, *, longest_side: int | None = None) -> bytes:
     """Return ``[height, width, channels]`` as PNG.
 
-    It is smaller if a side is longer than ``longest_side``.
+    The image is scaled down if a side is longer than ``longest_side``.
     """
     from PIL import Image
 

@@ -82,7 +82,7 @@ class Source:
 
     @property
     def joins_rows(self) -> bool:
-        """Whether a document of ``sequences`` is several rows."""
+        """Whether a document of ``sequences`` consists of several rows."""
         sequences = self.sequences
         return sequences is not None and not sequences.parts and sequences.messages is None
 
@@ -138,7 +138,7 @@ class Opened:
         #: Indices and values of the rows of the latest page, so that showing
         #: its images does not read files again.
         self.recent: list[tuple[Sequence[int], Any]] = []
-        #: The same rows with their tokens, and labels if there are any; not of documents.
+        #: The same rows with their tokens, and labels if there are any; ``None`` for documents.
         self.token_rows: Dataset | None = None
         self.texts: TokenTexts | None = None
         self.packs: Packs | None = None
@@ -177,8 +177,8 @@ class Opened:
     def _open_documents(self, sequences: Sequences) -> None:
         packing = self.source.packing
         if packing is None:
-            raise OptionError("sequences are shown as packs\nhint: pass packing=sm.Packing(…)")
-        # As the page delivers pixels: one byte a channel.
+            raise OptionError("sequences requires packing\nhint: pass packing=sm.Packing(…)")
+        # The page shows uint8 pixels without padding.
         output = replace(sequences.image_output, dtype="uint8", pad=False)
         sequences = replace(sequences, image_output=output)
         documents = self._again(columns=sequences.outputs, sequences=sequences)

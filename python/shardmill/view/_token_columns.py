@@ -40,7 +40,7 @@ class TokenColumns:
 
     @classmethod
     def computed(cls, tokenize: Tokenize | Sequences) -> TokenColumns:
-        """Return the columns that a ``Tokenize`` adds, or ``Sequences`` have."""
+        """Return the columns that a ``Tokenize`` or ``Sequences`` computes."""
         labels = tokenize.labels
         if labels is None:
             return cls(tokenize.tokenizer, tokenize.output)

@@ -56,12 +56,12 @@ class TokenTexts:
             ids: the tokens.
             labels: their labels, if there are any.
             most: how many are shown.
-            pictures: images in order, each shown in place of ``tokens`` tokens from ``start`` on.
+            pictures: images in order, each in place of its ``tokens`` tokens from ``start`` on.
 
         Returns:
             ``length``, the number of tokens; ``shown``, how many of them are shown; ``pictures``,
             the number of images; ``labelled``, the number of tokens with a label, if there are
-            labels; and ``tokens``, of which each is a picture or has ``id``, ``kind``, ``parts`` as
+            labels; and ``tokens``, each of which is a picture or has ``id``, ``kind``, ``parts`` as
             pairs of a kind and a text, and ``spelling``, the token as the tokenizer's file writes
             it. A token of an incomplete character has ``of``, the character that it makes together
             with its neighbors.
