@@ -50,7 +50,7 @@ impl PyLengths {
         self.0.totals()
     }
 
-    /// All images, and their patches.
+    /// Number of images, and of their patches.
     #[getter]
     fn image_totals(&self) -> (u64, u64) {
         self.0.image_totals()

@@ -1,9 +1,9 @@
-//! Numbers that several threads write, each in a part of one vector.
+//! A vector of numbers that several threads write, each thread its own part.
 //!
 //! The invariant: the ranges of all parts of a vector are disjoint, because only [`Parts::split_to`]
-//! makes them, out of the range of a part that gives it up.
+//! makes parts, and it removes the range of the new part from the old one.
 
-#![expect(unsafe_code, reason = "a third of the time of packs of patches was spent on copies")]
+#![expect(unsafe_code, reason = "copies took a third of the time of packs of patches")]
 
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -33,7 +33,7 @@ unsafe impl<T: Sync> Sync for Whole<T> {}
 impl<T> Whole<T> {
     fn into_vec(self) -> Vec<T> {
         let whole = ManuallyDrop::new(self);
-        // SAFETY: these are the parts of a vector, and nothing else makes one of them.
+        // SAFETY: a vector was taken apart into these values, and no other vector is made of them.
         unsafe { Vec::from_raw_parts(whole.start, whole.len, whole.capacity) }
     }
 }
@@ -63,7 +63,7 @@ impl<T> Parts<T> {
     }
 
     pub fn as_slice(&self) -> &[T] {
-        // SAFETY: the range is inside of the vector, and no other part has any of it.
+        // SAFETY: the range is inside of the vector, and no range of another part overlaps it.
         unsafe { from_raw_parts(self.whole.start.add(self.range.start), self.range.len()) }
     }
 
@@ -81,13 +81,13 @@ impl<T> Parts<T> {
         Self { whole: Arc::clone(&self.whole), range }
     }
 
-    /// Gives up the values after the first `len`.
+    /// Keeps only the first `len` values.
     pub fn truncate(&mut self, len: usize) {
         self.range.end = self.range.start + len.min(self.range.len());
     }
 
     /// Adds the values of `other` if they follow those of this part in memory, or if this part has
-    /// none; returns it otherwise.
+    /// none; returns `other` otherwise.
     #[must_use]
     pub fn join(&mut self, other: Self) -> Option<Self> {
         if self.is_empty() {
@@ -104,7 +104,7 @@ impl<T> Parts<T> {
 }
 
 impl<T: Clone> Parts<T> {
-    /// The values, which are not moved if this is the only part and begins at the start.
+    /// The values, which are not moved if this is the only part and begins where the vector does.
     pub fn into_vec(self) -> Vec<T> {
         let Range { start, end } = self.range;
         match Arc::try_unwrap(self.whole) {

@@ -24,8 +24,8 @@ impl Patches {
         (square * merge + row % merge) * merge + column % merge
     }
 
-    /// Rows after row `y` until those of another patch follow. More than these many rows would not
-    /// stay in the cache.
+    /// Number of rows from row `y` on that are in the same patches, at most `MOST_ROWS`: more would
+    /// not stay in the cache.
     pub(crate) fn rows_of_band(self, y: usize) -> usize {
         (self.size.max(1) - y % self.size.max(1)).min(MOST_ROWS)
     }

@@ -15,8 +15,8 @@ pub(crate) struct PySequences(pub(super) Arc<Sequences>);
 impl PySequences {
     /// `block` has the placeholder of an image, the ids before and after its replacement, and those
     /// of the pieces of the rule. `chats` has the tokens of messages and the columns that they are
-    /// computed from. `labels` are their column, the ignored label, the kind, and whether each
-    /// document needs one.
+    /// computed from. `labels` are the name of their column, the ignored label, the kind, and
+    /// whether each document must have a label.
     #[new]
     #[pyo3(signature = (
         tokenizer, images, *, bos, eos, separator, block, marker, chats, tokens, labels, counts,
@@ -43,7 +43,7 @@ impl PySequences {
             kind: match kind.as_str() {
                 "all" => LabelKind::All,
                 "completion" => LabelKind::Completion,
-                // Those of "assistant" come with the messages.
+                // The labels of "assistant" come with the messages.
                 _ => LabelKind::Texts,
             },
             required,

@@ -39,7 +39,7 @@ impl PyTokenInput {
         Self::new(TokenInput::Texts { separator })
     }
 
-    /// `templates` are the template, and another one for conversations with tools; `spans` are
+    /// `templates` are the template, and another one for conversations with tools; `spans` is
     /// `generation`, `prefix` or `last`; `template_kwargs` is a JSON object.
     #[staticmethod]
     #[pyo3(signature = (
@@ -65,7 +65,7 @@ impl PyTokenInput {
             "generation" => AssistantSpans::Generation,
             "prefix" => AssistantSpans::Prefix,
             "last" => AssistantSpans::Last,
-            _ => return Err(PyShardmillError::option(&format!("there are no spans {spans:?}"))),
+            _ => return Err(PyShardmillError::option(&format!("unknown spans {spans:?}"))),
         };
         let template = |text: &str| {
             let template = ChatTemplate::new(text, tokenizer.tokenizer.roles(), now)?;

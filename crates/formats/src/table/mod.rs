@@ -70,8 +70,8 @@ pub trait TableFile: Debug + Send + Sync {
         false
     }
 
-    /// The columns of the file that a top-level column is made of, as an error names them; `None`
-    /// if it is the column of its name.
+    /// Names, for errors, of the columns of the file that a top-level column is made of; `None` if
+    /// that is the column of the same name.
     fn made_of(&self, _column: usize) -> Option<String> {
         None
     }

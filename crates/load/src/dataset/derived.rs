@@ -1,7 +1,7 @@
 //! Columns that are computed from other columns of a row, such as the tokens of a text.
 //!
-//! The invariant: they follow all other columns in the schema of the data set, so everything that
-//! goes by the number of a column needs to know nothing about them.
+//! The invariant: they follow all other columns in the schema of the data set, so code that uses
+//! the number of another column does not depend on them.
 
 use super::origin::{Affixes, Derivation, Derive, ImageOrigin, Limited, Origin};
 use super::{BlockOf, Dataset, OpenFile};
@@ -120,8 +120,8 @@ impl Dataset {
 }
 
 impl OpenFile {
-    /// The columns of the file that a column is made of, as an error names them; `None` if it is
-    /// the column of its name.
+    /// Names, for errors, of the columns of the file that a column is made of; `None` if that is
+    /// the column of the same name.
     pub(super) fn made_of(&self, column: usize) -> Option<String> {
         match self.columns.get(column)? {
             Origin::File(own) => self.table.made_of(*own),
@@ -164,8 +164,8 @@ impl OpenFile {
         }
     }
 
-    /// The key under which the counts of a block are kept. They follow from the contents of the
-    /// file, and from how the sources of the column are read.
+    /// The key under which the counts of a block are kept. It depends on the contents of the file,
+    /// and on how the sources of the column are read.
     pub(crate) fn block_key(&self, column: usize, block: usize) -> BlockKey {
         let read_as = match self.columns.get(column) {
             Some(Origin::Derived { by, .. }) => read_as(&by.sources),

@@ -141,7 +141,7 @@ impl Dataset {
         })
     }
 
-    /// The column of a file that the images of a column are in, as an error names it.
+    /// Name, for errors, of the column of a file that has the images of a column.
     pub(crate) fn encoded_name(&self, column: usize, file: usize) -> String {
         let made_of = self.files.get(file).and_then(|file| file.made_of(column));
         let own = || self.images_of(column).map(|images| images.column().to_owned());

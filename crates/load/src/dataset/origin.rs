@@ -26,21 +26,21 @@ pub(super) enum Origin {
     Derived { by: Arc<Derivation>, output: usize },
     /// Images, as encoded bytes until they are delivered.
     Image(ImageOrigin),
-    /// The file lacks it.
+    /// The file lacks the column.
     Absent,
 }
 
-/// A column that `images` makes of another one in one file.
+/// A column that `images` makes from another column of one file.
 #[derive(Debug, Clone)]
 pub(super) struct ImageOrigin {
     pub(super) images: Arc<Images>,
-    /// Where the encoded bytes are, and where the paths or URLs of images are that have none.
+    /// Where the encoded bytes are, and where the paths or URLs of images without bytes are.
     pub(super) encoded: Arc<EncodedOrigin>,
     /// Rows of the data set in the files before this one.
     pub(super) first_row: u64,
     /// What the paths of images are relative to, unless the options name another directory.
     pub(super) root: Arc<str>,
-    /// Of a mixture.
+    /// Number of the data set in a mixture.
     pub(super) source: u64,
 }
 
@@ -68,12 +68,12 @@ pub trait Derive: Debug + Send + Sync {
     /// Where the lengths of the first result are kept, if they are.
     ///
     /// # Errors
-    /// When what is kept contradicts itself.
+    /// When kept lengths contradict each other.
     fn counts(&self, _cancel: &Cancel) -> Result<Option<Arc<TokenCounts>>> {
         Ok(None)
     }
 
-    /// Numbers of a row that are kept.
+    /// How many numbers are kept for each row.
     fn counts_of_row(&self) -> usize {
         1
     }
@@ -83,7 +83,7 @@ pub trait Derive: Debug + Send + Sync {
         Affixes::default()
     }
 
-    /// The same without images that exceed these limits; `None` if there is none.
+    /// The same without images that exceed these limits; `None` if no image can exceed them.
     fn with_image_limits(&self, _limits: ImageLimits) -> Option<Limited> {
         None
     }
@@ -107,9 +107,9 @@ pub type Limited = (Arc<dyn Derive>, Arc<Images>);
 /// Why a batch cannot be computed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Underivable {
-    /// Only rows without these can. There is at least one; there may be others.
+    /// It can be computed only without these rows. There is at least one; others may fail too.
     Rows(Vec<UnderivableRow>),
-    /// No row is to blame.
+    /// The failure is not that of a row.
     Batch(String),
 }
 

@@ -22,7 +22,7 @@ const SAMPLE_BYTES: u64 = 4 << 10;
 #[derive(Debug, Clone, Default)]
 pub struct TokenFileOptions {
     pub tokens: TokenOptions,
-    /// Where the lengths of rows are kept that were found by reading a whole file.
+    /// Where lengths of rows are kept if a whole file must be read to find them.
     pub kept: Option<Arc<CountsDirectory>>,
     /// Files, directories and globs of masks: one file for each file of tokens, in their order.
     pub label_masks: Vec<String>,

@@ -49,7 +49,7 @@ struct Lists {
 }
 
 impl Canvas {
-    /// With memory for the images of these cells, as far as their sizes are known.
+    /// A canvas with memory for those images of `cells` whose sizes are known.
     ///
     /// # Errors
     /// When `memory` has no room for the pixels.
@@ -80,7 +80,7 @@ impl Canvas {
         }
     }
 
-    /// A canvas for the next of these cells, in the same memory. [`Self::append`] adds it.
+    /// A canvas for `cells`, the next ones, in the same memory. [`Self::append`] adds it.
     pub(crate) fn split(&mut self, cells: &ArrayRef) -> Self {
         Self::of(&self.images, self.pixels.split(self.images.values_of_cells(cells)))
     }

@@ -1,7 +1,7 @@
-//! Memory for pixels: of their own, or lent by the consumer of batches, such as page-locked memory.
+//! Memory for pixels: owned, or lent by the consumer of batches, such as page-locked memory.
 //!
 //! The invariant: pixels are written once, into the memory in which they are delivered. They are
-//! moved only if their number was not known before.
+//! moved only if their number was not known in advance.
 
 use crate::{Error, Result};
 use arrow_array::{ArrayRef, Float32Array, UInt8Array, UInt16Array};
@@ -34,7 +34,7 @@ pub(super) enum Pixels {
 }
 
 impl Pixels {
-    /// With memory for `values`; it grows if there are more.
+    /// Memory for this number of values, which grows if there are more.
     pub(super) fn new(dtype: Dtype, values: usize) -> Self {
         match dtype {
             Dtype::U8 => Self::U8(Growing::new(values)),
@@ -53,8 +53,8 @@ impl Pixels {
         Ok(Self::Lent(LentValues { memory: lent, len: 0 }, dtype))
     }
 
-    /// Memory for the next `values`, which [`Self::append`] adds: a part of this memory, in which
-    /// they are not moved, if it has room.
+    /// Memory for the next `values` values, which [`Self::append`] adds. If there is room, it is a
+    /// part of this memory, and `append` does not move the values.
     pub(super) fn split(&mut self, values: usize) -> Self {
         match self {
             Self::U8(own) => Self::U8(own.split(values)),
@@ -106,7 +106,7 @@ impl Pixels {
         }
     }
 
-    /// Adds this many zeros, and returns their bytes; none if lent memory is full.
+    /// Adds `count` zeros, and returns their bytes; none if lent memory is full.
     pub(super) fn grow(&mut self, count: usize) -> &mut [u8] {
         match self {
             Self::U8(own) => own.grow(count),
@@ -137,7 +137,7 @@ impl Pixels {
     }
 }
 
-/// Values of which `used` are in use. The others are zeros.
+/// Values, of which the first `used` are in use. The others are zeros.
 #[derive(Debug)]
 pub(super) struct Growing<T> {
     parts: Parts<T>,

@@ -88,7 +88,7 @@ impl Images {
         })
     }
 
-    /// Number of values of those images of these items that have a place in documents.
+    /// Number of values of the images of these items, except images that documents leave out.
     pub(super) fn planned_values(&self, items: &ArrayRef, range: Range<usize>) -> usize {
         let Some(cells) = items.as_struct_opt() else { return 0 };
         let values = |item: usize| {

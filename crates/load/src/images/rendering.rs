@@ -85,7 +85,7 @@ impl Rendering {
         Ok((!groups.is_empty()).then_some(Self { seeds, groups }))
     }
 
-    /// A rendering of the next rows, `rows`, in the same memory. [`Self::append`] adds it.
+    /// A rendering of `rows`, the next ones, in the same memory. [`Self::append`] adds it.
     pub(crate) fn split(&mut self, rows: &RecordBatch) -> Self {
         let groups = self.groups.iter_mut().map(|group| {
             let cells = group.places.first().and_then(|(place, _)| rows.columns().get(*place));

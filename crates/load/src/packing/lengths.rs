@@ -120,7 +120,7 @@ impl Lengths {
         )
     }
 
-    /// All images, and their patches.
+    /// Number of images, and of their patches.
     #[must_use]
     pub fn image_totals(&self) -> (u64, u64) {
         let sum = |number: fn(&(u32, u32)) -> u32| -> u64 {

@@ -45,7 +45,7 @@ impl<'a> Builder<'a> {
         self.lists.tokens.extend(options.bos);
         self.label(true);
         let content = self.lists.tokens.len();
-        // The only part that is labelled, if it is not the texts.
+        // The only part that is labelled, if not all texts are.
         let completion =
             (self.label_kind() == Some(LabelKind::Completion)).then(|| parts.last_text(document));
         let mut follows_text = false;
@@ -139,7 +139,7 @@ impl<'a> Builder<'a> {
         self.sequences.options.labels.as_ref().map(|labels| labels.kind)
     }
 
-    /// Reports a document of which a loss ignores all tokens. `start` is its first token.
+    /// Reports a document in which no token has a label. `start` is its first token.
     fn check_labels(&mut self, start: usize) -> Result<(), Fault> {
         let Some(labels) = &self.sequences.options.labels else { return Ok(()) };
         let mut own = self.lists.labels.iter().skip(start);

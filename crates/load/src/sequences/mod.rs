@@ -63,18 +63,19 @@ pub struct SequenceLabels {
     pub column: String,
     pub ignore_index: i64,
     pub kind: LabelKind,
-    /// A document in which all labels are ignored is an error. Only for [`LabelKind::Completion`].
+    /// Whether a document in which all labels are ignored is an error. Only for
+    /// [`LabelKind::Completion`].
     pub required: bool,
 }
 
 /// Which tokens are labelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LabelKind {
-    /// All but those of images.
+    /// All tokens but those of images.
     Texts,
-    /// Also those around the placeholders of images.
+    /// Also the tokens around the placeholders of images.
     All,
-    /// Those of the last text of a document, and the token at its end.
+    /// Only the tokens of the last text of a document, and the token at its end.
     Completion,
 }
 

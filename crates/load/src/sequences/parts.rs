@@ -49,7 +49,7 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// Those of a document.
+    /// The parts of a document.
     fn of_document(&self, document: usize) -> Range<usize> {
         let place = |document: usize| {
             self.offsets.get(document).and_then(|part| usize::try_from(*part).ok())

@@ -13,7 +13,7 @@ pub enum AssistantSpans {
     Generation,
     /// The text that a turn adds to the messages before it with a generation prompt.
     Prefix,
-    /// As `Prefix`, of the last turn alone.
+    /// As `Prefix`, but only for the last turn.
     Last,
 }
 

@@ -98,7 +98,7 @@ impl BlockKey {
     }
 }
 
-/// A file whose rows are found by reading all of it.
+/// A file whose rows are found only by reading all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct FileKey {
     pub(crate) size: u64,
@@ -140,10 +140,10 @@ impl CountsDirectory {
     }
 }
 
-/// The lengths of rows that were found by reading a whole file.
+/// Lengths of rows that are found only by reading a whole file.
 impl CountsDirectory {
-    /// Those of a file, in order; empty if they are not known. Counts that disagree, or cannot be
-    /// read, are those of no file.
+    /// The lengths of the rows of a file, in order; empty if they are not known. Counts that
+    /// disagree or cannot be read are ignored.
     pub(crate) fn lengths(&self, file: &FileKey) -> Vec<u32> {
         let Ok(Some(counts)) = self.open(&Cancel::default()) else { return Vec::new() };
         let known = counts.known.lock();

@@ -6,7 +6,7 @@ use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, FieldRef};
 use std::sync::Arc;
 
-/// Ids that only a single long text has.
+/// Only a single long text has this number of ids.
 const LARGE_IDS: usize = 16 << 20;
 
 /// Tokens row after row. The invariant: there are as many labels as tokens, or none at all.
@@ -47,8 +47,8 @@ impl Lists {
             let values: ArrayRef = match (place, item.data_type()) {
                 (0, DataType::Int32) => {
                     let mut ids = std::mem::take(&mut tokens);
-                    // Memory that is made smaller in place keeps its size. The rest of large memory
-                    // was never touched, and takes less than a second copy would.
+                    // Shrinking in place releases no memory, so the ids are copied. The unused end
+                    // of a large vector was never touched, and costs less than a copy would.
                     let is_loose = ids.capacity() > ids.len() + ids.len() / 16;
                     if is_loose && ids.len() < LARGE_IDS {
                         ids = ids.as_slice().to_vec();

@@ -10,8 +10,8 @@ const KEEP: &str =
 pub(crate) struct Unlabelled(AtomicBool);
 
 impl Unlabelled {
-    /// Reports a row: as an error, with what to do, if each row needs a label, and otherwise by a
-    /// warning about the first one.
+    /// Reports a row. If each row must have a label, this is an error with a hint; otherwise, only
+    /// the first such row logs a warning.
     pub(crate) fn found(&self, is_required: bool) -> Result<(), (String, Option<String>)> {
         if is_required {
             return Err(("no token of the row has a label".to_owned(), Some(KEEP.to_owned())));

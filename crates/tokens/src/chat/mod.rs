@@ -184,10 +184,10 @@ impl ChatTemplate {
         self.render_turns(conversation, usize::MAX)
     }
 
-    /// As [`Self::render_by_prefix`], with the span of the last turn of an assistant alone.
+    /// As [`Self::render_by_prefix`], but only with the span of the last turn of an assistant.
     ///
     /// # Errors
-    /// As [`Self::render_by_prefix`], of that turn.
+    /// As [`Self::render_by_prefix`], for that turn.
     pub fn render_last_turn(&self, conversation: &Conversation) -> Result<Rendered> {
         self.render_turns(conversation, 1)
     }

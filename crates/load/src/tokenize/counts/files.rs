@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Threads that open files, which may be in an object store.
+/// Number of threads that open files, which may be in an object store.
 const OPENING_THREADS: usize = 16;
 
 type Read<T> = std::result::Result<T, TableError>;
@@ -42,7 +42,7 @@ pub(super) fn blocks(file: Read<ParquetTable>) -> impl Iterator<Item = Read<Reco
         Err(error) => (None, Some(Err(error))),
     };
     let rows = file.into_iter().flat_map(|file| {
-        // A column that the file does not have is missing in the rows.
+        // A column that the file does not have is missing from the rows.
         let number = |name| file.schema().index_of(name).ok();
         let columns: Vec<usize> = COLUMNS.into_iter().filter_map(number).collect();
         (0..file.blocks().len()).map(move |block| file.read(block, &columns, None))
@@ -50,7 +50,8 @@ pub(super) fn blocks(file: Read<ParquetTable>) -> impl Iterator<Item = Read<Reco
     failure.into_iter().chain(rows)
 }
 
-/// Size, digest and number of a block, the sum of its counts, these, and the name of its file.
+/// The size of a file, the digest and number of a block, the sum of its counts, the counts, and the
+/// name of the file.
 const COLUMNS: [&str; 6] = ["size", "digest", "block", "tokens", "counts", "file"];
 
 impl TokenCounts {
@@ -63,9 +64,7 @@ impl TokenCounts {
         entries: &mut Vec<(BlockKey, String)>,
     ) -> Result<bool> {
         let [sizes, digests, blocks, totals, lists, names] = rows.columns() else {
-            self.warn(format!(
-                "the token counts in {path} are ignored: it is not a file of counts"
-            ));
+            self.warn(format!("the token counts in {path} are ignored: a column is missing"));
             return Ok(false);
         };
         let (Some(sizes), Some(digests), Some(blocks), Some(totals), Some(lists)) = (
