@@ -55,6 +55,8 @@ struct PlannedSettings {
     has_rope: bool,
     mean: [u8; 3],
     masked: Option<(String, i64)>,
+    /// Lists of stated widths and heights.
+    sizes: Option<[String; 2]>,
 }
 
 /// Top, left, height and width of a region; height and width of the result; whether it is flipped.
@@ -171,8 +173,8 @@ impl Settings {
             spec,
             fills_bad: self.on_error.as_deref() == Some("null"),
             planned: self.planned.map(|settings| {
-                let PlannedSettings { rule, output, has_rope, mean, masked, .. } = settings;
-                Planned { rule, output, has_rope, mean, masked, limits: None }
+                let PlannedSettings { rule, output, has_rope, mean, masked, sizes, .. } = settings;
+                Planned { rule, output, has_rope, mean, masked, sizes, limits: None }
             }),
         })
     }

@@ -40,6 +40,9 @@ pub enum Error {
     /// A file whose columns are to be the parts of documents.
     #[error("Column `{column}` of `{path}` {reason}")]
     NotParts { path: String, column: String, reason: &'static str },
+    /// A column that is to state sizes of images.
+    #[error("Column `{column}` of `{path}` {reason}, so sizes= cannot be used")]
+    NotSizes { path: String, column: String, reason: &'static str },
     /// Neither the name nor the bytes of a named file show its format.
     #[error(
         "The format of `{path}` is unknown: its name has no known extension, \
@@ -266,6 +269,7 @@ impl Error {
             Self::WrongContents { .. }
             | Self::NotDocuments { .. }
             | Self::NotParts { .. }
+            | Self::NotSizes { .. }
             | Self::TextShards { .. }
             | Self::SampleCount { .. }
             | Self::MissingRequired { .. }
@@ -376,6 +380,11 @@ impl Error {
             Self::NotParts { .. } => Some(
                 "parts= names columns of strings, of bytes, of structs with a field `bytes`, or of \
                  lists of these",
+            ),
+            Self::NotSizes { .. } => Some(
+                "sizes= of sm.ImageOutput names columns of integers, the width and the height of \
+                 images, as ParquetSink(image_sizes=True) writes them; without it, the sizes are \
+                 read from the headers of the images",
             ),
             Self::NotDocuments { .. } => Some(
                 "sequences= reads interleaved Parquet, as ParquetSink of a curation job writes it",

@@ -79,6 +79,7 @@ class Dataset:
         ignores_zeros: bool = False,
         token_files: TokenFiles | None = None,
         documents: list[str] | None = None,
+        sizes: tuple[str, str] | None = None,
         max_decoded_bytes: int | None = None,
         threads: int = 1,
     ) -> Dataset: ...

@@ -251,6 +251,7 @@ class Dataset(ArrowRows):
             ignores_zeros=ignore_zeros,
             token_files=checked_token_files(token_files),
             documents=None if sequences is None else part_columns(sequences),
+            sizes=None if sequences is None else sequences.image_output.sizes,
             max_decoded_bytes=None
             if max_decoded_bytes is None
             else byte_count(max_decoded_bytes, "max_decoded_bytes"),

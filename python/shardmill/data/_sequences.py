@@ -84,6 +84,12 @@ class ImageOutput:
             ``siglip2``: to ``[images, 3, height, width]`` with the largest height and width of the
             batch, or to ``[images, max_patches, values]`` with ``pixel_attention_mask``. Padding
             has the value of the mean, 0 if normalized.
+        sizes: names of two columns that state the width and the height of each image as displayed,
+            as ``ParquetSink(image_sizes=True)`` writes ``("width", "height")``. Packs are then
+            planned from these columns, and no image is read for the plan. In rows that are
+            documents, each column has a number, or a list with a number for each image of the row.
+            An image whose size is null or out of range has no plan. One that has another size than
+            stated is bad when it is decoded.
 
     Raises:
         ValueError: If an option is not valid.
@@ -100,12 +106,21 @@ class ImageOutput:
     max_pixels: int = MOST_PIXELS
     on_error: Literal["raise", "null", "mask"] = "raise"
     pad: bool = False
+    sizes: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
         check_fields(ImageOutput, vars(self), prefix="ImageOutput.")
         whole("ImageOutput.max_pixels", self.max_pixels, 1)
         if self.normalize is not None:
             object.__setattr__(self, "normalize", statistics(self.normalize, 3))
+        if self.sizes is not None:
+            names = tuple(listed("ImageOutput.sizes", self.sizes))
+            if len({*names} - {""}) != 2 or len(names) != 2:
+                raise OptionError(
+                    f"ImageOutput.sizes must name two columns, not {self.sizes!r}\n"
+                    "hint: write sizes=('width', 'height')"
+                )
+            object.__setattr__(self, "sizes", names)
 
 
 @dataclass(frozen=True, init=False)
@@ -289,8 +304,13 @@ class Sequences:
                 f"labels must be one of {', '.join(map(repr, kinds))} or None for "
                 f"{'messages' if self.messages else 'documents'}, not {self.labels.kind!r}"
             )
-        if self.marker is not None and self.images is None:
-            raise OptionError("marker requires images, such as sm.ImageTokens.qwen2_vl()")
+        sizes = self.image_output.sizes
+        for name, value in (("marker", self.marker), ("ImageOutput.sizes", sizes)):
+            if value is not None and self.images is None:
+                raise OptionError(f"{name} requires images, such as sm.ImageTokens.qwen2_vl()")
+        reserved = {*_PARTS, "sample_id", "position", *part_columns(self)}
+        if taken := [name for name in sizes or () if name in reserved]:
+            raise OptionError(f"ImageOutput.sizes cannot name the column {taken[0]!r} of parts")
         if self.messages is None:
             if self.images_from is not None or self.chat_template != ChatTemplate():
                 raise OptionError("images_from and chat_template are for messages")
@@ -339,6 +359,12 @@ class Sequences:
         if self._chats is not None:
             chats = self._chats if labels else replace(self._chats, labels=None)
             further += [chats.fingerprint, self.images_from]
+        if (sizes := self.image_output.sizes) is not None:
+            # Counts follow from these columns in place of the images.
+            further.append(["sizes", *sizes])
+        if (most := self.image_output.max_pixels) != MOST_PIXELS:
+            # Without images that have more, documents have other tokens.
+            further.append(["max_pixels", most])
         return digest([*identity, *further] if any(further) else identity)
 
     @property
@@ -453,8 +479,13 @@ class Sequences:
                 "has_rope": self.positions == "mrope",
                 "mean": mean_values(self) if fills else [0, 0, 0],
                 "masked": masked,
+                "sizes": output.sizes and [self._size_list(name) for name in output.sizes],
             },
         }
+
+    def _size_list(self, column: str) -> str:
+        """Return the list that a column of sizes becomes, with a number for each part."""
+        return f"{column}_of_parts" if part_columns(self) else column
 
     def _piece(self, images: ImageTokens, name: str) -> list[int]:
         """Return the ids of a piece of the tokens that replace a placeholder."""
@@ -518,5 +549,7 @@ def part_columns(sequences: Sequences) -> list[str]:
 
 def document_columns(names: Sequence[str], sequences: Sequences) -> list[str]:
     """Return the columns of documents that are delivered by default."""
-    parts = {*_PARTS, *part_columns(sequences), sequences.messages}
+    sizes = sequences.image_output.sizes or ()
+    parts = {*_PARTS, *part_columns(sequences), sequences.messages, *sizes}
+    parts |= {f"{name}_of_parts" for name in sizes}
     return [name for name in names if name not in parts] + sequences.outputs

@@ -19,9 +19,9 @@ use shardmill_formats::token_files::{Dtype, MegatronRows, Separator, TokenOption
 use shardmill_load::images::ImageLimits;
 use shardmill_load::tokenize::CountsDirectory;
 use shardmill_load::{
-    Dataset, DatasetOptions, DocumentRows, Format, HiveKeys, MixedSource, Nan, TableColumn,
-    TableDataFile, TableOptions, TextForm, TextOptions, TokenFileOptions, disagreement,
-    fingerprint,
+    Dataset, DatasetOptions, DocumentOptions, DocumentRows, Format, HiveKeys, MixedSource, Nan,
+    TableColumn, TableDataFile, TableOptions, TextForm, TextOptions, TokenFileOptions,
+    disagreement, fingerprint,
 };
 use shardmill_plan::Expression;
 use std::collections::{BTreeMap, HashMap};
@@ -120,7 +120,7 @@ impl PyDataset {
         paths, *,
         format=None, hive=None, filter=None, schema=None, text=None,
         bad_lines="raise", skip_bad_files=false, has_pickle_bytes=false, ignores_zeros=false,
-        token_files=None, documents=None, max_decoded_bytes=None, threads=1,
+        token_files=None, documents=None, sizes=None, max_decoded_bytes=None, threads=1,
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     fn new(
@@ -137,6 +137,7 @@ impl PyDataset {
         ignores_zeros: bool,
         token_files: Option<PyTokenFiles>,
         documents: Option<Vec<String>>,
+        sizes: Option<[String; 2]>,
         max_decoded_bytes: Option<u64>,
         threads: usize,
     ) -> PyResult<Self> {
@@ -152,9 +153,12 @@ impl PyDataset {
             }
         };
         // Without parts, rows of the files are the parts.
-        let documents = documents.map(|parts| match parts.as_slice() {
-            [] => DocumentRows::Interleaved,
-            _ => DocumentRows::Parts(parts),
+        let documents = documents.map(|parts| DocumentOptions {
+            rows: match parts.as_slice() {
+                [] => DocumentRows::Interleaved,
+                _ => DocumentRows::Parts(parts),
+            },
+            sizes,
         });
         let hive = match hive {
             None => None,

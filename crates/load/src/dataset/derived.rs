@@ -69,13 +69,24 @@ impl Dataset {
         columns: &[usize],
         selection: Option<&BooleanBuffer>,
     ) -> Option<RecordBatch> {
+        let schema = self.view_schema(columns);
+        self.of_heads(place, |file| file.read(place.block, columns, selection, schema))
+    }
+
+    /// What `read` returns for a file of which it reads only the first bytes of images.
+    pub(crate) fn of_heads<T>(
+        &self,
+        place: BlockOf,
+        read: impl FnOnce(&OpenFile) -> Result<T>,
+    ) -> Option<T> {
+        // If the sizes are stated, no image is read.
+        self.planned_images().filter(|(_, images)| images.size_lists().is_empty())?;
         let file = self.files.get(place.file)?;
         let heads = OpenFile { table: file.table.heads(HEAD_BYTES)?, ..file.clone() };
-        let read = || heads.read(place.block, columns, selection, self.view_schema(columns));
-        let (read, totals) = totals_of(read);
-        let batch = read.ok().filter(|_| totals.images_left_out == 0)?;
+        let (read, totals) = totals_of(|| read(&heads));
+        let found = read.ok().filter(|_| totals.images_left_out == 0)?;
         add_totals(totals);
-        Some(batch)
+        Some(found)
     }
 
     /// The same documents without the images that exceed these limits.

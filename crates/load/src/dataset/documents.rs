@@ -2,7 +2,7 @@
 //!
 //! A document belongs to the block in which it begins, and is read to its end. Its `sample_id` and
 //! its passthrough values are columns; the other reserved columns are lists with one item for each
-//! row of content, in the order of positions. The invariant: which rows are a document follows from
+//! row of content, in the order of positions, and so are those that state sizes of images. The invariant: which rows are a document follows from
 //! `sample_id` and `modality` alone, as in curation.
 
 use crate::{Error, Result};
@@ -19,6 +19,7 @@ use arrow_select::take::take;
 use shardmill_documents::schema::{RESERVED, is_reserved, reserved_field};
 use shardmill_documents::{Boundaries, Modality};
 use shardmill_formats::table::{Block, NestedColumn, TableError, TableFile, values};
+use shardmill_plan::schema::value_type;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
@@ -52,6 +53,8 @@ enum Source {
     Metadata(usize),
     /// The values in its rows of content.
     Content(usize),
+    /// The same, null unless the row is an image: a side that the file states.
+    Side(usize),
     /// Nulls for its rows of content: the file lacks the reserved column of this name.
     Missing(&'static str),
 }
@@ -59,19 +62,22 @@ enum Source {
 impl Source {
     fn own(&self) -> Option<usize> {
         match self {
-            Self::First(own) | Self::Metadata(own) | Self::Content(own) => Some(*own),
+            Self::First(own) | Self::Metadata(own) | Self::Content(own) | Self::Side(own) => {
+                Some(*own)
+            }
             Self::Missing(_) => None,
         }
     }
 }
 
 impl DocumentTable {
-    /// Finds the documents of a file, for which two of its columns are read.
+    /// Finds the documents of a file, for which two of its columns are read. The columns `sizes`
+    /// state the widths and heights of images.
     ///
     /// # Errors
-    /// When it lacks a column that documents have, a row has no id or modality, and when it cannot
-    /// be read.
-    pub(super) fn open(inner: Arc<dyn TableFile>) -> Result<Self> {
+    /// When it lacks a column that documents have, a row has no id or modality, a column of `sizes`
+    /// has no integers, and when it cannot be read.
+    pub(super) fn open(inner: Arc<dyn TableFile>, sizes: &[String]) -> Result<Self> {
         let own = Arc::clone(inner.schema());
         let [id, position, modality] = NEEDED.map(|name| {
             own.index_of(name).map_err(|_missing| Error::NotDocuments {
@@ -80,10 +86,17 @@ impl DocumentTable {
             })
         });
         let (id, position, modality) = (id?, position?, modality?);
+        for name in sizes {
+            let field = own.field_with_name(name).ok();
+            check_side(inner.path(), name, field.map(|field| value_type(field.data_type())))?;
+        }
         let mut sources = vec![Source::First(id)];
         let is_passthrough = |(_, field): &(usize, &FieldRef)| !is_reserved(field.name());
         let others = own.fields().iter().enumerate().filter(is_passthrough);
-        sources.extend(others.map(|(number, _)| Source::Metadata(number)));
+        sources.extend(others.map(|(number, field)| match sizes.contains(field.name()) {
+            true => Source::Side(number),
+            false => Source::Metadata(number),
+        }));
         let lists = RESERVED.iter().filter(|name| **name != "sample_id" && **name != "position");
         sources.extend(
             lists.map(|name| own.index_of(name).map_or(Source::Missing(name), Source::Content)),
@@ -93,7 +106,7 @@ impl DocumentTable {
                 Source::First(number) => schema.field(*number).clone().with_nullable(false),
                 Source::Metadata(number) => schema.field(*number).clone().with_nullable(true),
                 // Lists are delivered as they are read.
-                Source::Content(number) => {
+                Source::Content(number) | Source::Side(number) => {
                     let own = own.field(*number);
                     list_of(own.name(), own.data_type().clone())
                 }
@@ -258,10 +271,15 @@ impl DocumentTable {
             })?;
             ends.push(end);
         }
+        let has_sides = self.sources.iter().any(|source| matches!(source, Source::Side(_)));
+        let is_image = |row: &u64| is_of(modalities, small(*row), &Modality::Image);
+        let images = content.iter().filter(|_| has_sides).map(|row| Some(*row).filter(is_image));
+        let images = images.collect();
         Ok(Parts {
             first: first.into(),
             metadata: metadata.into(),
             content: content.into(),
+            images,
             ends: OffsetBuffer::new(ends.into()),
         })
     }
@@ -275,8 +293,23 @@ fn wrong_row(file: &dyn TableFile, row: u64, column: &'static str) -> TableError
     TableError::NullPart { path: file.path().to_owned(), row, column }
 }
 
+/// # Errors
+/// When a column that is to state a side of images has no integers; `None` if it is missing.
+pub(super) fn check_side(path: &str, column: &str, data_type: Option<&DataType>) -> Result<()> {
+    let reason = match data_type {
+        None => "is missing",
+        Some(data_type) if !data_type.is_integer() => "has no integers",
+        Some(_) => return Ok(()),
+    };
+    Err(Error::NotSizes { path: path.to_owned(), column: column.to_owned(), reason })
+}
+
 fn is_metadata(modalities: &StringViewArray, row: usize) -> bool {
-    modalities.is_valid(row) && modalities.value(row) == Modality::Metadata.name()
+    is_of(modalities, row, &Modality::Metadata)
+}
+
+fn is_of(modalities: &StringViewArray, row: usize, modality: &Modality) -> bool {
+    modalities.is_valid(row) && modalities.value(row) == modality.name()
 }
 
 /// First rows of all documents.
@@ -324,6 +357,8 @@ struct Parts {
     first: UInt64Array,
     metadata: UInt64Array,
     content: UInt64Array,
+    /// The same, null unless the row is an image.
+    images: UInt64Array,
     /// Rows of content up to the end of each document, after a zero.
     ends: OffsetBuffer<i32>,
 }
@@ -340,6 +375,7 @@ impl Parts {
             Source::First(_) => return take(own?, &self.first, None),
             Source::Metadata(_) => return take(own?, &self.metadata, None),
             Source::Content(_) => take(own?, &self.content, None)?,
+            Source::Side(_) => take(own?, &self.images, None)?,
             Source::Missing(name) => {
                 new_null_array(reserved_field(name).data_type(), self.content.len())
             }

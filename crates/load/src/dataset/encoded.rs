@@ -18,8 +18,15 @@ pub(super) fn encoded_fields() -> Fields {
     ])
 }
 
-/// Lists of encoded images in the type in which they are read.
-pub(super) fn encoded_lists(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+/// The same with the width and the height that columns state.
+pub(super) fn sized_fields() -> Fields {
+    let sides = ["width", "height"].map(|side| Arc::new(Field::new(side, DataType::Int32, true)));
+    encoded_fields().iter().cloned().chain(sides).collect()
+}
+
+/// Lists of encoded images in the type in which they are read. `sides` has the lists of their
+/// widths and heights, if columns state them.
+pub(super) fn encoded_lists(array: &ArrayRef, sides: &[&ArrayRef]) -> Result<ArrayRef, ArrowError> {
     let array = match array.data_type() {
         DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
             &cast(array, &DataType::List(Arc::clone(item)))?
@@ -33,9 +40,20 @@ pub(super) fn encoded_lists(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         )));
     };
     let (_, offsets, items, nulls) = lists.clone().into_parts();
-    let images = Arc::new(encoded_items(&items)?);
-    let item = Arc::new(Field::new("item", DataType::Struct(encoded_fields()), true));
-    Ok(Arc::new(ListArray::try_new(item, offsets, images, nulls)?))
+    let mut images = encoded_items(&items)?;
+    if !sides.is_empty() {
+        let mut columns = images.columns().to_vec();
+        for lists in sides {
+            let lists = lists.as_list_opt::<i32>().filter(|lists| *lists.offsets() == offsets);
+            let wrong = || ArrowError::CastError("sizes are not parallel to images".to_owned());
+            // What is no side becomes null.
+            columns.push(cast(lists.ok_or_else(wrong)?.values(), &DataType::Int32)?);
+        }
+        let len = images.len();
+        images = StructArray::try_new_with_length(sized_fields(), columns, None, len)?;
+    }
+    let item = Arc::new(Field::new("item", images.data_type().clone(), true));
+    Ok(Arc::new(ListArray::try_new(item, offsets, Arc::new(images), nulls)?))
 }
 
 pub(super) fn encoded_items(items: &ArrayRef) -> Result<StructArray, ArrowError> {

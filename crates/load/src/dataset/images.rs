@@ -6,7 +6,7 @@
 //! fraction of the pixels. The invariant: the pixels of a row depend only on its bytes, the
 //! options, its number in its data set, and the seed, source, epoch and round of its draw.
 
-use super::encoded::{encoded_fields, is_binary, is_string};
+use super::encoded::{encoded_fields, is_binary, is_string, sized_fields};
 use super::origin::{EncodedOrigin, ImageOrigin, Origin};
 use super::{Dataset, OpenFile};
 use crate::images::{ImagePlace, Images};
@@ -33,6 +33,7 @@ impl Dataset {
         };
         let Some(field) = self.schema.fields().get(column) else { return Ok(self.clone()) };
         let encoded = self.encoded_columns(column, field, images)?;
+        let sides = self.columns(images.size_lists())?;
         let is_list = list_item(field.data_type()).is_some() && !images.is_list();
         let images = if is_list { &Arc::new(images.of_lists()) } else { images };
         let outputs = images.outputs();
@@ -58,6 +59,7 @@ impl Dataset {
             let own = Arc::new(EncodedOrigin {
                 bytes: origin(encoded.bytes),
                 path: origin(encoded.path),
+                sides: sides.iter().map(|column| origin(Some(*column))).collect(),
             });
             let root = root_of(&file.path, &file.relative);
             let origin = Origin::Image(ImageOrigin {
@@ -123,8 +125,10 @@ impl Dataset {
 
     /// The type in which a column of encoded images is read.
     pub(super) fn encoded_type(&self, column: usize) -> DataType {
-        let image = DataType::Struct(encoded_fields());
-        let is_list = self.images_of(column).is_some_and(|images| images.is_list());
+        let images = self.images_of(column);
+        let has_sizes = images.is_some_and(|images| !images.size_lists().is_empty());
+        let image = DataType::Struct(if has_sizes { sized_fields() } else { encoded_fields() });
+        let is_list = images.is_some_and(|images| images.is_list());
         if is_list { DataType::List(Arc::new(Field::new("item", image, true))) } else { image }
     }
 

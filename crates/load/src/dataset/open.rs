@@ -46,7 +46,7 @@ pub struct DatasetOptions {
     /// How files of tokens are read.
     pub tokens: TokenFileOptions,
     /// Where documents come from, if rows are these.
-    pub documents: Option<DocumentRows>,
+    pub documents: Option<DocumentOptions>,
     /// Memory limit for one value, line, page or member.
     pub limit: DecodeLimit,
     /// Threads for reading footers.
@@ -60,6 +60,13 @@ pub enum DocumentRows {
     Interleaved,
     /// In these columns of each row.
     Parts(Vec<String>),
+}
+
+/// Documents, and the columns that state the widths and heights of their images, if any do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentOptions {
+    pub rows: DocumentRows,
+    pub sizes: Option<[String; 2]>,
 }
 
 /// Where `key=value` directories are columns.
@@ -391,12 +398,12 @@ fn open_objects(
         let opened = objects.get(number).map(|object| {
             let object = object.as_ref().map_err(Clone::clone)?;
             let mut table = opener.open(Arc::clone(object))?;
-            match &documents {
-                None => {}
-                Some(DocumentRows::Interleaved) => table = Arc::new(DocumentTable::open(table)?),
-                Some(DocumentRows::Parts(parts)) => {
-                    table = Arc::new(PartTable::open(table, parts)?);
-                }
+            if let Some(DocumentOptions { rows, sizes }) = &documents {
+                let sizes = sizes.as_ref().map(<[String; 2]>::as_slice).unwrap_or_default();
+                table = match rows {
+                    DocumentRows::Interleaved => Arc::new(DocumentTable::open(table, sizes)?),
+                    DocumentRows::Parts(parts) => Arc::new(PartTable::open(table, parts, sizes)?),
+                };
             }
             Ok((table, object.size()))
         });

@@ -12,6 +12,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, FieldRef};
 use shardmill_engine::Cancel;
+use shardmill_plan::packing::Blocks;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -48,6 +49,8 @@ pub(super) struct ImageOrigin {
 pub(super) struct EncodedOrigin {
     pub(super) bytes: Origin,
     pub(super) path: Origin,
+    /// Lists of the widths and heights of images, if columns state them.
+    pub(super) sides: Vec<Origin>,
 }
 
 /// A computation on the rows of a batch.
@@ -78,6 +81,11 @@ pub trait Derive: Debug + Send + Sync {
         1
     }
 
+    /// What finds these numbers without the results, if anything does.
+    fn counter(&self) -> Option<&dyn CountRows> {
+        None
+    }
+
     /// What is around the placeholders of an image in the first result.
     fn affixes(&self) -> Affixes {
         Affixes::default()
@@ -90,6 +98,28 @@ pub trait Derive: Debug + Send + Sync {
 
     /// Memory of the results for sources of this many bytes, estimated.
     fn output_bytes(&self, source_bytes: u64) -> u64;
+}
+
+/// A count of the rows of a batch.
+pub trait CountRows {
+    /// With `has_blocks`, the places of images are found as well.
+    ///
+    /// # Errors
+    /// As [`Derive::compute`].
+    fn count(
+        &self,
+        sources: &[ArrayRef],
+        has_blocks: bool,
+    ) -> std::result::Result<Counted, Underivable>;
+}
+
+/// What is counted of rows.
+#[derive(Debug, Default)]
+pub struct Counted {
+    /// [`Derive::counts_of_row`] numbers of each row.
+    pub numbers: Vec<u32>,
+    /// Where the tokens of images are, if that was asked for.
+    pub blocks: Blocks,
 }
 
 /// Ids that stay together with the placeholders of an image.
@@ -138,6 +168,29 @@ impl Derivation {
             .map_or(0, |lists| lists.values().len() as u64);
         add_totals(TokenTotals { tokens, nanoseconds: watch.elapsed(), ..TokenTotals::default() });
         Ok(computed)
+    }
+
+    /// Whether [`Derivation::count`] returns numbers.
+    pub(super) fn can_count(&self) -> bool {
+        self.derive.counter().is_some()
+    }
+
+    /// What is counted of the rows of a batch, as [`Derivation::compute`].
+    pub(super) fn count(
+        &self,
+        sources: &[ArrayRef],
+        has_blocks: bool,
+        path: &str,
+        row_of: impl FnOnce(usize) -> u64,
+    ) -> Result<Counted> {
+        let watch = Stopwatch::start();
+        let Some(counter) = self.derive.counter() else { return Ok(Counted::default()) };
+        let counted = counter.count(sources, has_blocks);
+        let counted = counted.map_err(|failure| self.error(failure, path, row_of))?;
+        let of_rows = counted.numbers.iter().step_by(self.derive.counts_of_row().max(1));
+        let tokens = of_rows.map(|tokens| u64::from(*tokens)).sum();
+        add_totals(TokenTotals { tokens, nanoseconds: watch.elapsed(), ..TokenTotals::default() });
+        Ok(counted)
     }
 
     /// Of the first row.

@@ -3,10 +3,12 @@
 //!
 //! The columns of [`super::documents`] follow those of the file. The invariant: a row has a part for
 //! each value and each null of these columns, and for a list without texts, so that its last text is
-//! of the last column of texts.
+//! of the last column of texts. If columns state the sizes of images, images are read for their bytes
+//! alone; see [`super::part_sizes`].
 
 use super::documents::{item, list_of};
 use super::encoded::encoded_items;
+use super::part_sizes::{RowImages, RowSizes, check_sides, items, list_name};
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
 use arrow_array::{
@@ -15,7 +17,7 @@ use arrow_array::{
 };
 use arrow_buffer::{BooleanBuffer, OffsetBuffer};
 use arrow_cast::cast;
-use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef};
 use arrow_select::interleave::interleave;
 use shardmill_documents::Modality;
 use shardmill_formats::table::{
@@ -36,11 +38,16 @@ const LISTS: [(&str, DataType); 4] = [
 /// What the lists are made of, if not of all columns of parts.
 const KINDS: [Option<Kind>; 4] = [None, Some(Kind::Text), Some(Kind::Image), Some(Kind::Image)];
 
+/// The place of the bytes of images among them.
+const IMAGES: usize = 2;
+
 #[derive(Debug, Clone)]
 pub(super) struct PartTable {
     inner: Arc<dyn TableFile>,
     /// Columns of the file, in the order of parts.
-    parts: Vec<usize>,
+    parts: Vec<PartColumn>,
+    /// The columns of the file that state the widths and heights of images, if any do.
+    sizes: Vec<usize>,
     schema: SchemaRef,
     declared: SchemaRef,
     nested: Vec<NestedColumn>,
@@ -48,9 +55,13 @@ pub(super) struct PartTable {
 
 impl PartTable {
     /// # Errors
-    /// When the file lacks a column of `parts`, has a column named as one of parts, or a part is
-    /// neither a text nor an image.
-    pub(super) fn open(inner: Arc<dyn TableFile>, parts: &[String]) -> Result<Self> {
+    /// When the file lacks a column of `parts` or `sizes`, has a column named as one of parts, a
+    /// part is neither a text nor an image, or a size is not an integer.
+    pub(super) fn open(
+        inner: Arc<dyn TableFile>,
+        parts: &[String],
+        sizes: &[String],
+    ) -> Result<Self> {
         let wrong = |column: &str, reason: &'static str| Error::NotParts {
             path: inner.path().to_owned(),
             column: column.to_owned(),
@@ -60,39 +71,64 @@ impl PartTable {
         if let Some((taken, _)) = LISTS.iter().find(|(name, _)| own.index_of(name).is_ok()) {
             return Err(wrong(taken, "has the name of a column of parts"));
         }
-        let mut numbers = Vec::with_capacity(parts.len());
+        let mut columns: Vec<PartColumn> = Vec::with_capacity(parts.len());
         for name in parts {
             let number = own.index_of(name).map_err(|_missing| wrong(name, "is missing"))?;
-            if Kind::of(own.field(number).data_type()).is_none() {
-                return Err(wrong(name, "is neither a text nor an image"));
-            }
-            numbers.push(number);
+            let column = PartColumn::of(number, own.field(number).data_type());
+            columns.push(column.ok_or_else(|| wrong(name, "is neither a text nor an image"))?);
+        }
+        let mut stated = Vec::with_capacity(sizes.len());
+        for name in sizes {
+            let found = own.index_of(name).ok();
+            let data_type = found.map(|number| own.field(number).data_type());
+            check_sides(inner.path(), name, data_type)?;
+            stated.extend(found);
+        }
+        let mut lists = columns.iter().filter(|part| part.kind == Kind::Image && part.is_list);
+        if let Some(second) = lists.nth(1).filter(|_| !sizes.is_empty()) {
+            return Err(Error::NotSizes {
+                path: inner.path().to_owned(),
+                column: own.field(second.number).name().clone(),
+                reason: "has lists of images, as another column of parts does",
+            });
         }
         let with_lists = |schema: &Schema| {
             let lists = LISTS.map(|(name, data_type)| Arc::new(list_of(name, data_type)));
-            let fields: Vec<FieldRef> = schema.fields().iter().cloned().chain(lists).collect();
+            let sizes =
+                sizes.iter().map(|name| Arc::new(list_of(&list_name(name), DataType::Int32)));
+            let fields = schema.fields().iter().cloned().chain(lists).chain(sizes);
+            let fields: Vec<FieldRef> = fields.collect();
             Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
         };
         let (schema, declared) = (with_lists(own), with_lists(inner.declared_schema()));
         let nested = inner.nested().to_vec();
-        Ok(Self { parts: numbers, schema, declared, nested, inner })
+        Ok(Self { parts: columns, sizes: stated, schema, declared, nested, inner })
     }
 
     /// The number of a column in the file, or the number of a list.
     fn place(&self, column: usize) -> std::result::Result<usize, usize> {
-        let top = self.schema.fields().len() - LISTS.len();
+        let lists = LISTS.len() + self.sizes.len();
+        let top = self.schema.fields().len() - lists;
         match column.checked_sub(top) {
             None => Ok(column),
-            Some(list) if list < LISTS.len() => Err(list),
-            Some(_) => Ok(column - LISTS.len()),
+            Some(list) if list < lists => Err(list),
+            Some(_) => Ok(column - lists),
         }
+    }
+
+    /// The columns of the file that a list is made of.
+    fn sources(&self, list: usize) -> Vec<usize> {
+        let needs_images = list == IMAGES || self.sizes.is_empty();
+        let is_needed = |part: &&PartColumn| part.kind == Kind::Text || needs_images;
+        let parts = self.parts.iter().filter(is_needed).map(|part| part.number);
+        parts.chain(self.sizes.iter().copied()).collect()
     }
 
     /// The columns of the file that are needed, each once.
     fn needed(&self, columns: &[usize]) -> Vec<usize> {
         let mut needed = Vec::with_capacity(columns.len());
         for column in columns {
-            let own = self.place(*column).map_or_else(|_list| self.parts.clone(), |own| vec![own]);
+            let own = self.place(*column).map_or_else(|list| self.sources(list), |own| vec![own]);
             for own in own {
                 if !needed.contains(&own) {
                     needed.push(own);
@@ -115,7 +151,7 @@ impl PartTable {
         };
         let missing = || ArrowError::SchemaError("a column is missing".to_owned());
         let made = || -> std::result::Result<RecordBatch, ArrowError> {
-            let mut lists: Option<[ArrayRef; 4]> = None;
+            let mut lists: Option<Vec<ArrayRef>> = None;
             let (mut fields, mut arrays): (Vec<FieldRef>, Vec<ArrayRef>) = Default::default();
             for column in columns {
                 match self.place(*column) {
@@ -125,14 +161,15 @@ impl PartTable {
                         arrays.push(Arc::clone(array));
                     }
                     Err(list) => {
-                        let parts = self.parts.iter().filter_map(|number| Some(own(*number)?.1));
                         if lists.is_none() {
-                            lists = Some(lists_of(&parts.collect::<Vec<_>>(), read.num_rows())?);
+                            let array = |number: usize| own(number).map(|(_, array)| array);
+                            lists = Some(self.lists(read.num_rows(), array)?);
                         }
                         let array = lists.as_ref().and_then(|lists| lists.get(list));
                         let array = array.ok_or_else(missing)?;
-                        let name = LISTS.get(list).map_or("", |(name, _)| *name);
-                        fields.push(Arc::new(Field::new(name, array.data_type().clone(), false)));
+                        let field = self.schema.fields().get(*column).ok_or_else(missing)?;
+                        let data_type = array.data_type().clone();
+                        fields.push(Arc::new(field.as_ref().clone().with_data_type(data_type)));
                         arrays.push(Arc::clone(array));
                     }
                 }
@@ -152,14 +189,6 @@ enum Kind {
 }
 
 impl Kind {
-    /// Of a column, or of the items of its lists.
-    fn of(data_type: &DataType) -> Option<Self> {
-        match value_type(data_type) {
-            DataType::List(item) => Self::of_one(item.data_type()),
-            other => Self::of_one(other),
-        }
-    }
-
     fn of_one(data_type: &DataType) -> Option<Self> {
         match value_type(data_type) {
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Some(Self::Text),
@@ -170,102 +199,187 @@ impl Kind {
     }
 }
 
-/// A column of parts: its values, and which of them belong to a row.
+/// A column of the file that has parts.
+#[derive(Debug, Clone, Copy)]
+struct PartColumn {
+    number: usize,
+    kind: Kind,
+    /// Whether a row has several parts in it.
+    is_list: bool,
+}
+
+impl PartColumn {
+    fn of(number: usize, data_type: &DataType) -> Option<Self> {
+        let (kind, is_list) = match value_type(data_type) {
+            DataType::List(item) => (Kind::of_one(item.data_type())?, true),
+            other => (Kind::of_one(other)?, false),
+        };
+        Some(Self { number, kind, is_list })
+    }
+}
+
+/// A column of parts: its values if they are read, and which of them belong to a row.
 struct Part {
     kind: Kind,
-    values: ArrayRef,
+    is_list: bool,
+    values: Option<ArrayRef>,
     /// Of images, the files that are named in place of bytes.
     paths: Option<ArrayRef>,
     lists: Option<ListArray>,
 }
 
 impl Part {
-    fn new(column: &ArrayRef) -> std::result::Result<Option<Self>, ArrowError> {
-        let lists = column.as_list_opt::<i32>().cloned();
-        let items = lists.as_ref().map_or(column, |lists| lists.values());
-        let Some(kind) = Kind::of_one(items.data_type()) else { return Ok(None) };
-        let (values, paths) = match kind {
-            Kind::Text => (cast(items, &DataType::Utf8View)?, None),
-            Kind::Image => {
+    fn new(column: PartColumn, array: Option<&ArrayRef>) -> std::result::Result<Self, ArrowError> {
+        let PartColumn { kind, is_list, .. } = column;
+        let lists = array.and_then(|array| array.as_list_opt::<i32>().cloned());
+        let items = lists.as_ref().map(ListArray::values).or(array);
+        let (values, paths) = match (items, kind) {
+            (None, _) => (None, None),
+            (Some(items), Kind::Text) => (Some(cast(items, &DataType::Utf8View)?), None),
+            (Some(items), Kind::Image) => {
                 let images = encoded_items(items)?;
-                (Arc::clone(images.column(0)), Some(Arc::clone(images.column(1))))
+                (Some(Arc::clone(images.column(0))), Some(Arc::clone(images.column(1))))
             }
         };
-        Ok(Some(Self { kind, values, paths, lists }))
+        Ok(Self { kind, is_list, values, paths, lists })
     }
 
     /// Why a value is an image without bytes, if that is known.
     fn error(&self, value: usize) -> Option<String> {
         let paths = self.paths.as_ref()?.as_string_view_opt()?;
-        let path =
-            (self.values.is_null(value) && paths.is_valid(value)).then(|| paths.value(value));
+        let is_null = self.values.as_ref().is_some_and(|values| values.is_null(value));
+        let path = (is_null && paths.is_valid(value)).then(|| paths.value(value));
         path.map(|path| format!("its bytes are null, and the file {path:?} is not read"))
     }
 
-    fn values(&self, row: usize) -> Range<usize> {
-        let Some(lists) = &self.lists else { return row..row + 1 };
-        let bound = |place: usize| {
-            let offset = lists.value_offsets().get(place).copied().unwrap_or_default();
-            usize::try_from(offset).unwrap_or_default()
-        };
-        if lists.is_null(row) { 0..0 } else { bound(row)..bound(row + 1) }
-    }
-
-    /// The places of the parts of a row in the arrays of [`lists_of`], in which this column is
-    /// array `number`, and the first one has a null.
-    fn places(&self, row: usize, number: usize) -> impl Iterator<Item = (usize, usize)> {
-        let values = self.values(row);
-        let missing = (values.is_empty() && self.kind == Kind::Text).then_some(NULL);
-        missing.into_iter().chain(values.map(move |value| (number, value)))
+    /// Places of the values of a row; `None` if they are not read.
+    fn values(&self, row: usize) -> Option<Range<usize>> {
+        self.values.as_ref()?;
+        Some(self.lists.as_ref().map_or(row..row + 1, |lists| items(lists, row)))
     }
 }
 
-/// The place of a null in the arrays of [`lists_of`].
+/// The place of a null among the values of parts.
 const NULL: (usize, usize) = (0, 0);
 
-/// The columns of [`LISTS`].
-fn lists_of(columns: &[&ArrayRef], rows: usize) -> std::result::Result<[ArrayRef; 4], ArrowError> {
-    let parts = columns.iter().map(|column| Part::new(column));
-    let parts: Vec<Part> =
-        parts.collect::<std::result::Result<Vec<_>, _>>()?.into_iter().flatten().collect();
-    let mut ends = vec![0];
-    let (mut modalities, mut texts, mut images) = (Vec::new(), Vec::new(), Vec::new());
-    let mut errors = Vec::new();
-    for row in 0..rows {
-        for (number, part) in (1..).zip(&parts) {
-            for place in part.places(row, number) {
-                let is_text = part.kind == Kind::Text;
-                texts.push(if is_text { place } else { NULL });
-                images.push(if is_text { NULL } else { place });
-                errors.push(if is_text { None } else { part.error(place.1) });
-                modalities.push(part.kind);
-            }
-        }
-        ends.push(i32::try_from(modalities.len()).map_err(|_| {
-            ArrowError::ComputeError("a block has 2^31 parts of documents".to_owned())
-        })?);
+/// Parts of documents, in order.
+#[derive(Default)]
+struct Collected {
+    kinds: Vec<Kind>,
+    /// The column of the text or the image, from 1, and its place there, or [`NULL`].
+    values: Vec<(usize, usize)>,
+    /// Where the widths and heights of images are.
+    sizes: Vec<Option<[usize; 2]>>,
+    errors: Vec<Option<String>>,
+}
+
+impl Collected {
+    fn add_text(&mut self, value: (usize, usize)) {
+        self.kinds.push(Kind::Text);
+        self.values.push(value);
+        self.sizes.push(None);
+        self.errors.push(None);
     }
-    let names = modalities.iter().map(|kind| match kind {
-        Kind::Text => Modality::Text.name().to_owned(),
-        Kind::Image => Modality::Image.name().to_owned(),
-    });
-    let of_kind = |kind: Kind, null: ArrayRef, chosen: &[(usize, usize)]| {
-        let values = parts.iter().map(|part| if part.kind == kind { &part.values } else { &null });
-        let mut arrays: Vec<&dyn Array> = vec![null.as_ref()];
-        arrays.extend(values.map(|values| values.as_ref() as &dyn Array));
-        interleave(&arrays, chosen)
-    };
-    let offsets = OffsetBuffer::new(ends.into());
-    let list = |items: ArrayRef| -> std::result::Result<ArrayRef, ArrowError> {
-        let item = item(items.data_type().clone());
-        Ok(Arc::new(ListArray::try_new(item, offsets.clone(), items, None)?))
-    };
-    Ok([
-        list(Arc::new(StringArray::from_iter_values(names)))?,
-        list(of_kind(Kind::Text, Arc::new(StringViewArray::new_null(1)), &texts)?)?,
-        list(of_kind(Kind::Image, Arc::new(BinaryViewArray::new_null(1)), &images)?)?,
-        list(Arc::new(StringViewArray::from_iter(errors)))?,
-    ])
+
+    /// Adds image `number` of a row.
+    fn add_image(&mut self, value: Option<(usize, usize)>, of_row: &RowImages, number: usize) {
+        self.kinds.push(Kind::Image);
+        self.values.push(value.unwrap_or(NULL));
+        self.sizes.push(of_row.place(number));
+        self.errors.push(of_row.reason.clone());
+    }
+
+    /// The places of the values of a kind.
+    fn of_kind(&self, kind: Kind) -> Vec<(usize, usize)> {
+        let values = self.kinds.iter().zip(&self.values);
+        values.map(|(own, value)| if *own == kind { *value } else { NULL }).collect()
+    }
+}
+
+impl PartTable {
+    /// The columns of [`LISTS`], followed by those of sizes. `array` returns the columns of the file
+    /// that are read.
+    fn lists<'a>(
+        &self,
+        rows: usize,
+        array: impl Fn(usize) -> Option<&'a ArrayRef>,
+    ) -> std::result::Result<Vec<ArrayRef>, ArrowError> {
+        let parts = self.parts.iter().map(|part| Part::new(*part, array(part.number)));
+        let parts: Vec<Part> = parts.collect::<std::result::Result<_, _>>()?;
+        let images = || parts.iter().filter(|part| part.kind == Kind::Image);
+        let has_lists = images().any(|part| part.is_list);
+        let single = images().filter(|part| !part.is_list).count();
+        let sizes = match self.sizes.as_slice() {
+            [width, height] => array(*width).zip(array(*height)),
+            _ => None,
+        };
+        let sizes =
+            sizes.map(|(width, height)| RowSizes::new([width, height], single)).transpose()?;
+        let (mut all, mut ends) = (Collected::default(), vec![0]);
+        for row in 0..rows {
+            let stated = sizes.as_ref().map(|sizes| sizes.images(row, has_lists));
+            let mut images = 0;
+            for (number, part) in (1..).zip(&parts) {
+                let own = part.values(row);
+                match (part.kind, &stated) {
+                    (Kind::Text, _) => {
+                        let values = own.unwrap_or_default();
+                        let missing = values.is_empty().then_some(NULL);
+                        let values = values.map(|value| (number, value));
+                        missing.into_iter().chain(values).for_each(|value| all.add_text(value));
+                    }
+                    (Kind::Image, None) => {
+                        for at in own.unwrap_or_default() {
+                            let unstated = RowImages::unknown(part.error(at));
+                            all.add_image(Some((number, at)), &unstated, 0);
+                        }
+                    }
+                    (Kind::Image, Some(stated)) => {
+                        let count = if part.is_list { stated.listed } else { 1 };
+                        let found = own.filter(|own| own.len() == count || count == 0);
+                        for image in 0..count {
+                            let at = found.as_ref().map(|found| (number, found.start + image));
+                            all.add_image(at, stated, images + image);
+                        }
+                        images += count;
+                        // Images without any size are not passed over in silence.
+                        let left = found.filter(|_| count == 0).unwrap_or_default();
+                        let unstated = RowImages::unstated(left.len());
+                        left.for_each(|at| all.add_image(Some((number, at)), &unstated, 0));
+                    }
+                }
+            }
+            ends.push(i32::try_from(all.kinds.len()).map_err(|_| {
+                ArrowError::ComputeError("a block has 2^31 parts of documents".to_owned())
+            })?);
+        }
+        let names = all.kinds.iter().map(|kind| match kind {
+            Kind::Text => Modality::Text.name().to_owned(),
+            Kind::Image => Modality::Image.name().to_owned(),
+        });
+        let of_kind = |kind: Kind, null: ArrayRef| {
+            let values = parts.iter().map(|part| match &part.values {
+                Some(values) if part.kind == kind => values,
+                _ => &null,
+            });
+            let mut arrays: Vec<&dyn Array> = vec![null.as_ref()];
+            arrays.extend(values.map(|values| values.as_ref() as &dyn Array));
+            interleave(&arrays, &all.of_kind(kind))
+        };
+        let mut items: Vec<ArrayRef> = vec![
+            Arc::new(StringArray::from_iter_values(names)),
+            of_kind(Kind::Text, Arc::new(StringViewArray::new_null(1)))?,
+            of_kind(Kind::Image, Arc::new(BinaryViewArray::new_null(1)))?,
+            Arc::new(StringViewArray::from_iter(&all.errors)),
+        ];
+        items.extend(sizes.map(|sizes| sizes.at(&all.sizes)).transpose()?.into_iter().flatten());
+        let offsets = OffsetBuffer::new(ends.into());
+        let list = |items: ArrayRef| -> std::result::Result<ArrayRef, ArrowError> {
+            let item = item(items.data_type().clone());
+            Ok(Arc::new(ListArray::try_new(item, offsets.clone(), items, None)?))
+        };
+        items.into_iter().map(list).collect()
+    }
 }
 
 impl TableFile for PartTable {
@@ -290,10 +404,17 @@ impl TableFile for PartTable {
     }
 
     fn made_of(&self, column: usize) -> Option<String> {
-        let kind = KINDS.get(self.place(column).err()?)?;
-        let fields = self.parts.iter().filter_map(|own| self.schema.fields().get(*own));
-        let is_own = |field: &&FieldRef| kind.is_none() || Kind::of(field.data_type()) == *kind;
-        let names: Vec<&str> = fields.filter(is_own).map(|field| field.name().as_str()).collect();
+        let list = self.place(column).err()?;
+        let own: Vec<usize> = match KINDS.get(list) {
+            Some(kind) => {
+                let parts =
+                    self.parts.iter().filter(|part| kind.is_none_or(|own| own == part.kind));
+                parts.map(|part| part.number).collect()
+            }
+            None => self.sizes.get(list - KINDS.len()).copied().into_iter().collect(),
+        };
+        let fields = own.iter().filter_map(|own| self.schema.fields().get(*own));
+        let names: Vec<&str> = fields.map(|field| field.name().as_str()).collect();
         Some(names.join("`, `")).filter(|names| !names.is_empty())
     }
 

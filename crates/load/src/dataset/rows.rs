@@ -1,7 +1,7 @@
 //! Reads blocks of any file with the types of the data set.
 
 use super::encoded::{encoded_fields, encoded_lists};
-use super::origin::Derivation;
+use super::origin::{Counted, Derivation};
 use super::{BlockOf, Dataset, OpenFile, Origin};
 use crate::{Error, Result};
 use arrow_array::{
@@ -134,6 +134,7 @@ impl Origin {
             Self::File(column) => vec![*column],
             Self::Image(image) => [&image.encoded.bytes, &image.encoded.path]
                 .into_iter()
+                .chain(&image.encoded.sides)
                 .flat_map(Self::own)
                 .collect(),
             Self::Constant(_) | Self::Derived { .. } | Self::Absent => Vec::new(),
@@ -176,12 +177,7 @@ impl OpenFile {
         columns: &[usize],
         schema: SchemaRef,
     ) -> Result<RecordBatch> {
-        let (own, first_block) = (self.own_columns(columns), blocks.start);
-        let batch = match blocks.len() {
-            1 => self.table.read(first_block, &own.numbers, None)?,
-            _ => self.table.read_run(blocks, &own.numbers)?,
-        };
-        self.in_types(&batch, &own, columns, schema, &Rows { first_block, selection: None })
+        self.in_types(&self.rows(blocks, columns, None)?, columns, schema)
     }
 
     /// All or the selected rows of a block, as [`OpenFile::read_run`].
@@ -195,43 +191,81 @@ impl OpenFile {
         selection: Option<&BooleanBuffer>,
         schema: SchemaRef,
     ) -> Result<RecordBatch> {
-        let own = self.own_columns(columns);
-        let batch = self.table.read(block, &own.numbers, selection)?;
-        self.in_types(&batch, &own, columns, schema, &Rows { first_block: block, selection })
+        self.in_types(&self.rows(block..block + 1, columns, selection)?, columns, schema)
     }
 
-    /// Converts rows of the file, which are its columns `own`, to the types of the data set.
+    /// What is counted of the rows of blocks for a derived column; `None` if only its values tell.
+    ///
+    /// # Errors
+    /// As [`OpenFile::read_run`].
+    pub(crate) fn count(
+        &self,
+        blocks: Range<usize>,
+        column: usize,
+        selection: Option<&BooleanBuffer>,
+        has_blocks: bool,
+    ) -> Result<Option<Counted>> {
+        let Some(Origin::Derived { by, .. }) = self.columns.get(column) else { return Ok(None) };
+        if !by.can_count() {
+            return Ok(None);
+        }
+        let rows = self.rows(blocks, &[column], selection)?;
+        let sources = self.sources_of(by, &rows)?;
+        let row_of = |row| self.row_of_file(&rows, row);
+        by.count(&sources, has_blocks, &self.path, row_of).map(Some)
+    }
+
+    /// Reads what columns come from. Rows are selected in one block only.
+    fn rows<'a>(
+        &self,
+        blocks: Range<usize>,
+        columns: &[usize],
+        selection: Option<&'a BooleanBuffer>,
+    ) -> Result<Rows<'a>> {
+        let (own, first_block) = (self.own_columns(columns), blocks.start);
+        let batch = match blocks.len() {
+            1 => self.table.read(first_block, &own.numbers, selection)?,
+            _ => self.table.read_run(blocks, &own.numbers)?,
+        };
+        Ok(Rows { batch, own, first_block, selection })
+    }
+
+    fn sources_of(&self, by: &Derivation, rows: &Rows<'_>) -> Result<Vec<ArrayRef>> {
+        let sources = by.sources.iter();
+        sources.map(|(origin, field)| self.array_of(rows, Some(origin), field)).collect()
+    }
+
+    /// A column that is read, or a constant, in the type of `field`.
+    fn array_of(
+        &self,
+        rows: &Rows<'_>,
+        origin: Option<&Origin>,
+        field: &Field,
+    ) -> Result<ArrayRef> {
+        let count = rows.batch.num_rows();
+        let array = match origin {
+            Some(Origin::Constant(value)) => Some(repeated(value, count).map_err(Error::assemble)?),
+            Some(Origin::File(column)) => rows.stored(*column).cloned(),
+            Some(Origin::Image(_) | Origin::Derived { .. } | Origin::Absent) | None => None,
+        };
+        array.map_or_else(
+            || Ok(new_null_array(field.data_type(), count)),
+            |array| self.in_type(&array, field, rows),
+        )
+    }
+
+    /// Converts rows of the file to the types of the data set.
     fn in_types(
         &self,
-        batch: &RecordBatch,
-        own: &OwnColumns,
+        place: &Rows<'_>,
         columns: &[usize],
         schema: SchemaRef,
-        place: &Rows<'_>,
     ) -> Result<RecordBatch> {
-        let rows = batch.num_rows();
-        let stored =
-            |column: &usize| own.places.get(column).and_then(|place| batch.columns().get(*place));
-        let array_of = |origin: Option<&Origin>, field: &Field| -> Result<ArrayRef> {
-            let array = match origin {
-                Some(Origin::Constant(value)) => {
-                    Some(repeated(value, rows).map_err(Error::assemble)?)
-                }
-                Some(Origin::File(column)) => stored(column).cloned(),
-                Some(Origin::Image(_) | Origin::Derived { .. } | Origin::Absent) | None => None,
-            };
-            array.map_or_else(
-                || Ok(new_null_array(field.data_type(), rows)),
-                |array| self.in_type(&array, field, place),
-            )
-        };
+        let rows = place.batch.num_rows();
+        let array_of = |origin, field: &Field| self.array_of(place, origin, field);
         let mut computed: Vec<(&Arc<Derivation>, Vec<ArrayRef>)> = Vec::new();
         for by in derivations(columns.iter().filter_map(|column| self.columns.get(*column))) {
-            let sources = by
-                .sources
-                .iter()
-                .map(|(origin, field)| array_of(Some(origin), field))
-                .collect::<Result<Vec<_>>>()?;
+            let sources = self.sources_of(by, place)?;
             computed
                 .push((by, by.compute(&sources, &self.path, |row| self.row_of_file(place, row))?));
         }
@@ -250,13 +284,14 @@ impl OpenFile {
                     )?
                 }
                 Some(Origin::Image(image)) if image.images.is_list() => {
-                    let lists = match &image.encoded.bytes {
-                        Origin::File(column) => stored(column),
+                    let lists = |origin: &Origin| match origin {
+                        Origin::File(column) => place.stored(*column),
                         _ => None,
                     };
-                    lists.map_or_else(
+                    let sides: Vec<_> = image.encoded.sides.iter().filter_map(lists).collect();
+                    lists(&image.encoded.bytes).map_or_else(
                         || Ok(new_null_array(field.data_type(), rows)),
-                        |lists| encoded_lists(lists).map_err(Error::assemble),
+                        |lists| encoded_lists(lists, &sides).map_err(Error::assemble),
                     )?
                 }
                 Some(Origin::Image(image)) => {
@@ -322,10 +357,19 @@ struct OwnColumns {
     places: HashMap<usize, usize>,
 }
 
-/// Where the rows of a batch are in their file.
+/// Rows of a file that are read, and where they are.
 struct Rows<'a> {
+    batch: RecordBatch,
+    own: OwnColumns,
     first_block: usize,
     selection: Option<&'a BooleanBuffer>,
+}
+
+impl Rows<'_> {
+    /// A column of the file.
+    fn stored(&self, column: usize) -> Option<&ArrayRef> {
+        self.own.places.get(&column).and_then(|place| self.batch.columns().get(*place))
+    }
 }
 
 pub(super) fn repeated(value: &ArrayRef, rows: usize) -> std::result::Result<ArrayRef, ArrowError> {

@@ -11,7 +11,7 @@ use crate::{Error, Result};
 use arrow_array::{ArrayRef, BooleanArray, FixedSizeListArray, Int32Array, ListArray, StructArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field};
-use shardmill_pixels::{Renderer, Sides};
+use shardmill_pixels::{Draw, Renderer, Sides};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -164,6 +164,9 @@ impl Canvas {
         seeds: Seeds,
     ) -> std::result::Result<Option<String>, Fault> {
         let fills = images.options().fills_bad;
+        if images.options().planned.is_some() {
+            return self.add_planned(images, cell, images.draw(place, seeds));
+        }
         let payload = match images.options().source.payload(cell, place.root) {
             Ok(Some(payload)) => payload,
             Err(fault) if !fills || matches!(fault, Fault::Store(_)) => return Err(fault),
@@ -175,45 +178,70 @@ impl Canvas {
         if images.options().is_encoded {
             return self.add_encoded(images, &payload, place, seeds).map(|()| None);
         }
-        let planned = match &images.options().planned {
-            Some(_) => Some(images.planned_sizes(&payload)?),
-            None => None,
-        };
-        let rendering = images.rendering(planned.as_ref().map(PlannedSizes::sizes));
-        let planned_values = planned.as_ref().map(|planned| planned.values);
+        match self.render(images, &payload, None, images.draw(place, seeds)) {
+            Ok(sides) => self.end_row(sides, true, true),
+            Err(cause) if !fills => return Err(cause.into()),
+            Err(_) => self.add_blank(images, true, false),
+        }
+        Ok(None)
+    }
+
+    /// Adds an image of a document, in its planned size whatever becomes of it. Returns why it is
+    /// filled.
+    fn add_planned(
+        &mut self,
+        images: &Images,
+        cell: Encoded<'_>,
+        draw: Draw,
+    ) -> std::result::Result<Option<String>, Fault> {
+        let planned = images.planned_sizes(cell)?;
+        let payload = images.planned_payload(cell);
+        match payload.and_then(|payload| self.render(images, payload, Some(&planned), draw)) {
+            Ok(sides) => {
+                self.end_row(sides, true, true);
+                Ok(None)
+            }
+            Err(cause) if !images.options().fills_bad => Err(cause.into()),
+            Err(cause) => {
+                images.fill_mean(self.pixels.grow(planned.values));
+                self.end_row(planned.target, true, false);
+                Ok(Some(cause))
+            }
+        }
+    }
+
+    /// Adds the pixels of an image, and returns its sides, or why there are none.
+    fn render(
+        &mut self,
+        images: &Images,
+        payload: &[u8],
+        planned: Option<&PlannedSizes>,
+        draw: Draw,
+    ) -> std::result::Result<Sides, String> {
+        let rendering = images.rendering(planned.map(PlannedSizes::sizes));
+        let planned = planned.map(|planned| planned.values);
         let before = self.pixels.len();
         let mut shape = None;
         let mut render = |renderer: &mut Renderer| {
-            renderer.render(&payload, rendering, images.draw(place, seeds), |sides| {
+            renderer.render(payload, rendering, draw, |sides| {
                 shape = Some(sides);
-                self.pixels.grow(planned_values.unwrap_or_else(|| images.values_of(sides)))
+                self.pixels.grow(planned.unwrap_or_else(|| images.values_of(sides)))
             })
         };
         self.decoded += 1;
-        let rendered = if large::is_large(&payload) {
+        let rendered = if large::is_large(payload) {
             render(&mut large::renderer())
         } else {
             RENDERER.with_borrow_mut(render)
         };
         match (rendered, shape) {
-            (Ok(()), Some(sides)) => self.end_row(sides, true, true),
+            (Ok(()), Some(sides)) => Ok(sides),
             (outcome, _) => {
                 self.pixels.truncate(before);
-                let cause =
-                    outcome.err().map_or_else(|| "no pixels".to_owned(), |error| cause_of(&error));
-                if !fills {
-                    return Err(cause.into());
-                }
-                let Some(planned) = &planned else {
-                    self.add_blank(images, true, false);
-                    return Ok(None);
-                };
-                images.fill_mean(self.pixels.grow(planned.values));
-                self.end_row(planned.target, true, false);
-                return Ok(Some(cause));
+                let cause = outcome.err().map(|error| cause_of(&error));
+                Err(cause.unwrap_or_else(|| "no pixels".to_owned()))
             }
         }
-        Ok(None)
     }
 
     /// Adds the bytes of an image.

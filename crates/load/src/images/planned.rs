@@ -1,6 +1,8 @@
-//! Images of documents, whose sizes and tokens a rule decides from their headers.
+//! Images of documents, whose sizes and tokens a rule decides from their headers, or from the sizes
+//! that columns state.
 //!
-//! The invariant: tokens and pixels of an image are planned by the same function of its bytes.
+//! The invariant: tokens and pixels of an image are planned by the same function of its bytes, or
+//! of its stated size; an image of another size has no pixels.
 
 use super::canvas::cause_of;
 use super::source::Encoded;
@@ -9,8 +11,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int64Array, ListArray, StructArray};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef};
-use shardmill_pixels::decode::checked_facts;
-use shardmill_pixels::{Dtype, Layout, Sides, Sizes};
+use shardmill_images::ImageSize;
+use shardmill_pixels::decode::{check_limits, checked_facts};
+use shardmill_pixels::{Cause, Dtype, Layout, Sides, Sizes};
 use shardmill_plan::images::{PlannedImage, Rule};
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,6 +33,8 @@ pub struct Planned {
     pub mean: [u8; 3],
     /// Column of labels, and the value they get in a document with an image that is not decoded.
     pub masked: Option<(String, i64)>,
+    /// Lists of the widths and heights of the parts of documents, in place of headers.
+    pub sizes: Option<[String; 2]>,
     /// Images with more are left out.
     pub limits: Option<ImageLimits>,
 }
@@ -49,19 +54,61 @@ impl ImageLimits {
 
 impl Images {
     /// The plan of an image, or why there is none.
-    pub(crate) fn plan(&self, payload: &[u8]) -> Result<PlannedImage, String> {
-        self.plan_with_stages(payload).map(|(image, _)| image)
+    pub(crate) fn plan(&self, image: Encoded<'_>) -> Result<PlannedImage, String> {
+        self.plan_with_stages(image).map(|(image, _)| image)
     }
 
-    /// The plan of an image, and the intermediate sizes that it is resized to first.
-    fn plan_with_stages(&self, payload: &[u8]) -> Result<(PlannedImage, Vec<Sides>), String> {
-        let Some(planned) = &self.options().planned else {
-            return Err("its column has no rule".to_owned());
-        };
+    /// The lists of stated widths and heights, if they take the place of headers.
+    pub(crate) fn size_lists(&self) -> &[String] {
+        let planned = self.options().planned.as_ref();
+        let sizes = planned.and_then(|planned| planned.sizes.as_ref());
+        sizes.map(<[String; 2]>::as_slice).unwrap_or_default()
+    }
+
+    /// Width and height of an image as displayed.
+    fn size(&self, image: Encoded<'_>) -> Result<(i32, i32), String> {
+        if self.size_lists().is_empty() {
+            return self.header_size(image.bytes.ok_or("its bytes are null")?);
+        }
+        let (width, height) = image.size.ok_or("its stated size is null")?;
+        if let (Ok(width), Ok(height)) = (u32::try_from(width), u32::try_from(height)) {
+            let most = self.options().decode.max_pixels;
+            let checked = check_limits(ImageSize { width, height }, most);
+            checked.map_err(|error| cause_of(&error))?;
+        }
+        Ok((width, height))
+    }
+
+    fn header_size(&self, payload: &[u8]) -> Result<(i32, i32), String> {
         let facts = checked_facts(payload, &self.options().decode);
         let size = facts.map_err(|error| cause_of(&error))?.oriented;
         let side = |side: u32| i32::try_from(side).unwrap_or(i32::MAX);
-        let (height, width) = (side(size.height), side(size.width));
+        Ok((side(size.width), side(size.height)))
+    }
+
+    /// The bytes of an image, if it has the size that it is planned with.
+    pub(super) fn planned_payload<'a>(&self, image: Encoded<'a>) -> Result<&'a [u8], String> {
+        if self.size_lists().is_empty() {
+            return image.bytes.ok_or_else(|| "its bytes are null".to_owned());
+        }
+        let differs = |reason: String| format!("{} ({reason})", Cause::Size);
+        let payload = image.bytes;
+        let payload =
+            payload.ok_or_else(|| differs("a size is stated, but there is no image".to_owned()))?;
+        let (own, stated) = (self.header_size(payload)?, image.size.unwrap_or_default());
+        if own == stated {
+            return Ok(payload);
+        }
+        let [own, stated] = [own, stated].map(|(width, height)| format!("{width} x {height}"));
+        Err(differs(format!("it is {own}, but {stated} is stated")))
+    }
+
+    /// The plan of an image, and the intermediate sizes that it is resized to first.
+    fn plan_with_stages(&self, image: Encoded<'_>) -> Result<(PlannedImage, Vec<Sides>), String> {
+        let Some(planned) = &self.options().planned else {
+            return Err("its column has no rule".to_owned());
+        };
+        let (width, height) = self.size(image)?;
         let image = planned.rule.plan(height, width);
         let planned = image.and_then(|image| Ok((image, planned.rule.stages(height, width)?)));
         let (image, stages) = planned.map_err(|refusal| format!("unplannable ({refusal})"))?;
@@ -69,8 +116,8 @@ impl Images {
     }
 
     /// The sizes of an image, and the number of its values.
-    pub(super) fn planned_sizes(&self, payload: &[u8]) -> Result<PlannedSizes, String> {
-        let (image, stages) = self.plan_with_stages(payload)?;
+    pub(super) fn planned_sizes(&self, image: Encoded<'_>) -> Result<PlannedSizes, String> {
+        let (image, stages) = self.plan_with_stages(image)?;
         // If there are several tiles, the whole image follows them.
         let has_overview = image.patches > image.rows * image.cols;
         let overview = match self.options().spec.layout {
@@ -92,8 +139,7 @@ impl Images {
     pub(super) fn planned_values(&self, items: &ArrayRef, range: Range<usize>) -> usize {
         let Some(cells) = items.as_struct_opt() else { return 0 };
         let values = |item: usize| {
-            let payload = Encoded::at(cells, item).bytes?;
-            let sizes = self.planned_sizes(payload).ok()?;
+            let sizes = self.planned_sizes(Encoded::at(cells, item)).ok()?;
             (!self.leaves_out(cells, item)).then_some(sizes.values)
         };
         range.filter_map(values).fold(0, usize::saturating_add)
@@ -130,11 +176,13 @@ impl Images {
     /// Whether an item of the parts of a document has no place among its images: it is a text, an
     /// image without a plan, or one that exceeds the limits.
     pub(crate) fn leaves_out(&self, cells: &StructArray, item: usize) -> bool {
-        let Some(payload) = Encoded::at(cells, item).bytes else { return true };
-        if !self.options().fills_bad && self.limits().is_none() {
-            return false;
+        let image = Encoded::at(cells, item);
+        let is_text =
+            if self.size_lists().is_empty() { image.bytes.is_none() } else { image.size.is_none() };
+        if is_text || (!self.options().fills_bad && self.limits().is_none()) {
+            return is_text;
         }
-        match self.plan(payload) {
+        match self.plan(image) {
             Ok(image) => !self.has_room(&image),
             Err(_) => self.options().fills_bad,
         }

@@ -5,6 +5,7 @@
 //! of the root, not even through links.
 
 use arrow_array::cast::AsArray;
+use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, ListArray, StructArray};
 use shardmill_storage::{Error as StorageError, Roots, is_remote, store_of};
 use std::borrow::Cow;
@@ -72,6 +73,8 @@ impl From<StorageError> for Fault {
 pub(crate) struct Encoded<'a> {
     pub(crate) bytes: Option<&'a [u8]>,
     pub(crate) path: Option<&'a str>,
+    /// Width and height, if columns state them.
+    pub(crate) size: Option<(i32, i32)>,
 }
 
 /// The cell of a row, which is an image or a list of them.
@@ -116,9 +119,14 @@ impl<'a> Encoded<'a> {
             .get(1)
             .and_then(|array| array.as_string_view_opt())
             .filter(|array| array.is_valid(row));
+        let side = |place: usize| {
+            let sides = cells.columns().get(place)?.as_primitive_opt::<Int32Type>()?;
+            sides.is_valid(row).then(|| sides.value(row))
+        };
         Self {
             bytes: bytes.map(|array| array.value(row)),
             path: path.map(|array| array.value(row)),
+            size: side(2).zip(side(3)),
         }
     }
 }

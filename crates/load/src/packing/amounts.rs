@@ -2,11 +2,11 @@
 //! their images and the patches of these, and the places of the images if documents may be cut.
 
 use super::LengthsSource;
-use super::lists::{TokenLists, Wrong, numbers, offset, small};
+use super::lists::{TokenLists, Wrong, numbers, offset};
 use crate::Dataset;
 use crate::dataset::{Affixes, BlockOf, OpenFile};
 use crate::images::{Images, Shape};
-use crate::sequences::{COUNTS_WITH_IMAGES, IMAGE_INDEX};
+use crate::sequences::{COUNTS_WITH_IMAGES, IMAGE_INDEX, blocks_of};
 use crate::tokenize::TokenCounts;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
@@ -35,7 +35,7 @@ impl Amounts {
         Self { numbers: numbers.into(), width: width.max(1), blocks: Arc::default() }
     }
 
-    fn with_blocks(self, blocks: Blocks) -> Self {
+    pub(super) fn with_blocks(self, blocks: Blocks) -> Self {
         Self { blocks: Arc::new(blocks), ..self }
     }
 
@@ -211,38 +211,6 @@ fn of_lists(
         Err(wrong) => Err(Some((row, wrong))),
     };
     (0..rows).map(length).collect()
-}
-
-/// The tokens of the images of a row: their placeholders, and the ids around these.
-fn blocks_of(
-    ids: &[i32],
-    places: &[i32],
-    patches: impl Iterator<Item = u64>,
-    affixes: &Affixes,
-) -> impl Iterator<Item = Block> {
-    let is = |affix: &[u32], ids: Option<&[i32]>| {
-        let ids = ids.into_iter().flatten().map(|id| u32::try_from(*id).ok());
-        ids.eq(affix.iter().map(|id| Some(*id)))
-    };
-    let number = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
-    let mut last = 0;
-    places.chunks_exact(2).zip(patches).filter_map(move |(place, patches)| {
-        let [first, tokens] = *place else { return None };
-        let (first, next) = (small(first), small(first) + small(tokens));
-        let starts = affixes.before.iter().filter_map(|before| {
-            let start = first.checked_sub(before.len()).filter(|start| *start >= last)?;
-            is(before, ids.get(start..first)).then_some(start)
-        });
-        let start = starts.min().unwrap_or(first);
-        let ends = affixes.after.iter().filter_map(|after| {
-            let end = next + after.len();
-            is(after, ids.get(next..end)).then_some(end)
-        });
-        let end = ends.max().unwrap_or(next);
-        last = end;
-        let patches = u32::try_from(patches).unwrap_or(u32::MAX);
-        Some(Block { start: number(start), end: number(end), patches })
-    })
 }
 
 /// The columns of the places of images, and of their shapes if the rule has any.

@@ -3,7 +3,7 @@
 use super::amounts::{Amounts, counted_columns};
 use super::shared::count_together;
 use super::{Error, LengthsSource};
-use crate::dataset::BlockOf;
+use crate::dataset::{BlockOf, Counted, OpenFile};
 use crate::row_set::RowBlock;
 use crate::tokenize::TokenCounts;
 use crate::{Dataset, Result, RowSet};
@@ -261,6 +261,11 @@ fn of_block(
     {
         return Ok(Amounts::new(found, 1));
     }
+    if let LengthsSource::Lists { has_blocks, .. } = source
+        && let Some(found) = of_derived(dataset, block, column, has_blocks)?
+    {
+        return Ok(found);
+    }
     let columns = match source {
         LengthsSource::Lists { .. } => {
             counted_columns(dataset, dataset.files().get(block.place.file), column)
@@ -302,6 +307,28 @@ fn of_block(
         }
     };
     Ok(found?)
+}
+
+/// What is counted of a derived column; `None` if only its values tell.
+fn of_derived(
+    dataset: &Dataset,
+    block: &RowBlock,
+    column: usize,
+    has_blocks: bool,
+) -> Result<Option<Amounts>> {
+    let RowBlock { place, count, selection, .. } = block;
+    let Some(file) = dataset.files().get(place.file) else { return Ok(None) };
+    let blocks = place.block..place.block + count;
+    let counted =
+        |file: &OpenFile| file.count(blocks.clone(), column, selection.as_ref(), has_blocks);
+    let found = match (*count == 1).then(|| dataset.of_heads(*place, counted)).flatten() {
+        Some(found) => found,
+        None => counted(file)?,
+    };
+    let amounts = |Counted { numbers, blocks }| {
+        Amounts::new(numbers, file.counts_of_row(column)).with_blocks(blocks)
+    };
+    Ok(found.map(amounts))
 }
 
 /// What the index of the file states, which needs no token.

@@ -49,6 +49,10 @@ impl RowPlan {
     ) -> Result<Explanation> {
         let (dataset, rows, rank) = (&*self.dataset, &*self.rows, share.rank);
         let source = self.packs().map(|packs| &packs.source);
+        // Packs of documents have the pixels of their images as well.
+        let pixels = source.and_then(|_| dataset.planned_images()).map(|(column, _)| column);
+        let pixels = pixels.filter(|column| !columns.contains(column));
+        let columns: &[usize] = &columns.iter().copied().chain(pixels).collect::<Vec<_>>();
         // Lanes that do not end are read pass by pass, whatever an epoch is.
         let order =
             self.order(if matches!(source, Some(PackSource::Ahead(_))) { 0 } else { epoch });

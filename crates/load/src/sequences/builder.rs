@@ -1,10 +1,12 @@
 //! Builds the sequences of a batch of documents.
 
+use super::blocks::blocks_of;
 use super::messages::Messages;
-use super::parts::{Fault, Part, Parts, Piece, SEQUENCE_SOURCES, TEXTS};
-use super::{LabelKind, Sequences};
+use super::parts::{Fault, Part, Parts, Piece, TEXTS};
+use super::{LabelKind, SequenceLabels, Sequences};
+use crate::dataset::{Affixes, Counted, Derive};
 use crate::tokenize::{Lists, TokenTotals};
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int32Array, ListArray};
+use arrow_array::{ArrayRef, FixedSizeListArray, Int32Array, ListArray};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{ArrowError, DataType, Field};
 use shardmill_plan::images::{Piece as ImagePiece, PlannedImage};
@@ -23,9 +25,34 @@ pub(super) struct Builder<'a> {
     /// Images up to the end of each document, after a zero.
     image_ends: Vec<i32>,
     pub(super) totals: TokenTotals,
+    /// If documents are only counted, what is counted of those that are done: nothing else is kept
+    /// of them.
+    counting: Option<Counting>,
+    /// Of the images of the document, if documents are counted.
+    patches: Vec<u64>,
+}
+
+#[derive(Default)]
+struct Counting {
+    counted: Counted,
+    documents: usize,
+    /// If the places of images are counted.
+    affixes: Option<Affixes>,
 }
 
 impl<'a> Builder<'a> {
+    /// A builder that counts documents.
+    pub(super) fn counting(
+        sequences: &'a Sequences,
+        documents: usize,
+        affixes: Option<Affixes>,
+    ) -> Self {
+        let numbers = documents.saturating_mul(sequences.counts_of_row());
+        let counted = Counted { numbers: Vec::with_capacity(numbers), ..Counted::default() };
+        let counting = Some(Counting { counted, documents: 0, affixes });
+        Self { counting, ..Self::new(sequences, 0) }
+    }
+
     pub(super) fn new(sequences: &'a Sequences, documents: usize) -> Self {
         Self {
             sequences,
@@ -34,6 +61,8 @@ impl<'a> Builder<'a> {
             shapes: Vec::new(),
             image_ends: vec![0],
             totals: TokenTotals::default(),
+            counting: None,
+            patches: Vec::new(),
         }
     }
 
@@ -98,7 +127,7 @@ impl<'a> Builder<'a> {
         if places != images.len() {
             let count = images.len();
             let reason = format!("the messages have {places} placeholders for {count} images");
-            return Err(Fault { source: SEQUENCE_SOURCES.len(), reason, hint: None });
+            return Err(Fault { source: self.sequences.sources.len(), reason, hint: None });
         }
         let mut images = images.into_iter();
         let mut labels = labels.into_iter();
@@ -120,6 +149,24 @@ impl<'a> Builder<'a> {
     }
 
     fn end_document(&mut self) -> Result<(), Fault> {
+        if let Some(Counting { counted, documents, affixes }) = &mut self.counting {
+            let [tokens, images] = [self.lists.tokens.len(), self.patches.len()];
+            let numbers = [tokens as u64, images as u64, self.patches.iter().sum()];
+            let numbers = numbers.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+            counted.numbers.extend(numbers.into_iter().take(self.sequences.counts_of_row()));
+            if let Some(affixes) = affixes {
+                let patches = self.patches.iter().copied();
+                let blocks = blocks_of(&self.lists.tokens, &self.index, patches, affixes);
+                counted.blocks.add(*documents, blocks);
+            }
+            *documents += 1;
+            self.lists.tokens.clear();
+            self.lists.labels.clear();
+            self.index.clear();
+            self.shapes.clear();
+            self.patches.clear();
+            return Ok(());
+        }
         let images = i32::try_from(self.index.len() / 2);
         let images = images.ok().filter(|_| self.lists.end_row());
         self.image_ends.push(images.ok_or_else(|| Fault {
@@ -135,13 +182,22 @@ impl<'a> Builder<'a> {
         Fault { hint, ..own.bad_image(reason) }
     }
 
+    /// How tokens are labelled. Documents that are counted need labels only where one without any is
+    /// refused.
+    fn labels(&self) -> Option<&'a SequenceLabels> {
+        let is_needed = |labels: &&SequenceLabels| {
+            self.counting.is_none() || labels.kind == LabelKind::Completion
+        };
+        self.sequences.options.labels.as_ref().filter(is_needed)
+    }
+
     fn label_kind(&self) -> Option<LabelKind> {
         self.sequences.options.labels.as_ref().map(|labels| labels.kind)
     }
 
     /// Reports a document in which no token has a label. `start` is its first token.
     fn check_labels(&mut self, start: usize) -> Result<(), Fault> {
-        let Some(labels) = &self.sequences.options.labels else { return Ok(()) };
+        let Some(labels) = self.labels() else { return Ok(()) };
         let mut own = self.lists.labels.iter().skip(start);
         if own.any(|label| *label != labels.ignore_index) {
             return Ok(());
@@ -156,7 +212,7 @@ impl<'a> Builder<'a> {
 
     /// Adds labels of the tokens that have none.
     fn label(&mut self, is_labelled: bool) {
-        let Some(labels) = &self.sequences.options.labels else { return };
+        let Some(labels) = self.labels() else { return };
         let ids = self.lists.tokens.get(self.lists.labels.len()..).unwrap_or_default();
         let label = |id: &u32| if is_labelled { i64::from(*id) } else { labels.ignore_index };
         self.lists.labels.extend(ids.iter().map(label));
@@ -189,12 +245,7 @@ impl<'a> Builder<'a> {
         let Some(images) = &self.sequences.images else {
             return Err("an image, and Sequences has no images=".to_owned());
         };
-        let planned = if parts.images.is_null(part) {
-            let known = parts.errors.is_valid(part).then(|| parts.errors.value(part));
-            Err(known.unwrap_or("its bytes are null").to_owned())
-        } else {
-            images.plan(parts.images.value(part))
-        };
+        let planned = parts.image(part).and_then(|image| images.plan(image));
         let is_left_out = match &planned {
             Ok(image) => !images.has_room(image),
             Err(_) => images.options().fills_bad,
@@ -235,8 +286,14 @@ impl<'a> Builder<'a> {
         let Range { start: first, end } = placeholders.unwrap_or_default();
         self.index.extend([small(first.saturating_sub(start))?, small(end - first)?]);
         let shape = sequences.images.as_ref().and_then(|images| images.shape());
+        self.patches.push(shape.map_or(1, |_| image.patches));
         self.shapes.extend(shape.into_iter().flat_map(|shape| shape.of(image)));
         Ok(())
+    }
+
+    /// What was counted.
+    pub(super) fn into_counted(self) -> Counted {
+        self.counting.unwrap_or_default().counted
     }
 
     /// The columns of [`Sequences::new`].

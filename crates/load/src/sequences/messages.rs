@@ -1,6 +1,5 @@
 //! The tokens of conversations, as those of texts are computed, before images take their places.
 
-use super::parts::SEQUENCE_SOURCES;
 use crate::dataset::{Derive, Underivable};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
@@ -13,10 +12,15 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    pub(super) fn of(derive: &dyn Derive, sources: &[ArrayRef]) -> Result<Self, Underivable> {
+    /// `before` is the number of sources before those of conversations.
+    pub(super) fn of(
+        derive: &dyn Derive,
+        sources: &[ArrayRef],
+        before: usize,
+    ) -> Result<Self, Underivable> {
         let made = derive.compute(sources).map_err(|failure| match failure {
             Underivable::Rows(mut rows) => {
-                rows.iter_mut().for_each(|row| row.source += SEQUENCE_SOURCES.len());
+                rows.iter_mut().for_each(|row| row.source += before);
                 Underivable::Rows(rows)
             }
             batch @ Underivable::Batch(_) => batch,

@@ -8,13 +8,14 @@
 //! The invariants: a text never becomes a placeholder, whatever it spells; the sequence of a
 //! document depends on its parts and on the options alone, and no pixel is decoded for it.
 
+mod blocks;
 mod builder;
 mod messages;
 mod parts;
 
-pub use parts::SEQUENCE_SOURCES;
+pub(crate) use blocks::blocks_of;
 
-use crate::dataset::{Affixes, Derive, Limited, Underivable};
+use crate::dataset::{Affixes, CountRows, Counted, Derive, Limited, Underivable};
 use crate::images::{ImageLimits, Images, Shape};
 use crate::tokenize::{CountsDirectory, TokenColumns, TokenCounts, Unlabelled, add_totals};
 use crate::{Dataset, Result, UnderivableRow};
@@ -97,6 +98,8 @@ pub struct Sequences {
     options: SequenceOptions,
     /// If conversations are the documents.
     chats: Option<Chats>,
+    /// The columns of parts of documents.
+    sources: Vec<String>,
     outputs: Vec<FieldRef>,
     /// Of the outputs, those that are as long as the tokens.
     lists: usize,
@@ -124,8 +127,20 @@ impl Sequences {
         let rule = images.as_ref().and_then(|images| images.options().planned.as_ref());
         let pieces = rule.map_or_else(Vec::new, |planned| planned.rule.pieces());
         let pieces = pieces.into_iter().zip(options.pieces.iter().cloned()).collect();
+        let sources = parts::sources(images.as_ref().map_or(&[], |images| images.size_lists()));
         let unlabelled = Arc::default();
-        Self { tokenizer, images, pieces, options, chats, outputs, lists, counts, unlabelled }
+        Self {
+            tokenizer,
+            images,
+            pieces,
+            options,
+            chats,
+            sources,
+            outputs,
+            lists,
+            counts,
+            unlabelled,
+        }
     }
 
     /// Names of the columns that are computed.
@@ -141,7 +156,7 @@ impl Dataset {
     /// # Errors
     /// When a column of such a name exists.
     pub fn with_sequences(&self, sequences: &Arc<Sequences>) -> Result<Self> {
-        let mut names = SEQUENCE_SOURCES.map(str::to_owned).to_vec();
+        let mut names = sequences.sources.clone();
         names.extend(sequences.chats.iter().flat_map(|chats| chats.columns.iter().cloned()));
         let sources = self.columns(&names)?;
         let derive: Arc<dyn Derive> = Arc::clone(sequences) as Arc<dyn Derive>;
@@ -170,26 +185,20 @@ impl fmt::Debug for Sequences {
     }
 }
 
-impl Derive for Sequences {
-    fn accepts(&self, source: usize, data_type: &DataType) -> bool {
-        match (source.checked_sub(SEQUENCE_SOURCES.len()), &self.chats) {
-            (Some(source), Some(chats)) => chats.tokens.accepts(source, data_type),
-            _ => matches!(data_type, DataType::List(_)),
-        }
-    }
-
-    fn outputs(&self) -> &[FieldRef] {
-        &self.outputs
-    }
-
-    fn compute(&self, sources: &[ArrayRef]) -> std::result::Result<Vec<ArrayRef>, Underivable> {
-        let batch = |error: String| Underivable::Batch(error);
-        let (sources, of_chats) = sources.split_at(sources.len().min(SEQUENCE_SOURCES.len()));
-        let parts = Parts::of(sources).map_err(batch)?;
-        let chats = self.chats.as_ref().map(|chats| Messages::of(&*chats.tokens, of_chats));
+impl Sequences {
+    /// The sequences of documents, which `new` begins to build.
+    fn built<'a>(
+        &'a self,
+        sources: &[ArrayRef],
+        new: impl Fn(&'a Self, usize) -> Builder<'a>,
+    ) -> std::result::Result<Builder<'a>, Underivable> {
+        let (sources, of_chats) = sources.split_at(sources.len().min(self.sources.len()));
+        let parts = Parts::of(sources).map_err(Underivable::Batch)?;
+        let before = self.sources.len();
+        let chats = self.chats.as_ref().map(|chats| Messages::of(&*chats.tokens, of_chats, before));
         let chats = chats.transpose()?;
         let documents = sources.first().map_or(0, Array::len);
-        let mut builder = Builder::new(self, documents);
+        let mut builder = new(self, documents);
         let mut failures = Vec::new();
         for document in 0..documents {
             let added = match &chats {
@@ -200,14 +209,48 @@ impl Derive for Sequences {
                 let row =
                     UnderivableRow { row: document, source, reason, hint, ..Default::default() };
                 failures.push(row);
-                builder = Builder::new(self, documents);
+                builder = new(self, documents);
             }
         }
         if !failures.is_empty() {
             return Err(Underivable::Rows(failures));
         }
         add_totals(builder.totals);
-        builder.finish().map_err(|error| Underivable::Batch(error.to_string()))
+        Ok(builder)
+    }
+}
+
+impl CountRows for Sequences {
+    fn count(
+        &self,
+        sources: &[ArrayRef],
+        has_blocks: bool,
+    ) -> std::result::Result<Counted, Underivable> {
+        let affixes = has_blocks.then(|| self.affixes());
+        let new = |own, documents| Builder::counting(own, documents, affixes.clone());
+        self.built(sources, new).map(Builder::into_counted)
+    }
+}
+
+impl Derive for Sequences {
+    fn accepts(&self, source: usize, data_type: &DataType) -> bool {
+        match (source.checked_sub(self.sources.len()), &self.chats) {
+            (Some(source), Some(chats)) => chats.tokens.accepts(source, data_type),
+            _ => matches!(data_type, DataType::List(_)),
+        }
+    }
+
+    fn outputs(&self) -> &[FieldRef] {
+        &self.outputs
+    }
+
+    fn compute(&self, sources: &[ArrayRef]) -> std::result::Result<Vec<ArrayRef>, Underivable> {
+        let built = self.built(sources, Builder::new)?;
+        built.finish().map_err(|error| Underivable::Batch(error.to_string()))
+    }
+
+    fn counter(&self) -> Option<&dyn CountRows> {
+        Some(self)
     }
 
     fn counts(&self, cancel: &Cancel) -> Result<Option<Arc<TokenCounts>>> {
@@ -247,6 +290,7 @@ impl Derive for Sequences {
             pieces: self.pieces.clone(),
             options: self.options.clone(),
             chats: self.chats.clone(),
+            sources: self.sources.clone(),
             outputs: self.outputs.clone(),
             lists: self.lists,
             counts: self.counts.beside(&format!("{}-{}", limits.tokens, limits.patches)),

@@ -1,16 +1,23 @@
 //! The texts and images of documents, in the order in which they become tokens.
 
-use crate::images::of_document;
+use crate::images::{Encoded, of_document};
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, BinaryViewArray, ListArray, StringViewArray};
+use arrow_array::types::Int32Type;
+use arrow_array::{Array, ArrayRef, BinaryViewArray, Int32Array, ListArray, StringViewArray};
 use arrow_cast::cast;
 use arrow_schema::DataType;
 use shardmill_documents::Modality;
 use std::ops::Range;
 
 /// The columns that sequences are computed from: lists with an item for each part of a document.
-pub const SEQUENCE_SOURCES: [&str; 4] =
-    ["modality", "text_content", "binary_content", "materialize_error"];
+/// `sizes` are those of stated widths and heights, in place of the bytes of images.
+pub(super) fn sources(sizes: &[String]) -> Vec<String> {
+    let bytes = ["binary_content".to_owned()];
+    let images = if sizes.is_empty() { &bytes } else { sizes };
+    let texts = ["modality", "text_content"].map(str::to_owned);
+    let errors = ["materialize_error".to_owned()];
+    [&texts, images, &errors].concat()
+}
 
 /// Places of the columns among the sources.
 const MODALITIES: usize = 0;
@@ -23,13 +30,20 @@ pub(super) struct Parts<'a> {
     offsets: &'a [i32],
     modalities: StringViewArray,
     texts: StringViewArray,
-    pub(super) images: BinaryViewArray,
-    pub(super) errors: StringViewArray,
+    images: Images,
+    errors: StringViewArray,
+}
+
+/// What images are planned from.
+enum Images {
+    Bytes(BinaryViewArray),
+    /// Widths and heights.
+    Sizes([Int32Array; 2]),
 }
 
 impl<'a> Parts<'a> {
     pub(super) fn of(sources: &'a [ArrayRef]) -> Result<Self, String> {
-        let [modalities, texts, images, errors] = sources else {
+        let [modalities, texts, images @ .., errors] = sources else {
             return Err("a column is missing".to_owned());
         };
         let items = |source: &ArrayRef, data_type: DataType| {
@@ -39,12 +53,21 @@ impl<'a> Parts<'a> {
         let strings = |source: &ArrayRef| {
             items(source, DataType::Utf8View).map(|items| items.as_string_view().clone())
         };
+        // What is no side becomes null.
+        let sides = |source: &ArrayRef| {
+            items(source, DataType::Int32).map(|items| items.as_primitive::<Int32Type>().clone())
+        };
+        let images = match images {
+            [width, height] => Images::Sizes([sides(width)?, sides(height)?]),
+            [bytes] => Images::Bytes(items(bytes, DataType::BinaryView)?.as_binary_view().clone()),
+            _ => return Err("a column is missing".to_owned()),
+        };
         let offsets = modalities.as_list_opt::<i32>().map(ListArray::value_offsets);
         Ok(Self {
             offsets: offsets.unwrap_or_default(),
             modalities: strings(modalities)?,
             texts: strings(texts)?,
-            images: items(images, DataType::BinaryView)?.as_binary_view().clone(),
+            images,
             errors: strings(errors)?,
         })
     }
@@ -63,6 +86,26 @@ impl<'a> Parts<'a> {
             |part: &usize| matches!(Modality::new(self.modalities.value(*part)), Modality::Text);
         let last = self.of_document(document).rev().find(is_text);
         last.filter(|part| self.texts.is_valid(*part))
+    }
+
+    /// What an image is planned from, or why it has no plan.
+    pub(super) fn image(&self, part: usize) -> Result<Encoded<'_>, String> {
+        let (image, missing) = match &self.images {
+            Images::Bytes(bytes) => {
+                let bytes = bytes.is_valid(part).then(|| bytes.value(part));
+                let image = bytes.map(|bytes| Encoded { bytes: Some(bytes), ..Encoded::default() });
+                (image, "its bytes are null")
+            }
+            Images::Sizes(sides) => {
+                let [width, height] =
+                    sides.each_ref().map(|sides| sides.is_valid(part).then(|| sides.value(part)));
+                let size = width.zip(height);
+                let image = size.map(|size| Encoded { size: Some(size), ..Encoded::default() });
+                (image, "its stated size is null")
+            }
+        };
+        let known = || self.errors.is_valid(part).then(|| self.errors.value(part));
+        image.ok_or_else(|| known().unwrap_or(missing).to_owned())
     }
 
     /// The texts and images of a document.

@@ -99,7 +99,10 @@ impl<'a> Target<'a> {
 }
 
 /// Refuses a size before memory is taken for it.
-pub(crate) fn check_limits(size: ImageSize, max_pixels: u64) -> Result<()> {
+///
+/// # Errors
+/// When a side is longer than decoders allow, or the image has more than `max_pixels`.
+pub fn check_limits(size: ImageSize, max_pixels: u64) -> Result<()> {
     let ImageSize { width, height } = size;
     if width > MAX_SIDE || height > MAX_SIDE {
         return Err(Error::SideTooLong { width, height });

@@ -27,11 +27,11 @@ use crate::caught::caught;
 use crate::error::{Error, Result};
 use crate::raster::{Region, Sides};
 
-use codec::{Buffers, Target, check_limits};
+use codec::{Buffers, Target};
 use color::Wanted;
 pub(crate) use stored::Stored;
 
-pub use codec::Notes;
+pub use codec::{Notes, check_limits};
 pub use options::{Channels, Damaged, DecodeOptions, Mode, Part};
 
 /// A buffer that once held a larger image is given back when a smaller one comes.

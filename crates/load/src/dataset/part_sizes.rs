@@ -1,0 +1,140 @@
+//! Sizes that columns of a row state for its images: one number, or a list of them.
+//!
+//! The invariant: the images of a row follow from its columns of sizes, so that a plan need not read
+//! the images; what contradicts them is never delivered as an image.
+
+use super::documents::check_side;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int32Type;
+use arrow_array::{Array, ArrayRef, Int32Array, ListArray, UInt64Array};
+use arrow_cast::cast;
+use arrow_schema::{ArrowError, DataType};
+use arrow_select::take::take;
+use shardmill_plan::schema::value_type;
+use std::ops::Range;
+
+/// The list that a column of sizes becomes, with an item for each part.
+pub(super) fn list_name(column: &str) -> String {
+    format!("{column}_of_parts")
+}
+
+/// # Errors
+/// When a column has neither integers nor lists of them; `None` if it is missing.
+pub(super) fn check_sides(
+    path: &str,
+    column: &str,
+    data_type: Option<&DataType>,
+) -> crate::Result<()> {
+    let one = data_type.map(|data_type| match value_type(data_type) {
+        DataType::List(item) => value_type(item.data_type()),
+        other => other,
+    });
+    check_side(path, column, one)
+}
+
+/// The columns of sizes: widths, then heights.
+pub(super) struct RowSizes {
+    sides: [Sides; 2],
+    /// Images that each row has in columns of one image.
+    single: usize,
+}
+
+/// The images of a row, as its sizes tell them.
+#[derive(Debug, Default)]
+pub(super) struct RowImages {
+    /// In the column of lists of images.
+    pub(super) listed: usize,
+    /// Where their widths and heights are; without, their sizes are unknown.
+    first: Option<[usize; 2]>,
+    /// Why they are unknown.
+    pub(super) reason: Option<String>,
+}
+
+impl RowSizes {
+    /// `single` is the number of columns that have one image in each row.
+    pub(super) fn new(columns: [&ArrayRef; 2], single: usize) -> Result<Self, ArrowError> {
+        let [widths, heights] = columns.map(Sides::new);
+        Ok(Self { sides: [widths?, heights?], single })
+    }
+
+    /// `has_lists` says whether a column has lists of images.
+    pub(super) fn images(&self, row: usize, has_lists: bool) -> RowImages {
+        let [widths, heights] = self.sides.each_ref().map(|sides| sides.of_row(row, self.single));
+        let (stated, single) = (widths.len(), self.single);
+        let listed = if has_lists { stated.saturating_sub(single) } else { 0 };
+        let reason = if stated != heights.len() {
+            format!("the row states {stated} widths and {} heights", heights.len())
+        } else if stated != single + listed {
+            mismatch(single, stated)
+        } else {
+            let first = Some([widths.start, heights.start]);
+            return RowImages { listed, first, reason: None };
+        };
+        RowImages { listed, first: None, reason: Some(reason) }
+    }
+
+    /// The widths and heights at these places.
+    pub(super) fn at(&self, places: &[Option<[usize; 2]>]) -> Result<[ArrayRef; 2], ArrowError> {
+        let place = |side: usize| -> UInt64Array {
+            let place = |places: [usize; 2]| places.get(side).map(|place| *place as u64);
+            places.iter().map(|places| places.and_then(place)).collect()
+        };
+        let [widths, heights] = &self.sides;
+        Ok([take(&widths.values, &place(0), None)?, take(&heights.values, &place(1), None)?])
+    }
+}
+
+impl RowImages {
+    /// Without sizes. `reason` says why an image has no bytes either.
+    pub(super) fn unknown(reason: Option<String>) -> Self {
+        Self { reason, ..Self::default() }
+    }
+
+    /// Of a row that has this many images, and states no size.
+    pub(super) fn unstated(images: usize) -> Self {
+        Self::unknown(Some(mismatch(images, 0)))
+    }
+
+    /// Where the width and the height of an image are.
+    pub(super) fn place(&self, image: usize) -> Option<[usize; 2]> {
+        self.first.map(|first| first.map(|place| place + image))
+    }
+}
+
+/// Why a row with these numbers of images and sizes is wrong.
+fn mismatch(images: usize, sizes: usize) -> String {
+    format!("the row states {sizes} sizes for {images} images")
+}
+
+/// A column of sizes.
+struct Sides {
+    values: Int32Array,
+    lists: Option<ListArray>,
+}
+
+impl Sides {
+    fn new(column: &ArrayRef) -> Result<Self, ArrowError> {
+        let lists = column.as_list_opt::<i32>().cloned();
+        // What is no side becomes null.
+        let values = cast(lists.as_ref().map_or(column, |lists| lists.values()), &DataType::Int32)?;
+        Ok(Self { values: values.as_primitive::<Int32Type>().clone(), lists })
+    }
+
+    /// A number that is null is there for a column that has one image.
+    fn of_row(&self, row: usize, single: usize) -> Range<usize> {
+        match &self.lists {
+            Some(lists) => items(lists, row),
+            None if self.values.is_null(row) && single == 0 => 0..0,
+            None => row..row + 1,
+        }
+    }
+}
+
+/// The items of a list; none if it is null.
+pub(super) fn items(lists: &ListArray, row: usize) -> Range<usize> {
+    let bound = |place: usize| {
+        let offset = lists.value_offsets().get(place).copied().unwrap_or_default();
+        usize::try_from(offset).unwrap_or_default()
+    };
+    if lists.is_null(row) { 0..0 } else { bound(row)..bound(row + 1) }
+}
