@@ -543,6 +543,23 @@ CASES: dict[str, Callable[[], Any]] = {
     "marker without images": lambda: sm.Sequences(
         tokenizer=sequences().tokenizer, marker="<image>"
     ),
+    "sizes without images": lambda: sm.Sequences(
+        tokenizer=sequences().tokenizer, image_output=sm.ImageOutput(sizes=("width", "height"))
+    ),
+    "sizes that are one name": lambda: sm.ImageOutput(sizes=("width",)),  # pyright: ignore[reportArgumentType]
+    "size in a column of parts": lambda: sequences(sizes=("width", "position")),
+    "sizes that a file does not state": lambda: document(
+        {"modality": "image"}, sequences=sequences(sizes=("width", "height"))
+    ),
+    "image of another size than stated": lambda: document(
+        {
+            "modality": "image",
+            "binary_content": encoded(Image.new("RGB", (56, 28)), "PNG"),
+            "width": 28,
+            "height": 56,
+        },
+        sequences=sequences(sizes=("width", "height")),
+    ),
     "positions of images without images": lambda: sm.Sequences(
         tokenizer=sequences().tokenizer, positions="mrope"
     ),

@@ -39,20 +39,23 @@ def image_model(text: str | None = None, **options: Any) -> Any:
     return sm.ImageTokens.from_pretrained("model")
 
 
-def sequences(*, labels: Any = "text", **options: Any) -> Any:
+def sequences(*, labels: Any = "text", sizes: Any = None, **options: Any) -> Any:
     """Sequences with a small tokenizer, and the rule of images with these options."""
     tokenizer = write_tokenizer(Path("tokenizer"), special=["<|image_pad|>"])
     given: dict[str, Any] = {"prefix": "", "suffix": ""} | options
     rule = sm.ImageTokens.qwen2_vl(**given)
-    return sm.Sequences(tokenizer=tokenizer, images=rule, labels=labels)
+    output = sm.ImageOutput(sizes=sizes)
+    return sm.Sequences(tokenizer=tokenizer, images=rule, labels=labels, image_output=output)
 
 
 def document(part: dict[str, Any], **options: Any) -> Any:
     """The only row of a data set of documents, which has this part; or its packs."""
+    part = {"position": 0} | part
     names = ["sample_id", "modality", "text_content", "materialize_error"]
     types = [(name, pa.string()) for name in names]
-    schema = pa.schema([*types, ("position", pa.int32()), ("binary_content", pa.binary())])
-    row = {"sample_id": "d", "position": 0} | part
+    types += [(name, pa.int32()) for name in ("position", "width", "height") if name in part]
+    schema = pa.schema([*types, ("binary_content", pa.binary())])
+    row = {"sample_id": "d"} | part
     pq.write_table(pa.Table.from_pylist([row], schema=schema), "document.parquet")
     data = sm.Dataset("document.parquet", sequences=options.get("sequences") or sequences())
     return data[0] if "packing" not in options else sm.Loader(data, packing=options["packing"])

@@ -7,44 +7,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from chats_with_images import CONVERSATIONS, TEMPLATE, chat_sequences, said, user
 from image_processors import image_processor
-from interleaved_documents import BEGIN, FINISH, PAD, QWEN, picture, qwen_sequences, write_model
+from interleaved_documents import BEGIN, FINISH, PAD, QWEN, picture, write_model
 from pictures import opened
 
 pytestmark = pytest.mark.usefixtures("counts_below")
-
-TEMPLATE = (
-    "{% for message in messages %}{{ message.role }}:"
-    "{% if message.content is string %}{{ message.content }}{% else %}"
-    "{% for part in message.content %}{% if part.type == 'image' %}"
-    f"{BEGIN}{PAD}{FINISH}"
-    "{% else %}{{ part.text }}{% endif %}{% endfor %}{% endif %}"
-    "{% if message.role == 'assistant' %}{% generation %}!{% endgeneration %}{% endif %}\n"
-    "{% endfor %}"
-)
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     return write_model(tmp_path_factory.mktemp("model"))
-
-
-def user(*parts):
-    content = [
-        {"type": "image"} if part is None else {"type": "text", "text": part} for part in parts
-    ]
-    return {"role": "user", "content": content}
-
-
-def said(text):
-    return {"role": "assistant", "content": [{"type": "text", "text": text}]}
-
-
-CONVERSATIONS = [
-    ([user(None, "what?"), said("x")], [picture(40, 60)]),
-    ([user("hello"), said("y")], []),
-    ([user("a", None, "b", None), said("z"), user(None)], [picture(28, 90, seed=n) for n in "123"]),
-]
 
 
 def write_chats(path, conversations, *, as_text=False):
@@ -59,11 +32,6 @@ def write_chats(path, conversations, *, as_text=False):
     ]
     pq.write_table(pa.Table.from_pylist(rows), path / "0.parquet")
     return path
-
-
-def chat_sequences(model, **options):
-    given = {"messages": "messages", "images_from": "images", "chat_template": TEMPLATE}
-    return qwen_sequences(model, **(given | {"eos": None} | options))
 
 
 def expanded(model, messages, images):
