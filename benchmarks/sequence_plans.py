@@ -1,4 +1,4 @@
-"""Plans of packs with images: the rate of reading headers, the fill, and the cost of ranks.
+"""Plans of packs with images: how fast headers or sizes are read, the fill, the cost of ranks.
 
 Only headers are planned, so an image is the header of a JPEG of the size that is drawn. In tars,
 zeros follow it up to the size that a photograph has; the file system keeps them as holes.
@@ -30,8 +30,10 @@ def planned_shardmill(options: SequenceOptions) -> Metrics:
 
     path = options.scratch / options.kind
     path.mkdir(parents=True)
-    write = {"captions": _write_captions, "documents": _write_documents}[options.kind]
-    images = write(path, options.planned)
+    if options.kind == "captions":
+        images = _write_captions(path, options.planned)
+    else:
+        images = _write_documents(path, options.planned, has_texts=options.kind != "images")
     model = options.data / "model"
     columns: Any = {"parts": ["jpg", "txt"]} if options.kind == "captions" else {}
     sequences = sm.Sequences(
@@ -39,6 +41,9 @@ def planned_shardmill(options: SequenceOptions) -> Metrics:
         images=sm.ImageTokens.from_pretrained(model),
         eos="<|im_end|>",
         counts=options.scratch / "counts",
+        image_output=sm.ImageOutput(
+            sizes=("width", "height") if options.kind in ("sizes", "images") else None
+        ),
         **columns,
     )
     # A language model of width 1,536 and a vision model of width 1,280, as Qwen2-VL-2B has.
@@ -118,7 +123,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes, size: int) -> None:
     tar.offset = end
 
 
-def _write_documents(path: Path, count: int) -> int:
+def _write_documents(path: Path, count: int, *, has_texts: bool) -> int:
     """Interleaved documents with the pages of MINT-1T, drawn again and again."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -134,10 +139,14 @@ def _write_documents(path: Path, count: int) -> int:
         for position, part in enumerate(sample.order):
             row = {"sample_id": f"{number:08}", "position": position}
             if part == "t":
+                if not has_texts:
+                    continue
                 text = " ".join(draw.choices(WORDS, k=draw.randint(20, 200)))
                 yield row | {"modality": "text", "text_content": text}
             else:
-                yield row | {"modality": "image", "binary_content": header(*next(pages))}
+                width, height = next(pages)
+                image = {"binary_content": header(width, height), "width": width, "height": height}
+                yield row | {"modality": "image"} | image
 
     schema = pa.schema(
         {
@@ -146,6 +155,8 @@ def _write_documents(path: Path, count: int) -> int:
             "modality": pa.string(),
             "text_content": pa.string(),
             "binary_content": pa.large_binary(),
+            "width": pa.int32(),
+            "height": pa.int32(),
         }
     )
     for first in range(0, count, _DOCUMENTS_OF_FILE):

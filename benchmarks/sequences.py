@@ -33,7 +33,8 @@ class SequenceOptions(Options):
         workers: Threads, or worker processes, of the tool.
         dtype: Type of the pixels.
         epochs: Passes; the fastest counts.
-        kind: What is planned: captioned images in tars, or interleaved documents.
+        kind: What is planned: captioned images in tars, interleaved documents, or such documents
+            from columns of sizes, with texts or only with images.
         planned: Number of documents that are planned.
         lanes: Lanes of a plan, each with a rank.
     """
@@ -43,7 +44,7 @@ class SequenceOptions(Options):
     workers: int = 2
     dtype: str = "float32"
     epochs: int = 2
-    kind: Literal["captions", "documents"] = "captions"
+    kind: Literal["captions", "documents", "sizes", "images"] = "captions"
     planned: int = 100_000
     lanes: int = 64
 
