@@ -168,8 +168,8 @@ assembler: ## Install nasm on Debian, which assembles the SIMD code of libjpeg-t
 		&& cargo clean --quiet --package turbojpeg-sys --profile $(PROFILE) && rm -f $(NATIVE); }
 
 .PHONY: wheels
-wheels: $(TOOLS)/wheels/.ready ## Build the wheel and the sdist of HEAD into build/wheels, and check them
-	@PATH=$(TOOLS)/wheels/bin:$$PATH $(TOOLS)/wheels/bin/python packaging/build.py
+wheels: $(TOOLS)/wheels/.ready ## Build the wheel and the sdist of HEAD into build/wheels, and check them; TARGET=aarch64-unknown-linux-gnu for another processor
+	@PATH=$(TOOLS)/wheels/bin:$$PATH $(TOOLS)/wheels/bin/python packaging/build.py $(if $(TARGET),--target $(TARGET))
 	@PATH=$(TOOLS)/wheels/bin:$$PATH $(TOOLS)/wheels/bin/python packaging/check.py
 
 .PHONY: test-wheels

@@ -34,6 +34,12 @@ def main() -> int:
     parser.add_argument(
         "--source", type=Path, default=ROOT / "build" / "package", help="directory of the export"
     )
+    parser.add_argument(
+        "--target",
+        metavar="TRIPLE",
+        help="build for this processor, for which Rust has its standard library and Zig compiles",
+    )
+    parser.add_argument("--profile", default="release", help="profile of Cargo")
     options = parser.parse_args()
     for directory in (options.out, options.source):
         shutil.rmtree(directory, ignore_errors=True)
@@ -51,13 +57,15 @@ def main() -> int:
         "-m",
         "maturin",
         "build",
-        "--release",
+        "--profile",
+        options.profile,
         "--locked",
         "--sdist",
         "--interpreter",
         sys.executable,
     ]
     extra = LINUX if sys.platform == "linux" else ()
+    extra += ("--target", options.target) if options.target else ()
     return subprocess.run(
         [*maturin, *extra, "--out", str(options.out.resolve())], cwd=options.source, check=False
     ).returncode
