@@ -970,6 +970,8 @@ CASES: dict[str, Callable[[], Any]] = {
     ),
     "directory of save_to_disk": lambda: sm.Dataset("arrow"),
     "Arrow file": lambda: sm.Dataset("arrow/data-00000-of-00001.arrow"),
+    "directory of image files": lambda: sm.Dataset("photos"),
+    "image file": lambda: sm.Dataset("photos/1.jpg"),
     # Commands.
     "command that is unknown": lambda: command("heads", P),
     "option of a command that is unknown": lambda: command("head", P, "--row", "5"),

@@ -84,6 +84,8 @@ def write_files() -> None:
     pl.DataFrame({"wide": pl.Series([2**100], dtype=pl.Int128)}).write_parquet("wide.parquet")
     Path("text.parquet").write_text("this is not a Parquet file, but text\n" * 10)
     Path("bytes.bin").write_bytes(b"\0\1\2" * 100)
+    Path("photos").mkdir()
+    Path("photos/1.jpg").write_bytes(b"\xff\xd8\xff")
     Path("cut.tar").write_bytes(b"x" * 700)
     with sm.Writer("records.array_record") as writer:
         writer.write(b"one")

@@ -52,6 +52,8 @@ pub enum Error {
     /// Hugging Face data sets are saved in this format.
     #[error("`{path}` is an Arrow file, which a data set does not read")]
     ArrowFile { path: String },
+    #[error("`{path}` is an image file, and a data set reads tables")]
+    ImageFile { path: String },
     /// A directory that MosaicML Streaming wrote in a format other than MDS.
     #[error(
         "`{path}` lists {format} shards of MosaicML Streaming, which are not read by their index"
@@ -265,6 +267,7 @@ impl Error {
             | Self::OtherFormat { .. }
             | Self::UnknownContents { .. }
             | Self::ArrowFile { .. }
+            | Self::ImageFile { .. }
             | Self::MixedFormats { .. } => ErrorKind::Plan,
             Self::WrongContents { .. }
             | Self::NotDocuments { .. }
@@ -365,6 +368,10 @@ impl Error {
                  datasets.load_from_disk(\"directory\").to_parquet(\"rows.parquet\"), \
                  or load_from_disk(\"directory\")[\"train\"] if it has several splits; \
                  otherwise use pyarrow.parquet.write_table",
+            ),
+            Self::ImageFile { .. } => Some(
+                "write a table of the paths of the images, and read it with \
+                 images=sm.Images(\"image\", source=\"path\")",
             ),
             Self::UnknownFormat { .. } | Self::UnknownContents { .. } => Some(
                 "if they are parquet, orc, csv, jsonl, arrayrecord, mds, webdataset or datatrove, \

@@ -9,6 +9,7 @@ use super::text_shards::text_shards;
 use super::token_pairs::{index_of, listing_of_pair, pairs};
 use super::{Format, MdsShards};
 use crate::{Error, Result};
+use shardmill_documents::source::tokens::content_type;
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_formats::signature::Signature;
 use shardmill_plan::{DataFile, SideCar, listing};
@@ -277,9 +278,11 @@ fn agree(candidates: Vec<Candidate>, found: &mut Found, paths: &[String]) -> Res
                         arrow.get_or_insert_with(|| candidate.file.path.clone());
                     }
                     if candidate.is_named && arrow.is_none() {
-                        return Err(Error::UnknownContents {
-                            path: candidate.file.path,
-                            found: looks,
+                        let path = candidate.file.path;
+                        return Err(if is_image(&path) {
+                            Error::ImageFile { path }
+                        } else {
+                            Error::UnknownContents { path, found: looks }
                         });
                     }
                     found.leave_out(
@@ -312,7 +315,10 @@ fn agree(candidates: Vec<Candidate>, found: &mut Found, paths: &[String]) -> Res
         known = kept;
     }
     let Some(format) = known.first().map(|(_, format)| *format) else {
-        return Err(Error::UnknownFormat { paths: paths.join(", ") });
+        return Err(match found.left_out.iter().find(|file| is_image(&file.path)) {
+            Some(image) => Error::ImageFile { path: image.path.clone() },
+            None => Error::UnknownFormat { paths: paths.join(", ") },
+        });
     };
     if known.iter().any(|(_, other)| *other != format) {
         return Err(mixed_formats(&known));
@@ -320,6 +326,10 @@ fn agree(candidates: Vec<Candidate>, found: &mut Found, paths: &[String]) -> Res
     found.format = Some(format);
     found.files = known.into_iter().map(|(candidate, _)| candidate.file).collect();
     Ok(())
+}
+
+fn is_image(path: &str) -> bool {
+    content_type(path).starts_with("image/")
 }
 
 fn has_extension(candidate: &Candidate, extension: &str) -> bool {
