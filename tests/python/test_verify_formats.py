@@ -203,7 +203,9 @@ def text_shards(tmp_path: Path) -> Path:
 
 def test_text_shards_are_checked_against_their_index(text_shards: Path) -> None:
     [check] = verify(text_shards)
-    assert (check.format, check.samples, check.problems) == ("jsonl_index", 300, [])
+    assert (check.format, check.shards) == ("jsonl_index", 3)
+    assert (check.samples, check.problems) == (300, [])
+    assert "3 files, 300 samples" in shardmill("verify", text_shards).stdout
     [file] = inspect(text_shards).files
     assert (file.samples, [column["name"] for column in file.columns]) == (300, ["id", "text"])
 
@@ -297,7 +299,9 @@ def test_damage_of_an_mds_directory_is_found_by_verify_and_by_reading(
         list(sm.Loader(directory, output="arrow", batch_size=50))
     bad = [check for check in verify(directory) if not check.is_valid]
     assert len(bad) == 1 and bad[0].problems
-    assert shardmill("verify", directory).returncode == 1
+    result = shardmill("verify", directory)
+    assert result.returncode == 1
+    assert (" in 1 file" in result.stdout) == (bad[0].shards is None)
     if damage not in ("flip", "other hash"):
         assert shardmill("inspect", directory).returncode == 1
 

@@ -124,10 +124,11 @@ def command(paths: tuple[str, ...], renumbered: bool, as_json: bool, **options: 
         sum(sum(check.rows.values()) for check in checks),
     )
     problems = sum(check.problem_count for check in checks)
-    outcome = (
-        f"{counted(problems, 'problem')} in {counted(len(bad), 'file')}" if bad else "no problems"
-    )
-    counts = f"{counted(len(checks), 'file')}, {counted(samples, 'sample')}, {counted(rows, 'row')}"
+    # An index stands for all of its shards, and its problems may be in any number of them.
+    where = "" if any(check.shards for check in bad) else f" in {counted(len(bad), 'file')}"
+    outcome = f"{counted(problems, 'problem')}{where}" if bad else "no problems"
+    files = sum(check.shards or 1 for check in checks)
+    counts = f"{counted(files, 'file')}, {counted(samples, 'sample')}, {counted(rows, 'row')}"
     if as_json:
         tell(f"{counts}: {outcome}")
     elif not is_quiet():

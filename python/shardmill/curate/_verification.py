@@ -70,6 +70,7 @@ class FileCheck:
         problems: the problems, in file order.
         notes: what is unusual about a valid file, such as gaps between the sequences of
             Megatron-LM.
+        shards: for an index, the number of shards that it lists; None for other formats.
     """
 
     path: str
@@ -85,6 +86,7 @@ class FileCheck:
     problem_count: int
     problems: list[Problem]
     notes: list[str] = field(default_factory=list)
+    shards: int | None = None
 
     @property
     def is_valid(self) -> bool:

@@ -34,6 +34,8 @@ pub struct FileCheck {
     pub file: FileSummary,
     /// Tar only: whether the rules for written tars were applied.
     pub is_written: Option<bool>,
+    /// Index only: the number of shards that it lists.
+    pub shards: Option<u64>,
     /// Two documents may share an id; filters distinguish them.
     pub duplicate_sample_ids: u64,
     /// Members that no sample names; allowed in a source.
@@ -149,8 +151,9 @@ impl<'a> Visitor<'a> for Verify<'a> {
         self.check.notes.push(note);
     }
 
-    /// Reports hashes of unsupported algorithms, each algorithm once.
+    /// Counts it, and reports hashes of unsupported algorithms, each algorithm once.
     fn shard(&mut self, files: &[&FileEntry], name: &str) {
+        *self.check.shards.get_or_insert_default() += 1;
         let names = files.iter().flat_map(|file| file.hashes.keys());
         let unknown: BTreeSet<&String> =
             names.filter(|name| HashAlgorithm::parse(name).is_none()).collect();
