@@ -261,8 +261,9 @@ def test_counts_that_cannot_be_kept_are_a_warning_and_not_said_to_be_stored(
         cache=tmp_path,
     )
     assert (result.returncode, result.stdout.split()[:4]) == (0, ["rows", "3", "tokens", "5"])
-    [warning] = result.stderr.splitlines()
+    warning, hint = result.stderr.splitlines()
     assert warning.startswith(f"warning: token counts cannot be kept in {directory}")
+    assert hint == "hint: set --counts, or XDG_CACHE_HOME, to a directory that can be written"
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,19 @@ def chosen_directory(directory: PathLike | None, *, hint: str) -> str:
 
 
 def user_directory(name: str) -> Path:
-    """Return the directory in which data of this user is kept for later runs."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "shardmill" / name
+    """Return the directory in which data of this user is kept for later runs.
+
+    Raises:
+        ValueError: If the system knows no home directory of the user, as in some containers.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(cache) if cache else Path.home() / ".cache") / "shardmill" / name
+    except RuntimeError as error:
+        raise OptionError(
+            "there is no home directory to keep counts and indexes in\n"
+            "hint: set XDG_CACHE_HOME to a directory that can be written"
+        ) from error
 
 
 def _existing(directory: PathLike | None) -> str | None:

@@ -363,7 +363,8 @@ impl TokenCounts {
         if let Err(reason) = self.write(&entries) {
             pending.is_off = true;
             self.warn(format!(
-                "token counts cannot be kept in {}, so they are computed again next time: {reason}",
+                "token counts cannot be kept in {}, so they are computed again next time: {reason}\n\
+                 hint: set counts=, or XDG_CACHE_HOME, to a directory that can be written",
                 self.directory
             ));
         }
