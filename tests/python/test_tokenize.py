@@ -495,22 +495,18 @@ def test_counts_that_cannot_be_kept_are_one_warning(
     assert "\nhint: set counts=, or XDG_CACHE_HOME," in str(caught[0].message)
 
 
-def test_user_without_a_home_directory_is_told_to_name_a_cache(
-    tmp_path: Path, trained: Path, documents: list[str], monkeypatch: pytest.MonkeyPatch
+def test_user_without_a_home_directory_has_the_cache_of_a_container(
+    trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = written(tmp_path / "in", documents[:40], files=1)
-
-    def nobody(_user: int) -> None:
+    def unknown(_user: int) -> None:
         raise KeyError
 
     for name in ("HOME", "XDG_CACHE_HOME", "SHARDMILL_CACHE_DIR"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("pwd.getpwuid", nobody)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
     tokenize = sm.Tokenize("text", tokenizer=trained)
-    with pytest.raises(sm.OptionError, match="hint: set XDG_CACHE_HOME"):
-        sm.Dataset(path, tokenize=tokenize).token_counts()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert sm.Dataset(path, tokenize=tokenize).token_counts().rows == 40
+    assert tokenize.counts == "/.cache/shardmill/counts"
+    assert "counts" not in repr(tokenize)
 
 
 def test_state_of_another_tokenizer_is_refused_with_packing_and_warned_of_without(

@@ -29,19 +29,18 @@ def chosen_directory(directory: PathLike | None, *, hint: str) -> str:
 
 
 def user_directory(name: str) -> Path:
-    """Return the directory in which data of this user is kept for later runs.
-
-    Raises:
-        ValueError: If the system knows no home directory of the user, as in some containers.
-    """
+    """Return the directory in which data of this user is kept for later runs."""
     cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else _home() / ".cache") / "shardmill" / name
+
+
+def _home() -> Path:
     try:
-        return (Path(cache) if cache else Path.home() / ".cache") / "shardmill" / name
-    except RuntimeError as error:
-        raise OptionError(
-            "there is no home directory to keep counts and indexes in\n"
-            "hint: set XDG_CACHE_HOME to a directory that can be written"
-        ) from error
+        return Path.home()
+    except RuntimeError:
+        # As container engines do for a user that the system does not know. What keeps data there
+        # warns that it cannot be written.
+        return Path("/")
 
 
 def _existing(directory: PathLike | None) -> str | None:
