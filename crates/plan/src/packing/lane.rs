@@ -62,13 +62,10 @@ impl LanePacks {
     /// Plan positions of the rows in these packs: ascending, non-adjacent runs.
     pub(super) fn positions(&self, packs: Range<usize>) -> Vec<Range<u64>> {
         match &self.packs {
-            Packs::Consecutive(Starts { starts, .. }) => {
-                let first = starts.get(packs.start).map(|(row, _)| *row);
-                // A row that continues in the next pack belongs to both.
+            Packs::Consecutive(of) => {
+                let first = of.starts.get(packs.start).map(|(row, _)| *row);
                 let is_shared = self.packing.overlaps || self.packing.looks_ahead;
-                let end = starts
-                    .get(packs.end)
-                    .map_or(self.rows, |(row, token)| row + u32::from(*token > 0 || is_shared));
+                let end = self.end_of(of, packs.end, is_shared);
                 first
                     .filter(|_| !packs.is_empty())
                     .map(|first| self.at(first)..self.at(end))
@@ -101,10 +98,14 @@ impl LanePacks {
     ) {
         let packing = &self.packing;
         match &self.packs {
-            Packs::Consecutive(Starts { starts, .. }) => {
+            Packs::Consecutive(of) => {
+                let starts = &of.starts;
                 let Some((mut row, mut first)) = starts.get(pack).copied() else { return };
+                // An image that does not fit leaves room that a later row, which belongs to
+                // another pack, may have fitted into.
+                let end = self.end_of(of, pack + 1, packing.overlaps);
                 let mut room = packing.room();
-                while room.tokens > 0 && row < self.rows {
+                while room.tokens > 0 && row < end {
                     let position = self.at(row);
                     let own = row_of(position).into();
                     let part = packing.cut(own, first, &room);
@@ -137,6 +138,13 @@ impl LanePacks {
                 piece(packing.piece(position, first, part));
             }),
         }
+    }
+
+    /// The end of the rows of the packs before `pack`. A row that continues in it belongs to both,
+    /// as does its first row if that `is_shared`.
+    fn end_of(&self, of: &Starts, pack: usize, is_shared: bool) -> u32 {
+        let start = of.starts.get(pack);
+        start.map_or(self.rows, |(row, token)| row + u32::from(*token > 0 || is_shared))
     }
 
     /// The first plan position that `pack` or a later one needs.
