@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+import torch
 from pictures import batches_of, cropped, encoded, opened, picture
 from PIL import Image, ImageOps
 
@@ -126,6 +127,25 @@ def test_list_of_images_that_is_null_has_no_images_where_bad_ones_are_filled(tmp
         (batch,) = sm.Loader(data, batch_size=3, output=sm.Output("numpy", nulls=nulls))
         assert batch["images"].offsets.tolist() == [0, 2, 2, 2]
         assert batch["images__valid"].values.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("fit", ["keep", "longest"])
+def test_images_of_their_own_sizes_in_lists_may_be_bfloat16(tmp_path, fit):
+    cells = [[encoded(picture(seed)) for seed in range(count)] for count in (2, 0, 1)]
+    pq.write_table(pa.table({"images": cells}), tmp_path / "x.parquet")
+
+    def loaded(dtype):
+        size = {} if fit == "keep" else {"size": 24}
+        images = sm.Images("images", fit=fit, dtype=dtype, **size)
+        [batch] = sm.Loader(sm.Dataset(tmp_path / "x.parquet", images=images), batch_size=3)
+        return batch["images"]
+
+    narrow, exact = loaded("bfloat16"), loaded("float32")
+    assert [len(row) for row in narrow] == [2, 0, 1]
+    for row in (0, 2):
+        for image, other in zip(narrow[row], exact[row], strict=True):
+            assert image.dtype == torch.bfloat16
+            assert torch.equal(image, other.to(torch.bfloat16))
 
 
 def test_bfloat16_is_refused_where_it_would_be_bits(tmp_path):

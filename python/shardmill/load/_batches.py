@@ -198,16 +198,13 @@ class TorchCutter(Cutter):
         import torch
 
         view = partial(torch.Tensor.view, dtype=torch.bfloat16)
-        bits = {name: batch[name] for name in self.bfloat16}
-        batch.update(
-            (
-                name,
-                Ragged(view(column.values), column.offsets, column.valid)
-                if isinstance(column, Ragged)
-                else view(column),
-            )
-            for name, column in bits.items()
-        )
+
+        def viewed(column: Any) -> Any:
+            if isinstance(column, Ragged):
+                return Ragged(viewed(column.values), column.offsets, column.valid)
+            return view(column)
+
+        batch.update({name: viewed(batch[name]) for name in self.bfloat16})
         return batch
 
     def check(self, converter: Any) -> None:
