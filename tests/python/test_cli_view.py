@@ -76,6 +76,8 @@ def test_command_shows_packs_of_documents_with_images(tmp_path):
     assert "1 pack of 16 tokens" in shown and "1 image" in shown
     labelled = shown_by(path, "--model", model, "--pack", "16", "--labels", "completion")
     assert [text for text, kinds, _ in Shown(labelled).tokens if "labelled" in kinds][-1] == "c"
+    labelled = shown_by(path, "--model", model, "--pack", "16", "--labels", "text")
+    assert [text for text, kinds, _ in Shown(labelled).tokens if "labelled" in kinds] == ["b", "c"]
 
 
 def test_command_draws_the_costs_of_steps(tmp_path):
@@ -112,6 +114,8 @@ def test_command_draws_the_costs_of_steps(tmp_path):
         (["--tokenizer", "{model}/nothing"], "nothing"),
         (["--model", "{model}"], "--model requires --pack"),
         (["--parts", "text"], "--parts requires --model"),
+        (["--tokenizer", "{model}", "--labels", "text"], "--labels text requires --model"),
+        (["--model", "{model}/nothing", "--pack", "8"], "There is no directory"),
         (["--model", "{model}", "--pack", "8", "--column", "text"], "cannot be used with --model"),
         (["--model", "{model}", "--pack", "8"], "preprocessor_config.json"),
     ],

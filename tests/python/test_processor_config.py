@@ -282,8 +282,12 @@ def test_a_file_that_is_not_json_is_named(tmp_path, name, content):
 
 def test_a_directory_without_the_files_is_named(tmp_path):
     directory(tmp_path, tokenizer={}, processor={})
-    for path in (tmp_path, tmp_path / "missing", tmp_path / TOKENIZER):
-        with pytest.raises(FileNotFoundError, match="No preprocessor_config.json in"):
+    for path, reason in (
+        (tmp_path, "No preprocessor_config.json in"),
+        (tmp_path / "missing", "There is no directory `.*missing`"),
+        (tmp_path / TOKENIZER, "There is no directory"),
+    ):
+        with pytest.raises(FileNotFoundError, match=reason):
             sm.ImageTokens.from_pretrained(path)
     with pytest.raises(sm.OptionError, match="must be the path of a directory, not 3"):
         sm.ImageTokens.from_pretrained(3)

@@ -10,6 +10,7 @@ import click
 from shardmill.cli._options import (
     DIRECTORY,
     PATH,
+    Decorator,
     JsonObject,
     Names,
     one_of,
@@ -34,63 +35,81 @@ tokenizer_options = together(
     ),
 )
 
+
+def _source_options(*kinds: str, further: str = "") -> Decorator:
+    return together(
+        click.option(
+            "--column",
+            "text_columns",
+            type=Names(),
+            help="Text column, or several columns to join; text by default.",
+        ),
+        click.option("--separator", metavar="TEXT", help="Text inserted between columns."),
+        click.option("--messages", metavar="NAME", help="Column of chat messages."),
+        click.option("--prompt", metavar="NAME", help="Column of prompts."),
+        click.option("--completion", metavar="NAME", help="Column of completions."),
+        click.option(
+            "--chat-template",
+            type=PATH,
+            metavar="FILE",
+            help="Chat template; default: that of the tokenizer.",
+        ),
+        click.option(
+            "--template-kwargs", type=JsonObject(), help="Further variables of the chat template."
+        ),
+        click.option(
+            "--assistant-spans",
+            **one_of("generation", "prefix"),
+            help="How to find what an assistant wrote.",
+        ),
+        click.option(
+            "--now",
+            metavar="DATE",
+            help="Date for templates that use the current date, such as 2026-01-31.",
+        ),
+        click.option(
+            "--labels",
+            type=click.Choice(list(kinds)),
+            help=f"Add labels for these tokens{further}.",
+        ),
+        click.option("--bos", metavar="TOKEN", help="Token before each row."),
+        click.option("--eos", metavar="TOKEN", help="Token after each row."),
+        click.option(
+            "--special-in-text",
+            type=click.Choice(["text", "id", "raise"]),
+            help="How to encode special tokens spelled out in a text.",
+        ),
+        click.option(
+            "--tools", metavar="NAME", help="Column of the tools that the chat template gets."
+        ),
+        click.option(
+            "--documents",
+            metavar="NAME",
+            help="Column of the documents that the chat template gets.",
+        ),
+        click.option(
+            "--on-unlabelled",
+            **one_of("keep", "raise"),
+            help="What to do with rows without labels.",
+        ),
+        click.option(
+            "--nulls",
+            **one_of("raise", "fill"),
+            help="What to do with nulls; fill makes rows without tokens.",
+        ),
+    )
+
+
 #: Text columns, messages or prompts, and how they become tokens.
-source_options = together(
-    click.option(
-        "--column",
-        "text_columns",
-        type=Names(),
-        help="Text column, or several columns to join; text by default.",
-    ),
-    click.option("--separator", metavar="TEXT", help="Text inserted between columns."),
-    click.option("--messages", metavar="NAME", help="Column of chat messages."),
-    click.option("--prompt", metavar="NAME", help="Column of prompts."),
-    click.option("--completion", metavar="NAME", help="Column of completions."),
-    click.option(
-        "--chat-template",
-        type=PATH,
-        metavar="FILE",
-        help="Chat template; default: that of the tokenizer.",
-    ),
-    click.option(
-        "--template-kwargs", type=JsonObject(), help="Further variables of the chat template."
-    ),
-    click.option(
-        "--assistant-spans",
-        **one_of("generation", "prefix"),
-        help="How to find what an assistant wrote.",
-    ),
-    click.option(
-        "--now",
-        metavar="DATE",
-        help="Date for templates that use the current date, such as 2026-01-31.",
-    ),
-    click.option(
-        "--labels",
-        type=click.Choice(["all", "assistant", "completion"]),
-        help="Add labels for these tokens.",
-    ),
-    click.option("--bos", metavar="TOKEN", help="Token before each row."),
-    click.option("--eos", metavar="TOKEN", help="Token after each row."),
-    click.option(
-        "--special-in-text",
-        type=click.Choice(["text", "id", "raise"]),
-        help="How to encode special tokens spelled out in a text.",
-    ),
-    click.option(
-        "--tools", metavar="NAME", help="Column of the tools that the chat template gets."
-    ),
-    click.option(
-        "--documents", metavar="NAME", help="Column of the documents that the chat template gets."
-    ),
-    click.option(
-        "--on-unlabelled", **one_of("keep", "raise"), help="What to do with rows without labels."
-    ),
-    click.option(
-        "--nulls",
-        **one_of("raise", "fill"),
-        help="What to do with nulls; fill makes rows without tokens.",
-    ),
+source_options = _source_options("all", "assistant", "completion")
+
+#: The same for a command that has documents, too.
+document_source_options = _source_options(
+    "text",
+    "all",
+    "assistant",
+    "completion",
+    further="; assistant is not for --model, and text only for it",
 )
 
 counts_option = click.option(

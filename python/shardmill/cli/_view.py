@@ -28,6 +28,7 @@ from shardmill.cli._sequences import model_option, parts_option, sequences_of
 from shardmill.cli._tables import dataset_options
 from shardmill.cli._token_sources import (
     counts_option,
+    document_source_options,
     source_options,
     tokenize_of,
     tokenizer_of,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     help="Show tokens of this tokenizer: stored ones, or those of --column.",
 )
 @tokenizer_options
-@source_options
+@document_source_options
 @counts_option
 @model_option
 @parts_option
@@ -128,6 +129,10 @@ def command(port: int, no_open: bool, **options: Any) -> None:
     )
     if options["pack"] is None:
         refuse({"strategy", "cost"}, "requires --pack")
+    if options["model"] is None:
+        refuse({"parts"}, "requires --model")
+        if options["labels"] == "text":
+            raise click.UsageError("--labels text requires --model\nhint: pass --labels all")
     if options["cost"] is None:
         refuse(parameters(balance_options) | {"world_size"}, "requires --cost")
     if options["model"] is not None:
@@ -139,8 +144,6 @@ def command(port: int, no_open: bool, **options: Any) -> None:
             {"pack", *parameters(tokenizer_options, source_options, counts_option)},
             "requires --tokenizer",
         )
-    if options["model"] is None:
-        refuse({"parts"}, "requires --model")
     source = _with_pixels(source, options)
     session = Session(source)
     if not session.opened().dataset.files:

@@ -183,8 +183,9 @@ def _read(directory: Path) -> _Files:
     nested = processor.take("image_processor")
     config = contents[_CONFIG] if nested is None else nested
     if config is None:
+        missing = f"No {_CONFIG} in" if directory.is_dir() else "There is no directory"
         raise NotFoundError(
-            f"No {_CONFIG} in `{directory}`\n"
+            f"{missing} `{directory}`\n"
             "hint: check the path, or download the files first: "
             f"hf download REPOSITORY --include '*.json' --local-dir DIR, and pass DIR"
         )
