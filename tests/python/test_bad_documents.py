@@ -321,7 +321,7 @@ def test_several_columns_of_images_are_named_with_the_part(tmp_path, model):
     options = {"parts": ["t"], "marker": "<image>"}
     table = pa.table({"t": ["<image>"]})
     pq.write_table(table, tmp_path / "data" / "0.parquet")
-    with pytest.raises(sm.errors.FormatError, match=r"column `t`: the texts have 1 markers"):
+    with pytest.raises(sm.errors.FormatError, match=r"column `t`: the texts have 1 marker "):
         sm.Dataset(tmp_path / "data", sequences=sequences(**options))[0]
 
 
@@ -332,12 +332,12 @@ def test_images_without_places_are_an_error_with_every_policy(tmp_path, model, s
     output = sm.ImageOutput(on_error=on_error)
     if source == "markers":
         given = {"parts": ["text", "image"], "marker": "<image>"}
-        column, cause = "text", 'the texts have 0 markers "<image>" for 1 images'
+        column, cause = "text", 'the texts have 0 markers "<image>" for 1 image'
     else:
         # Only the texts of messages.
         template = TEMPLATE.replace(PAD, "")
         given = SOURCES["messages"].options | {"chat_template": template}
-        column, cause = "messages", "the messages have 0 placeholders for 1 images"
+        column, cause = "messages", "the messages have 0 placeholders for 1 image"
     data = sm.Dataset(path, sequences=qwen_sequences(model, image_output=output, **given))
     packing = sm.Packing("tokens", length=64, strategy="best_fit", long="raise")
     with pytest.raises(sm.errors.FormatError) as caught:

@@ -106,9 +106,9 @@ def test_image_without_a_plan_takes_no_place(tmp_path, model):
 @pytest.mark.parametrize(
     "messages, images, cause",
     [
-        ([user("a"), said("b")], [picture(28, 28)], "0 placeholders for 1 images"),
-        ([user(None, PAD), said("b")], [picture(28, 28)], "2 placeholders for 1 images"),
-        ([user(None)], None, "1 placeholders for 0 images"),
+        ([user("a"), said("b")], [picture(28, 28)], "0 placeholders for 1 image$"),
+        ([user(None, PAD), said("b")], [picture(28, 28)], "2 placeholders for 1 image$"),
+        ([user(None)], None, "1 placeholder for 0 images$"),
         ([{"role": "user", "content": [{"type": "audio"}]}], [], "only text and images"),
     ],
     ids=["none", "spelled", "null", "audio"],
@@ -121,9 +121,42 @@ def test_conversation_that_does_not_fit_its_images_is_an_error(
     row = {"messages": json.dumps(messages), "images": images}
     schema = pa.schema([("messages", pa.string()), ("images", pa.list_(pa.binary()))])
     pq.write_table(pa.Table.from_pylist([row], schema=schema), path / "0.parquet")
-    with pytest.raises(sm.errors.FormatError, match=cause) as caught:
+    with pytest.raises(sm.errors.FormatError, match=f"(?m){cause}") as caught:
         sm.Dataset(path, sequences=chat_sequences(model))[0]
     assert "Row 0" in str(caught.value) and "`messages`" in str(caught.value)
+    if "placeholder" in cause:
+        assert "one that is spelled out in a text counts too" in str(caught.value)
+
+
+NO_IMAGES = {
+    "string": ["a.jpg"],
+    "list<string>": [["a.jpg", "b.jpg"]],
+    "list<struct<path: string>>": [[{"path": "a.jpg"}]],
+    "int64": [3],
+}
+
+
+@pytest.mark.parametrize("name", NO_IMAGES)
+def test_column_that_has_no_images_is_refused_for_images_from(tmp_path, model, name):
+    path = tmp_path / "0.parquet"
+    messages = json.dumps([user(None), said("b")])
+    pq.write_table(pa.table({"messages": [messages], "images": NO_IMAGES[name]}), path)
+    for on_error in ("raise", "null"):
+        sequences = chat_sequences(model, image_output=sm.ImageOutput(on_error=on_error))
+        with pytest.raises(sm.errors.FormatError) as caught:
+            sm.Dataset(path, sequences=sequences)
+        assert "Column `images` of" in str(caught.value) and "0.parquet" in str(caught.value)
+        assert f"has the type {name}, which is no type of images" in str(caught.value)
+        assert "hint: images_from= names a column of bytes" in str(caught.value)
+
+
+def test_column_of_messages_that_is_missing_is_an_error_with_those_of_the_file(tmp_path, model):
+    path = write_chats(tmp_path / "data", CONVERSATIONS)
+    with pytest.raises(KeyError, match="No column `nope`") as caught:
+        sm.Dataset(path, sequences=chat_sequences(model, messages="nope"))
+    assert "`messages`, `images`, `id`" in str(caught.value)
+    for name in ("modality", "text_content", "binary_content", "materialize_error"):
+        assert name not in str(caught.value)
 
 
 def test_options_that_are_not_for_messages_are_refused(model):

@@ -108,6 +108,21 @@ def test_parts_of_rows_are_counted(tmp_path, model):
     assert [found[name] for name in ("documents", "tokens", "images", "patches")] == [2, 12, 2, 16]
 
 
+def test_packs_of_only_longer_documents_are_empty(path, model):
+    options = ("count", path, "--model", model, "--length", 1)
+    found = json.loads(shardmill(*options, "--json").stdout)
+    assert (found["packs"], found["fill_rate"]) == (0, 0.0)
+    lines = [line.split() for line in shardmill(*options).stdout.splitlines()]
+    assert ["fill", "0.0%"] in lines
+
+
+def test_count_says_which_directory_of_a_model_does_not_exist(tmp_path, path):
+    result = shardmill("count", path, "--model", tmp_path / "nosuch")
+    assert (
+        result.returncode != 0 and f"There is no directory `{tmp_path / 'nosuch'}`" in result.stderr
+    )
+
+
 def test_count_reads_the_first_bytes_of_images_once(tmp_path, model, capfd):
     # Bytes after the image, which a reader of headers does not need.
     with sm.Writer(tmp_path / "tars", format="webdataset") as writer:

@@ -285,7 +285,7 @@ def test_another_number_of_markers_than_images_is_an_error(tmp_path, model, text
     path = write_documents(tmp_path / "data", [["b"], [text, picture(28, 28)]])
     data = sm.Dataset(path, sequences=qwen_sequences(model, marker="<image>"))
     assert data[0]["tokens"]
-    with pytest.raises(sm.errors.FormatError, match=f'{markers} markers "<image>" for 1 images'):
+    with pytest.raises(sm.errors.FormatError, match=f'{markers} markers "<image>" for 1 image'):
         data[1]
 
 

@@ -40,6 +40,9 @@ pub enum Error {
     /// A file whose columns are to be the parts of documents.
     #[error("Column `{column}` of `{path}` {reason}")]
     NotParts { path: String, column: String, reason: &'static str },
+    /// A column that is to have the images of messages.
+    #[error("Column `{column}` of `{path}` has the type {data_type}, which is no type of images")]
+    NotImages { path: String, column: String, data_type: String },
     /// A column that is to state sizes of images.
     #[error("Column `{column}` of `{path}` {reason}, so sizes= cannot be used")]
     NotSizes { path: String, column: String, reason: &'static str },
@@ -272,6 +275,7 @@ impl Error {
             Self::WrongContents { .. }
             | Self::NotDocuments { .. }
             | Self::NotParts { .. }
+            | Self::NotImages { .. }
             | Self::NotSizes { .. }
             | Self::TextShards { .. }
             | Self::SampleCount { .. }
@@ -388,6 +392,12 @@ impl Error {
                 "parts= names columns of strings, of bytes, of structs with a field `bytes`, or of \
                  lists of these",
             ),
+            Self::NotImages { .. } => Some(
+                "images_from= names a column of bytes, of structs with a field `bytes`, or of lists \
+                 of these; write the contents of the files into the column, or read paths, URLs \
+                 and base64 as documents, with InterleavedParquetSource or InterleavedJsonlSource \
+                 of shardmill.curate",
+            ),
             Self::NotSizes { .. } => Some(
                 "sizes= of sm.ImageOutput names columns of integers, the width and the height of \
                  images, as ParquetSink(image_sizes=True) writes them; without it, the sizes are \
@@ -426,6 +436,11 @@ impl Error {
             _ => None,
         }
     }
+}
+
+/// A number and what it counts.
+pub(crate) fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Errors of the layers below are shared: one failure may end several batches.

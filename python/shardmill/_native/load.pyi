@@ -78,7 +78,7 @@ class Dataset:
         has_pickle_bytes: bool = False,
         ignores_zeros: bool = False,
         token_files: TokenFiles | None = None,
-        documents: list[str] | None = None,
+        documents: list[str] | str | None = None,
         sizes: tuple[str, str] | None = None,
         max_decoded_bytes: int | None = None,
         threads: int = 1,

@@ -39,7 +39,10 @@ _REFUSED_SHOWN = 10
 @click.option("--bos", metavar="TOKEN", help="Token before each document.")
 @click.option("--eos", metavar="TOKEN", help="Token after each document.")
 @click.option(
-    "--length", **FROM_1, help="Plan packs of this number of tokens, and print how full they are."
+    "--length",
+    **FROM_1,
+    help="Plan packs of this number of tokens by best_fit, without longer documents, and print how "
+    "full they are.",
 )
 @counts_option
 @filter_option

@@ -250,7 +250,9 @@ class Dataset(ArrowRows):
             has_pickle_bytes=errors.pickles == "bytes",
             ignores_zeros=ignore_zeros,
             token_files=checked_token_files(token_files),
-            documents=None if sequences is None else part_columns(sequences),
+            documents=None
+            if sequences is None
+            else sequences.images_from or part_columns(sequences),
             sizes=None if sequences is None else sequences.image_output.sizes,
             max_decoded_bytes=None
             if max_decoded_bytes is None

@@ -79,7 +79,8 @@ class ImageOutput:
             have no plan, such as those without a header; ``LoaderMetrics.images_left_out`` counts
             them. An image that is found to be damaged when it is decoded keeps its tokens, and its
             pixels are those of the mean, 0 if normalized. ``image_valid`` is false for it, and
-            ``Loader.bad_rows`` names it. ``"mask"`` also ignores the labels of its document.
+            ``Loader.bad_rows`` names it. ``"mask"`` also ignores the labels of its document in the
+            pack; parts of a cut document in other packs keep theirs.
         pad: whether images of packs are padded to the same shape, for the rules ``pixtral`` and
             ``siglip2``: to ``[images, 3, height, width]`` with the largest height and width of the
             batch, or to ``[images, max_patches, values]`` with ``pixel_attention_mask``. Padding
@@ -132,9 +133,9 @@ class Sequences:
     the order of ``position``. The values of its metadata row are columns.
 
     Each text is tokenized by itself. A special token that is spelled out in a text stays text, so
-    that it never becomes a placeholder. An image becomes the tokens that ``images`` plans from its
-    header, and its pixels are decoded only when the document is delivered. A bad image is an error
-    that names the part, or makes a bad row; see ``ErrorPolicy``.
+    that it never becomes a placeholder, except in messages. An image becomes the tokens that
+    ``images`` plans from its header, and its pixels are decoded only when the document is
+    delivered. A bad image is an error that names the part, or makes a bad row; see ``ErrorPolicy``.
 
     With ``parts``, each row of files of any format is a document. Its parts are the values of these
     columns, such as an image and its caption. With ``messages``, each row is a conversation, as for
@@ -166,7 +167,8 @@ class Sequences:
             is bytes, or a struct with a field ``bytes``. A list is several parts. A text that is
             null is left out.
         messages: column of conversations, whose images are in the column ``images_from``.
-        images_from: an image, or a list of images, as ``parts`` has them.
+        images_from: column of an image, or a list of images, as ``parts`` has them. Paths, URLs and
+            base64 are not read.
         chat_template: the template for messages, as for ``Tokenize``.
         images: the rule by which images become tokens, such as ``ImageTokens.qwen2_vl()``, but not
             one with a function. Without it, an image is an error.
@@ -177,7 +179,8 @@ class Sequences:
             named in the tokenizer's directory.
         eos: token after each document that is not empty, likewise.
         labels: ``"text"`` labels the texts, and ``"all"`` also the tokens around the placeholders
-            of images. ``"completion"`` labels only the last text and ``eos``, such as the answer of
+            of images. In messages, ``"text"`` also labels those that the template writes around
+            images. ``"completion"`` labels only the last text and ``eos``, such as the answer of
             ``parts=["image", "question", "answer"]``; in messages, the last turn of an assistant.
             If the last column of texts is null in a row, no token of the row has a label.
             ``"assistant"``, for messages, labels what an assistant wrote. ``None`` adds no labels.

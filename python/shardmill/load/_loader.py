@@ -470,11 +470,11 @@ class Loader(ArrowRows):
             lane, ``packs`` lists the pieces of each pack of the batch as ``(file, row, first token,
             tokens)``, and ``pack_files`` the numbers of their files. For the epoch there are also
             ``packs_of_epoch``, ``tokens_of_epoch``, ``fill_rate`` (tokens over the capacity of the
-            packs), ``padded_tokens`` (added to documents by ``multiple_of``), ``truncated_tokens``,
-            ``dropped_tokens`` and ``dropped_rows``. ``ranks`` has upper bounds. With
-            ``TokenBatches``, these entries describe batches in place of packs, and rows in place of
-            pieces; ``padded_tokens`` counts all padding, and ``fill_rate`` is the share of tokens
-            that are not padding.
+            packs, 0 without packs), ``padded_tokens`` (added to documents by ``multiple_of``),
+            ``truncated_tokens``, ``dropped_tokens`` and ``dropped_rows``. ``ranks`` has upper
+            bounds. With ``TokenBatches``, these entries describe batches in place of packs, and
+            rows in place of pieces; ``padded_tokens`` counts all padding, and ``fill_rate`` is the
+            share of tokens that are not padding.
 
             For token files with provenance, ``documents`` has the source documents of each row of
             the batch, or of each piece of each pack, as ``(file, row, first token, tokens)``. With

@@ -110,6 +110,15 @@ impl From<PyTokenFiles> for TokenFileOptions {
     }
 }
 
+/// Where the parts of documents are.
+#[derive(FromPyObject)]
+enum Documents {
+    /// In this column of images, and in messages.
+    Messages(String),
+    /// In these columns, or in rows of interleaved files.
+    Parts(Vec<String>),
+}
+
 #[pyclass(name = "Dataset", module = "shardmill._native.load", frozen)]
 pub(crate) struct PyDataset(pub(crate) Arc<Dataset>);
 
@@ -136,7 +145,7 @@ impl PyDataset {
         has_pickle_bytes: bool,
         ignores_zeros: bool,
         token_files: Option<PyTokenFiles>,
-        documents: Option<Vec<String>>,
+        documents: Option<Documents>,
         sizes: Option<[String; 2]>,
         max_decoded_bytes: Option<u64>,
         threads: usize,
@@ -153,10 +162,11 @@ impl PyDataset {
             }
         };
         // Without parts, rows of the files are the parts.
-        let documents = documents.map(|parts| DocumentOptions {
-            rows: match parts.as_slice() {
-                [] => DocumentRows::Interleaved,
-                _ => DocumentRows::Parts(parts),
+        let documents = documents.map(|documents| DocumentOptions {
+            rows: match documents {
+                Documents::Messages(images) => DocumentRows::Messages(images),
+                Documents::Parts(parts) if parts.is_empty() => DocumentRows::Interleaved,
+                Documents::Parts(parts) => DocumentRows::Parts(parts),
             },
             sizes,
         });

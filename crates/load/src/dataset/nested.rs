@@ -24,7 +24,9 @@ impl Dataset {
     }
 
     pub(super) fn unknown_column(&self, name: &str) -> Error {
-        let schema = self.top_level_schema();
+        let is_own = |column: &usize| self.files.iter().all(|file| file.made_of(*column).is_none());
+        let own: Vec<usize> = (0..self.top_level).filter(is_own).collect();
+        let schema = self.schema.project(&own).map_or_else(|_| self.top_level_schema(), Arc::new);
         self.with_partition_hint(unknown_path(&schema, &NestedColumn::all(&schema), name))
     }
 

@@ -60,6 +60,8 @@ pub enum DocumentRows {
     Interleaved,
     /// In these columns of each row.
     Parts(Vec<String>),
+    /// In each row, whose messages have the images of this column.
+    Messages(String),
 }
 
 /// Documents, and the columns that state the widths and heights of their images, if any do.
@@ -403,6 +405,9 @@ fn open_objects(
                 table = match rows {
                     DocumentRows::Interleaved => Arc::new(DocumentTable::open(table, sizes)?),
                     DocumentRows::Parts(parts) => Arc::new(PartTable::open(table, parts, sizes)?),
+                    DocumentRows::Messages(images) => {
+                        Arc::new(PartTable::of_images(table, images, sizes)?)
+                    }
                 };
             }
             Ok((table, object.size()))

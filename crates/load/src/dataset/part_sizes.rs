@@ -4,9 +4,10 @@
 //! the images; what contradicts them is never delivered as an image.
 
 use super::documents::check_side;
+use crate::error::counted;
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int32Type;
-use arrow_array::{Array, ArrayRef, Int32Array, ListArray, UInt64Array};
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, Int64Array, ListArray, UInt64Array};
 use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType};
 use arrow_select::take::take;
@@ -63,7 +64,9 @@ impl RowSizes {
         let (stated, single) = (widths.len(), self.single);
         let listed = if has_lists { stated.saturating_sub(single) } else { 0 };
         let reason = if stated != heights.len() {
-            format!("the row states {stated} widths and {} heights", heights.len())
+            let [widths, heights] = [(stated, "width"), (heights.len(), "height")]
+                .map(|(number, noun)| counted(number, noun));
+            format!("the row states {widths} and {heights}")
         } else if stated != single + listed {
             mismatch(single, stated)
         } else {
@@ -90,9 +93,10 @@ impl RowImages {
         Self { reason, ..Self::default() }
     }
 
-    /// Of a row that has this many images, and states no size.
-    pub(super) fn unstated(images: usize) -> Self {
-        Self::unknown(Some(mismatch(images, 0)))
+    /// The same for a column that has this many images in place of the stated number.
+    pub(super) fn of_column(&self, images: usize, stated: usize) -> Self {
+        let differs = || (images != stated).then(|| mismatch(images, stated));
+        Self { reason: self.reason.clone().or_else(differs), ..*self }
     }
 
     /// Where the width and the height of an image are.
@@ -103,21 +107,20 @@ impl RowImages {
 
 /// Why a row with these numbers of images and sizes is wrong.
 fn mismatch(images: usize, sizes: usize) -> String {
-    format!("the row states {sizes} sizes for {images} images")
+    format!("the row states {} for {}", counted(sizes, "size"), counted(images, "image"))
 }
 
 /// A column of sizes.
 struct Sides {
-    values: Int32Array,
+    values: Int64Array,
     lists: Option<ListArray>,
 }
 
 impl Sides {
     fn new(column: &ArrayRef) -> Result<Self, ArrowError> {
         let lists = column.as_list_opt::<i32>().cloned();
-        // What is no side becomes null.
-        let values = cast(lists.as_ref().map_or(column, |lists| lists.values()), &DataType::Int32)?;
-        Ok(Self { values: values.as_primitive::<Int32Type>().clone(), lists })
+        let values = cast(lists.as_ref().map_or(column, |lists| lists.values()), &DataType::Int64)?;
+        Ok(Self { values: values.as_primitive::<Int64Type>().clone(), lists })
     }
 
     /// A number that is null is there for a column that has one image.

@@ -21,7 +21,7 @@ use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef};
 use arrow_select::interleave::interleave;
 use shardmill_documents::Modality;
 use shardmill_formats::table::{
-    Block, BlockPages, NestedColumn, Statistics, TableError, TableFile,
+    Block, BlockPages, NestedColumn, Statistics, TableError, TableFile, type_name,
 };
 use shardmill_plan::schema::value_type;
 use std::ops::Range;
@@ -95,7 +95,7 @@ impl PartTable {
         let with_lists = |schema: &Schema| {
             let lists = LISTS.map(|(name, data_type)| Arc::new(list_of(name, data_type)));
             let sizes =
-                sizes.iter().map(|name| Arc::new(list_of(&list_name(name), DataType::Int32)));
+                sizes.iter().map(|name| Arc::new(list_of(&list_name(name), DataType::Int64)));
             let fields = schema.fields().iter().cloned().chain(lists).chain(sizes);
             let fields: Vec<FieldRef> = fields.collect();
             Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
@@ -103,6 +103,27 @@ impl PartTable {
         let (schema, declared) = (with_lists(own), with_lists(inner.declared_schema()));
         let nested = inner.nested().to_vec();
         Ok(Self { parts: columns, sizes: stated, schema, declared, nested, inner })
+    }
+
+    /// The images of messages.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and when the column has no images.
+    pub(super) fn of_images(
+        inner: Arc<dyn TableFile>,
+        column: &str,
+        sizes: &[String],
+    ) -> Result<Self> {
+        if let Ok(field) = inner.declared_schema().field_with_name(column)
+            && PartColumn::of(0, field.data_type()).is_none_or(|part| part.kind != Kind::Image)
+        {
+            return Err(Error::NotImages {
+                path: inner.path().to_owned(),
+                column: column.to_owned(),
+                data_type: type_name(field.data_type()),
+            });
+        }
+        Self::open(inner, &[column.to_owned()], sizes)
     }
 
     /// The number of a column in the file, or the number of a list.
@@ -336,15 +357,17 @@ impl PartTable {
                     }
                     (Kind::Image, Some(stated)) => {
                         let count = if part.is_list { stated.listed } else { 1 };
-                        let found = own.filter(|own| own.len() == count || count == 0);
+                        let own_count = own.as_ref().map_or(count, Range::len);
+                        let of_column = stated.of_column(own_count, count);
+                        let found = own.as_ref().filter(|_| own_count == count);
                         for image in 0..count {
-                            let at = found.as_ref().map(|found| (number, found.start + image));
-                            all.add_image(at, stated, images + image);
+                            let at = found.map(|found| (number, found.start + image));
+                            all.add_image(at, &of_column, images + image);
                         }
                         images += count;
-                        // Images without any size are not passed over in silence.
-                        let left = found.filter(|_| count == 0).unwrap_or_default();
-                        let unstated = RowImages::unstated(left.len());
+                        // Images without a size are not passed over in silence.
+                        let unstated = RowImages::unknown(of_column.reason);
+                        let left = own.unwrap_or_default().skip(count);
                         left.for_each(|at| all.add_image(Some((number, at)), &unstated, 0));
                     }
                 }
@@ -407,8 +430,9 @@ impl TableFile for PartTable {
         let list = self.place(column).err()?;
         let own: Vec<usize> = match KINDS.get(list) {
             Some(kind) => {
-                let parts =
-                    self.parts.iter().filter(|part| kind.is_none_or(|own| own == part.kind));
+                let has_kind = |part: &&PartColumn| kind.is_none_or(|own| own == part.kind);
+                let is_any = !self.parts.iter().any(|part| has_kind(&part));
+                let parts = self.parts.iter().filter(|part| is_any || has_kind(part));
                 parts.map(|part| part.number).collect()
             }
             None => self.sizes.get(list - KINDS.len()).copied().into_iter().collect(),

@@ -70,7 +70,8 @@ impl PackFill {
                 (epoch.packs.is_full().then(|| Totals { tokens: room, ..Totals::default() }), room)
             }
         };
-        Self { packs, totals, rate: totals.map(|totals| ratio(totals.tokens, room)) }
+        let rate = |totals: Totals| if packs == 0 { 0.0 } else { ratio(totals.tokens, room) };
+        Self { packs, totals, rate: totals.map(rate) }
     }
 }
 

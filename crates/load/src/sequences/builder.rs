@@ -5,6 +5,7 @@ use super::messages::Messages;
 use super::parts::{Fault, Part, Parts, Piece, TEXTS};
 use super::{LabelKind, SequenceLabels, Sequences};
 use crate::dataset::{Affixes, Counted, Derive};
+use crate::error::counted;
 use crate::tokenize::{Lists, TokenTotals};
 use arrow_array::{ArrayRef, FixedSizeListArray, Int32Array, ListArray};
 use arrow_buffer::OffsetBuffer;
@@ -15,6 +16,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 const LEAVE_OUT: &str = "on_error=\"null\" of sm.ImageOutput leaves such images out";
+
+const PLACEHOLDERS: &str = "the chat template writes a placeholder for each part of the type \
+                            \"image\", and one that is spelled out in a text counts too: remove it \
+                            from the text, or add the image to the column of images_from=";
 
 pub(super) struct Builder<'a> {
     sequences: &'a Sequences,
@@ -125,9 +130,11 @@ impl<'a> Builder<'a> {
         let is_placeholder = |token: &i32| u32::try_from(*token) == Ok(placeholder);
         let places = tokens.iter().filter(|token| is_placeholder(token)).count();
         if places != images.len() {
-            let count = images.len();
-            let reason = format!("the messages have {places} placeholders for {count} images");
-            return Err(Fault { source: self.sequences.sources.len(), reason, hint: None });
+            let [places, images] = [(places, "placeholder"), (images.len(), "image")]
+                .map(|(number, noun)| counted(number, noun));
+            let reason = format!("the messages have {places} for {images}");
+            let hint = Some(PLACEHOLDERS.to_owned());
+            return Err(Fault { source: self.sequences.sources.len(), reason, hint });
         }
         let mut images = images.into_iter();
         let mut labels = labels.into_iter();
@@ -246,9 +253,13 @@ impl<'a> Builder<'a> {
             return Err("an image, and Sequences has no images=".to_owned());
         };
         let planned = parts.image(part).and_then(|image| images.plan(image));
+        let fills_bad = images.options().fills_bad;
+        if let Some(reason) = parts.contradiction(part).filter(|_| !fills_bad) {
+            return Err(reason.to_owned());
+        }
         let is_left_out = match &planned {
             Ok(image) => !images.has_room(image),
-            Err(_) => images.options().fills_bad,
+            Err(_) => fills_bad,
         };
         if is_left_out {
             self.totals.images_left_out += 1;

@@ -1,13 +1,16 @@
 //! The texts and images of documents, in the order in which they become tokens.
 
+use crate::error::counted;
 use crate::images::{Encoded, of_document};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, Int32Array, ListArray, StringViewArray};
 use arrow_cast::cast;
+use arrow_cast::display::array_value_to_string;
 use arrow_schema::DataType;
 use shardmill_documents::Modality;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The columns that sequences are computed from: lists with an item for each part of a document.
 /// `sizes` are those of stated widths and heights, in place of the bytes of images.
@@ -37,8 +40,8 @@ pub(super) struct Parts<'a> {
 /// What images are planned from.
 enum Images {
     Bytes(BinaryViewArray),
-    /// Widths and heights.
-    Sizes([Int32Array; 2]),
+    /// Widths and heights, and the same as they are stated.
+    Sizes([Int32Array; 2], [ArrayRef; 2]),
 }
 
 impl<'a> Parts<'a> {
@@ -46,9 +49,12 @@ impl<'a> Parts<'a> {
         let [modalities, texts, images @ .., errors] = sources else {
             return Err("a column is missing".to_owned());
         };
-        let items = |source: &ArrayRef, data_type: DataType| {
+        let stated = |source: &ArrayRef| -> Result<ArrayRef, String> {
             let lists = source.as_list_opt::<i32>().ok_or("a column has no lists")?;
-            cast(lists.values(), &data_type).map_err(|error| error.to_string())
+            Ok(Arc::clone(lists.values()))
+        };
+        let items = |source: &ArrayRef, data_type: DataType| {
+            cast(&stated(source)?, &data_type).map_err(|error| error.to_string())
         };
         let strings = |source: &ArrayRef| {
             items(source, DataType::Utf8View).map(|items| items.as_string_view().clone())
@@ -58,7 +64,10 @@ impl<'a> Parts<'a> {
             items(source, DataType::Int32).map(|items| items.as_primitive::<Int32Type>().clone())
         };
         let images = match images {
-            [width, height] => Images::Sizes([sides(width)?, sides(height)?]),
+            [width, height] => {
+                let own = [stated(width)?, stated(height)?];
+                Images::Sizes([sides(width)?, sides(height)?], own)
+            }
             [bytes] => Images::Bytes(items(bytes, DataType::BinaryView)?.as_binary_view().clone()),
             _ => return Err("a column is missing".to_owned()),
         };
@@ -88,24 +97,30 @@ impl<'a> Parts<'a> {
         last.filter(|part| self.texts.is_valid(*part))
     }
 
+    /// Why an image cannot be as its size states it, if that is known.
+    pub(super) fn contradiction(&self, part: usize) -> Option<&str> {
+        let has_sizes = matches!(self.images, Images::Sizes(..));
+        (has_sizes && self.errors.is_valid(part)).then(|| self.errors.value(part))
+    }
+
     /// What an image is planned from, or why it has no plan.
     pub(super) fn image(&self, part: usize) -> Result<Encoded<'_>, String> {
         let (image, missing) = match &self.images {
             Images::Bytes(bytes) => {
                 let bytes = bytes.is_valid(part).then(|| bytes.value(part));
                 let image = bytes.map(|bytes| Encoded { bytes: Some(bytes), ..Encoded::default() });
-                (image, "its bytes are null")
+                (image, "its bytes are null".to_owned())
             }
-            Images::Sizes(sides) => {
+            Images::Sizes(sides, stated) => {
                 let [width, height] =
                     sides.each_ref().map(|sides| sides.is_valid(part).then(|| sides.value(part)));
                 let size = width.zip(height);
                 let image = size.map(|size| Encoded { size: Some(size), ..Encoded::default() });
-                (image, "its stated size is null")
+                (image, unstated(stated, part))
             }
         };
-        let known = || self.errors.is_valid(part).then(|| self.errors.value(part));
-        image.ok_or_else(|| known().unwrap_or(missing).to_owned())
+        let known = || self.errors.is_valid(part).then(|| self.errors.value(part).to_owned());
+        image.ok_or_else(|| known().unwrap_or(missing))
     }
 
     /// The texts and images of a document.
@@ -138,6 +153,18 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// Why a size, of which a side is null as a 32-bit number, is none.
+fn unstated(sides: &[ArrayRef; 2], part: usize) -> String {
+    let side = |side: &ArrayRef| array_value_to_string(side, part).ok();
+    let is_stated = sides.iter().all(|side| side.is_valid(part));
+    match sides.each_ref().map(side) {
+        [Some(width), Some(height)] if is_stated => {
+            format!("its stated size, {width} x {height}, is out of range")
+        }
+        _ => "its stated size is null".to_owned(),
+    }
+}
+
 /// The pieces of texts, with the images in place of the markers.
 fn marked<'a>(
     texts: &[Piece<'a>],
@@ -163,7 +190,8 @@ fn marked<'a>(
     if markers == count {
         return Ok(pieces);
     }
-    let reason = format!("the texts have {markers} markers {marker:?} for {count} images");
+    let (markers, images) = (counted(markers, "marker"), counted(count, "image"));
+    let reason = format!("the texts have {markers} {marker:?} for {images}");
     Err(Fault { source: TEXTS, reason, hint: None })
 }
 
