@@ -183,6 +183,12 @@ def test_report_of_nothing_makes_a_page(tmp_path):
     assert "Nothing: every sample of every file could be read." in page.text
 
 
+def test_page_of_a_run_that_stopped_does_not_say_that_all_files_were_read(tmp_path):
+    page = Page(Report(params={}, error="no space").write_html(tmp_path / "page.html"))
+    assert "Nothing before the run stopped." in page.text
+    assert "every sample of every file" not in page.text
+
+
 def test_long_quarantine_is_cut_and_says_so(tmp_path):
     directory = tmp_path / "shards"
     directory.mkdir()
