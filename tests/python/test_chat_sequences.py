@@ -146,7 +146,7 @@ def test_column_that_has_no_images_is_refused_for_images_from(tmp_path, model, n
         with pytest.raises(sm.errors.FormatError) as caught:
             sm.Dataset(path, sequences=sequences)
         assert "Column `images` of" in str(caught.value) and "0.parquet" in str(caught.value)
-        assert f"has the type {name}, which is no type of images" in str(caught.value)
+        assert f"has the type {name}, which is not a type of images" in str(caught.value)
         assert "hint: images_from= names a column of bytes" in str(caught.value)
 
 

@@ -41,7 +41,9 @@ pub enum Error {
     #[error("Column `{column}` of `{path}` {reason}")]
     NotParts { path: String, column: String, reason: &'static str },
     /// A column that is to have the images of messages.
-    #[error("Column `{column}` of `{path}` has the type {data_type}, which is no type of images")]
+    #[error(
+        "Column `{column}` of `{path}` has the type {data_type}, which is not a type of images"
+    )]
     NotImages { path: String, column: String, data_type: String },
     /// A column that is to state sizes of images.
     #[error("Column `{column}` of `{path}` {reason}, so sizes= cannot be used")]

@@ -46,7 +46,7 @@ pub(super) fn encoded_lists(array: &ArrayRef, sides: &[&ArrayRef]) -> Result<Arr
         for lists in sides {
             let lists = lists.as_list_opt::<i32>().filter(|lists| *lists.offsets() == offsets);
             let wrong = || ArrowError::CastError("sizes are not parallel to images".to_owned());
-            // What is no side becomes null.
+            // A number that is not a side becomes null.
             columns.push(cast(lists.ok_or_else(wrong)?.values(), &DataType::Int32)?);
         }
         let len = images.len();

@@ -59,7 +59,7 @@ impl<'a> Parts<'a> {
         let strings = |source: &ArrayRef| {
             items(source, DataType::Utf8View).map(|items| items.as_string_view().clone())
         };
-        // What is no side becomes null.
+        // A number that is not a side becomes null.
         let sides = |source: &ArrayRef| {
             items(source, DataType::Int32).map(|items| items.as_primitive::<Int32Type>().clone())
         };
