@@ -5,6 +5,7 @@
 
 use super::documents::check_side;
 use crate::error::counted;
+use crate::images::list_items;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array, ListArray, UInt64Array};
@@ -126,18 +127,9 @@ impl Sides {
     /// A number that is null is there for a column that has one image.
     fn of_row(&self, row: usize, single: usize) -> Range<usize> {
         match &self.lists {
-            Some(lists) => items(lists, row),
+            Some(lists) => list_items(lists, row).unwrap_or_default(),
             None if self.values.is_null(row) && single == 0 => 0..0,
             None => row..row + 1,
         }
     }
-}
-
-/// The items of a list; none if it is null.
-pub(super) fn items(lists: &ListArray, row: usize) -> Range<usize> {
-    let bound = |place: usize| {
-        let offset = lists.value_offsets().get(place).copied().unwrap_or_default();
-        usize::try_from(offset).unwrap_or_default()
-    };
-    if lists.is_null(row) { 0..0 } else { bound(row)..bound(row + 1) }
 }

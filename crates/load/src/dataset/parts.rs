@@ -8,7 +8,8 @@
 
 use super::documents::{item, list_of};
 use super::encoded::encoded_items;
-use super::part_sizes::{RowImages, RowSizes, check_sides, items, list_name};
+use super::part_sizes::{RowImages, RowSizes, check_sides, list_name};
+use crate::images::list_items;
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
 use arrow_array::{
@@ -276,7 +277,10 @@ impl Part {
     /// Places of the values of a row; `None` if they are not read.
     fn values(&self, row: usize) -> Option<Range<usize>> {
         self.values.as_ref()?;
-        Some(self.lists.as_ref().map_or(row..row + 1, |lists| items(lists, row)))
+        match &self.lists {
+            Some(lists) => Some(list_items(lists, row).unwrap_or_default()),
+            None => Some(row..row + 1),
+        }
     }
 }
 

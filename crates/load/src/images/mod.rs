@@ -17,7 +17,7 @@ pub use self::planned::{ImageLimits, Planned};
 pub(crate) use self::rendering::{Rendering, RowPlace};
 pub(crate) use self::shape::Shape;
 pub use self::source::ImageSource;
-pub(crate) use self::source::{Encoded, Fault, of_document};
+pub(crate) use self::source::{Encoded, Fault, list_items, of_document};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};

@@ -95,12 +95,12 @@ impl<'a> Cell<'a> {
                     .unwrap_or_default(),
             );
         };
-        Self::List(lists.values().as_struct_opt().zip(range(lists, row)))
+        Self::List(lists.values().as_struct_opt().zip(list_items(lists, row)))
     }
 }
 
-/// The items of a list that is not null.
-fn range(lists: &ListArray, row: usize) -> Option<Range<usize>> {
+/// The items of a list; `None` if it is null.
+pub(crate) fn list_items(lists: &ListArray, row: usize) -> Option<Range<usize>> {
     let bound = |place: usize| {
         lists.value_offsets().get(place).and_then(|offset| usize::try_from(*offset).ok())
     };
