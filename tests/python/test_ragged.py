@@ -65,6 +65,36 @@ def test_rows_are_those_of_the_lists(kind: str) -> None:
             lists[row]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mask_or_a_list_of_rows_selects_rows_as_numpy_does(kind: str) -> None:
+    make = torch.tensor if kind == "torch" else np.array
+    mask, order = [True, False, True, True], [3, -4, 3]
+    texts = sm.StringArray("abcd")
+    for values, lists in [(nested(NESTED, kind), NESTED), (ragged(ROWS, kind), ROWS)]:
+        wanted = np.empty(4, object)
+        wanted[:] = lists
+        for plain in (mask, order):
+            selected = np.array(plain)
+            for index in (plain, make(plain)):
+                assert values[index].tolist() == wanted[selected].tolist()
+                assert texts[index] == np.array(list("abcd"))[selected].tolist()
+        assert values[[]].tolist() == texts[[]].tolist() == []
+
+
+@pytest.mark.parametrize("index", [[True], np.ones((4, 1), bool), [4], [-5]])
+def test_a_selection_beyond_the_rows_is_an_index_error(index: Any) -> None:
+    for column in (ragged(ROWS), sm.StringArray("abcd")):
+        with pytest.raises(IndexError, match="rows"):
+            column[index]
+
+
+@pytest.mark.parametrize("index", [[0.5], [[1]], ["a"]])
+def test_a_selection_of_other_values_is_a_type_error(index: Any) -> None:
+    for column in (ragged(ROWS), sm.StringArray("abcd")):
+        with pytest.raises(TypeError):
+            column[index]
+
+
 @settings(deadline=None, max_examples=examples(60))
 @given(st.data())
 def test_slices_of_slices_are_those_of_the_lists(data: st.DataObject) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from shardmill._choices import check_choice
 from shardmill._option_values import row_at
 from shardmill.errors import OptionError
+from shardmill.load._objects import is_selection, rows_at
 from shardmill.load._shown import described, lines, shortened
 
 Side = Literal["right", "left"]
@@ -47,11 +48,16 @@ class Ragged:
         return len(self.offsets) - 1
 
     def __getitem__(self, row: Any) -> Any:
-        """Return the values of a row, or a ``Ragged`` of the rows of a slice.
+        """Return the values of a row, or a ``Ragged`` of several.
+
+        Args:
+            row: a row number, or a slice, a boolean mask or a list of row numbers.
 
         Raises:
-            IndexError: If the index is out of range.
+            IndexError: If the index is out of range, or a mask has another number of rows.
         """
+        if is_selection(row):
+            return self._taken(rows_at(row, len(self)))
         if isinstance(row, slice):
             return self._rows(range(*row.indices(len(self))))
         place = row_at(row, len(self))
