@@ -63,6 +63,17 @@ def test_gaps_are_not_compacted_and_lists_may_differ_in_length(run_tar: Any) -> 
         {"d.json": {"texts": [None, "a"], "images": [None, None, None, "i.jpg"]}, "i.jpg": image()}
     )
     assert shape(outcome) == [(-1, "metadata"), (1, "text"), (3, "image")]
+    assert not outcome.report.warnings
+
+
+def test_lists_without_nulls_and_of_different_lengths_are_a_warning(run_tar: Any) -> None:
+    lists = {"texts": ["a", None, "b"], "present": ["i.jpg"], "images": [None, "u", None]}
+    outcome = run_tar(
+        {"d.json": lists, "i.jpg": image()}, source={"keys": SampleKeys(images_field="present")}
+    )
+    assert shape(outcome) == [(-1, "metadata"), (0, "text"), (0, "image"), (2, "text")]
+    (warning,) = [text for text in outcome.report.warnings if "different lengths" in text]
+    assert warning.startswith("`texts` (texts_field) and `present` (images_field) of a sample")
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ impl SampleReader<'_> {
                 (vec![Value::Null, caption], vec![Value::from(pair.image_name())])
             }
         };
+        self.warn_of_lengths(&texts, &images);
         let of_texts = split_content_lists(&mut object, options, &texts, &images);
         let [image_rows, text_rows] =
             [&images, &texts].map(|list| list.iter().filter(|entry| !entry.is_null()).count());
@@ -139,6 +140,20 @@ impl SampleReader<'_> {
         let bytes = member_bytes(&*self.archive.object, member, self.options.limit())?;
         let text = String::from_utf8(bytes);
         Ok(Value::from(text.map_err(|_| format!("`{}` is not valid UTF-8", member.name))?))
+    }
+
+    /// Warns of lists without the nulls that say in which order texts and images are.
+    fn warn_of_lengths(&mut self, texts: &[Value], images: &[Value]) {
+        let is_shared = |(text, image): (&Value, &Value)| !text.is_null() && !image.is_null();
+        if texts.len() != images.len() && texts.iter().zip(images).any(is_shared) {
+            let keys = &self.options.keys;
+            self.ledger.warn(format!(
+                "`{}` (texts_field) and `{}` (images_field) of a sample have different lengths, \
+                 and texts and images at the same index, which get the same position; parallel \
+                 lists are null where the other list has the entry",
+                keys.texts_field, keys.images_field
+            ));
+        }
     }
 
     /// Warns of values whose meaning may differ from the writer's intention.
