@@ -113,8 +113,8 @@ def worker_died(owner: str) -> EngineError:
     """Return the error for a worker process of ``owner`` that ended without a result."""
     return EngineError(
         f"a worker of {owner} died, or could not start\n"
-        "hint: it may have had too little memory; "
-        'a script that starts workers needs `if __name__ == "__main__":`'
+        'hint: a script that starts workers needs `if __name__ == "__main__":`; '
+        "otherwise the worker may have had too little memory"
     )
 
 

@@ -332,7 +332,7 @@ def test_worker_of_a_transform_that_dies_says_what_to_look_for(data, workers):
     )
     message = (
         "a worker of the transform died, or could not start\n"
-        "hint: it may have had too little memory; a script"
+        "hint: a script that starts workers needs"
     )
     taken = []
     with pytest.raises(sm.errors.EngineError, match=message) as raised:
