@@ -5,7 +5,7 @@ use crate::delivery::{Stop, deliver};
 use crate::error::PyShardmillError;
 use crate::interrupt::{interruptible, listening};
 use crate::plain::Plain;
-use crate::plan::PySplit;
+use crate::plan::{PyInputFile, PySplit};
 use crate::user_stages::stage_of;
 use arrow_schema::{Schema, SchemaRef};
 use pyo3::exceptions::PyRuntimeError;
@@ -15,9 +15,9 @@ use shardmill_documents::schema::SchemaChoice;
 use shardmill_engine::Cancel;
 use shardmill_formats::table::column_type_name;
 use shardmill_jobs::SplitReport;
-use shardmill_jobs::{CheckpointOptions, Checkpointing, Choices, Pipeline, Spec};
-use shardmill_plan::Split;
+use shardmill_jobs::{CheckpointOptions, Checkpointing, Choices, Passed, Passes, Pipeline, Spec};
 use shardmill_plan::schema::{schema_of_text, schema_text};
+use shardmill_plan::{InputFile, Split};
 use std::sync::Arc;
 
 #[pyclass(name = "Pipeline", module = "shardmill._native.curate", frozen)]
@@ -78,6 +78,48 @@ impl PyPipeline {
             pipeline.splits(threads, cancel).map_err(PyShardmillError::from)
         })?;
         Ok((splits.into_iter().map(PySplit).collect(), left_out))
+    }
+
+    /// The passes over `files`, by default all files of the job, that planning needs, for tasks on
+    /// other machines; `None` if it needs none.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    #[pyo3(signature = (files, threads))]
+    fn passes(
+        &self,
+        py: Python<'_>,
+        files: Option<Vec<PyRef<'_, PyInputFile>>>,
+        threads: usize,
+    ) -> PyResult<Option<Plain<Passes>>> {
+        let files: Option<Vec<InputFile>> =
+            files.map(|files| files.iter().map(|file| file.0.clone()).collect());
+        let pipeline = Arc::clone(&self.pipeline);
+        let passes = interruptible(py, move |cancel| {
+            let files = files.map_or_else(|| pipeline.files().map(|found| found.0), Ok);
+            files
+                .and_then(|files| pipeline.passes(&files, threads, cancel))
+                .map_err(PyShardmillError::from)
+        })?;
+        Ok(passes.map(Plain))
+    }
+
+    /// Passes over one of the files of `passes`.
+    fn pass_over(
+        &self,
+        py: Python<'_>,
+        passes: Plain<Passes>,
+        path: String,
+    ) -> PyResult<Plain<Passed>> {
+        let pipeline = Arc::clone(&self.pipeline);
+        let passed = interruptible(py, move |_cancel| {
+            pipeline.pass(&passes.0, &path).map_err(PyShardmillError::from)
+        })?;
+        Ok(Plain(passed))
+    }
+
+    /// Adds what the passes have found, in the order of their files.
+    fn add_passed(&self, passes: Plain<Passes>, found: Vec<Plain<Passed>>) {
+        let found = found.into_iter().map(|Plain(passed)| passed).collect();
+        self.pipeline.add_passed(passes.0, found);
     }
 
     /// The schema on which the files of a job have agreed, for other machines;

@@ -278,6 +278,48 @@ def test_index_that_another_job_has_merged_is_made_again(cluster, tmp_path, monk
     assert sorted(pq.read_table(tmp_path / "out")["id"].to_pylist()) == ["0-b", "1-b"]
 
 
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_tasks_pass_over_text_files_before_the_first_split(
+    cluster, tmp_path, monkeypatch, has_checkpoint
+):
+    (tmp_path / "in").mkdir()
+    for number, last in enumerate(["0.5", "7"]):
+        rows = "1\n" * (1 << 20) + last
+        (tmp_path / f"in/{number}.csv").write_text(f"n\n{rows}\n")
+    paths = [str(tmp_path / f"in/{number}.csv") for number in range(2)]
+    asked = []
+    spied = run_splits
+
+    def run(function, splits, workers):
+        asked.append(list(splits))
+        return spied(function, splits, workers)
+
+    monkeypatch.setattr("shardmill.integrations._ray_tasks.run_splits", run)
+    checkpoint = Checkpoint(tmp_path / "state") if has_checkpoint else None
+
+    def job(out):
+        source = TableSource(tmp_path / "in", files_per_partition=1)
+        return Pipeline(source=source, sink=ParquetSink(tmp_path / out), checkpoint=checkpoint)
+
+    report = job("ray").run("ray", progress=False)
+    assert asked[0] == paths and [len(splits) for splits in asked] == [2, 2]
+    assert report.params["schema"] == {"n": "double"}
+    assert report.planning_s > 0
+    checkpoint = None
+    job("local").run(progress=False)
+    assert pq.read_table(tmp_path / "ray") == pq.read_table(tmp_path / "local")
+
+
+def test_text_file_that_no_task_can_read_stops_the_job_before_it_writes(cluster, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.csv").write_text("n\n1\n")
+    (tmp_path / "in/b.csv").write_bytes(b"PAR1" + bytes(100))
+    job = Pipeline(source=TableSource(tmp_path / "in"), sink=ParquetSink(tmp_path / "out"))
+    with pytest.raises(errors.FormatError, match="b.csv"):
+        job.run("ray", progress=False)
+    assert not (tmp_path / "out").exists()
+
+
 def test_task_that_raises_is_an_error_with_a_hint(cluster):
     def impossible(split: str) -> str:
         raise LookupError("no such thing")

@@ -20,4 +20,4 @@ pub use pipeline::{Choices, Pipeline};
 pub use report::SplitReport;
 pub use spec::{SourceOptions, Spec};
 pub use stage::StageOptions;
-pub use tables::Agreed;
+pub use tables::{Agreed, Passed, Passes};

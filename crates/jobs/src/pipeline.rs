@@ -6,6 +6,7 @@
 
 mod choices;
 mod documents;
+mod passes;
 
 pub use choices::Choices;
 
@@ -16,7 +17,8 @@ use crate::sink::{Mode, Publishing, SinkOptions, prepare_output};
 use crate::spec::{SourceOptions, Spec};
 use crate::stage::{Stage, first_filters};
 use crate::tables::{
-    self, Agreed, IdPolicy, TableInput, TableJob, TableOptions, TablePlan, check_stages,
+    self, Agreed, IdPolicy, PassedFiles, TableInput, TableJob, TableOptions, TablePlan,
+    check_stages,
 };
 use crate::{Error, Result};
 use arrow_schema::{Schema, SchemaRef};
@@ -58,6 +60,8 @@ pub struct Pipeline {
     ids: FooterCheck,
     /// The files that were planned last.
     planned: Mutex<Option<(Vec<InputFile>, TablePlan)>>,
+    /// Passes over files that ran on other machines.
+    passed: Mutex<Option<PassedFiles>>,
     /// On which the files of a job have agreed.
     schema: OnceLock<SchemaRef>,
     /// Opens the files of a table job.
@@ -109,6 +113,7 @@ impl Pipeline {
             checkpoint: None,
             ids,
             planned: Mutex::default(),
+            passed: Mutex::default(),
             schema: OnceLock::new(),
             reader: OnceLock::new(),
             results: Vec::new(),
@@ -193,8 +198,9 @@ impl Pipeline {
             // Checked before the journal was opened.
             (Some((known, plan)), _) if is_first && *known == files => plan,
             (_, SourceOptions::Table(options)) => {
-                let plan =
-                    self.table_input(options).plan(files.clone(), by, agreed, threads, cancel)?;
+                let passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+                let input = TableInput { passed: passed.as_ref(), ..self.table_input(options) };
+                let plan = input.plan(files.clone(), by, agreed, threads, cancel)?;
                 &planned.insert((files, plan)).1
             }
             _ => {
@@ -442,6 +448,7 @@ impl Pipeline {
             stages: &self.stages,
             ids: &self.ids,
             choice: &self.choices.source,
+            passed: None,
         }
     }
 

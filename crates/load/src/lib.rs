@@ -27,10 +27,11 @@ pub mod tokenize;
 pub use converter::{Delivery, OutputConverter, OutputKind, PADDED};
 pub use dataset::{
     Dataset, DatasetOptions, Derive, DocumentOptions, DocumentRows, FileOpener, Format, HiveKeys,
-    IndexedFile, LeftOut, MdsShards, MixedSource, Nan, OpenFile, TableColumn, TableDataFile,
-    TableOptions, TableReader, TextForm, TextOptions, TextShard, TokenFileOptions, Underivable,
-    column_of, disagreement, files_of_one_format, has_token_index, indexed_files, is_plain_pair,
-    label_masks, listing_of_pair, open_files, rebuild_index, signature_of, text_files,
+    IndexedFile, LateTypes, LeftOut, MdsShards, MixedSource, Nan, OpenFile, TableColumn,
+    TableDataFile, TableOptions, TableReader, TextForm, TextOptions, TextSample, TextShard,
+    TokenFileOptions, Underivable, column_of, disagreement, files_of_one_format, has_token_index,
+    indexed_files, is_plain_pair, label_masks, listing_of_pair, open_files, rebuild_index,
+    signature_of, text_files, text_sample,
 };
 pub use error::{Error, PathFault, Result, UnderivableRow};
 pub use pass::{

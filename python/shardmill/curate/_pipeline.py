@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,7 +27,7 @@ from shardmill.storage._configure import metrics as storage_metrics
 from shardmill.storage._paths import real
 
 if TYPE_CHECKING:
-    from shardmill._native.plan import Split
+    from shardmill._native.plan import InputFile, Split
     from shardmill.curate._resumption import CommitPlan
     from shardmill.resume import Checkpoint
 
@@ -151,14 +152,38 @@ class Pipeline:
             at_once = whole("threads" if executor == "local" else "workers", at_once, 1)
         start, before = time.perf_counter(), storage_metrics()
         report = Report(params=params_of(self, executor, at_once))
+        with ExitStack() as cluster:
+            self._run_all(executor, at_once, progress, report, cluster)
+        report.seconds = time.perf_counter() - start
+        report.storage += storage_metrics() - before
+        report.peak_rss_bytes = peak_rss_bytes()
+        return report
+
+    def _run_all(
+        self,
+        executor: str,
+        at_once: int | None,
+        progress: bool,
+        report: Report,
+        cluster: ExitStack,
+    ) -> None:
+        def pass_over(planner: native.Pipeline, files: list[InputFile] | None) -> None:
+            if executor == "ray":
+                from shardmill.curate._ray_executor import pass_over_files
+
+                report.storage += pass_over_files(self, planner, files, at_once, cluster)
+
         if self.checkpoint is None:
             refuse_inside_input(
                 "output", real(self.sink.path), [real(path) for path in self.source.paths()]
             )
             pipeline = native_pipeline(self, may_replace=executor == "ray")
+            start = time.perf_counter()
             with announced(PLANNING, is_shown=progress):
+                pass_over(pipeline, None)
                 splits, left_out = pipeline.splits(available_cores())
                 pipeline.check_names(splits)
+            report.planning_s = time.perf_counter() - start
             warn_of_left_out(left_out, outcome=_LEFT_OUT)
             pipeline.prepare(splits, is_resumed=False)
             self._run(_Work(pipeline, splits, None), executor, at_once, progress, report)
@@ -170,11 +195,12 @@ class Pipeline:
             holds_back = True
             while holds_back:
                 is_first = not report.splits
-                with Resumption(self, progress) as resumption:
+                with Resumption(self, progress, pass_over) as resumption:
                     if is_first:
                         warn_of_left_out(resumption.left_out, outcome=_LEFT_OUT)
                         report.committed_before = resumption.committed
                     report.checkpoint_load_s += resumption.load_s
+                    report.planning_s += resumption.planning_s
                     pipeline = native_pipeline(
                         self,
                         may_replace=False,
@@ -192,10 +218,6 @@ class Pipeline:
                     resumption.finish(report, had_workers=executor == "ray")
                 # Rows identified by ids that were lost wait until those ids are restored.
                 holds_back = resumption.holds_back and bool(resumption.splits)
-        report.seconds = time.perf_counter() - start
-        report.storage += storage_metrics() - before
-        report.peak_rss_bytes = peak_rss_bytes()
-        return report
 
     def _run(
         self, work: _Work, executor: str, at_once: int | None, progress: bool, report: Report

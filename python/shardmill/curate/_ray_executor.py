@@ -1,4 +1,4 @@
-"""Runs the splits of a pipeline on Ray: one task per split.
+"""Runs a pipeline on Ray: one task per split, and one per file whose columns no footer states.
 
 A task calls the same native function as a local thread. It returns an ``Outcome``, even if the
 split failed: so the driver raises the exact exception of the worker, with its class, message and
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import chdir, closing, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import ExitStack, chdir, closing, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from shardmill import errors
 from shardmill._sent_errors import packed_error, unpacked_error
@@ -23,10 +23,13 @@ from shardmill.storage._configure import metrics as storage_metrics
 from shardmill.storage._paths import absolute, is_remote
 
 if TYPE_CHECKING:
-    from shardmill._native.plan import Split
+    from shardmill._native import curate as native
+    from shardmill._native.plan import InputFile, Split
     from shardmill.curate._pipeline import Pipeline
     from shardmill.curate._resumption import CommitPlan
     from shardmill.integrations._landmark import Landmark
+
+T = TypeVar("T")
 
 
 def run_on_ray(
@@ -88,6 +91,45 @@ def run_on_ray(
     return storage
 
 
+def pass_over_files(
+    pipeline: Pipeline,
+    planner: native.Pipeline,
+    files: list[InputFile] | None,
+    workers: int | None,
+    cluster: ExitStack,
+) -> StorageMetrics:
+    """Find the columns of files that have no footer, in one task per file.
+
+    Args:
+        pipeline: sent to the workers with cloudpickle.
+        planner: plans the job afterwards, and opens none of these files.
+        files: those that it will plan; all files of the job by default.
+        workers: as of ``run_on_ray``.
+        cluster: keeps the connection to Ray for the splits.
+
+    Returns:
+        The requests of all tasks.
+
+    Raises:
+        ImportError: If Ray is not installed.
+        shardmill.Error: If a file cannot be read: the first error to arrive.
+    """
+    storage = StorageMetrics()
+    if (passes := planner.passes(files, available_cores())) is None:
+        return storage
+    from shardmill.integrations._ray_tasks import connected, run_splits
+
+    cluster.enter_context(connected(workers or available_cores()))
+    found: list[dict[str, Any]] = [{} for _path in passes["paths"]]
+    runner = PassRunner(pipeline, passes)
+    with closing(run_splits(runner, passes["paths"], workers)) as outcomes:
+        for index, outcome in outcomes:
+            found[index] = outcome.result()
+            storage += outcome.storage
+    planner.add_passed(passes, found)
+    return storage
+
+
 def _outcomes(
     runner: SplitRunner, splits: list[Split], workers: int | None
 ) -> Generator[tuple[int, Outcome]]:
@@ -109,7 +151,57 @@ def _outcomes(
             yield first + index, outcome
 
 
-class SplitRunner:
+class _Runner(Generic[T]):
+    """A function on a worker, whose exceptions become part of the outcome."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        # Relative paths refer to the same files as on the driver; output names derive from them.
+        self._directory = os.getcwd()  # noqa: PTH109 - it is only handed to chdir
+
+    def __call__(self, work: T) -> Outcome:
+        """Run one task. An exception becomes part of the outcome, except for a request to stop."""
+        from shardmill.integrations._landmark import located
+
+        # A worker process runs one task at a time.
+        before = storage_metrics()
+        try:
+            with chdir(self._directory):
+                outcome = self._outcome(work)
+            return replace(outcome, storage=storage_metrics() - before)
+        except errors.StorageError as error:
+            return Outcome(failure=_packed(located(error)))
+        except errors.Error as error:
+            return Outcome(failure=_packed(error))
+        except OSError as error:
+            # Not for a stage, whose errors are wrapped: the working directory of the driver does
+            # not exist here.
+            return Outcome(failure=_packed(located(errors.StorageError(str(error)))))
+        except Exception as error:
+            return Outcome(failure=_packed(error))
+
+    def _outcome(self, work: T) -> Outcome:
+        raise NotImplementedError
+
+
+class PassRunner(_Runner[str]):
+    """A pass over the file at a path."""
+
+    def __init__(self, pipeline: Pipeline, passes: dict[str, Any]) -> None:
+        super().__init__(pipeline)
+        # Each task needs what the files have in common, and not the list of them.
+        self._passes = {**passes, "paths": []}
+
+    @cached_property
+    def _native(self) -> native.Pipeline:
+        return native_pipeline(self._pipeline, may_replace=True)
+
+    def _outcome(self, work: str) -> Outcome:
+        configure_storage(self._pipeline)
+        return Outcome(report=self._native.pass_over(self._passes, work))
+
+
+class SplitRunner(_Runner["Split"]):
     """The pipeline on a worker."""
 
     def __init__(
@@ -119,13 +211,11 @@ class SplitRunner:
         schema: str | None = None,
         results: Sequence[str | None] = (),
     ) -> None:
-        self._pipeline = pipeline
+        super().__init__(pipeline)
         self._plan = plan
         self._schema = schema
         #: The columns of the results of functions, None where they are not decided yet.
         self.results = results
-        # Relative paths refer to the same files as on the driver; output names derive from them.
-        self._directory = os.getcwd()  # noqa: PTH109 - it is only handed to chdir
         self._landmarks: list[Landmark] = []
         self._options: dict[str, Any] | None = None
 
@@ -169,38 +259,18 @@ class SplitRunner:
             self._options = self._plan.options()
         return self._options
 
-    def __call__(self, split: Split) -> Outcome:
-        """Run one split. An exception becomes part of the outcome, except for a request to stop."""
-        from shardmill.integrations._landmark import located
-
-        # A worker process runs one task at a time.
-        before = storage_metrics()
-        try:
-            with chdir(self._directory):
-                _ = self._sees_directories
-                configure_storage(self._pipeline)
-                # Native pipelines count errors; a retried task starts at zero.
-                pipeline = native_pipeline(
-                    self._pipeline,
-                    may_replace=True,
-                    checkpoint=self._checkpoint,
-                    schema=self._schema,
-                    results=self.results,
-                )
-                report = pipeline.run_split(split)
-                return Outcome(
-                    report=report, results=pipeline.results(), storage=storage_metrics() - before
-                )
-        except errors.StorageError as error:
-            return Outcome(failure=_packed(located(error)))
-        except errors.Error as error:
-            return Outcome(failure=_packed(error))
-        except OSError as error:
-            # Not for a stage, whose errors are wrapped: the working directory of the driver does
-            # not exist here.
-            return Outcome(failure=_packed(located(errors.StorageError(str(error)))))
-        except Exception as error:
-            return Outcome(failure=_packed(error))
+    def _outcome(self, work: Split) -> Outcome:
+        _ = self._sees_directories
+        configure_storage(self._pipeline)
+        # Native pipelines count errors; a retried task starts at zero.
+        pipeline = native_pipeline(
+            self._pipeline,
+            may_replace=True,
+            checkpoint=self._checkpoint,
+            schema=self._schema,
+            results=self.results,
+        )
+        return Outcome(report=pipeline.run_split(work), results=pipeline.results())
 
 
 def _has_indexes(options: dict[str, Any]) -> bool:
@@ -209,7 +279,7 @@ def _has_indexes(options: dict[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a split: its report and its requests, or the exception that stopped it.
+    """The result of a task: its report and its requests, or the exception that stopped it.
 
     The exception is pickled.
     """
@@ -220,7 +290,7 @@ class Outcome:
     storage: StorageMetrics = field(default_factory=StorageMetrics)
 
     def result(self) -> dict[str, Any]:
-        """Return the report of the split.
+        """Return the report.
 
         Raises:
             shardmill.Error: If the split failed.

@@ -40,6 +40,8 @@ class Report:
         committed_before: number of splits committed by earlier runs of a job with a checkpoint;
             they are not in ``splits``.
         checkpoint_load_s: seconds spent loading or building the index of completed ids.
+        planning_s: seconds spent finding the columns of the files, and dividing them into splits.
+            Text files and tars of table jobs are read for this; other files have a footer.
         storage: requests to stores during the run: those of this process, and those of the tasks of
             Ray that returned.
     """
@@ -51,6 +53,7 @@ class Report:
     error: str | None = None
     committed_before: int = 0
     checkpoint_load_s: float = 0.0
+    planning_s: float = 0.0
     storage: StorageMetrics = field(default_factory=StorageMetrics)
 
     @property
@@ -154,6 +157,7 @@ class Report:
             "time_taken_s": seconds,
             "committed_before": self.committed_before,
             "checkpoint_load_s": self.checkpoint_load_s,
+            "planning_s": self.planning_s,
             "throughput_rows_per_sec": _rate(outputs["rows"], seconds),
             "throughput_samples_per_sec": _rate(outputs["samples"], seconds),
         }

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -41,7 +42,8 @@ from shardmill.resume._checkpoint import (
 from shardmill.storage._paths import absolute, is_remote, real, root_of
 
 if TYPE_CHECKING:
-    from shardmill._native.plan import Split
+    from shardmill._native import curate
+    from shardmill._native.plan import InputFile, Split
     from shardmill._native.resume import IdIndex
     from shardmill.curate._pipeline import Pipeline
     from shardmill.curate._report import Report
@@ -176,10 +178,17 @@ class Resumption:
         committed: number of splits committed by earlier runs.
         holds_back: whether some splits wait for splits whose ids were lost, and need one more run.
         load_s: seconds spent loading or building the index of completed ids.
+        planning_s: seconds spent finding the columns of the files, and dividing them into splits.
     """
 
-    def __init__(self, pipeline: Pipeline, progress: bool) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        progress: bool,
+        pass_over: Callable[[curate.Pipeline, list[InputFile] | None], None] | None = None,
+    ) -> None:
         self._pipeline = pipeline
+        self._pass_over = pass_over
         self._checkpoint = checkpoint = checkpoint_of(pipeline.checkpoint)
         self._progress = progress
         self._memory_bytes = byte_count(checkpoint.memory_bytes, "memory_bytes")
@@ -203,7 +212,7 @@ class Resumption:
         self.plan = CommitPlan(target={})
         self.committed = 0
         self.holds_back = False
-        self.load_s = 0.0
+        self.load_s = self.planning_s = 0.0
         self._overwrites = False
 
     def __enter__(self) -> Resumption:
@@ -217,7 +226,8 @@ class Resumption:
         ):
             # Options that name keys or columns that the input lacks, before the journal records
             # them. A started job has passed this check.
-            with announced(PLANNING, is_shown=self._progress):
+            with self._planning():
+                self._decide(None)
                 self._native.check_names(self._native.splits(available_cores())[0])
         self._journal = self._opened()
         try:
@@ -240,6 +250,17 @@ class Resumption:
         if self._journal is not None:
             self._journal.release()
 
+    def _decide(self, files: list[InputFile] | None) -> None:
+        if self._pass_over is not None:
+            self._pass_over(self._native, files)
+
+    @contextmanager
+    def _planning(self) -> Iterator[None]:
+        start = time.perf_counter()
+        with announced(PLANNING, is_shown=self._progress):
+            yield
+        self.planning_s += time.perf_counter() - start
+
     def _open(self, done: list[str]) -> None:
         journal = self._journal
         assert journal is not None
@@ -259,7 +280,8 @@ class Resumption:
         if added and checkpoint.duplicate_ids == "strict":
             self._refuse_duplicates(added)
         types = self._known_id_types(done) if added and self._id_columns else None
-        with announced(PLANNING, is_shown=self._progress):
+        with self._planning():
+            self._decide(new)
             self.splits = journal.plan(self._native, new, types, available_cores())
         self.schema = self._native.schema()
         self.results = journal.results()

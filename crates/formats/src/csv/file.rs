@@ -125,7 +125,7 @@ impl CsvFile {
         }
         let mut borders = CsvBorders::new(&options, header.data_start, header.data_line);
         // The sample holds all of a short file.
-        let inferred = inferred.filter(|inferred| object.size() > inferred.sample_bytes);
+        let inferred = inferred.filter(|inferred| object.size() > inferred.sample().bytes);
         let late = inferred
             .map(|inferred| Late::new(inferred, &header.names, &options, &nulls))
             .filter(|late| !late.is_empty());

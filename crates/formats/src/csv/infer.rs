@@ -9,6 +9,7 @@ use super::tokenize::Tokenizer;
 use super::{CsvOptions, Error};
 use crate::records::{MAX_RECORD_BYTES, Unpacker, sample_bytes};
 use arrow_schema::{Field, Schema, SchemaRef};
+use serde::{Deserialize, Serialize};
 use shardmill_storage::RangeRead;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,17 +43,21 @@ pub fn infer(
     for object in objects {
         inference.add(object.as_ref(), unpacker, options, &nulls, sample_bytes)?;
     }
-    let columns: Arc<[(String, Kinds)]> =
-        inference.names.into_iter().zip(inference.kinds).collect();
-    let schema = schema(&columns);
-    Ok(Inferred {
-        schema,
-        columns,
-        by_name: inference.by_name,
-        sample_bytes,
-        late: Mutex::default(),
-    })
+    let columns = inference.names.into_iter().zip(inference.kinds).collect();
+    Ok(Inferred::of(Sample { columns, bytes: sample_bytes }))
 }
+
+/// The types of the starts of all files, for openers of the same files on other machines.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Sample {
+    columns: Vec<(String, Kinds)>,
+    /// Of each file.
+    pub(super) bytes: u64,
+}
+
+/// The columns of a file whose types are not those of the sample.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LateColumns(pub(super) Vec<(String, Kinds)>);
 
 fn schema(columns: &[(String, Kinds)]) -> SchemaRef {
     Arc::new(Schema::new(
@@ -68,19 +73,33 @@ fn schema(columns: &[(String, Kinds)]) -> SchemaRef {
 #[derive(Debug)]
 pub struct Inferred {
     schema: SchemaRef,
-    columns: Arc<[(String, Kinds)]>,
+    sample: Sample,
     by_name: HashMap<String, usize>,
-    /// Of each file.
-    pub(super) sample_bytes: u64,
-    /// By path: the columns whose types are not those of the sample.
-    late: Mutex<BTreeMap<String, Vec<(String, Kinds)>>>,
+    /// By path.
+    late: Mutex<BTreeMap<String, LateColumns>>,
 }
 
 impl Inferred {
+    #[must_use]
+    pub fn of(sample: Sample) -> Self {
+        let names = sample.columns.iter().enumerate();
+        Self {
+            schema: schema(&sample.columns),
+            by_name: names.map(|(index, (name, _))| (name.clone(), index)).collect(),
+            sample,
+            late: Mutex::default(),
+        }
+    }
+
     /// Of the sample.
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    #[must_use]
+    pub fn sample(&self) -> &Sample {
+        &self.sample
     }
 
     /// The schema of all files that were opened, if it is not that of the sample: integers became
@@ -88,10 +107,9 @@ impl Inferred {
     /// depend on the order in which they were opened.
     #[must_use]
     pub fn late_schema(&self) -> Option<SchemaRef> {
-        let mut columns = self.columns.to_vec();
-        for (name, late) in
-            self.late.lock().unwrap_or_else(PoisonError::into_inner).values().flatten()
-        {
+        let mut columns = self.sample.columns.clone();
+        let files = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, late) in files.values().flat_map(|file| &file.0) {
             let Some((sample, (_, kinds))) = self
                 .kinds(name)
                 .zip(self.by_name.get(name).and_then(|index| columns.get_mut(*index)))
@@ -104,12 +122,22 @@ impl Inferred {
         (schema != self.schema).then_some(schema)
     }
 
-    pub(super) fn kinds(&self, name: &str) -> Option<Kinds> {
-        self.by_name.get(name).and_then(|index| self.columns.get(*index)).map(|(_, kinds)| *kinds)
+    /// What a file that was opened has changed.
+    #[must_use]
+    pub fn late(&self, path: &str) -> Option<LateColumns> {
+        self.late.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
     }
 
-    pub(super) fn add(&self, path: &str, late: Vec<(String, Kinds)>) {
+    /// Adds what a file has changed that was opened elsewhere.
+    pub fn add(&self, path: &str, late: LateColumns) {
         self.late.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), late);
+    }
+
+    pub(super) fn kinds(&self, name: &str) -> Option<Kinds> {
+        self.by_name
+            .get(name)
+            .and_then(|index| self.sample.columns.get(*index))
+            .map(|(_, kinds)| *kinds)
     }
 }
 

@@ -4,6 +4,7 @@ use super::CsvOptions;
 use crate::records::value::{Date, Integer, Parse, Stamp, TimeOfDay, is_float, parse_bool};
 use arrow_array::types::{Int64Type, Time32SecondType};
 use arrow_schema::{DataType, TimeUnit};
+use serde::{Deserialize, Serialize};
 
 /// The spellings of null.
 #[derive(Debug, Clone)]
@@ -36,7 +37,7 @@ impl NullValues {
 
 /// A set of types that can hold all values seen so far. A column gets the first one in pyarrow's
 /// order, which is the order of the bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Kinds(u16);
 
 const INTEGER: u16 = 1 << 1;

@@ -7,7 +7,7 @@
 //! the sample alone.
 
 use super::CsvOptions;
-use super::infer::Inferred;
+use super::infer::{Inferred, LateColumns};
 use super::kind::{Kinds, NullValues};
 use super::rows::{Rows, is_null};
 use super::tokenize::Tokenizer;
@@ -102,14 +102,11 @@ impl<'a> Late<'a> {
     }
 
     /// The columns whose types are not those of the sample.
-    pub(super) fn into_changed(self) -> Vec<(String, Kinds)> {
+    pub(super) fn into_changed(self) -> LateColumns {
         let is_changed =
             |column: &LateColumn| column.kinds.data_type() != column.sample.data_type();
-        self.columns
-            .into_iter()
-            .filter(is_changed)
-            .map(|column| (column.name, column.kinds))
-            .collect()
+        let changed = self.columns.into_iter().filter(is_changed);
+        LateColumns(changed.map(|column| (column.name, column.kinds)).collect())
     }
 }
 

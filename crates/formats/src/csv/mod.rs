@@ -23,7 +23,7 @@ mod special;
 mod tokenize;
 
 pub use file::CsvFile;
-pub use infer::{Inferred, infer};
+pub use infer::{Inferred, LateColumns, Sample, infer};
 
 use crate::limit::DecodeLimit;
 pub use crate::records::Error;

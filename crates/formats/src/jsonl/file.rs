@@ -91,12 +91,12 @@ impl JsonlFile {
         let start = read_start(object.as_ref(), BYTE_ORDER_MARK.len() as u64)?.mark_len;
         let shape = shape_of(object.as_ref(), start)?;
         // The sample holds all of a short file.
-        let inferred = inferred.filter(|inferred| object.size() > inferred.sample_bytes);
+        let inferred = inferred.filter(|inferred| object.size() > inferred.sample().bytes);
         let watched = |borders: &mut dyn Borders| -> Result<Index, Error> {
             let Some(inferred) = inferred else {
                 return Ok(index(object.as_ref(), start, borders, block_bytes)?);
             };
-            let mut late = Late::new(&inferred.row, shape);
+            let mut late = Late::new(&inferred.sample().row, shape);
             let mut look = |piece: &[u8]| late.look(piece);
             let index = index(
                 object.as_ref(),

@@ -7,6 +7,7 @@ use super::records::{Records, Shape};
 use super::{Error, JsonlOptions};
 use crate::records::{BadLines, MAX_RECORD_BYTES, Unpacker, sample_bytes};
 use arrow_schema::{Schema, SchemaRef};
+use serde::{Deserialize, Serialize};
 use shardmill_storage::RangeRead;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -63,31 +64,47 @@ pub fn infer(
             break;
         }
     }
-    Ok(Inferred {
-        schema: Arc::new(Schema::new(row.fields())),
-        row,
-        sample_bytes,
-        late: Mutex::default(),
-    })
+    Ok(Inferred::of(Sample { row, bytes: sample_bytes }))
 }
+
+/// The types of the starts of all files, for openers of the same files on other machines.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Sample {
+    pub(super) row: Members,
+    /// Of each file.
+    pub(super) bytes: u64,
+}
+
+/// The types of a file with records that change those of the sample.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LateMembers(pub(super) Members);
 
 /// Types of a sample, and those of the files whose later records change them. Opening a file adds
 /// its types.
 #[derive(Debug)]
 pub struct Inferred {
     schema: SchemaRef,
-    pub(super) row: Members,
-    /// Of each file.
-    pub(super) sample_bytes: u64,
+    sample: Sample,
     /// By path.
-    late: Mutex<BTreeMap<String, Members>>,
+    late: Mutex<BTreeMap<String, LateMembers>>,
 }
 
 impl Inferred {
+    #[must_use]
+    pub fn of(sample: Sample) -> Self {
+        let schema = Arc::new(Schema::new(sample.row.fields()));
+        Self { schema, sample, late: Mutex::default() }
+    }
+
     /// Of the sample.
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    #[must_use]
+    pub fn sample(&self) -> &Sample {
+        &self.sample
     }
 
     /// The schema of all files that were opened, if it is not that of the sample: there are further
@@ -95,17 +112,24 @@ impl Inferred {
     /// null has a value. It does not depend on the order in which they were opened.
     #[must_use]
     pub fn late_schema(&self) -> Option<SchemaRef> {
-        let mut row = self.row.clone();
+        let mut row = self.sample.row.clone();
         self.late
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .values()
-            .for_each(|late| row.merge(late));
+            .for_each(|late| row.merge(&late.0));
         let schema = Arc::new(Schema::new(row.fields()));
         (schema != self.schema).then_some(schema)
     }
 
-    pub(super) fn add(&self, path: &str, late: Members) {
+    /// What a file that was opened has changed.
+    #[must_use]
+    pub fn late(&self, path: &str) -> Option<LateMembers> {
+        self.late.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
+    }
+
+    /// Adds what a file has changed that was opened elsewhere.
+    pub fn add(&self, path: &str, late: LateMembers) {
         self.late.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), late);
     }
 }

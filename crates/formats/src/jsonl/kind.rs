@@ -6,23 +6,24 @@ use crate::records::Declared;
 use crate::records::value::{Integer, Parse};
 use arrow_array::types::{Int64Type, UInt64Type};
 use arrow_schema::{DataType, Field, Fields};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// Where a value was seen: its file and line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Place {
     pub(super) file: usize,
     pub(super) line: u64,
 }
 
 /// The values seen for one field.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct Seen {
     kind: Kind,
     first: Option<Place>,
 }
 
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 enum Kind {
     #[default]
     Null,
@@ -37,14 +38,14 @@ enum Kind {
 }
 
 /// The range of integers seen.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Range {
     pub(super) is_negative: bool,
     /// Beyond int64, but within uint64.
     pub(super) is_large: bool,
 }
 
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct Members {
     /// Further names are left out.
     is_full: bool,

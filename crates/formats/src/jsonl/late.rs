@@ -8,6 +8,7 @@
 //! on its bytes and on the sample alone.
 
 use super::cursor::Cursor;
+use super::infer::LateMembers;
 use super::kind::{Change, Members, Place, Range};
 use super::records::{Records, Shape};
 
@@ -94,8 +95,8 @@ impl Late {
     }
 
     /// The types of the file, if a record was found that may have changed them.
-    pub(super) fn into_changed(self) -> Option<Members> {
-        self.has_changed.then_some(self.members)
+    pub(super) fn into_changed(self) -> Option<LateMembers> {
+        self.has_changed.then_some(LateMembers(self.members))
     }
 }
 

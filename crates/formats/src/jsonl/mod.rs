@@ -32,7 +32,7 @@ mod texts;
 mod write;
 
 pub use file::JsonlFile;
-pub use infer::{Inferred, infer};
+pub use infer::{Inferred, LateMembers, Sample, infer};
 pub use texts::{RecordText, RecordTexts};
 pub use write::encode_lines;
 

@@ -1,11 +1,12 @@
 //! Which types of text files a user has given.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The columns whose types are given. Those of the others are inferred from a sample, and their
 /// values must fit exactly.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Declared {
     #[default]
     All,

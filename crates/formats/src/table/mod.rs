@@ -26,6 +26,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
+use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -34,7 +35,7 @@ use std::sync::Arc;
 pub const MAX_BLOCK_BYTES: u64 = 64 << 20;
 
 /// The unit of decoding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Block {
     pub rows: u64,
     /// Size in memory of all columns, estimated from metadata.

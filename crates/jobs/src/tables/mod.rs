@@ -12,6 +12,7 @@ mod ids;
 mod job;
 mod options;
 mod output;
+mod passes;
 mod plan;
 mod read;
 mod stages;
@@ -23,6 +24,8 @@ pub(crate) use job::TableJob;
 pub(crate) use options::TableOptions;
 pub(crate) use options::check_stages;
 pub(crate) use output::SINK_STAGE;
+pub(crate) use passes::PassedFiles;
+pub use passes::{Passed, Passes};
 pub use plan::Agreed;
 pub(crate) use plan::{TableInput, TablePlan, files, source_name};
 

@@ -4,7 +4,8 @@
 //! once, and the same files give the same schema and the same splits.
 
 use super::TableOptions;
-use super::columns::{check_fits, filtered, read_roots, selected, shown};
+use super::columns::{check_fits, filtered, read_roots, selected};
+use super::passes::{PassedFiles, PlannedFile};
 use crate::Result;
 use crate::input_files::InputFiles;
 use crate::stage::Stage;
@@ -12,7 +13,7 @@ use arrow_schema::{Schema, SchemaRef};
 use shardmill_documents::schema::SchemaChoice;
 use shardmill_engine::Cancel;
 use shardmill_formats::records::Declared;
-use shardmill_formats::table::{Block, TableFile};
+use shardmill_formats::table::Block;
 use shardmill_load::{
     DatasetOptions, Error as LoadError, FileOpener, Format, MdsShards, TableReader, TextOptions,
     column_of, files_of_one_format, open_files,
@@ -67,6 +68,8 @@ pub(crate) struct TableInput<'a> {
     pub ids: &'a FooterCheck,
     /// The columns that the user declares: of text files all of them, and of any files some.
     pub choice: &'a SchemaChoice,
+    /// Passes that ran on other machines.
+    pub passed: Option<&'a PassedFiles>,
 }
 
 impl TableInput<'_> {
@@ -93,51 +96,71 @@ impl TableInput<'_> {
         }
         let format = self.format_of(files.first())?;
         self.options.text.check(format)?;
-        let declared = self.choice.schema.clone().filter(|_| is_text(format));
-        let tables = match &declared {
-            Some(_) => Vec::new(),
-            None => {
-                let paths: Vec<String> =
-                    files.iter().chain(&agreed.pending).map(|file| file.path.clone()).collect();
-                let options = DatasetOptions {
-                    limit: self.options.limit(),
-                    threads,
-                    text: self.text(None),
-                    ..DatasetOptions::new(self.paths.to_vec(), Some(format))
-                };
-                open_files(format, &paths, &options, cancel)?
+        let declared = self.choice.schema.clone().filter(|_| self.declares_all(format));
+        let found = if declared.is_some() {
+            Vec::new()
+        } else {
+            let all = || files.iter().chain(&agreed.pending);
+            match self.passed.filter(|passed| passed.is_of(all())) {
+                Some(passed) => self.planned(passed)?,
+                None => {
+                    let paths: Vec<String> = all().map(|file| file.path.clone()).collect();
+                    let options = self.dataset_options(format, threads);
+                    let tables = open_files(format, &paths, &options, cancel)?;
+                    tables.into_iter().map(PlannedFile::Open).collect()
+                }
             }
         };
+        let tables: Vec<_> = found.iter().filter_map(PlannedFile::table).cloned().collect();
         let id_types = self.ids.run(format, &tables, agreed.id_types.as_ref())?;
         let schema = match declared {
             Some(declared) => declared,
-            None => self.agree(&tables, agreed.schema.clone())?,
+            None => self.agree(&found, agreed.schema.clone())?,
         };
-        self.check_names(&schema, &tables)?;
+        self.check_names(&schema, &found)?;
         let splits = match by.blocksize_bytes {
             Some(limit) if by.files_per_partition.is_none() && limit > 0 => {
-                pack(files, &tables, format, limit)
+                pack(files, &found, format, limit)
             }
             _ => partition(files, by)?,
         };
         Ok(TablePlan { splits, schema, id_types })
     }
 
+    /// Whether the user declares all columns of files of the format.
+    pub(super) fn declares_all(&self, format: Format) -> bool {
+        self.choice.schema.is_some() && is_text(format)
+    }
+
+    /// How the files are opened for planning.
+    pub(super) fn dataset_options(&self, format: Format, threads: usize) -> DatasetOptions {
+        DatasetOptions {
+            limit: self.options.limit(),
+            threads,
+            text: self.text(None),
+            ..DatasetOptions::new(self.paths.to_vec(), Some(format))
+        }
+    }
+
     /// The schema of the columns that the job reads.
-    fn agree(&self, tables: &[Arc<dyn TableFile>], agreed: Option<SchemaRef>) -> Result<SchemaRef> {
+    fn agree(&self, found: &[PlannedFile], agreed: Option<SchemaRef>) -> Result<SchemaRef> {
         let roots = read_roots(self.options, &self.ids.columns, self.stages);
         let is_read = |name: &str| roots.as_ref().is_none_or(|roots| roots.contains(name));
-        let read = |table: &Arc<dyn TableFile>| {
+        let read = |file: &PlannedFile| {
             self.choice.retyped(&match roots {
-                Some(_) => selected(table.declared_schema(), is_read),
-                None => shown(table.as_ref()),
+                Some(_) => selected(file.schema(), is_read),
+                None => file.shown(),
             })
         };
-        let schemas: Vec<SchemaRef> = tables.iter().map(read).collect();
-        let files = tables.iter().zip(&schemas).map(|(table, schema)| FileColumns {
-            path: table.path(),
+        let schemas: Vec<SchemaRef> = found.iter().map(read).collect();
+        // `unify` passes over files without rows that are open.
+        let is_filled = found.iter().any(PlannedFile::has_rows);
+        let takes_part = |(file, _): &(&PlannedFile, _)| !is_filled || file.has_rows();
+        let files = found.iter().zip(&schemas).filter(takes_part);
+        let files = files.map(|(file, schema)| FileColumns {
+            path: file.path(),
             schema,
-            table: Some(table.as_ref()),
+            table: file.table().map(AsRef::as_ref),
         });
         let Some(agreed) = agreed else {
             let unified = unify(&files.collect::<Vec<_>>())?;
@@ -154,7 +177,7 @@ impl TableInput<'_> {
 
     /// Checks that the columns exist which the options name, and the filters
     /// before the first function.
-    fn check_names(&self, schema: &Schema, tables: &[Arc<dyn TableFile>]) -> Result<()> {
+    fn check_names(&self, schema: &Schema, found: &[PlannedFile]) -> Result<()> {
         let names = self
             .options
             .columns
@@ -166,12 +189,12 @@ impl TableInput<'_> {
             if let Err(error) = column_of(schema, name) {
                 // The error lists the columns of the files; the schema has those that are read.
                 let mut seen = HashSet::new();
-                let all = tables
+                let all = found
                     .iter()
-                    .flat_map(|table| table.declared_schema().fields())
+                    .flat_map(|file| file.schema().fields())
                     .filter(|field| seen.insert(field.name()));
                 let all = Schema::new(all.cloned().collect::<Vec<_>>());
-                return Err(if tables.is_empty() {
+                return Err(if found.is_empty() {
                     error
                 } else {
                     column_of(&all, name).err().unwrap_or(error)
@@ -211,14 +234,14 @@ impl TableInput<'_> {
     }
 
     /// How text files are read with `schema`, or their types inferred if `None`.
-    fn text(&self, schema: Option<SchemaRef>) -> TextOptions {
+    pub(super) fn text(&self, schema: Option<SchemaRef>) -> TextOptions {
         let declared = if self.choice.schema.is_some() { Declared::All } else { self.declared() };
         let (form, is_selection) = (self.options.text.clone(), self.options.columns.is_some());
         TextOptions { schema, declared, is_selection, form, ..TextOptions::default() }
     }
 
     /// The common format of all files of a job.
-    fn format_of(&self, file: Option<&InputFile>) -> Result<Format> {
+    pub(super) fn format_of(&self, file: Option<&InputFile>) -> Result<Format> {
         let format = match self.options.format()? {
             Some(format) => Some(format),
             None => file.map_or(Ok(None), |file| Format::of_file(&file.path))?,
@@ -245,20 +268,13 @@ pub(crate) fn source_name(file: &InputFile) -> String {
     }
 }
 
-fn pack(
-    files: Vec<InputFile>,
-    tables: &[Arc<dyn TableFile>],
-    format: Format,
-    limit: u64,
-) -> Vec<Split> {
+fn pack(files: Vec<InputFile>, found: &[PlannedFile], format: Format, limit: u64) -> Vec<Split> {
     let mut groups: Vec<Vec<InputFile>> = Vec::new();
     let mut filled = u64::MAX;
     for (number, file) in files.into_iter().enumerate() {
         if file.size > limit {
-            let blocks = tables
-                .get(number)
-                .filter(|_| !is_text(format))
-                .map_or(&[][..], |table| table.blocks());
+            let blocks =
+                found.get(number).filter(|_| !is_text(format)).map_or(&[][..], PlannedFile::blocks);
             groups.extend(parts(file, blocks, limit).into_iter().map(|part| vec![part]));
             filled = u64::MAX;
             continue;

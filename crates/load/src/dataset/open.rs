@@ -7,7 +7,7 @@ use super::objects::Objects;
 use super::parts::PartTable;
 use super::token_masks::masks_of;
 use super::token_opener::{TokenFileOptions, TokenOpener};
-use super::{Dataset, FileOpener, Format, MdsShards, OpenFile, Origin, TextOptions};
+use super::{Dataset, FileOpener, Format, MdsShards, OpenFile, Origin, TextOptions, TextSample};
 use crate::{Error, Result};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{Schema, SchemaRef};
@@ -332,6 +332,58 @@ pub(super) struct Beside {
     pub(super) masks: HashMap<String, String>,
 }
 
+/// The types of the starts of text files, from which a job on several machines opens them; `None`
+/// for other formats. A file that cannot be read is left to the opener.
+///
+/// # Errors
+/// As [`FileOpener::new`], and when cancelled.
+pub fn text_sample(
+    format: Format,
+    paths: Vec<String>,
+    options: &DatasetOptions,
+    cancel: &Cancel,
+) -> Result<Option<TextSample>> {
+    if !matches!(format, Format::Csv | Format::Jsonl) {
+        return Ok(None);
+    }
+    let threads = threads_of(&paths, options.threads);
+    let objects: Vec<_> = objects_of(&Objects::default(), paths, threads, cancel)?
+        .into_iter()
+        .filter_map(Result::ok)
+        .collect();
+    Ok(FileOpener::new(format, &options.text, options.limit, &objects)?.sample())
+}
+
+/// Requests wait for the store, so there are more of them than there are processors.
+fn threads_of(paths: &[String], threads: usize) -> usize {
+    let is_remote = paths.first().is_some_and(|path| is_remote(path));
+    if is_remote { threads.max(REQUESTING_THREADS) } else { threads }
+}
+
+/// Each object, or why it cannot be opened.
+fn objects_of(
+    source: &Objects,
+    paths: Vec<String>,
+    threads: usize,
+    cancel: &Cancel,
+) -> Result<Vec<Result<Arc<dyn RangeRead>>>> {
+    let object = {
+        let source = source.clone();
+        move |path: &String| -> Result<Arc<dyn RangeRead>> { Ok(source.open(path)?) }
+    };
+    if !paths.first().is_some_and(|path| is_remote(path)) {
+        return Ok(paths.iter().map(object).collect());
+    }
+    let count = paths.len();
+    let opened = move |number: usize| ControlFlow::Continue(paths.get(number).map(&object));
+    Ok(run_in_order(count, threads, cancel, opened)?
+        .map(|opened| opened.map_err(Error::from))
+        .collect::<Result<Vec<_>>>()?
+        .into_iter()
+        .flatten()
+        .collect())
+}
+
 /// A file and its size.
 pub(super) type Opened = Result<(Arc<dyn TableFile>, u64)>;
 
@@ -344,23 +396,9 @@ pub(super) fn open_all(
     cancel: &Cancel,
 ) -> Result<Vec<Opened>> {
     let source = Objects::new(bytes_read);
-    let object = {
-        let source = source.clone();
-        move |path: &str| -> Result<Arc<dyn RangeRead>> { Ok(source.open(path)?) }
-    };
-    let is_remote = files.first().is_some_and(|(_, file)| is_remote(&file.path));
-    let threads = if is_remote { options.threads.max(REQUESTING_THREADS) } else { options.threads };
-    let objects: Vec<Result<Arc<dyn RangeRead>>> = if is_remote {
-        let paths: Vec<String> = files.iter().map(|(_, file)| file.path.clone()).collect();
-        let opened =
-            move |number: usize| ControlFlow::Continue(paths.get(number).map(|path| object(path)));
-        let opened = run_in_order(files.len(), threads, cancel, opened)?
-            .map(|opened| opened.map_err(Error::from))
-            .collect::<Result<Vec<_>>>()?;
-        opened.into_iter().flatten().collect()
-    } else {
-        files.iter().map(|(_, file)| object(&file.path)).collect()
-    };
+    let paths: Vec<String> = files.iter().map(|(_, file)| file.path.clone()).collect();
+    let threads = threads_of(&paths, options.threads);
+    let objects = objects_of(&source, paths, threads, cancel)?;
     let readable: Vec<Arc<dyn RangeRead>> =
         objects.iter().filter_map(|object| object.as_ref().ok().cloned()).collect();
     // The types of text are inferred over all files, before any of them is indexed.

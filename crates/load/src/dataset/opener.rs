@@ -14,6 +14,7 @@ use super::text::{Nan, TextForm, TextOptions};
 use super::token_opener::{TokenFileOptions, TokenOpener};
 use crate::{Error, Result};
 use arrow_schema::SchemaRef;
+use serde::{Deserialize, Serialize};
 use shardmill_formats::arrayrecord::ArrayRecordTable;
 use shardmill_formats::csv::{self, CsvFile, CsvOptions};
 use shardmill_formats::jsonl::{self, JsonlFile, JsonlOptions};
@@ -56,6 +57,29 @@ enum Types<T> {
     Known(SchemaRef),
     /// From the start of each file, which later records may change.
     Inferred(T),
+}
+
+impl<T> Types<T> {
+    fn sample<S: Clone>(&self, of: impl FnOnce(&T) -> &S) -> Option<S> {
+        match self {
+            Self::Known(_) => None,
+            Self::Inferred(inferred) => Some(of(inferred).clone()),
+        }
+    }
+}
+
+/// The types of the starts of text files, for openers of the same files on other machines.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum TextSample {
+    Csv(csv::Sample),
+    Jsonl(jsonl::Sample),
+}
+
+/// How later records of a text file change the types of the sample.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum LateTypes {
+    Csv(csv::LateColumns),
+    Jsonl(jsonl::LateMembers),
 }
 
 impl FileOpener {
@@ -156,6 +180,81 @@ impl FileOpener {
     pub(super) fn of_tokens(opener: TokenOpener) -> Self {
         let limit = opener.options().limit;
         Self::of(Kind::Tokens(opener), limit)
+    }
+
+    /// For text files, with the types of a sample.
+    ///
+    /// # Errors
+    /// For options that are not valid.
+    pub fn of_sample(sample: TextSample, text: &TextOptions, limit: DecodeLimit) -> Result<Self> {
+        let unpacker = Unpacker::new(text.form.encoding, limit);
+        let kind = match sample {
+            TextSample::Csv(sample) => Kind::Csv {
+                types: Types::Inferred(csv::Inferred::of(sample)),
+                options: text.csv(limit)?,
+            },
+            TextSample::Jsonl(sample) => Kind::Jsonl {
+                types: Types::Inferred(jsonl::Inferred::of(sample)),
+                options: text.jsonl(limit),
+            },
+        };
+        Ok(Self { kind, unpacker, limit })
+    }
+
+    /// `None` if the types are known, or in the files.
+    #[must_use]
+    pub fn sample(&self) -> Option<TextSample> {
+        match &self.kind {
+            Kind::Csv { types, .. } => types.sample(csv::Inferred::sample).map(TextSample::Csv),
+            Kind::Jsonl { types, .. } => {
+                types.sample(jsonl::Inferred::sample).map(TextSample::Jsonl)
+            }
+            _ => None,
+        }
+    }
+
+    /// What a file has changed in the types of the sample, once it was opened.
+    #[must_use]
+    pub fn late(&self, path: &str) -> Option<LateTypes> {
+        match &self.kind {
+            Kind::Csv { types: Types::Inferred(inferred), .. } => {
+                inferred.late(path).map(LateTypes::Csv)
+            }
+            Kind::Jsonl { types: Types::Inferred(inferred), .. } => {
+                inferred.late(path).map(LateTypes::Jsonl)
+            }
+            _ => None,
+        }
+    }
+
+    /// Adds what a file has changed that an opener on another machine has opened.
+    pub fn add_late(&self, path: &str, late: LateTypes) {
+        match (&self.kind, late) {
+            (Kind::Csv { types: Types::Inferred(inferred), .. }, LateTypes::Csv(late)) => {
+                inferred.add(path, late);
+            }
+            (Kind::Jsonl { types: Types::Inferred(inferred), .. }, LateTypes::Jsonl(late)) => {
+                inferred.add(path, late);
+            }
+            _ => {}
+        }
+    }
+
+    /// The columns of all text files, once they were opened or added; `None` for other formats.
+    #[must_use]
+    pub fn text_schema(&self) -> Option<SchemaRef> {
+        let (schema, late) = match &self.kind {
+            Kind::Csv { types: Types::Known(schema), .. }
+            | Kind::Jsonl { types: Types::Known(schema), .. } => (schema, None),
+            Kind::Csv { types: Types::Inferred(inferred), .. } => {
+                (inferred.schema(), inferred.late_schema())
+            }
+            Kind::Jsonl { types: Types::Inferred(inferred), .. } => {
+                (inferred.schema(), inferred.late_schema())
+            }
+            _ => return None,
+        };
+        Some(late.unwrap_or_else(|| Arc::clone(schema)))
     }
 
     /// An opener with other types, if the files that were opened have values that do not fit those

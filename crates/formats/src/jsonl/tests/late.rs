@@ -33,7 +33,7 @@ fn types(text: &str) -> Option<Inferred> {
 /// The schema of `text` after a sample.
 fn late_types(sample: &str, text: &str, shape: Shape, chunk_bytes: usize) -> SchemaRef {
     let inferred = types(sample).expect("types");
-    let mut late = Late::new(&inferred.row, shape);
+    let mut late = Late::new(&inferred.sample().row, shape);
     let mut look = |piece: &[u8]| late.look(piece);
     let (mut lines, mut elements) = (LineBorders::new(0), ElementBorders::new());
     let borders: &mut dyn Borders = if shape == Shape::Lines { &mut lines } else { &mut elements };
@@ -135,7 +135,7 @@ fn files_add_their_types_in_any_order() {
     let add = |order: [usize; 3]| {
         let fresh = types("{\"a\": 1, \"b\": null}").expect("types");
         for (path, text) in order.map(|number| files[number]) {
-            let mut late = Late::new(&fresh.row, Shape::Lines);
+            let mut late = Late::new(&fresh.sample().row, Shape::Lines);
             late.look(text.as_bytes());
             fresh.add(path, late.into_changed().expect("a change"));
         }
