@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from benchmarks.report import Page, Ratio, read_summary
+from benchmarks.report import Page, Ratio, quotient, read_summary
 from benchmarks.runner.series import Series
 from benchmarks.runner.settings import read_settings
 
@@ -81,7 +81,7 @@ def table(ratios: list[tuple[str, Ratio]]) -> str:
 def range_of(ratios: list[tuple[str, Ratio]]) -> str:
     """The sentence with the smallest and the largest ratio of all pages."""
     found = [ratio.times.median for _, ratio in ratios if ratio.times]
-    return f"shardmill is {min(found):.2g} to {max(found):.3g} times"
+    return f"shardmill is {min(found):.2g} to {quotient(max(found))} times"
 
 
 def origin(shown: dict[str, Page]) -> str:

@@ -509,8 +509,13 @@ def spread_of(ratio: Series | None) -> str:
     """A ratio with its quartiles, if there are several rounds."""
     if ratio is None:
         return "-"
-    quartiles = " ({:.3g}–{:.3g})".format(*ratio.quartiles) if len(ratio.values) > 1 else ""
-    return f"{ratio.median:.3g}×{quartiles}"
+    quartiles = f" ({'–'.join(map(quotient, ratio.quartiles))})" if len(ratio.values) > 1 else ""
+    return f"{quotient(ratio.median)}×{quartiles}"
+
+
+def quotient(ratio: float) -> str:
+    """A ratio with three digits, without an exponent."""
+    return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.3g}"
 
 
 def _filled(item: Any, values: Mapping[str, Any]) -> Any:
