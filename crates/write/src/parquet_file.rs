@@ -7,17 +7,18 @@ use crate::follower::{Follower, Outcome};
 use crate::weight::{rows_within, weight};
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, NullArray, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow_schema::{DataType, Schema, SchemaRef};
-use arrow_select::concat::{concat, concat_batches};
+use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 use shardmill_formats::parquet::{
     EncodedRowGroup, ParquetCompression, ParquetWriter, ParquetWriterOptions, RowGroupEncoders,
     RowGroupFile,
 };
-use std::collections::HashSet;
+use std::collections::VecDeque;
 use std::io::Write;
 use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Size in memory of the values of a row group. A reader decodes it as a whole: small enough that
 /// threads share a file of some megabytes, and that a window mixes many of them.
@@ -188,9 +189,9 @@ impl<W: Write + Send + 'static, R: Send + 'static> ParquetFile<W, R> {
         let (encoders, sink) = self.opened(&group)?;
         let mut encoder = encoders.next_row_group()?;
         let encode = move || {
-            // Pages end where a call of the encoder does.
-            encoder.write(&joined(&group)?)?;
-            drop(group);
+            for piece in pieces(group) {
+                encoder.write(&piece?)?;
+            }
             Ok(encoder.finish()?)
         };
         match sink {
@@ -248,7 +249,7 @@ impl<W: Write + Send + 'static, R: Send + 'static> ParquetFile<W, R> {
         for (number, field) in
             self.schema.fields().iter().enumerate().filter(|(_, field)| !is_payload(field.name()))
         {
-            if self.options.is_unique || hardly_repeats(&sample(first, number)?) {
+            if self.options.is_unique || hardly_repeats(first, number) {
                 plain.push(field.name().clone());
             }
         }
@@ -280,6 +281,37 @@ impl<W: Write + Send + 'static, R: Send + 'static> ParquetFile<W, R> {
             State::New(_) | State::Failed => Err(Error::Closed { path: self.path }),
         }
     }
+}
+
+/// The encoder looks at the sizes of pages after this number of rows.
+const STEP_ROWS: usize = 1024;
+/// Rows that are copied together: memory that is used again, and stays in the cache.
+const PIECE_BYTES: u64 = 256 << 10;
+
+/// The rows of a row group in pieces that do not depend on the batches: pages end where a call of
+/// the encoder does.
+fn pieces(group: Vec<RecordBatch>) -> impl Iterator<Item = Result<RecordBatch>> {
+    let rows: usize = group.iter().map(RecordBatch::num_rows).sum();
+    let bytes: u64 = group.iter().map(weight).sum();
+    let steps = PIECE_BYTES.saturating_mul(rows as u64) / (bytes.max(1) * STEP_ROWS as u64);
+    let piece = usize::try_from(steps.max(1)).unwrap_or(usize::MAX).saturating_mul(STEP_ROWS);
+    let mut batches = VecDeque::from(group);
+    std::iter::from_fn(move || {
+        let (mut parts, mut wanted) = (Vec::new(), piece);
+        while wanted > 0
+            && let Some(first) = batches.front_mut()
+        {
+            let part = first.slice(0, wanted.min(first.num_rows()));
+            wanted -= part.num_rows();
+            if part.num_rows() == first.num_rows() {
+                batches.pop_front();
+            } else {
+                *first = first.slice(part.num_rows(), first.num_rows() - part.num_rows());
+            }
+            parts.push(part);
+        }
+        (!parts.is_empty()).then(|| joined(&parts))
+    })
 }
 
 /// One batch of all rows.
@@ -314,64 +346,47 @@ fn copied(rows: &RecordBatch) -> Result<RecordBatch> {
 /// Rows that show whether values repeat.
 const SAMPLED_ROWS: usize = 8 << 10;
 
-/// The first values of a column.
-fn sample(group: &[RecordBatch], column: usize) -> Result<ArrayRef> {
+/// Whether nearly all of the first values of a column are distinct.
+fn hardly_repeats(group: &[RecordBatch], column: usize) -> bool {
+    const MIN_ROWS: usize = 64;
     let mut rest = SAMPLED_ROWS;
-    let mut parts = Vec::new();
+    let mut hashes = Vec::new();
     for values in group.iter().filter_map(|rows| rows.columns().get(column)) {
-        parts.push(values.slice(0, values.len().min(rest)));
-        rest -= rest.min(values.len());
+        let part = values.slice(0, values.len().min(rest));
+        rest -= part.len();
+        push_hashes(&part, &mut hashes);
     }
-    match parts.as_slice() {
-        [] => Ok(Arc::new(NullArray::new(0))),
-        [only] => Ok(Arc::clone(only)),
-        several => concat(&several.iter().map(AsRef::as_ref).collect::<Vec<_>>())
-            .map_err(|source| Error::Columns { source }),
-    }
+    let valid = hashes.len();
+    hashes.sort_unstable();
+    hashes.dedup();
+    valid >= MIN_ROWS && hashes.len() * 20 > valid * 19
 }
 
-/// Whether nearly all values are distinct.
-fn hardly_repeats(sample: &ArrayRef) -> bool {
-    const MIN_ROWS: usize = 64;
-    let distinct = match sample.data_type() {
-        DataType::Utf8 => sample.as_string::<i32>().iter().flatten().collect::<HashSet<_>>().len(),
-        DataType::LargeUtf8 => {
-            sample.as_string::<i64>().iter().flatten().collect::<HashSet<_>>().len()
+/// Adds the hash of each value that is not null; none for types that have no dictionaries.
+fn push_hashes(values: &ArrayRef, hashes: &mut Vec<u64>) {
+    fn push<T: AsRef<[u8]>>(hashes: &mut Vec<u64>, values: impl Iterator<Item = Option<T>>) {
+        hashes.extend(values.flatten().map(|value| xxh3_64(value.as_ref())));
+    }
+    match values.data_type() {
+        DataType::Utf8 => push(hashes, values.as_string::<i32>().iter()),
+        DataType::LargeUtf8 => push(hashes, values.as_string::<i64>().iter()),
+        DataType::Utf8View => push(hashes, values.as_string_view().iter()),
+        DataType::Binary => push(hashes, values.as_binary::<i32>().iter()),
+        DataType::LargeBinary => push(hashes, values.as_binary::<i64>().iter()),
+        DataType::BinaryView => push(hashes, values.as_binary_view().iter()),
+        DataType::FixedSizeBinary(_) => push(hashes, values.as_fixed_size_binary().iter()),
+        other => {
+            let Some(width) = other.primitive_width() else { return };
+            let data = values.to_data();
+            let bytes = data
+                .buffers()
+                .first()
+                .and_then(|buffer| buffer.as_slice().get(data.offset() * width..))
+                .unwrap_or_default();
+            let rows = bytes.chunks_exact(width).take(data.len()).enumerate();
+            push(hashes, rows.map(|(row, value)| values.is_valid(row).then_some(value)));
         }
-        DataType::Utf8View => {
-            sample.as_string_view().iter().flatten().collect::<HashSet<_>>().len()
-        }
-        DataType::Binary => {
-            sample.as_binary::<i32>().iter().flatten().collect::<HashSet<_>>().len()
-        }
-        DataType::LargeBinary => {
-            sample.as_binary::<i64>().iter().flatten().collect::<HashSet<_>>().len()
-        }
-        DataType::BinaryView => {
-            sample.as_binary_view().iter().flatten().collect::<HashSet<_>>().len()
-        }
-        DataType::FixedSizeBinary(_) => {
-            sample.as_fixed_size_binary().iter().flatten().collect::<HashSet<_>>().len()
-        }
-        other => match other.primitive_width() {
-            Some(width) => {
-                let data = sample.to_data();
-                let bytes = data.buffers().first().map(|buffer| {
-                    buffer.as_slice().get(data.offset() * width..).unwrap_or_default()
-                });
-                let values =
-                    bytes.unwrap_or_default().chunks_exact(width).take(data.len()).enumerate();
-                values
-                    .filter(|(row, _)| sample.is_valid(*row))
-                    .map(|(_, value)| value)
-                    .collect::<HashSet<_>>()
-                    .len()
-            }
-            None => 0,
-        },
-    };
-    let valid = sample.len() - sample.null_count();
-    valid >= MIN_ROWS && distinct * 20 > valid * 19
+    }
 }
 
 #[cfg(test)]
