@@ -82,7 +82,6 @@ impl PyPipeline {
 
     /// The passes over `files`, by default all files of the job, that planning needs, for tasks on
     /// other machines; `None` if it needs none.
-    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     #[pyo3(signature = (files, threads))]
     fn passes(
         &self,

@@ -115,7 +115,9 @@ def test_random_late_types_are_those_of_a_local_plan(
     (path / "in").mkdir()
     for number, (early, late) in enumerate(files):
         # White space after the first rows ends the sample there.
-        lines = [json.dumps(row) for row in early] + [" " * LONG] + [json.dumps(row) for row in late]
+        lines = (
+            [json.dumps(row) for row in early] + [" " * LONG] + [json.dumps(row) for row in late]
+        )
         (path / f"in/{number}.jsonl").write_text("\n".join(lines))
     pipeline = job(path)
     wanted = outcome(lambda: plan_of(native_pipeline(pipeline, may_replace=True)))
