@@ -285,6 +285,8 @@ impl<W: Write + Send + 'static, R: Send + 'static> ParquetFile<W, R> {
 
 /// The encoder looks at the sizes of pages after this number of rows.
 const STEP_ROWS: usize = 1024;
+/// It ends a page after 20,000 rows: after 20 steps, if a piece has one of these numbers of steps.
+const STEPS: [usize; 6] = [20, 10, 5, 4, 2, 1];
 /// Rows that are copied together: memory that is used again, and stays in the cache.
 const PIECE_BYTES: u64 = 256 << 10;
 
@@ -293,8 +295,9 @@ const PIECE_BYTES: u64 = 256 << 10;
 fn pieces(group: Vec<RecordBatch>) -> impl Iterator<Item = Result<RecordBatch>> {
     let rows: usize = group.iter().map(RecordBatch::num_rows).sum();
     let bytes: u64 = group.iter().map(weight).sum();
-    let steps = PIECE_BYTES.saturating_mul(rows as u64) / (bytes.max(1) * STEP_ROWS as u64);
-    let piece = usize::try_from(steps.max(1)).unwrap_or(usize::MAX).saturating_mul(STEP_ROWS);
+    let fitting = PIECE_BYTES.saturating_mul(rows as u64) / (bytes.max(1) * STEP_ROWS as u64);
+    let steps = STEPS.into_iter().find(|steps| *steps as u64 <= fitting).unwrap_or(1);
+    let piece = steps * STEP_ROWS;
     let mut batches = VecDeque::from(group);
     std::iter::from_fn(move || {
         let (mut parts, mut wanted) = (Vec::new(), piece);

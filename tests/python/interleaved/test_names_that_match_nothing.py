@@ -151,7 +151,7 @@ def test_entries_of_another_kind_are_counted_with_their_keys(run_tar: Any) -> No
     members = {
         "a.json": {
             "texts": [{"text": "t", "lang": "en"}, 5, "t", None],
-            "images": [{"src": "a.png"}],
+            "images": [None, None, None, {"src": "a.png"}],
         },
         "a.png": PNG,
     }
