@@ -111,8 +111,9 @@ class Bar:
         """The label, the bar from the left margin, and the figures beside it."""
         width = max(self.times.median * unit, 1)
         slower = ' class="slower"' if self.times.median < 1 else ""
-        _, _, times, _, ours, theirs = self.ratio.cells()
+        *_, ours, theirs = self.ratio.cells()
         detail = self.ratio.peer.removeprefix(library_of(self.ratio)).lstrip(", ").replace("`", "")
+        times = f"{quotient(self.times.median)}×"
         work = escape(self.ratio.work + (f" ({detail})" if detail else ""))
         return [
             f'<text x="{_LEFT}" y="{top + 12}"><tspan class="peer">{escape(self.peer)}</tspan>'
