@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from benchmarks.report import Page, Ratio, quotient, read_summary
+from benchmarks.report import Page, Ratio, read_summary, three_digits
 from benchmarks.runner.series import Series
 from benchmarks.runner.settings import read_settings
 
@@ -81,7 +81,7 @@ def table(ratios: list[tuple[str, Ratio]]) -> str:
 def range_of(ratios: list[tuple[str, Ratio]]) -> str:
     """The sentence with the smallest and the largest ratio of all pages."""
     found = [ratio.times.median for _, ratio in ratios if ratio.times]
-    return f"shardmill is {min(found):.2g} to {quotient(max(found))} times"
+    return f"shardmill is {min(found):.2g} to {three_digits(max(found))} times"
 
 
 def origin(shown: dict[str, Page]) -> str:
@@ -113,7 +113,7 @@ class Bar:
         slower = ' class="slower"' if self.times.median < 1 else ""
         *_, ours, theirs = self.ratio.cells()
         detail = self.ratio.peer.removeprefix(library_of(self.ratio)).lstrip(", ").replace("`", "")
-        times = f"{quotient(self.times.median)}×"
+        times = f"{three_digits(self.times.median)}×"
         work = escape(self.ratio.work + (f" ({detail})" if detail else ""))
         return [
             f'<text x="{_LEFT}" y="{top + 12}"><tspan class="peer">{escape(self.peer)}</tspan>'

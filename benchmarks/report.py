@@ -45,7 +45,7 @@ _TURNS = (
         "every second round in reverse order"
     ),
     (
-        "* times as fast is the median of the quotients of the rounds, with their quartiles; "
+        "* times as fast is the median of the three_digitss of the rounds, with their quartiles; "
         "other cells are medians, and [summary.json](summary.json) has the values of all rounds"
     ),
 )
@@ -479,7 +479,7 @@ class Page:
                 )
                 axes.bar_label(
                     drawn,
-                    fmt=lambda value: f"{value:,.0f}" if value >= 100 else f"{value:.3g}",
+                    fmt=three_digits,
                     padding=3,
                 )
             label = chart.get("label", "{setting}, {system}")
@@ -509,13 +509,15 @@ def spread_of(ratio: Series | None) -> str:
     """A ratio with its quartiles, if there are several rounds."""
     if ratio is None:
         return "-"
-    quartiles = f" ({'–'.join(map(quotient, ratio.quartiles))})" if len(ratio.values) > 1 else ""
-    return f"{quotient(ratio.median)}×{quartiles}"
+    quartiles = (
+        f" ({'–'.join(map(three_digits, ratio.quartiles))})" if len(ratio.values) > 1 else ""
+    )
+    return f"{three_digits(ratio.median)}×{quartiles}"
 
 
-def quotient(ratio: float) -> str:
-    """A ratio with three digits, without an exponent."""
-    return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.3g}"
+def three_digits(value: float) -> str:
+    """A number with at least three digits, without an exponent."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _filled(item: Any, values: Mapping[str, Any]) -> Any:
