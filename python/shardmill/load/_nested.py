@@ -12,7 +12,7 @@ import numpy as np
 from shardmill._choices import check_choice
 from shardmill._option_values import row_at
 from shardmill.errors import OptionError
-from shardmill.load._objects import is_selection, rows_at
+from shardmill.load._selection import is_selection, on_host, rows_at
 from shardmill.load._shown import described, lines, shortened
 
 Side = Literal["right", "left"]
@@ -284,10 +284,6 @@ def _is_of_torch(value: Any) -> bool:
 def _mapped(column: Ragged, change: Callable[[Any], Any]) -> Ragged:
     valid = None if column.valid is None else change(column.valid)
     return Ragged(change(column.values), change(column.offsets), valid)
-
-
-def on_host(offsets: Any) -> np.ndarray:
-    return np.asarray(offsets.cpu() if hasattr(offsets, "cpu") else offsets)
 
 
 def _check_fits(pad_value: Any, empty: Any) -> None:

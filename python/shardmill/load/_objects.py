@@ -9,7 +9,7 @@ import numpy as np
 
 from shardmill._native.columns import Objects
 from shardmill._option_values import row_at
-from shardmill.errors import RowIndexError
+from shardmill.load._selection import is_selection, rows_at
 from shardmill.load._shown import shortened
 
 
@@ -40,25 +40,6 @@ class _List:
         for place, value in enumerate(self._values[start:stop]):
             array[place] = value
         return array
-
-
-def is_selection(index: Any) -> bool:
-    """Whether ``index`` is a list, or a tensor or array with a dimension."""
-    return isinstance(index, list) or getattr(index, "ndim", 0) > 0
-
-
-def rows_at(selection: Any, rows: int) -> np.ndarray:
-    """Return the numbers of the rows that a boolean mask or a list of row numbers selects, int64.
-
-    Raises:
-        IndexError: If there is no such row, or the mask has another number of rows.
-    """
-    chosen = np.asarray(selection.cpu() if hasattr(selection, "cpu") else selection)
-    if chosen.dtype != bool:
-        return np.array([row_at(place, rows) for place in chosen.tolist()], dtype=np.int64)
-    if chosen.shape != (rows,):
-        raise RowIndexError(f"the mask has the shape {chosen.shape}, but there are {rows} rows")
-    return np.flatnonzero(chosen)
 
 
 class Span(NamedTuple):

@@ -49,7 +49,8 @@ class Documents:
         """
         import numpy
 
-        from shardmill.load._nested import Ragged, on_host
+        from shardmill.load._nested import Ragged
+        from shardmill.load._selection import on_host
 
         found = batch if isinstance(batch, Mapping) else {}
         lists, segments = found.get("document_lengths"), found.get("segment_ids")
