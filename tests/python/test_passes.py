@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from breadth import examples
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from shard_files import write_tar
 from shardmill.curate import ParquetSink, Pipeline, TableSource
@@ -107,6 +107,7 @@ rows = st.lists(st.fixed_dictionaries({}, optional=dict.fromkeys("abc", nested))
 
 
 @settings(max_examples=examples(50), deadline=None)
+@example(files=[([{}], [{"a": None}])])
 @given(files=st.lists(st.tuples(rows, rows), min_size=1, max_size=3))
 def test_random_late_types_are_those_of_a_local_plan(
     tmp_path_factory: pytest.TempPathFactory, files: list[tuple[list[Any], list[Any]]]

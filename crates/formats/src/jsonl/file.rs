@@ -127,7 +127,13 @@ impl JsonlFile {
         };
         // Without columns nothing is parsed later, so only a full check can detect records that are
         // not objects.
-        let is_unread = schema.fields().is_empty() && options.bad_lines != BadLines::Skip;
+        let has_columns = || {
+            let late = inferred.and_then(|inferred| inferred.late(object.path()));
+            late.is_some_and(|late| !late.0.fields().is_empty())
+        };
+        // A file that has columns after the sample is opened again, with these.
+        let is_unread =
+            schema.fields().is_empty() && options.bad_lines != BadLines::Skip && !has_columns();
         let file = Self::new(object, schema, JsonlFormat { options, shape }, index)?;
         if is_unread {
             file.check_records()?;
