@@ -93,10 +93,7 @@ impl PyPipeline {
             files.map(|files| files.iter().map(|file| file.0.clone()).collect());
         let pipeline = Arc::clone(&self.pipeline);
         let passes = interruptible(py, move |cancel| {
-            let files = files.map_or_else(|| pipeline.files().map(|found| found.0), Ok);
-            files
-                .and_then(|files| pipeline.passes(&files, threads, cancel))
-                .map_err(PyShardmillError::from)
+            pipeline.passes(files, threads, cancel).map_err(PyShardmillError::from)
         })?;
         Ok(passes.map(Plain))
     }

@@ -9,23 +9,25 @@ use shardmill_plan::InputFile;
 use std::sync::PoisonError;
 
 impl Pipeline {
-    /// The passes over `files` that planning needs, for tasks on other machines; `None` if their
-    /// columns are in footers, if the user declares them, and if these passes were added.
+    /// The passes over `files`, by default all input files, that planning needs, for tasks on other
+    /// machines; `None` if their columns are in footers, if the user declares them, and if these
+    /// passes were added. Documents need none, and are not listed.
     ///
     /// # Errors
-    /// When the start of a text file cannot be read.
+    /// As [`Pipeline::files`], and when the start of a text file cannot be read.
     pub fn passes(
         &self,
-        files: &[InputFile],
+        files: Option<Vec<InputFile>>,
         threads: usize,
         cancel: &Cancel,
     ) -> Result<Option<Passes>> {
         let SourceOptions::Table(options) = &self.spec.source else { return Ok(None) };
+        let files = files.map_or_else(|| self.files().map(|found| found.0), Ok)?;
         let passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
-        if passed.as_ref().is_some_and(|passed| passed.is_of(files)) {
+        if passed.as_ref().is_some_and(|passed| passed.is_of(&files)) {
             return Ok(None);
         }
-        self.table_input(options).passes(files, threads, cancel)
+        self.table_input(options).passes(&files, threads, cancel)
     }
 
     /// Passes over one of the files of `passes`.

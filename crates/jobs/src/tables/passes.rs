@@ -122,7 +122,7 @@ impl TableInput<'_> {
         let format = self.format_of(files.first())?;
         self.options.text.check(format)?;
         if !matches!(format, Format::Csv | Format::Jsonl | Format::WebDataset)
-            || self.declares_all(format)
+            || self.declared_schema(format).is_some()
         {
             return Ok(None);
         }
@@ -158,7 +158,7 @@ impl TableInput<'_> {
                 opener.add_late(path, late);
             }
         }
-        let text = opener.text_schema();
+        let text = opener.inferred_schema();
         let file = |(path, found): (&String, &Passed)| {
             let own = found.schema.as_deref().map(schema_of_text).transpose();
             let own = own.map_err(|error| Error::option("passed", error.to_string()))?;

@@ -96,7 +96,7 @@ impl TableInput<'_> {
         }
         let format = self.format_of(files.first())?;
         self.options.text.check(format)?;
-        let declared = self.choice.schema.clone().filter(|_| self.declares_all(format));
+        let declared = self.declared_schema(format);
         let found = if declared.is_some() {
             Vec::new()
         } else {
@@ -127,9 +127,9 @@ impl TableInput<'_> {
         Ok(TablePlan { splits, schema, id_types })
     }
 
-    /// Whether the user declares all columns of files of the format.
-    pub(super) fn declares_all(&self, format: Format) -> bool {
-        self.choice.schema.is_some() && is_text(format)
+    /// The columns of the files, if the user declares all of them.
+    pub(super) fn declared_schema(&self, format: Format) -> Option<SchemaRef> {
+        self.choice.schema.clone().filter(|_| is_text(format))
     }
 
     /// How the files are opened for planning.

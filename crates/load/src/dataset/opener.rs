@@ -240,12 +240,11 @@ impl FileOpener {
         }
     }
 
-    /// The columns of all text files, once they were opened or added; `None` for other formats.
+    /// The columns of all text files, once they were opened or added; `None` if their types are not
+    /// inferred.
     #[must_use]
-    pub fn text_schema(&self) -> Option<SchemaRef> {
+    pub fn inferred_schema(&self) -> Option<SchemaRef> {
         let (schema, late) = match &self.kind {
-            Kind::Csv { types: Types::Known(schema), .. }
-            | Kind::Jsonl { types: Types::Known(schema), .. } => (schema, None),
             Kind::Csv { types: Types::Inferred(inferred), .. } => {
                 (inferred.schema(), inferred.late_schema())
             }
