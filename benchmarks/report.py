@@ -20,6 +20,7 @@ import itertools
 import json
 import operator
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -41,12 +42,12 @@ _COLOURS = ("#9aa5b1", "#33658a", "#f6ae2d", "#c8553d", "#86608e", "#5b8e7d")
 _OURS = "#0b6e4f"
 _TURNS = (
     (
-        "* in each round, every system of a scenario is run in turn, as a process of its own, "
-        "every second round in reverse order"
+        "* in each round, the systems of a scenario run in turn, each in its own process; "
+        "every second round is in reverse order"
     ),
     (
-        "* times as fast is the median of the three_digitss of the rounds, with their quartiles; "
-        "other cells are medians, and [summary.json](summary.json) has the values of all rounds"
+        "* *times as fast* is the median of the ratios of the rounds, with their quartiles; "
+        "other cells are medians; [summary.json](summary.json) has the values of all rounds"
     ),
 )
 
@@ -365,7 +366,7 @@ class Page:
         lines += ["", f"![{self.block['chart']['axis']}](chart.svg)", ""]
         lines += [line for table in self.block["tables"] for line in self.table(table)]
         if "limits" in self.block:
-            lines += ["## What stands in the way", "", self.block["limits"].strip(), ""]
+            lines += ["## What limits the speed", "", self.block["limits"].strip(), ""]
         return re.sub(r"\n{3,}", "\n\n", "\n".join([*lines, *self._conditions()])) + "\n"
 
     def _conditions(self) -> list[str]:
@@ -425,8 +426,8 @@ class Page:
         found.pop(f"{summary['commit']}, started {summary['started_utc']} UTC", None)
         for origin, names in found.items():
             yield (
-                f"* of commit {origin}, so that ratios with them are not of one session: "
-                f"{', '.join(names)}"
+                f"* measured in another session, on commit {origin}; a ratio of one of these "
+                f"entries and any other is not of one session: {', '.join(names)}"
             )
 
     def _rounds(self) -> str:
@@ -437,8 +438,8 @@ class Page:
             if one["metrics"]
         ]
         return ", ".join(
-            f"{number} of {counts.count(number)} entries"
-            for number in sorted(set(counts), reverse=True)
+            f"{number} ({entries} {'entry' if entries == 1 else 'entries'})"
+            for number, entries in sorted(Counter(counts).items(), reverse=True)
         )
 
     def chart(self, path: Path) -> None:
@@ -516,7 +517,7 @@ def spread_of(ratio: Series | None) -> str:
 
 
 def three_digits(value: float) -> str:
-    """A number with at least three digits, without an exponent."""
+    """A number with at least three significant digits, without an exponent."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

@@ -116,7 +116,7 @@ def test_first_table_shows_paired_ratios_quartiles_and_the_share_of_the_limit(pa
     assert "| whole process | - | - | 100% of a copy | 1 s | - |" in text
     assert "lost rows" not in text
     assert "absent" not in text
-    assert "## What stands in the way\n\nThe copy is bound by the disk." in text
+    assert "## What limits the speed\n\nThe copy is bound by the disk." in text
 
 
 def test_tables_show_medians_ratios_words_and_published_values_and_no_empty_column(page):
@@ -129,7 +129,7 @@ def test_tables_show_medians_ratios_words_and_published_values_and_no_empty_colu
     )
     assert "Nothing" not in text
     assert "data set `set`: num rows 5\n" in text
-    assert "* rounds: 3 of 4 entries\n" in text
+    assert "* rounds: 3 (4 entries)\n" in text
     assert "more than 20 % apart: s__1__shardmill\n" in text
     assert not any(word in text for word in ("goal", " met", "missed"))
 
@@ -146,8 +146,8 @@ def test_entries_of_another_session_stay_with_their_commit_and_their_ratios_are_
     text = (page / "README.md").read_text()
     assert "* commit def, started" in text
     assert (
-        "of commit abc, started 2026-01-01 UTC, "
-        "so that ratios with them are not of one session: s__1__peer, s__2__peer" in text
+        "measured in another session, on commit abc, started 2026-01-01 UTC; a ratio of one of "
+        "these entries and any other is not of one session: s__1__peer, s__2__peer" in text
     )
     assert "| read rows | The Peer (1) | 4× | 150% of a copy | 6 K/s | 1.5 K/s |" in text
     assert (
