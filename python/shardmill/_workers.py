@@ -114,7 +114,7 @@ def worker_died(owner: str) -> EngineError:
     return EngineError(
         f"a worker of {owner} died, or could not start\n"
         'hint: a script that starts workers needs `if __name__ == "__main__":`; '
-        "otherwise the worker may have had too little memory"
+        "if yours has it, the worker may have run out of memory"
     )
 
 

@@ -80,8 +80,8 @@ impl PyPipeline {
         Ok((splits.into_iter().map(PySplit).collect(), left_out))
     }
 
-    /// The passes over `files`, by default all files of the job, that planning needs, for tasks on
-    /// other machines; `None` if it needs none.
+    /// The passes that planning `files`, by default all files of the job, needs, for tasks on other
+    /// machines; `None` if it needs none.
     #[pyo3(signature = (files, threads))]
     fn passes(
         &self,
@@ -98,7 +98,7 @@ impl PyPipeline {
         Ok(passes.map(Plain))
     }
 
-    /// Passes over one of the files of `passes`.
+    /// Makes the pass over one of the files of `passes`.
     fn pass_over(
         &self,
         py: Python<'_>,
@@ -112,7 +112,7 @@ impl PyPipeline {
         Ok(Plain(passed))
     }
 
-    /// Adds what the passes have found, in the order of their files.
+    /// Adds what the passes found, in the order of their files.
     fn add_passed(&self, passes: Plain<Passes>, found: Vec<Plain<Passed>>) {
         let found = found.into_iter().map(|Plain(passed)| passed).collect();
         self.pipeline.add_passed(passes.0, found);

@@ -1,4 +1,4 @@
-"""Passes over text files and tars as tasks elsewhere: planning finds what it finds by itself."""
+"""Passes over text files and tars as tasks elsewhere give the plan that a job makes by itself."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from shardmill.curate import ParquetSink, Pipeline, TableSource
 from shardmill.curate._spec import native_pipeline
 from shardmill.errors import CurateError, FormatError
 
-#: More than a sample of a file.
+#: Larger than the sample of a file.
 LONG = 1 << 20
 
 
@@ -27,7 +27,7 @@ def job(path: Path, **options: Any) -> Pipeline:
 
 
 def passed(pipeline: Pipeline) -> Any:
-    """A native pipeline with the passes of another one, whose messages were pickled."""
+    """A native pipeline with passes that another one made; what they exchange is pickled."""
     planner = native_pipeline(pipeline, may_replace=True)
     if (passes := planner.passes(None, 2)) is not None:
         sent = pickle.loads(pickle.dumps({**passes, "paths": []}))
@@ -80,7 +80,7 @@ def test_passes_give_the_columns_and_splits_of_a_local_plan(
     wanted = plan_of(native_pipeline(pipeline, may_replace=True))
     planner = passed(pipeline)
     for file in (tmp_path / "in").iterdir():
-        # The planner does not open them again.
+        # The planner does not open the files again.
         known = file.stat()
         file.write_bytes(bytes(known.st_size))
         os.utime(file, ns=(known.st_atime_ns, known.st_mtime_ns))

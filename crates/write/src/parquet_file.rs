@@ -283,11 +283,12 @@ impl<W: Write + Send + 'static, R: Send + 'static> ParquetFile<W, R> {
     }
 }
 
-/// The encoder looks at the sizes of pages after this number of rows.
+/// The encoder checks the sizes of pages each time it has this number of rows.
 const STEP_ROWS: usize = 1024;
-/// It ends a page after 20,000 rows: after 20 steps, if a piece has one of these numbers of steps.
+/// It ends a page after 20,000 rows, which is after 20 steps if a piece has one of these numbers of
+/// steps.
 const STEPS: [usize; 6] = [20, 10, 5, 4, 2, 1];
-/// Rows that are copied together: memory that is used again, and stays in the cache.
+/// Bytes of the rows that are copied together, into memory that is reused and stays in the cache.
 const PIECE_BYTES: u64 = 256 << 10;
 
 /// The rows of a row group in pieces that do not depend on the batches: pages end where a call of

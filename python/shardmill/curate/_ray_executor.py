@@ -1,4 +1,4 @@
-"""Runs a pipeline on Ray: one task per split, and one per file whose columns no footer states.
+"""Runs a pipeline on Ray: one task per split, and one per file whose columns are not in a footer.
 
 A task calls the same native function as a local thread. It returns an ``Outcome``, even if the
 split failed: so the driver raises the exact exception of the worker, with its class, message and
@@ -98,12 +98,12 @@ def pass_over_files(
     workers: int | None,
     cluster: ExitStack,
 ) -> StorageMetrics:
-    """Find the columns of files that have no footer, in one task per file.
+    """Find the columns of the files that have no footer, in one task per file.
 
     Args:
         pipeline: sent to the workers with cloudpickle.
-        planner: plans the job afterwards, and opens none of these files.
-        files: those that it will plan; all files of the job by default.
+        planner: plans the job afterwards, without opening these files.
+        files: the files that it will plan; all files of the job by default.
         workers: as of ``run_on_ray``.
         cluster: keeps the connection to Ray for the splits.
 
@@ -152,7 +152,7 @@ def _outcomes(
 
 
 class _Runner(Generic[T]):
-    """A function on a worker, whose exceptions become part of the outcome."""
+    """A function that runs on a worker. Its exceptions become part of the outcome."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
@@ -189,7 +189,7 @@ class PassRunner(_Runner[str]):
 
     def __init__(self, pipeline: Pipeline, passes: dict[str, Any]) -> None:
         super().__init__(pipeline)
-        # Each task needs what the files have in common, and not the list of them.
+        # Each task needs what the files have in common, but not the list of files.
         self._passes = {**passes, "paths": []}
 
     @cached_property
@@ -293,7 +293,7 @@ class Outcome:
         """Return the report.
 
         Raises:
-            shardmill.Error: If the split failed.
+            shardmill.Error: If the task failed.
         """
         if self.failure is None:
             return self.report

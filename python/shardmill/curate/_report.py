@@ -41,7 +41,7 @@ class Report:
             they are not in ``splits``.
         checkpoint_load_s: seconds spent loading or building the index of completed ids.
         planning_s: seconds spent finding the columns of the files, and dividing them into splits.
-            Text files and tars of table jobs are read for this; other files have a footer.
+            For this, table jobs read their text files and tars; other files have a footer.
         storage: requests to stores during the run: those of this process, and those of the tasks of
             Ray that returned.
     """

@@ -48,13 +48,13 @@ class Ragged:
         return len(self.offsets) - 1
 
     def __getitem__(self, row: Any) -> Any:
-        """Return the values of a row, or a ``Ragged`` of several.
+        """Return the values of a row, or a ``Ragged`` of several rows.
 
         Args:
             row: a row number, or a slice, a boolean mask or a list of row numbers.
 
         Raises:
-            IndexError: If the index is out of range, or a mask has another number of rows.
+            IndexError: If the index is out of range, or a mask does not have one value per row.
         """
         if is_selection(row):
             return self._taken(rows_at(row, len(self)))

@@ -79,10 +79,10 @@ class ObjectArray:
         return self._stop - self._start
 
     def __getitem__(self, row: Any) -> Any:
-        """Return a row, or the rows of a slice, of a boolean mask or of a list of row numbers.
+        """Return a row, or the rows of a slice, a boolean mask or a list of row numbers.
 
         Raises:
-            IndexError: If the index is out of range, or a mask has another number of rows.
+            IndexError: If the index is out of range, or a mask does not have one value per row.
         """
         if is_selection(row):
             values = self.tolist()

@@ -11,15 +11,15 @@ from shardmill.errors import RowIndexError
 
 
 def is_selection(index: Any) -> bool:
-    """Whether ``index`` is a list, or a tensor or array with a dimension."""
+    """Whether ``index`` is a list, or a tensor or array that is not a scalar."""
     return isinstance(index, list) or getattr(index, "ndim", 0) > 0
 
 
 def rows_at(selection: Any, rows: int) -> np.ndarray:
-    """Return the numbers of the rows that a boolean mask or a list of row numbers selects, int64.
+    """Return the row numbers, as int64, that a boolean mask or a list of row numbers selects.
 
     Raises:
-        IndexError: If a row is out of range, or the mask has another number of rows.
+        IndexError: If a row is out of range, or the mask does not have one value per row.
     """
     chosen = on_host(selection)
     if chosen.dtype != bool:

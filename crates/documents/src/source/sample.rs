@@ -142,15 +142,15 @@ impl SampleReader<'_> {
         Ok(Value::from(text.map_err(|_| format!("`{}` is not valid UTF-8", member.name))?))
     }
 
-    /// Warns of lists without the nulls that say in which order texts and images are.
+    /// Warns of lists that lack the nulls from which the order of texts and images follows.
     fn warn_of_lengths(&mut self, texts: &[Value], images: &[Value]) {
         let is_shared = |(text, image): (&Value, &Value)| !text.is_null() && !image.is_null();
         if texts.len() != images.len() && texts.iter().zip(images).any(is_shared) {
             let keys = &self.options.keys;
             self.ledger.warn(format!(
                 "`{}` (texts_field) and `{}` (images_field) of a sample have different lengths, \
-                 and texts and images at the same index, which get the same position; parallel \
-                 lists are null where the other list has the entry",
+                 and both have a value at the same index, so this text and this image get the same \
+                 position; where one of two parallel lists has a value, the other must be null",
                 keys.texts_field, keys.images_field
             ));
         }

@@ -47,15 +47,15 @@ pub fn infer(
     Ok(Inferred::of(Sample { columns, bytes: sample_bytes }))
 }
 
-/// The types of the starts of all files, for openers of the same files on other machines.
+/// The types inferred from the starts of all files, for openers of these files on other machines.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Sample {
     columns: Vec<(String, Kinds)>,
-    /// Of each file.
+    /// The size of the sample of each file.
     pub(super) bytes: u64,
 }
 
-/// The columns of a file whose types are not those of the sample.
+/// The columns of a file whose types differ from those of the sample.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LateColumns(pub(super) Vec<(String, Kinds)>);
 
@@ -122,13 +122,13 @@ impl Inferred {
         (schema != self.schema).then_some(schema)
     }
 
-    /// What a file that was opened has changed.
+    /// How a file that was opened changes the types of the sample.
     #[must_use]
     pub fn late(&self, path: &str) -> Option<LateColumns> {
         self.late.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
     }
 
-    /// Adds what a file has changed that was opened elsewhere.
+    /// Adds the changes of a file that was opened elsewhere.
     pub fn add(&self, path: &str, late: LateColumns) {
         self.late.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), late);
     }

@@ -131,7 +131,7 @@ impl JsonlFile {
             let late = inferred.and_then(|inferred| inferred.late(object.path()));
             late.is_some_and(|late| !late.0.fields().is_empty())
         };
-        // A file that has columns after the sample is opened again, with these.
+        // A file whose columns appear only after the sample is opened again, with these columns.
         let is_unread =
             schema.fields().is_empty() && options.bad_lines != BadLines::Skip && !has_columns();
         let file = Self::new(object, schema, JsonlFormat { options, shape }, index)?;

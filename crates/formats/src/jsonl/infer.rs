@@ -67,15 +67,15 @@ pub fn infer(
     Ok(Inferred::of(Sample { row, bytes: sample_bytes }))
 }
 
-/// The types of the starts of all files, for openers of the same files on other machines.
+/// The types inferred from the starts of all files, for openers of these files on other machines.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Sample {
     pub(super) row: Members,
-    /// Of each file.
+    /// The size of the sample of each file.
     pub(super) bytes: u64,
 }
 
-/// The types of a file with records that change those of the sample.
+/// The types of a file whose later records change those of the sample.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LateMembers(pub(super) Members);
 
@@ -122,13 +122,13 @@ impl Inferred {
         (schema != self.schema).then_some(schema)
     }
 
-    /// What a file that was opened has changed.
+    /// How a file that was opened changes the types of the sample.
     #[must_use]
     pub fn late(&self, path: &str) -> Option<LateMembers> {
         self.late.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
     }
 
-    /// Adds what a file has changed that was opened elsewhere.
+    /// Adds the changes of a file that was opened elsewhere.
     pub fn add(&self, path: &str, late: LateMembers) {
         self.late.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), late);
     }

@@ -9,9 +9,9 @@ use shardmill_plan::InputFile;
 use std::sync::PoisonError;
 
 impl Pipeline {
-    /// The passes over `files`, by default all input files, that planning needs, for tasks on other
-    /// machines; `None` if their columns are in footers, if the user declares them, and if these
-    /// passes were added. Documents need none, and are not listed.
+    /// The passes that planning `files`, by default all input files, needs, for tasks on other
+    /// machines. `None` if the columns are in footers, if the user declares them, or if these
+    /// passes were added. Documents need no pass, and their files are not listed.
     ///
     /// # Errors
     /// As [`Pipeline::files`], and when the start of a text file cannot be read.
@@ -30,7 +30,7 @@ impl Pipeline {
         self.table_input(options).passes(&files, threads, cancel)
     }
 
-    /// Passes over one of the files of `passes`.
+    /// Makes the pass over one of the files of `passes`.
     ///
     /// # Errors
     /// When the file cannot be read, or is not of the format of the job.
@@ -41,7 +41,7 @@ impl Pipeline {
         }
     }
 
-    /// Adds what the passes have found, in the order of `passes.paths`. Planning the same files
+    /// Adds what the passes found, in the order of `passes.paths`. Planning the same files then
     /// opens none of them.
     pub fn add_passed(&self, passes: Passes, found: Vec<Passed>) {
         *self.passed.lock().unwrap_or_else(PoisonError::into_inner) =

@@ -1,8 +1,9 @@
-//! Passes over the files whose columns are in no footer, text and tars, as tasks on other machines.
+//! Passes over the files whose columns are not in a footer, text files and tars, as tasks on other
+//! machines.
 //!
 //! A job in one process opens these files when it is planned. On a cluster, a task opens each of
-//! them, with the types of the starts of all files, and returns what planning needs. The invariant:
-//! a job has the same columns and the same splits either way.
+//! them, with the types inferred from the starts of all files, and returns what planning needs. The
+//! invariant: a job has the same columns and the same splits either way.
 
 use super::TableInput;
 use super::columns::shown;
@@ -20,16 +21,16 @@ use std::sync::Arc;
 /// The passes that a job needs before its first split.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Passes {
-    /// One pass a file.
+    /// One pass per file.
     pub paths: Vec<String>,
-    /// Of text files.
+    /// Of the text files.
     sample: Option<TextSample>,
 }
 
 /// What a pass found in a file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Passed {
-    /// As text; `None` of text files, whose columns all of them decide.
+    /// As text; `None` for a text file, because all text files decide the columns together.
     schema: Option<String>,
     late: Option<LateTypes>,
     blocks: Vec<Block>,
@@ -132,7 +133,7 @@ impl TableInput<'_> {
         Ok(Some(Passes { paths, sample }))
     }
 
-    /// Passes over one file of `passes`.
+    /// Makes the pass over one file of `passes`.
     ///
     /// # Errors
     /// When the file cannot be read, or is not of the format.
@@ -147,7 +148,7 @@ impl TableInput<'_> {
         })
     }
 
-    /// The files that were passed.
+    /// The files of the passes, as planning sees them.
     ///
     /// # Errors
     /// For a schema that is not valid.

@@ -153,7 +153,7 @@ impl TableInput<'_> {
             })
         };
         let schemas: Vec<SchemaRef> = found.iter().map(read).collect();
-        // `unify` passes over files without rows that are open.
+        // `unify` itself skips files without rows, but only if they are open.
         let is_filled = found.iter().any(PlannedFile::has_rows);
         let takes_part = |(file, _): &(&PlannedFile, _)| !is_filled || file.has_rows();
         let files = found.iter().zip(&schemas).filter(takes_part);

@@ -332,8 +332,8 @@ pub(super) struct Beside {
     pub(super) masks: HashMap<String, String>,
 }
 
-/// The types of the starts of text files, from which a job on several machines opens them; `None`
-/// for other formats. A file that cannot be read is left to the opener.
+/// The types inferred from the starts of text files, with which a job on several machines opens
+/// them; `None` for other formats. A file that cannot be read is left to the opener.
 ///
 /// # Errors
 /// As [`FileOpener::new`], and when cancelled.

@@ -68,7 +68,7 @@ impl<T> Types<T> {
     }
 }
 
-/// The types of the starts of text files, for openers of the same files on other machines.
+/// The types inferred from the starts of text files, for openers of these files on other machines.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum TextSample {
     Csv(csv::Sample),
@@ -201,7 +201,7 @@ impl FileOpener {
         Ok(Self { kind, unpacker, limit })
     }
 
-    /// `None` if the types are known, or in the files.
+    /// `None` if the types are given, or if the files contain them.
     #[must_use]
     pub fn sample(&self) -> Option<TextSample> {
         match &self.kind {
@@ -213,7 +213,7 @@ impl FileOpener {
         }
     }
 
-    /// What a file has changed in the types of the sample, once it was opened.
+    /// How a file that was opened changes the types of the sample.
     #[must_use]
     pub fn late(&self, path: &str) -> Option<LateTypes> {
         match &self.kind {
@@ -227,7 +227,7 @@ impl FileOpener {
         }
     }
 
-    /// Adds what a file has changed that an opener on another machine has opened.
+    /// Adds the changes of a file that an opener on another machine has opened.
     pub fn add_late(&self, path: &str, late: LateTypes) {
         match (&self.kind, late) {
             (Kind::Csv { types: Types::Inferred(inferred), .. }, LateTypes::Csv(late)) => {
@@ -240,8 +240,8 @@ impl FileOpener {
         }
     }
 
-    /// The columns of all text files, once they were opened or added; `None` if their types are not
-    /// inferred.
+    /// The columns of all text files, after they were opened or added; `None` if their types are
+    /// not inferred.
     #[must_use]
     pub fn inferred_schema(&self) -> Option<SchemaRef> {
         let (schema, late) = match &self.kind {
