@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from benchmarks.report import Page, Ratio, read_summary, three_digits
+from benchmarks.figures import three_digits
+from benchmarks.report import Page, Ratio, read_summary
 from benchmarks.runner.series import Series
 from benchmarks.runner.settings import read_settings
 

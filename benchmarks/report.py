@@ -3,43 +3,28 @@
 Called as ``python -m benchmarks.report FILE.yaml RESULTS.json OUT_DIR``. ``RESULTS.json`` is
 ``results.json`` of a session, or the ``summary.json`` of a page that is to be regenerated. Entries
 that a session did not measure are taken from the summary in ``OUT_DIR``. The ``report`` block of
-the YAML file defines the page, as expressions over the rounds: ``rows / median_s`` names metrics of
-a row's entry, ``'s1_arrow__threads_2__shardmill:rows_per_s'`` that of another one. They are
-computed round by round, and cells show the median. ``{entry}``, ``{case}`` (the entry without its
-system), ``{scenario}``, ``{setting}``, ``{system}`` and ``{figure}`` are filled in. A reference
-with ``*`` stands for several values. ``min``, ``max`` and ``sum`` need all of them; ``best`` and
-``least`` choose the figure with the largest or smallest median. What was not measured is
-shown as ``-``.
+the YAML file defines the page, by the expressions of ``benchmarks.figures``.
+What was not measured is shown as ``-``.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import itertools
 import json
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
-from functools import reduce
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.chart import draw
+from benchmarks.figures import Figures, Row, is_like, three_digits
 from benchmarks.runner.series import Series, by_figure
 from benchmarks.runner.settings import Settings, read_settings
 
-_OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
-# Colours that stay apart for colour-blind readers and in print.
-_COLOURS = ("#9aa5b1", "#33658a", "#f6ae2d", "#c8553d", "#86608e", "#5b8e7d")
-_OURS = "#0b6e4f"
 _TURNS = (
     (
         "* in each round, the systems of a scenario run in turn, each in its own process; "
@@ -86,21 +71,6 @@ def merged(settings: Settings, old: Mapping[str, Any], new: Mapping[str, Any]) -
 
 
 @dataclass(frozen=True)
-class Row:
-    """What the expressions of a line of a table refer to."""
-
-    entry: str
-    figure: str = ""
-
-    def places(self) -> dict[str, str]:
-        """Values of the places in braces."""
-        case, _, system = self.entry.rpartition("__")
-        scenario, _, setting = case.partition("__")
-        named = {"case": case, "scenario": scenario, "setting": setting, "system": system}
-        return {"entry": self.entry, **named, "figure": self.figure}
-
-
-@dataclass(frozen=True)
 class Ratio:
     """One line of the first table.
 
@@ -135,83 +105,8 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Page:
-    """A summary and the ``report`` block that says what is shown of it."""
-
-    summary: Mapping[str, Any]
-    block: Mapping[str, Any]
-
-    def value(self, expression: str, row: Row | None = None) -> Series | None:
-        """The values of an expression; None if something in it was not measured."""
-        return self._one(ast.parse(expression.strip(), mode="eval").body, row or Row(""))
-
-    def _one(self, node: ast.expr, row: Row) -> Series | None:
-        match node:
-            case ast.Constant(value=int() | float() as number):
-                return Series([number])
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return self._one(ast.BinOp(ast.Constant(0), ast.Sub(), operand), row)
-            case ast.BinOp(left=left, op=sign, right=right):
-                first, second = self._one(left, row), self._one(right, row)
-                if (
-                    first is None
-                    or second is None
-                    or (isinstance(sign, ast.Div) and 0 in second.values)
-                ):
-                    return None
-                return first.with_other(_OPERATORS[type(sign)], second)
-            case ast.Call(func=ast.Name(id=name), args=args):
-                found = [value for one in args for value in self._several(one, row)]
-                known = [value for value in found if value is not None]
-                if not known or (name in ("min", "max", "sum") and len(known) < len(found)):
-                    return None
-                if name in ("best", "least"):
-                    chosen = (max if name == "best" else min)(known, key=lambda one: one.median)
-                    words = zip(chosen.choice, *(one.choice for one in known), strict=True)
-                    return replace(
-                        chosen,
-                        choice=tuple(word for word, *all_words in words if len(set(all_words)) > 1),
-                    )
-                action = {"min": min, "max": max, "sum": operator.add}[name]
-                return reduce(lambda left, right: left.with_other(action, right), known)
-            case ast.Name(id=text) | ast.Constant(value=str(text)):
-                value = self._found(text, row)[0]
-                return value and replace(value, choice=())
-        raise ValueError(f"cannot read {ast.unparse(node)}")
-
-    def _several(self, node: ast.expr, row: Row) -> Sequence[Series | None]:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            return self._found(node.value, row)
-        return [self._one(node, row)]
-
-    def _found(self, reference: str, row: Row) -> Sequence[Series | None]:
-        """The values that a reference stands for; one that is None where there is no value."""
-        text = reference.format(**row.places()) if "{" in reference else reference
-        entry, is_other, metric = (
-            text.partition(":")
-            if "__" in text or text.startswith("machine:")
-            else (row.entry, "", text)
-        )
-        if entry == "machine":
-            value = self.summary["machine"].get(metric)
-            return [None if value is None else Series([value])]
-        if row.figure and not is_other:
-            metric = f"{row.figure}/{metric}"
-        return [
-            Series(values, f"{one.get('commit')} {one.get('started_utc')}", self._words(name, key))
-            for name, one in self.summary["entries"].items()
-            if _is_like(name, entry)
-            for key, values in one["metrics"].items()
-            if _is_like(key, metric)
-        ] or [None]
-
-    def _words(self, entry: str, metric: str) -> tuple[str, ...]:
-        places = Row(entry).places()
-        return (
-            self.named(places["system"]),
-            self.named(places["setting"]),
-            metric.rpartition("/")[0],
-        )
+class Page(Figures):
+    """A summary as a page."""
 
     def items(self) -> Iterator[Any]:
         """The items of ``ratios``, one for each combination of their matrix."""
@@ -285,7 +180,7 @@ class Page:
             metrics = [
                 key
                 for other, one in self.summary["entries"].items()
-                if _is_like(other, like)
+                if is_like(other, like)
                 for key in one["metrics"]
             ]
             found += [
@@ -294,10 +189,6 @@ class Page:
                 if key.endswith("/per_s")
             ]
         return found
-
-    def named(self, text: str) -> str:
-        """A system or setting as it is shown."""
-        return self.block.get("names", {}).get(text, text.replace("_", " "))
 
     def table(self, table: Mapping[str, Any]) -> list[str]:
         """A table as Markdown; nothing when it has no line."""
@@ -334,10 +225,10 @@ class Page:
             return "-" if found is None else str(found)
         expression, form = column
         if form == "told":
-            (found,) = self._found(expression, row)
+            (found,) = self.found(expression, row)
             return " / ".join(dict.fromkeys(map(str, found.values))) if found else "-"
         if expression.endswith("/*'"):
-            several = self._found(expression.strip("'"), row)
+            several = self.found(expression.strip("'"), row)
             return ", ".join(shown(one and one.median, form) for one in several)
         value = self.value(expression, row)
         return spread_of(value) if form == "ratio" else shown(value and value.median, form)
@@ -442,60 +333,6 @@ class Page:
             for number, entries in sorted(Counter(counts).items(), reverse=True)
         )
 
-    def chart(self, path: Path) -> None:
-        """Draws one bar a line, coloured by system; the same numbers give the same bytes."""
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-
-        chart = self.block["chart"]
-        rows = self.rows(chart)
-        # Systems side by side.
-        cases, figures = [row.places()["case"] for row in rows], [row.figure for row in rows]
-        rows.sort(key=lambda row: (cases.index(row.places()["case"]), figures.index(row.figure)))
-        bars = [
-            (row, value.median)
-            for row in rows
-            if (value := self.value(chart["value"], row)) is not None
-        ]
-        svg = {"svg.hashsalt": "shardmill", "svg.fonttype": "none"}
-        settings: Any = {**svg, "font.size": 9, "font.family": "sans-serif"}
-        systems = list(dict.fromkeys(row.places()["system"] for row, _ in bars))
-        others = [system for system in systems if not system.startswith("shardmill")]
-        with mpl.rc_context(settings):
-            figure = Figure(figsize=(8, 0.8 + 0.24 * len(bars)), layout="constrained")
-            axes = figure.subplots()
-            for system in systems:
-                places = [
-                    place for place, (row, _) in enumerate(bars) if row.places()["system"] == system
-                ]
-                colour = (
-                    _COLOURS[others.index(system) % len(_COLOURS)] if system in others else _OURS
-                )
-                drawn = axes.barh(
-                    places,
-                    [bars[place][1] for place in places],
-                    0.75,
-                    label=self.named(system),
-                    color=colour,
-                )
-                axes.bar_label(
-                    drawn,
-                    fmt=three_digits,
-                    padding=3,
-                )
-            label = chart.get("label", "{setting}, {system}")
-            texts = [
-                label.format(**{key: self.named(text) for key, text in row.places().items()})
-                for row, _ in bars
-            ]
-            axes.set_yticks(range(len(bars)), texts)
-            axes.invert_yaxis()
-            axes.set_xlabel(chart["axis"])
-            axes.margins(x=0.12, y=0.01)
-            axes.spines[["top", "right"]].set_visible(False)
-            figure.legend(loc="outside upper left", ncols=3, frameon=False)
-            figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
-
 
 def shown(value: float | None, form: str) -> str:
     """A number as a cell; the form ``rate`` is records a second."""
@@ -514,11 +351,6 @@ def spread_of(ratio: Series | None) -> str:
         f" ({'–'.join(map(three_digits, ratio.quartiles))})" if len(ratio.values) > 1 else ""
     )
     return f"{three_digits(ratio.median)}×{quartiles}"
-
-
-def three_digits(value: float) -> str:
-    """A number with at least three significant digits, without an exponent."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _filled(item: Any, values: Mapping[str, Any]) -> Any:
@@ -544,13 +376,8 @@ def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _is_like(name: str, pattern: str) -> bool:
-    # Names may contain brackets, which are not a pattern.
-    return fnmatchcase(name, pattern.replace("[", "[[]")) if "*" in pattern else name == pattern
-
-
 def _matches(name: str, patterns: str) -> bool:
-    return any(_is_like(name, pattern) for pattern in patterns.split())
+    return any(is_like(name, pattern) for pattern in patterns.split())
 
 
 def read_summary(directory: Path) -> dict[str, Any]:
@@ -576,7 +403,7 @@ def write_report(file: Path, results: Mapping[str, Any], out: Path) -> None:
         f'{head.removesuffix("}").rstrip()},\n "entries": {{\n{entries}\n}}}}\n'
     )
     (out / "README.md").write_text(page.markdown())
-    page.chart(out / "chart.svg")
+    draw(page, page.rows(page.block["chart"]), out / "chart.svg")
 
 
 def main() -> None:

@@ -16,8 +16,9 @@ import yaml
 # The benchmarks are not a part of the installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benchmarks.figures import Row
 from benchmarks.goals import judged
-from benchmarks.report import Page, Row, summarize, write_report
+from benchmarks.report import Page, summarize, write_report
 from benchmarks.runner.series import Series, entry_spread
 from benchmarks.runner.settings import read_settings
 
