@@ -8,36 +8,24 @@
 //! the remover to find it. The invariant: an object that was created before the tombstone is in the
 //! listing made after it.
 
-use super::failure::{Operation, error_of};
-use super::keys::is_escaped;
-use super::location::Location;
-use super::registry;
+mod place;
+
 use super::retry::{Cause, cause_of};
-use super::runtime;
-use super::service::Service;
 use super::staged::copy_through;
-use super::store::RemoteStore;
-use super::token::{Token, head_only};
 use super::version::Version;
 use crate::{Disk, Locked, Replace};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
-use object_store::path::Path;
-use object_store::{
-    GetResult, ListResult, ObjectMeta, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
-    UpdateVersion,
-};
+use object_store::ObjectStoreExt as _;
+use place::{Place, names_in, told};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
-use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 const TOMBSTONE: &str = ".removed";
 const MARK: &str = ".directory";
 /// Concurrent requests while a directory is removed.
 const REMOVED_AT_ONCE: usize = 32;
-/// Delay before a request that conflicted with another one is retried.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// The objects of remote stores.
 #[derive(Debug, Clone, Copy, Default)]
@@ -76,267 +64,6 @@ impl RemoteDisk {
         };
         Ok(names_in(&place.key, &listed).into_iter().filter_map(with_version).collect())
     }
-}
-
-/// A store and a key in it.
-struct Place {
-    store: Arc<RemoteStore>,
-    /// The part of the path before the key.
-    root: String,
-    path: String,
-    key: Path,
-    /// Whether the store can list directories.
-    is_listed: bool,
-}
-
-impl Place {
-    fn of(path: &str) -> io::Result<Self> {
-        let path = path.trim_end_matches('/');
-        let location = Location::parse(path).map_err(io::Error::other)?;
-        let (key, is_listed) =
-            (location.object().map_err(io::Error::other)?, location.service != Service::Http);
-        Ok(Self {
-            store: registry::remote_store(path).map_err(io::Error::other)?,
-            root: location.root,
-            path: path.to_owned(),
-            key,
-            is_listed,
-        })
-    }
-
-    fn beside(&self, name: &str) -> io::Result<Self> {
-        Self::of(&format!("{}{name}", self.path))
-    }
-
-    fn parent(&self) -> io::Result<Self> {
-        Self::of(self.path.rsplit_once('/').map_or("", |(directory, _)| directory))
-    }
-
-    /// Retries, so every request must be idempotent.
-    fn asked<T, F>(&self, request: impl FnMut() -> F) -> io::Result<object_store::Result<T>>
-    where
-        F: Future<Output = object_store::Result<T>>,
-    {
-        runtime::wait_patiently(self.store.patience(), request)
-    }
-
-    /// As [`Place::asked`], for requests without a condition: a conflict with a concurrent request
-    /// is retried.
-    fn asked_anyway<T, F>(&self, request: impl Fn() -> F) -> io::Result<object_store::Result<T>>
-    where
-        F: Future<Output = object_store::Result<T>>,
-    {
-        self.asked(|| async {
-            request().await.map_err(|error| match error {
-                object_store::Error::AlreadyExists { source, .. } => {
-                    object_store::Error::Generic { store: "remote", source }
-                }
-                error => error,
-            })
-        })
-    }
-
-    fn failed(&self, error: &object_store::Error) -> io::Error {
-        told(error_of(error, &self.path, Operation::Writing, &self.store.options))
-    }
-
-    fn some<T>(&self, answer: io::Result<object_store::Result<T>>) -> io::Result<Option<T>> {
-        match answer? {
-            Ok(value) => Ok(Some(value)),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(self.failed(&error)),
-        }
-    }
-
-    fn objects(&self) -> io::Result<&dyn object_store::ObjectStore> {
-        Ok(&*self.store.client().map_err(io::Error::other)?.objects)
-    }
-
-    fn head(&self) -> io::Result<Option<ObjectMeta>> {
-        let objects = self.objects()?;
-        match self.asked(|| objects.head(&self.key))? {
-            // Responses to this request have no body; those to another one state the reason.
-            Err(error) if !matches!(error, object_store::Error::NotFound { .. }) => {
-                let explained = self.asked(|| objects.get(&self.key))?;
-                Err(self.failed(&explained.err().unwrap_or(error)))
-            }
-            answer => self.some(Ok(answer)),
-        }
-    }
-
-    fn get(&self) -> io::Result<Option<Bytes>> {
-        let objects = self.objects()?;
-        self.some(self.asked(|| async { objects.get(&self.key).await?.bytes().await }))
-    }
-
-    /// Returns whether the object was created; false when there is another one.
-    fn put_new(&self, content: &Bytes) -> io::Result<bool> {
-        let objects = self.objects()?;
-        let token = Token::new();
-        let options = PutOptions {
-            mode: PutMode::Create,
-            attributes: token.attributes(),
-            ..PutOptions::default()
-        };
-        let put =
-            || objects.put_opts(&self.key, PutPayload::from(content.clone()), options.clone());
-        let begun = Instant::now();
-        loop {
-            match self.asked(put)? {
-                Ok(_) => return Ok(true),
-                // A request whose response was lost is repeated, and then finds its own object.
-                Err(
-                    object_store::Error::AlreadyExists { .. }
-                    | object_store::Error::Precondition { .. },
-                ) => {}
-                Err(error) => return Err(self.failed(&error)),
-            }
-            match self.some(self.asked(|| objects.get_opts(&self.key, head_only())))? {
-                Some(there) => return Ok(token.is_of(&there.attributes)),
-                // Two concurrent writers may both be rejected.
-                None if begun.elapsed() < self.store.patience() => std::thread::sleep(PAUSE),
-                None => return Ok(false),
-            }
-        }
-    }
-
-    /// The version of the object and its content, if it exists.
-    fn current(&self) -> io::Result<Option<(UpdateVersion, Bytes)>> {
-        let objects = self.objects()?;
-        self.some(self.asked(|| async {
-            let answer: GetResult = objects.get(&self.key).await?;
-            let version = UpdateVersion {
-                e_tag: answer.meta.e_tag.clone(),
-                version: answer.meta.version.clone(),
-            };
-            Ok((version, answer.bytes().await?))
-        }))
-    }
-
-    /// Returns whether the object was replaced; false when its content is not `known`.
-    fn put_over(&self, known: &[u8], content: &Bytes) -> io::Result<bool> {
-        match self.current()?.filter(|(_, bytes)| bytes == known) {
-            Some((version, _)) => self.put_at(version, content),
-            None => Ok(false),
-        }
-    }
-
-    /// Returns whether the object was replaced; false when it is missing or has another version.
-    fn put_at(&self, version: UpdateVersion, content: &Bytes) -> io::Result<bool> {
-        let objects = self.objects()?;
-        let token = Token::new();
-        let options = PutOptions {
-            mode: PutMode::Update(version),
-            attributes: token.attributes(),
-            ..PutOptions::default()
-        };
-        let answer = self.asked(|| {
-            objects.put_opts(&self.key, PutPayload::from(content.clone()), options.clone())
-        })?;
-        self.store.forget(&self.key);
-        match answer {
-            Ok(_) => Ok(true),
-            Err(
-                object_store::Error::NotFound { .. } | object_store::Error::Precondition { .. },
-            ) => {
-                let there = self.some(self.asked(|| objects.get_opts(&self.key, head_only())))?;
-                Ok(there.is_some_and(|there| token.is_of(&there.attributes)))
-            }
-            Err(error) => Err(self.failed(&error)),
-        }
-    }
-
-    fn put(&self, content: &Bytes) -> io::Result<()> {
-        let objects = self.objects()?;
-        let answer =
-            self.asked_anyway(|| objects.put(&self.key, PutPayload::from(content.clone())))?;
-        self.store.forget(&self.key);
-        answer.map(drop).map_err(|error| self.failed(&error))
-    }
-
-    fn remove(&self) -> io::Result<()> {
-        let objects = self.objects()?;
-        let answer = self.asked_anyway(|| objects.delete(&self.key));
-        self.store.forget(&self.key);
-        self.some(answer).map(drop)
-    }
-
-    /// What is in the directory; `None` if the store knows no such directory.
-    fn listed(&self) -> io::Result<Option<ListResult>> {
-        if !self.is_listed {
-            return Err(io::Error::new(
-                ErrorKind::Unsupported,
-                format!("`{}` is on an HTTP server, which cannot be listed", self.path),
-            ));
-        }
-        let objects = self.objects()?;
-        self.some(self.asked(|| objects.list_with_delimiter(Some(&self.key))))
-    }
-
-    /// Names in the directory, without its marker.
-    fn names(&self) -> io::Result<Vec<String>> {
-        Ok(self.listed()?.map(|listed| names_in(&self.key, &listed)).unwrap_or_default())
-    }
-
-    fn is_removed(&self) -> io::Result<bool> {
-        Ok(self.beside(TOMBSTONE)?.head()?.is_some())
-    }
-
-    fn is_directory(&self) -> io::Result<bool> {
-        if !self.is_listed {
-            return Ok(false);
-        }
-        let objects = self.objects()?;
-        let first = self.some(self.asked(|| async {
-            let mut listing = objects.list(Some(&self.key));
-            listing.next().await.transpose()
-        }))?;
-        Ok(first.flatten().is_some() && !self.is_removed()?)
-    }
-}
-
-/// The names in a listing of the directory `key`, without its marker and those of tombstones.
-fn names_in(key: &Path, listed: &ListResult) -> Vec<String> {
-    // Consoles create an empty object for a directory; its key is listed without its slash.
-    let objects: Vec<&str> = listed
-        .objects
-        .iter()
-        .filter(|meta| meta.location != *key && !is_escaped(&meta.location))
-        .filter_map(|meta| meta.location.filename())
-        .collect();
-    let removed: Vec<&str> =
-        objects.iter().filter_map(|name| name.strip_suffix(TOMBSTONE)).collect();
-    let directories = listed
-        .common_prefixes
-        .iter()
-        .filter(|prefix| !is_escaped(prefix))
-        .filter_map(Path::filename)
-        .filter(|name| !removed.contains(name));
-    let files = objects.iter().copied().filter(|name| *name != MARK && !name.ends_with(TOMBSTONE));
-    let mut names: Vec<String> = files.chain(directories).map(str::to_owned).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
-}
-
-/// Keeps the explanation and the hint in an I/O error.
-#[derive(Debug)]
-struct Told(crate::Error);
-
-impl std::fmt::Display for Told {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}", self.0)?;
-        if let Some(source) = std::error::Error::source(&self.0) {
-            write!(formatter, ": {source}")?;
-        }
-        self.0.hint().map_or(Ok(()), |hint| write!(formatter, "\nhint: {hint}"))
-    }
-}
-
-impl std::error::Error for Told {}
-
-fn told(error: crate::Error) -> io::Error {
-    io::Error::new(error.io_kind().unwrap_or(ErrorKind::Other), Told(error))
 }
 
 /// Whether the reason may be the size of the object.
@@ -491,6 +218,8 @@ impl Disk for RemoteDisk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use object_store::path::Path;
+    use object_store::{ListResult, ObjectMeta};
 
     #[test]
     fn rename_into_another_bucket_is_refused_before_any_request() {

@@ -1,3 +1,4 @@
+use super::addresses::HARMLESS_PARAMETERS;
 use super::*;
 
 #[test]
