@@ -6,25 +6,23 @@
 //! of the last column of texts. If columns state the sizes of images, images are read for their bytes
 //! alone; see [`super::part_sizes`].
 
+mod collected;
+
 use super::documents::{item, list_of};
-use super::encoded::encoded_items;
 use super::part_sizes::{RowImages, RowSizes, check_sides, list_name};
-use crate::images::list_items;
 use crate::{Error, Result};
-use arrow_array::cast::AsArray;
 use arrow_array::{
     Array, ArrayRef, BinaryViewArray, ListArray, RecordBatch, RecordBatchOptions, StringArray,
     StringViewArray,
 };
 use arrow_buffer::{BooleanBuffer, OffsetBuffer};
-use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef};
 use arrow_select::interleave::interleave;
+use collected::{Collected, Kind, NULL, Part, PartColumn};
 use shardmill_documents::Modality;
 use shardmill_formats::table::{
     Block, BlockPages, NestedColumn, Statistics, TableError, TableFile, type_name,
 };
-use shardmill_plan::schema::value_type;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -200,124 +198,6 @@ impl PartTable {
             RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
         };
         made().map_err(|source| TableError::Join { path: self.path().to_owned(), source })
-    }
-}
-
-/// What a column has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Text,
-    Image,
-}
-
-impl Kind {
-    fn of_one(data_type: &DataType) -> Option<Self> {
-        match value_type(data_type) {
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Some(Self::Text),
-            DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Some(Self::Image),
-            DataType::Struct(fields) if fields.find("bytes").is_some() => Some(Self::Image),
-            _ => None,
-        }
-    }
-}
-
-/// A column of the file that has parts.
-#[derive(Debug, Clone, Copy)]
-struct PartColumn {
-    number: usize,
-    kind: Kind,
-    /// Whether a row has several parts in it.
-    is_list: bool,
-}
-
-impl PartColumn {
-    fn of(number: usize, data_type: &DataType) -> Option<Self> {
-        let (kind, is_list) = match value_type(data_type) {
-            DataType::List(item) => (Kind::of_one(item.data_type())?, true),
-            other => (Kind::of_one(other)?, false),
-        };
-        Some(Self { number, kind, is_list })
-    }
-}
-
-/// A column of parts: its values if they are read, and which of them belong to a row.
-struct Part {
-    kind: Kind,
-    is_list: bool,
-    values: Option<ArrayRef>,
-    /// Of images, the files that are named in place of bytes.
-    paths: Option<ArrayRef>,
-    lists: Option<ListArray>,
-}
-
-impl Part {
-    fn new(column: PartColumn, array: Option<&ArrayRef>) -> std::result::Result<Self, ArrowError> {
-        let PartColumn { kind, is_list, .. } = column;
-        let lists = array.and_then(|array| array.as_list_opt::<i32>().cloned());
-        let items = lists.as_ref().map(ListArray::values).or(array);
-        let (values, paths) = match (items, kind) {
-            (None, _) => (None, None),
-            (Some(items), Kind::Text) => (Some(cast(items, &DataType::Utf8View)?), None),
-            (Some(items), Kind::Image) => {
-                let images = encoded_items(items)?;
-                (Some(Arc::clone(images.column(0))), Some(Arc::clone(images.column(1))))
-            }
-        };
-        Ok(Self { kind, is_list, values, paths, lists })
-    }
-
-    /// Why a value is an image without bytes, if that is known.
-    fn error(&self, value: usize) -> Option<String> {
-        let paths = self.paths.as_ref()?.as_string_view_opt()?;
-        let is_null = self.values.as_ref().is_some_and(|values| values.is_null(value));
-        let path = (is_null && paths.is_valid(value)).then(|| paths.value(value));
-        path.map(|path| format!("its bytes are null, and the file {path:?} is not read"))
-    }
-
-    /// Places of the values of a row; `None` if they are not read.
-    fn values(&self, row: usize) -> Option<Range<usize>> {
-        self.values.as_ref()?;
-        match &self.lists {
-            Some(lists) => Some(list_items(lists, row).unwrap_or_default()),
-            None => Some(row..row + 1),
-        }
-    }
-}
-
-/// The place of a null among the values of parts.
-const NULL: (usize, usize) = (0, 0);
-
-/// Parts of documents, in order.
-#[derive(Default)]
-struct Collected {
-    kinds: Vec<Kind>,
-    /// The column of the text or the image, from 1, and its place there, or [`NULL`].
-    values: Vec<(usize, usize)>,
-    /// Where the widths and heights of images are.
-    sizes: Vec<Option<[usize; 2]>>,
-    errors: Vec<Option<String>>,
-}
-
-impl Collected {
-    fn add_text(&mut self, value: (usize, usize)) {
-        self.kinds.push(Kind::Text);
-        self.values.push(value);
-        self.sizes.push(None);
-        self.errors.push(None);
-    }
-
-    /// Adds image `number` of a row.
-    fn add_image(&mut self, value: Option<(usize, usize)>, of_row: &RowImages, number: usize) {
-        self.kinds.push(Kind::Image);
-        self.values.push(value.unwrap_or(NULL));
-        self.sizes.push(of_row.place(number));
-        self.errors.push(of_row.reason.clone());
-    }
-
-    /// The places of the values of a kind.
-    fn of_kind(&self, kind: Kind) -> Vec<(usize, usize)> {
-        let values = self.kinds.iter().zip(&self.values);
-        values.map(|(own, value)| if *own == kind { *value } else { NULL }).collect()
     }
 }
 

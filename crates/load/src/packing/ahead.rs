@@ -314,7 +314,7 @@ impl AheadEpoch {
     /// The packs of an epoch, if each epoch has `num_packs` of them.
     ///
     /// # Errors
-    /// For an epoch whose places are no numbers.
+    /// When the places of the epoch exceed 63 bits.
     pub fn new(packs: &Arc<AheadPacks>, epoch: u64, num_packs: u64) -> Result<Self> {
         let is_reached =
             |start: &u64| start.checked_add(num_packs).is_some_and(|end| end < 1 << 63);
