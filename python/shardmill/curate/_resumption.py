@@ -22,21 +22,20 @@ from shardmill._native.resume import id_types, versions_of
 from shardmill._progress import PLANNING, announced
 from shardmill._sizes import byte_count
 from shardmill._threads import available_cores
+from shardmill.curate._done_files import files_of, has_ids, parquet_in
+from shardmill.curate._fingerprint import fingerprint
 from shardmill.curate._placement import refuse_inside_input
-from shardmill.curate._spec import native_pipeline, spec_of
-from shardmill.curate._stages import stored_options
+from shardmill.curate._spec import native_pipeline
 from shardmill.errors import (
     CheckpointBusyError,
     CheckpointMismatchError,
     Error,
-    FormatError,
     OptionError,
 )
 from shardmill.resume._checkpoint import (
     checkpoint_of,
     done_paths,
     id_columns,
-    is_file,
     state_directory,
 )
 from shardmill.storage._paths import absolute, is_remote, real, root_of
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from shardmill._native.resume import IdIndex
     from shardmill.curate._pipeline import Pipeline
     from shardmill.curate._report import Report
-    from shardmill.resume import Checkpoint
     from shardmill.resume._index_cache import Source
 
 _log = logging.getLogger("shardmill.resume")
@@ -271,7 +269,7 @@ class Resumption:
         if (
             self._pipeline.sink.mode == "error"
             and not journal.is_resumed()
-            and _exists(self._output)
+            and storage.size(self._output) is not None
         ):
             # Before anything is planned: otherwise the next run would see the plan as started.
             self._native.prepare([], is_resumed=False)
@@ -359,9 +357,9 @@ class Resumption:
         columns = self._id_columns
         if not columns:
             return []
-        beside = _parquet_in(self._path)
+        beside = parquet_in(self._path)
         files = [path for path in beside if not path.endswith(".pending.parquet")]
-        named = [file for path in self._imports for file in _files_of(path)]
+        named = [file for path in self._imports for file in files_of(path)]
         if not files and not named:
             return []
         try:
@@ -370,8 +368,8 @@ class Resumption:
             _found_indexes(sources, tuple(columns), self._memory_bytes, self._progress)
         except Error:
             return [
-                *(path for path in files if _holds(path, columns, is_named=False)),
-                *(path for path in named if _holds(path, columns, is_named=True)),
+                *(path for path in files if has_ids(path, columns, is_named=False)),
+                *(path for path in named if has_ids(path, columns, is_named=True)),
             ]
         return [*files, *named]
 
@@ -445,123 +443,3 @@ def _keep_apart(path: str, pipeline: Pipeline, output: str) -> None:
         )
     refuse_inside_input("checkpoint", path, inputs)
     refuse_inside_input("output", place, inputs)
-
-
-def _files_of(path: str) -> list[str]:
-    if not _exists(path):
-        raise OptionError(f"`done` names `{path}`, which does not exist")
-    if is_file(path):
-        return [path]
-    below = (
-        storage.files(path)
-        if is_remote(path)
-        else [str(file) for file in Path(path).rglob("*") if file.is_file()]
-    )
-    return [
-        file
-        for file in sorted(below)
-        if not file.endswith(".pending.parquet") and not Path(file).name.startswith((".", "_"))
-    ]
-
-
-def _exists(path: str) -> bool:
-    return storage.size(path) is not None if is_remote(path) else Path(path).exists()
-
-
-def _parquet_in(directory: str) -> list[str]:
-    if is_remote(directory):
-        return [
-            f"{directory}/{name}" for name in storage.names(directory) if name.endswith(".parquet")
-        ]
-    return (
-        [str(path) for path in sorted(Path(directory).glob("*.parquet"))]
-        if Path(directory).is_dir()
-        else []
-    )
-
-
-def _holds(path: str, columns: list[str], *, is_named: bool) -> bool:
-    """Return whether a file can be read, has the columns, and has rows.
-
-    Without any rows, its types may be arbitrary.
-    """
-    from shardmill.data._dataset import Dataset
-
-    try:
-        dataset = Dataset(path)
-        names, has_rows = dataset.schema.names, len(dataset) > 0
-    except (FormatError, OSError, ValueError) as error:
-        _log.warning(
-            "`%s` is ignored, its ids do not count as done: %s", path, str(error).split("\n")[0]
-        )
-        return False
-    missing = [column for column in columns if column not in names]
-    if missing:
-        _log.log(
-            logging.WARNING if is_named else logging.INFO,
-            "`%s` is ignored: it has no column `%s`",
-            path,
-            missing[0],
-        )
-    return has_rows and not missing
-
-
-#: The options with columns that the user fixes.
-_DECLARED = [(part, name) for part in ("source", "sink") for name in ("schema", "schema_overrides")]
-
-
-def fingerprint(
-    pipeline: Pipeline, planner: Any, checkpoint: Checkpoint, done: list[str]
-) -> dict[str, Any]:
-    """Return the parts that a checkpoint must share with this job, by name.
-
-    Inputs and output are compared separately.
-    """
-    spec, _ = spec_of(pipeline)
-    # Raising the memory limit must not make it another job.
-    source = spec["source"][pipeline.source.kind]
-    del source["max_decoded_bytes"]
-    sink = {
-        name: spec["sink"][name]
-        for name in ("format", "materialize_on_write", "on_materialize_error")
-    }
-    if spec["sink"]["image_sizes"]:
-        sink["image_sizes"] = True
-    declared = dict(zip(_DECLARED, planner.declared(), strict=True))
-    for part, options in (("source", source), ("sink", sink)):
-        # Checkpoints of jobs without them stay valid.
-        options |= {
-            name: columns
-            for (of, name), columns in declared.items()
-            if of == part and columns is not None
-        }
-    return {
-        "source": spec["source"],
-        "stages": [
-            _stage(stage, options)
-            for stage, options in zip(pipeline.stages, spec["stages"], strict=True)
-        ],
-        "sink": sink,
-        "id_column": id_columns(checkpoint),
-        "done": done,
-        "version": checkpoint.version,
-    }
-
-
-def _stage(stage: Any, options: dict[str, Any]) -> Any:
-    """Identify a stage by what it does.
-
-    A function is identified by name only; use ``version`` for changes of its code.
-    """
-    if "user" not in options:
-        return stored_options(options)
-    values: dict[str, Any] = {"stage": type(stage).__qualname__}
-    for name, value in vars(stage).items():
-        if value is None or isinstance(value, bool | int | float | str):
-            values[name] = value
-        elif callable(value):
-            values[name] = getattr(value, "__qualname__", type(value).__qualname__)
-        else:
-            values[name] = type(value).__qualname__
-    values.pop("batch_size", None)
-    return values
