@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
+import textwrap
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -328,48 +328,65 @@ def test_task_that_raises_is_an_error_with_a_hint(cluster):
         list(run_splits(impossible, ["x"], workers=1))
 
 
-def interrupted_once(marker: Path) -> threading.Thread:
-    """Ctrl-C for this process as soon as `marker` is there."""
+def interrupt(code: str, marker: Path, *arguments: object) -> None:
+    """Press Ctrl-C as soon as `marker` is there, in a process that is connected to the cluster.
 
-    def interrupt():
-        while not marker.exists():
-            time.sleep(0.02)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt, daemon=True)
-    thread.start()
-    return thread
+    Ray Train leaves a handler of its own in a process that has trained, as tests may have.
+    """
+    script = textwrap.dedent(code) + "\nmain(*sys.argv[2:])"
+    connect = "import ray, sys, time\nray.init(address=sys.argv[1], log_to_driver=False)\n"
+    address = ray.get_runtime_context().gcs_address
+    process = subprocess.Popen(
+        [sys.executable, "-c", connect + script, address, marker, *map(str, arguments)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not marker.exists() and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, talk = process.communicate()
+    assert process.returncode and "KeyboardInterrupt" in talk, talk
 
 
 @pytest.mark.slow
 def test_ctrl_c_stops_the_task(cluster, tmp_path):
-    def endless(split: str) -> str:
-        (tmp_path / "running").touch()
-        try:
-            while True:
-                time.sleep(0.05)
-        finally:
-            (tmp_path / "stopped").touch()
+    code = """
+        from pathlib import Path
+        from shardmill.integrations._ray_tasks import run_splits
 
-    thread = interrupted_once(tmp_path / "running")
-    with pytest.raises(KeyboardInterrupt):
-        list(run_splits(endless, ["x"], workers=1))
-    thread.join()
+        def main(running, stopped):
+            def endless(split):
+                Path(running).touch()
+                try:
+                    while True:
+                        time.sleep(0.05)
+                finally:
+                    Path(stopped).touch()
+
+            list(run_splits(endless, ["x"], workers=1))
+    """
+    interrupt(code, tmp_path / "running", tmp_path / "stopped")
 
     assert (tmp_path / "stopped").exists()
 
 
 @pytest.mark.slow
 def test_ctrl_c_in_a_stage_leaves_no_file(cluster, shards, tmp_path):
-    def endless(table):
-        (tmp_path / "running").touch()
-        while True:
-            time.sleep(0.05)
+    code = """
+        from pathlib import Path
+        from shardmill.curate import Map, ParquetSink, Pipeline, WebDatasetSource
 
-    thread = interrupted_once(tmp_path / "running")
-    with pytest.raises(KeyboardInterrupt):
-        pipeline(shards, tmp_path / "out", stages=[Map(endless)]).run("ray", workers=1)
-    thread.join()
+        def main(running, shards, out):
+            def endless(table):
+                Path(running).touch()
+                while True:
+                    time.sleep(0.05)
+
+            source, sink = WebDatasetSource(shards), ParquetSink(out)
+            Pipeline(source=source, stages=[Map(endless)], sink=sink).run("ray", workers=1)
+    """
+    interrupt(code, tmp_path / "running", shards, tmp_path / "out")
 
     assert not digests(tmp_path / "out")
 
