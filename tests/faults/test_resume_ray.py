@@ -2,7 +2,6 @@
 
 import os
 import random
-import re
 import signal
 import time
 from contextlib import suppress
@@ -10,11 +9,7 @@ from pathlib import Path
 
 import pytest
 from promptness import HANGS_S
-from resume_job import pipeline_of
 from resume_process import Case, ResumeJob, is_alive, wait_for
-from shardmill.curate._report import Report
-from shardmill.curate._resumption import Resumption
-from shardmill.curate._spec import native_pipeline
 
 pytest.importorskip("ray")
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -101,24 +96,3 @@ def test_lost_workers_of_ten_runs_are_made_up_for(seed, tmp_path) -> None:
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_lost_clusters_of_ten_runs_are_made_up_for(seed, tmp_path) -> None:
     lose_the_driver(tmp_path, seed)
-
-
-def test_files_of_a_worker_that_was_lost_after_its_record_have_their_names_when_the_run_ends(
-    tmp_path,
-) -> None:
-    case = Case(tmp_path, "double", files=2)
-    job = pipeline_of("double", str(case.source), str(case.out), checkpoint=str(case.checkpoint))
-    with Resumption(job, progress=False) as resumption:
-        splits = native_pipeline(job, may_replace=False, checkpoint=resumption.plan.options())
-        splits.run(resumption.splits, 1, lambda _report: None)
-        record = case.units()[0].read_text()
-        # As it is between the record and the names; and the file of a worker that was lost before
-        # its record.
-        sealed = next(name for name in re.findall(r"\.shardmill-job-[^\"/]+\.attempt", record))
-        name = next(path.name for path in case.out.iterdir() if path.name in record)
-        (case.out / name).rename(case.out / sealed)
-        (case.out / sealed.replace("-1.attempt", "-9.attempt")).write_bytes(b"half")
-        assert case.visible() != case.expected
-        resumption.finish(Report(params={}), had_workers=True)
-
-    case.assert_exact()
