@@ -239,6 +239,23 @@ def test_stream_of_a_loader_has_the_rows_of_its_rank_in_order(
         assert pa.table(loader).equals(pa.Table.from_batches(list(plain)))
 
 
+def test_stream_that_is_released_inside_of_a_call_ends_with_the_gil_held(
+    shards: Path, tmp_path: Path
+) -> None:
+    held = [pa.RecordBatchReader.from_stream(sm.Loader(shards, columns=["id"], batch_size=1))]
+    batch = held[0].read_next_batch()
+
+    class Batch:
+        def __arrow_c_array__(self, requested_schema: object = None) -> object:
+            # pyarrow releases the GIL for it.
+            held.clear()
+            return batch.__arrow_c_array__(requested_schema)
+
+    with sm.Writer(tmp_path / "out") as writer:
+        writer.write_batch(Batch())
+    assert (held, writer.num_rows) == ([], batch.num_rows)
+
+
 def test_stream_of_a_loader_follows_its_epoch_and_state(shards: Path) -> None:
     def loader() -> sm.Loader:
         return sm.Loader(shards, columns=["id"], shuffle=True, batch_size=100, output="numpy")

@@ -17,6 +17,7 @@ __all__ = [
     "TokenInput",
     "Tokens",
     "rebuild_mds_index",
+    "row_stream",
 ]
 
 ORDER_VERSION: int
@@ -313,3 +314,5 @@ class Tokens:
         columns: tuple[str, bool, str | None],
         counts: str | None,
     ) -> Tokens: ...
+
+def row_stream(schema: Any, batches: Iterator[Any]) -> RecordBatchReader: ...

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from shardmill._extras import pyarrow_for
-from shardmill._native.load import RecordBatchReader
+from shardmill._native.load import row_stream
 from shardmill.errors import OptionError
 
 
@@ -73,7 +73,7 @@ class ArrowRows:
         return self._arrow_schema().__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        stream = RecordBatchReader.from_batches(self._arrow_schema(), self._arrow_batches())
+        stream = row_stream(self._arrow_schema(), self._arrow_batches())
         if requested_schema is None:
             return stream.__arrow_c_stream__()
         pyarrow = pyarrow_for("an Arrow stream with a requested schema")

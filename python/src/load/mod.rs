@@ -5,6 +5,7 @@ mod dataset;
 mod explain;
 mod pack_columns;
 mod pass;
+mod row_stream;
 mod sequences;
 mod tokenize;
 
@@ -348,7 +349,7 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sequences::PySequences>()?;
     module.add_class::<tokenize::PyTokenInput>()?;
     module.add_class::<tokenize::PyTokens>()?;
-    // Makes an Arrow stream of batches that Python iterates, without pyarrow.
     module.add_class::<PyRecordBatchReader>()?;
+    module.add_function(wrap_pyfunction!(row_stream::row_stream, &module)?)?;
     module.add_function(wrap_pyfunction!(rebuild_mds_index, &module)?)
 }
