@@ -213,7 +213,7 @@ define versions
 	$(UV) pip install --quiet --python $(TOOLS)/$(2)/bin/python --resolution $(1) -r pyproject.toml \
 		$$($(BIN)/python packaging/extras.py --without clip) \
 		$$(grep -oE '^(pytest|pytest-xdist|hypothesis|polars)==[^ ]+' requirements-dev.txt) sqlalchemy
-	PYTHONPATH=python $(TOOLS)/$(2)/bin/python -m pytest -m "not slow" $(VERSIONED_TESTS)
+	PYTHONPATH=$(CURDIR)/python $(TOOLS)/$(2)/bin/python -m pytest -m "not slow" $(VERSIONED_TESTS)
 endef
 
 .PHONY: test-lowest
@@ -245,7 +245,7 @@ OTHER_PYTHONS ?= $(shell for minor in 12 13 14; do $(PYTHON) -c "import sys; sys
 test-with: build $(UV) ## The Python tests with another version: make test-with PYTHON=python3.13
 	@$(PYTHON) -m venv $(CACHE)/environments/$(notdir $(PYTHON))
 	@$(UV) pip install --quiet --python $(CACHE)/environments/$(notdir $(PYTHON))/bin/python -r requirements-dev.txt
-	PYTHONPATH=python $(CACHE)/environments/$(notdir $(PYTHON))/bin/python -m pytest -m "not slow" --numprocesses $(TEST_PROCESSES) --dist loadgroup
+	PYTHONPATH=$(CURDIR)/python $(CACHE)/environments/$(notdir $(PYTHON))/bin/python -m pytest -m "not slow" --numprocesses $(TEST_PROCESSES) --dist loadgroup
 
 # torchtitan requires datasets below 4.8, and Megatron Python 3.12.
 TRAINERS := torchtitan==0.3.0 megatron-core==0.19.2 torch==2.15.0 numpy==2.3.5 click==8.5.1

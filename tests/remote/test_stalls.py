@@ -188,7 +188,7 @@ def test_forked_child_reads_from_a_store_that_its_parent_uses(is_cached, train, 
     environment = {
         **os.environ,
         "OPTIONS": json.dumps(options),
-        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     done = subprocess.run(script, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
