@@ -5,24 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import Figures, Row, three_digits
+from benchmarks.figures import Figures, three_digits
 
 # Colours that stay apart for colour-blind readers and in print.
 _COLOURS = ("#9aa5b1", "#33658a", "#f6ae2d", "#c8553d", "#86608e", "#5b8e7d")
 _OURS = "#0b6e4f"
 
 
-def draw(page: Figures, rows: list[Row], path: Path) -> None:
+def draw(page: Figures, path: Path) -> None:
     """Draws one bar a line, coloured by system; the same numbers give the same bytes."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     chart = page.block["chart"]
+    rows = page.rows(chart)
     # Systems side by side.
     cases, figures = [row.places()["case"] for row in rows], [row.figure for row in rows]
-    rows = sorted(
-        rows, key=lambda row: (cases.index(row.places()["case"]), figures.index(row.figure))
-    )
+    rows.sort(key=lambda row: (cases.index(row.places()["case"]), figures.index(row.figure)))
     bars = [
         (row, value.median)
         for row in rows
@@ -47,11 +46,7 @@ def draw(page: Figures, rows: list[Row], path: Path) -> None:
                 label=page.named(system),
                 color=colour,
             )
-            axes.bar_label(
-                drawn,
-                fmt=three_digits,
-                padding=3,
-            )
+            axes.bar_label(drawn, fmt=three_digits, padding=3)
         label = chart.get("label", "{setting}, {system}")
         texts = [
             label.format(**{key: page.named(text) for key, text in row.places().items()})

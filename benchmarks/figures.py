@@ -94,7 +94,7 @@ class Figures:
         return [self._one(node, row)]
 
     def found(self, reference: str, row: Row) -> Sequence[Series | None]:
-        """The values that a reference stands for; one that is None where there is no value."""
+        """The values that a reference stands for; one None if nothing was measured."""
         text = reference.format(**row.places()) if "{" in reference else reference
         entry, is_other, metric = (
             text.partition(":")
@@ -109,9 +109,9 @@ class Figures:
         return [
             Series(values, f"{one.get('commit')} {one.get('started_utc')}", self._words(name, key))
             for name, one in self.summary["entries"].items()
-            if is_like(name, entry)
+            if _is_like(name, entry)
             for key, values in one["metrics"].items()
-            if is_like(key, metric)
+            if _is_like(key, metric)
         ] or [None]
 
     def _words(self, entry: str, metric: str) -> tuple[str, ...]:
@@ -122,15 +122,49 @@ class Figures:
             metric.rpartition("/")[0],
         )
 
+    def rows(self, table: Mapping[str, Any]) -> list[Row]:
+        """The lines of a table.
+
+        Each figure has one line an entry, or one a case whose systems are columns.
+        """
+        names = [
+            name
+            for name, one in self.summary["entries"].items()
+            if one["metrics"] and _matches(name, table["rows"])
+        ]
+        if table.get("per", "entry").startswith("case"):
+            cases = {name.rpartition("__")[0]: name for name in reversed(names)}
+            names = list(cases.values())[::-1]
+        if not table.get("per", "entry").endswith("figure"):
+            return [Row(name) for name in names]
+        found = []
+        for name in names:
+            like = f"{name.rpartition('__')[0]}__*" if table["per"].startswith("case") else name
+            metrics = [
+                key
+                for other, one in self.summary["entries"].items()
+                if _is_like(other, like)
+                for key in one["metrics"]
+            ]
+            found += [
+                Row(name, key.removesuffix("/per_s"))
+                for key in dict.fromkeys(metrics)
+                if key.endswith("/per_s")
+            ]
+        return found
+
     def named(self, text: str) -> str:
         """A system or setting as it is shown."""
         return self.block.get("names", {}).get(text, text.replace("_", " "))
 
 
-def is_like(name: str, pattern: str) -> bool:
-    """Whether a name fits a pattern, in which ``*`` stands for any text."""
+def _is_like(name: str, pattern: str) -> bool:
     # Brackets of names are not a pattern.
     return fnmatchcase(name, pattern.replace("[", "[[]")) if "*" in pattern else name == pattern
+
+
+def _matches(name: str, patterns: str) -> bool:
+    return any(_is_like(name, pattern) for pattern in patterns.split())
 
 
 def three_digits(value: float) -> str:

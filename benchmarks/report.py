@@ -3,8 +3,8 @@
 Called as ``python -m benchmarks.report FILE.yaml RESULTS.json OUT_DIR``. ``RESULTS.json`` is
 ``results.json`` of a session, or the ``summary.json`` of a page that is to be regenerated. Entries
 that a session did not measure are taken from the summary in ``OUT_DIR``. The ``report`` block of
-the YAML file defines the page, by the expressions of ``benchmarks.figures``.
-What was not measured is shown as ``-``.
+the YAML file defines the page, by the expressions of ``benchmarks.figures``. What was not measured
+is shown as ``-``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.chart import draw
-from benchmarks.figures import Figures, Row, is_like, three_digits
+from benchmarks.figures import Figures, Row, three_digits
 from benchmarks.runner.series import Series, by_figure
 from benchmarks.runner.settings import Settings, read_settings
 
@@ -158,37 +158,6 @@ class Page(Figures):
                 share,
                 form,
             )
-
-    def rows(self, table: Mapping[str, Any]) -> list[Row]:
-        """The lines of a table.
-
-        Each figure has one line an entry, or one a case whose systems are columns.
-        """
-        names = [
-            name
-            for name, one in self.summary["entries"].items()
-            if one["metrics"] and _matches(name, table["rows"])
-        ]
-        if table.get("per", "entry").startswith("case"):
-            cases = {name.rpartition("__")[0]: name for name in reversed(names)}
-            names = list(cases.values())[::-1]
-        if not table.get("per", "entry").endswith("figure"):
-            return [Row(name) for name in names]
-        found = []
-        for name in names:
-            like = f"{name.rpartition('__')[0]}__*" if table["per"].startswith("case") else name
-            metrics = [
-                key
-                for other, one in self.summary["entries"].items()
-                if is_like(other, like)
-                for key in one["metrics"]
-            ]
-            found += [
-                Row(name, key.removesuffix("/per_s"))
-                for key in dict.fromkeys(metrics)
-                if key.endswith("/per_s")
-            ]
-        return found
 
     def table(self, table: Mapping[str, Any]) -> list[str]:
         """A table as Markdown; nothing when it has no line."""
@@ -376,10 +345,6 @@ def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _matches(name: str, patterns: str) -> bool:
-    return any(is_like(name, pattern) for pattern in patterns.split())
-
-
 def read_summary(directory: Path) -> dict[str, Any]:
     """The summary of a page; empty if there is none."""
     path = directory / "summary.json"
@@ -403,7 +368,7 @@ def write_report(file: Path, results: Mapping[str, Any], out: Path) -> None:
         f'{head.removesuffix("}").rstrip()},\n "entries": {{\n{entries}\n}}}}\n'
     )
     (out / "README.md").write_text(page.markdown())
-    draw(page, page.rows(page.block["chart"]), out / "chart.svg")
+    draw(page, out / "chart.svg")
 
 
 def main() -> None:
