@@ -7,12 +7,13 @@
 
 #![expect(unsafe_code, reason = "PyO3 has no call that asks the interpreter for the GIL")]
 
+use crate::arrow_data::ArrowBatch;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
-use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema};
+use pyo3_arrow::{PyRecordBatchReader, PySchema};
 use std::sync::Arc;
 
 /// Returns a stream of batches, objects with `__arrow_c_array__`, that have this schema.
@@ -35,10 +36,10 @@ impl Iterator for RowStream {
         let batches = self.batches.as_ref()?;
         with_gil(|py| {
             let batch = batches.bind(py).clone().next()?;
-            let batch = batch.and_then(|batch| batch.extract::<PyRecordBatch>());
+            let batch = batch.and_then(|batch| batch.extract::<ArrowBatch>());
             // As text, since the error is dropped by the library that reads the stream.
             let batch = batch.map_err(|error| ArrowError::ExternalError(error.to_string().into()));
-            Some(batch.and_then(|batch| batch.into_inner().with_schema(Arc::clone(&self.schema))))
+            Some(batch.and_then(|batch| batch.0.with_schema(Arc::clone(&self.schema))))
         })?
     }
 }
@@ -56,8 +57,8 @@ impl Drop for RowStream {
     }
 }
 
-/// Calls `function` with the GIL; `None` if there is no interpreter any more, and what `function`
-/// owns is then leaked.
+/// Calls `function` with the GIL; `None` after the interpreter has ended: then what `function` owns
+/// is leaked.
 fn with_gil<T>(function: impl FnOnce(Python<'_>) -> T) -> Option<T> {
     // SAFETY: it may be called at any time.
     if unsafe { ffi::Py_IsInitialized() } == 0 {
