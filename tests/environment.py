@@ -1,15 +1,25 @@
-"""The environment of trainers that cannot be installed beside the packages of the tests."""
+"""Environments of processes that tests start."""
 
 import os
+import sys
 from pathlib import Path
 
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 _TRAINERS = Path(os.environ.get("SHARDMILL_TRAINERS") or _CACHE / "shardmill/environments/trainers")
 
 
+def child_environment(**variables: str) -> dict[str, str]:
+    """The environment of a child process that can import what this process can."""
+    paths = os.pathsep.join(path for path in sys.path if path)
+    return os.environ | {"PYTHONPATH": paths} | variables
+
+
 def python_of_trainers() -> str:
-    """The interpreter of the environment. Without it, the test is skipped."""
-    # The environment itself has none.
+    """The interpreter of trainers that cannot be installed beside the packages of the tests.
+
+    Without it, the test is skipped.
+    """
+    # That environment has no pytest.
     import pytest
 
     python = _TRAINERS / "bin" / "python"

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 import pytest
+from environment import child_environment
 
 
 class Forking:
@@ -28,7 +29,7 @@ class Forking:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env=child_environment(),
         )
 
     def __enter__(self) -> "Forking":

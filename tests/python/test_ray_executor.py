@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import ray
 from documents import digests, write_shards, write_tar
+from environment import child_environment
 from shardmill import errors
 from shardmill.curate import (
     AspectRatioFilter,
@@ -338,7 +339,7 @@ def interrupt(code: str, marker: Path, *arguments: object) -> None:
     address = ray.get_runtime_context().gcs_address
     process = subprocess.Popen(
         [sys.executable, "-c", connect + script, address, marker, *map(str, arguments)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        env=child_environment(),
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -418,14 +419,10 @@ def running_cluster():
         "--node-ip-address=127.0.0.1", "--port=0", "--include-dashboard=false",
         "--disable-usage-stats", f"--temp-dir={directory}",
     ]  # fmt: skip
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
-    }
     process = subprocess.Popen(
         command,
         cwd="/",
-        env=environment,
+        env=child_environment(RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S="0"),
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

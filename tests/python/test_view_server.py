@@ -3,7 +3,6 @@
 import html
 import io
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -13,6 +12,7 @@ from importlib.resources import files
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from environment import child_environment
 from PIL import Image
 from view_client import cells_of, rows_of, serving
 
@@ -348,7 +348,7 @@ def test_import_of_the_package_loads_no_server():
         "import sys, shardmill; print([name for name in sys.modules "
         "if 'http' in name or name.startswith('shardmill.view')])"
     )
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = child_environment()
     assert (
         subprocess.run(
             [sys.executable, "-c", code],

@@ -1,6 +1,5 @@
 """ArrayRecord files in buckets, by the readers, writers and sources of array_record's users."""
 
-import os
 import pickle
 import subprocess
 import sys
@@ -8,6 +7,7 @@ import sys
 import pytest
 from array_record.python.array_record_module import ArrayRecordReader as UpstreamReader
 from array_record.python.array_record_module import ArrayRecordWriter as UpstreamWriter
+from environment import child_environment
 from shardmill.arrayrecord import ArrayRecordDataSource, ArrayRecordReader, ArrayRecordWriter
 
 RECORDS = [b"record %d " % number * 40 for number in range(3000)]
@@ -61,7 +61,7 @@ def test_pickle_holds_no_secret_and_reads_where_the_environment_has_keys(kind, p
     pickled = pickle.dumps(kind(paths[0], storage_options=server.storage_options()))
     assert server.secret_key.encode() not in pickled and server.access_key.encode() not in pickled
     keys = {"AWS_ACCESS_KEY_ID": server.access_key, "AWS_SECRET_ACCESS_KEY": server.secret_key}
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **keys}
+    environment = child_environment(**keys)
     done = subprocess.run(
         [sys.executable, "-c", ELSEWHERE],
         input=pickled,

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from breadth import beginning
+from environment import child_environment
 from promptness import HANGS_S, assert_prompt
 
 from .fault_proxy import Fault
@@ -185,11 +186,7 @@ def test_forked_child_reads_from_a_store_that_its_parent_uses(is_cached, train, 
         **({"cache_dir": str(tmp_path / "cache")} if is_cached else {}),
     }
     script = [sys.executable, Path(__file__).with_name("fork_reads.py"), train]
-    environment = {
-        **os.environ,
-        "OPTIONS": json.dumps(options),
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-    }
+    environment = child_environment(OPTIONS=json.dumps(options))
     done = subprocess.run(script, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     answers = json.loads(done.stdout)

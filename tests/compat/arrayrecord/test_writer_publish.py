@@ -1,6 +1,5 @@
 """A written file is published completely or not at all, and does not depend on threads."""
 
-import os
 import random
 import signal
 import subprocess
@@ -8,6 +7,7 @@ import sys
 
 import pytest
 from breadth import covering, examples
+from environment import child_environment
 from file_builder import written
 from implementations import CODECS, ORIGINAL, numbered
 from shardmill.arrayrecord import ArrayRecordReader, ArrayRecordWriter
@@ -118,10 +118,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_killed_writer_leaves_no_visible_file_and_the_next_one_writes(tmp_path) -> None:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
     path = tmp_path / "file"
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(path)], env=environment, timeout=30, check=False
+        [sys.executable, "-c", KILLED, str(path)], env=child_environment(), timeout=30, check=False
     )
     assert done.returncode == -signal.SIGKILL
     assert visible(tmp_path) == []
