@@ -5,7 +5,9 @@ use crate::interrupt::listening;
 use crate::providers::PyProvider;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use shardmill_storage::{AnyDisk, Disk, RemoteDisk, RequestCounts, StorageOptions, store_of};
+use shardmill_storage::{
+    AnyDisk, AnyStore, Disk, RemoteDisk, RequestCounts, StorageOptions, Store,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -112,7 +114,7 @@ fn request_counts<'py>(py: Python<'py>, path: Option<&str>) -> PyResult<Bound<'p
 /// All files at or below a path, sorted.
 #[pyfunction]
 fn files(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
-    Ok(listening(py, || store_of(path)?.list(path))?.map_err(PyShardmillError::from)?)
+    Ok(listening(py, || AnyStore.list(path))?.map_err(PyShardmillError::from)?)
 }
 
 /// The content of a file; `None` if it does not exist.

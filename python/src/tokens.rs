@@ -5,7 +5,7 @@ use crate::interrupt::interruptible;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyList};
-use shardmill_storage::store_of;
+use shardmill_storage::{AnyStore, Store};
 use shardmill_tokens::{Error, MAX_FILE_BYTES, Options, Sources, SpecialInText, Tokenizer, quoted};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -250,8 +250,7 @@ pub(crate) fn parse_special(name: &str) -> PyShardmillResult<SpecialInText> {
 
 /// The contents of a file, or of the files of a directory that make a tokenizer.
 fn read(path: &str) -> PyShardmillResult<Sources> {
-    let store = store_of(path)?;
-    let found = store.list(path)?;
+    let found = AnyStore.list(path)?;
     if let [file] = found.as_slice()
         && file.trim_end_matches('/') == path.trim_end_matches('/')
     {
@@ -266,7 +265,7 @@ fn read(path: &str) -> PyShardmillResult<Sources> {
 }
 
 fn contents(path: &str) -> PyShardmillResult<Vec<u8>> {
-    let file = store_of(path)?.open(path)?;
+    let file = AnyStore.open(path)?;
     if file.size() > MAX_FILE_BYTES {
         return Err(Error::TooLarge { path: path.to_owned() }.into());
     }

@@ -119,7 +119,7 @@ impl TableMap for PyTableMap {
         self.decodes_images
     }
 
-    fn map(&self, table: RecordBatch) -> Result<RecordBatch, StageFailure> {
+    fn map_table(&self, table: RecordBatch) -> Result<RecordBatch, StageFailure> {
         let call = |py: Python<'_>| -> PyResult<RecordBatch> {
             let _entered = self.calls.enter(py)?;
             Ok(self.map.bind(py).call1((PyRecordBatch::new(table),))?.extract::<ArrowBatch>()?.0)
@@ -132,7 +132,7 @@ impl TableMap for PyTableMap {
     }
 
     fn map_rows(&self, rows: RecordBatch) -> Result<Vec<RecordBatch>, StageFailure> {
-        let Some(map_rows) = &self.map_rows else { return Ok(vec![self.map(rows)?]) };
+        let Some(map_rows) = &self.map_rows else { return Ok(vec![self.map_table(rows)?]) };
         let call = |py: Python<'_>| -> PyResult<Vec<RecordBatch>> {
             let _entered = self.calls.enter(py)?;
             map_rows

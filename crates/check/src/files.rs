@@ -17,7 +17,7 @@ use shardmill_load::{
     text_files,
 };
 use shardmill_plan::{DataFile, Error};
-use shardmill_storage::{RangeRead, store_of};
+use shardmill_storage::{AnyStore, RangeRead, Store};
 use std::collections::HashSet;
 
 const WANTED: &str =
@@ -113,8 +113,8 @@ fn has_flat_tokens(path: &str, has_dtype: bool) -> bool {
     if Format::Npy.may_be(path) {
         return has_dtype && is_plain_pair(path);
     }
-    let open = || store_of(path).and_then(|store| store.open(path));
-    Format::Bin.may_be(path) && open().is_ok_and(|object| is_token_bin(&*object, has_dtype))
+    Format::Bin.may_be(path)
+        && AnyStore.open(path).is_ok_and(|object| is_token_bin(&*object, has_dtype))
 }
 
 fn is_image_file(object: &dyn RangeRead) -> bool {

@@ -9,7 +9,9 @@ use shardmill_formats::tar::{
     ArchiveEnd, Compression, Entry, LinkFault, Links, Member, TarError, Target, inflate, normal,
     sniff_compression, walk_members,
 };
-use shardmill_storage::{Error, LocalFile, RangeRead, Result, SequentialRead, Spool, store_of};
+use shardmill_storage::{
+    AnyStore, Error, LocalFile, RangeRead, Result, SequentialRead, Spool, Store,
+};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufWriter, Seek};
 use std::ops::ControlFlow;
@@ -88,7 +90,7 @@ impl Archive {
     /// When the file cannot be read, or the temporary copy of a compressed one cannot be written.
     /// Damage inside is not an error.
     pub fn open_with(path: &str, ignores_zeros: bool, limit: DecodeLimit) -> Result<Self> {
-        Self::over_with(store_of(path)?.open(path)?, ignores_zeros, limit)
+        Self::over_with(AnyStore.open(path)?, ignores_zeros, limit)
     }
 
     /// As [`Archive::open_with`], for a file that is already open, with all members

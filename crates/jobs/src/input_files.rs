@@ -3,7 +3,7 @@
 use shardmill_documents::source::tokens::{self, content_type};
 use shardmill_load::{Format, signature_of};
 use shardmill_plan::{Error as PlanError, accompanies, visible_files};
-use shardmill_storage::{RealNames, is_remote, is_unreadable, resolved_path, store_of};
+use shardmill_storage::{AnyStore, RealNames, Store, is_remote, is_unreadable, resolved_path};
 use std::collections::HashSet;
 
 /// The input of a job, and files that are skipped because of their format.
@@ -58,9 +58,6 @@ pub fn input_files(paths: &[String], format: Format) -> shardmill_documents::Res
 /// From the first bytes. A file that cannot be read has no format.
 #[must_use]
 pub fn format_of_content(path: &str) -> Option<Format> {
-    let signature = store_of(path)
-        .and_then(|store| store.open(path))
-        .and_then(|object| signature_of(&*object))
-        .ok()?;
+    let signature = AnyStore.open(path).and_then(|object| signature_of(&*object)).ok()?;
     Format::of_signature(signature)
 }

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::lake::refuse_lake;
 use crate::patterns::{root_of, segments};
-use shardmill_storage::{RealNames, is_remote, is_unreadable, resolved_path, store_of};
+use shardmill_storage::{AnyStore, RealNames, Store, is_remote, is_unreadable, resolved_path};
 use std::collections::HashSet;
 
 /// One file of a data set.
@@ -131,7 +131,7 @@ pub fn listing(path: &str) -> Result<Listing> {
     let pattern = path.trim_end_matches('/');
     let root = root_of(pattern);
     let mut listing = Listing::default();
-    for file in store_of(path)?.list(path)? {
+    for file in AnyStore.list(path)? {
         let below = below(root, &file);
         listing.is_named |= below.is_empty();
         match side_car(pattern, &file) {

@@ -4,7 +4,7 @@ use crate::Result;
 use crate::lake::refuse_lake;
 use crate::patterns::segments;
 use serde::{Deserialize, Serialize};
-use shardmill_storage::store_of;
+use shardmill_storage::{AnyStore, Store};
 
 /// A file to read, and the version that was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ impl InputFile {
     /// # Errors
     /// [`Error::Storage`](crate::Error::Storage) for a file that cannot be opened.
     pub fn of(path: String) -> Result<Self> {
-        let identity = store_of(&path)?.open(&path)?.identity();
+        let identity = AnyStore.open(&path)?.identity();
         Ok(Self {
             path,
             size: identity.size,
@@ -55,7 +55,7 @@ impl InputFile {
 /// [`Error::Storage`](crate::Error::Storage) for a path that does not exist or cannot be listed,
 /// and [`Error::LakeDirectory`](crate::Error::LakeDirectory) for a directory of a table format.
 pub fn visible_files(path: &str) -> Result<Vec<String>> {
-    let mut files = store_of(path)?.list(path)?;
+    let mut files = AnyStore.list(path)?;
     refuse_lake(path, files.iter().map(String::as_str))?;
     files.retain(|file| is_data(path, file));
     files.sort_unstable();

@@ -6,7 +6,7 @@
 
 use crate::patterns::root_of;
 use crate::{Error, Result};
-use shardmill_storage::{Store, is_remote, resolved_path, store_of};
+use shardmill_storage::{AnyStore, Store, is_remote, resolved_path};
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
@@ -66,7 +66,7 @@ pub(crate) fn refuse_lake<'a>(
     if listed.clone().any(|file| file == pattern) {
         return Ok(());
     }
-    let (root, store) = (root_of(pattern), store_of(path)?);
+    let root = root_of(pattern);
     let is_pattern = root.len() < pattern.len();
     for path in listed.clone() {
         if let Some((directory, lake)) = marked(path) {
@@ -87,7 +87,7 @@ pub(crate) fn refuse_lake<'a>(
         ancestors(if root.is_empty() { "/" } else { root }).collect()
     };
     for directory in asked.iter().filter_map(|directory| directory.to_str()) {
-        if let Some(lake) = lake_of(&*store, directory) {
+        if let Some(lake) = lake_of(directory) {
             return Err(refused(directory, lake));
         }
     }
@@ -130,11 +130,11 @@ fn marked(path: &str) -> Option<(&str, Lake)> {
 
 /// A directory that cannot be listed counts as one without a mark: users may have access only to
 /// what is below it.
-fn lake_of(store: &dyn Store, directory: &str) -> Option<Lake> {
-    let found = store.directories_in(directory, &MARKS.map(|(name, _)| name)).ok()?;
+fn lake_of(directory: &str) -> Option<Lake> {
+    let found = AnyStore.directories_in(directory, &MARKS.map(|(name, _)| name)).ok()?;
     let is_lake = |lake: Lake| {
         let metadata = || {
-            store
+            AnyStore
                 .list(&format!("{}/{METADATA}/", directory.trim_end_matches('/')))
                 .unwrap_or_default()
         };

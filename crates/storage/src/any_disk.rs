@@ -3,8 +3,8 @@
 
 use crate::remote::RemoteDisk;
 use crate::{
-    Disk, Error, LocalDisk, Locked, Replace, Result, SequentialRead, Unpublished, local_path,
-    store_of,
+    AnyStore, Disk, Error, LocalDisk, Locked, Replace, Result, SequentialRead, Store, Unpublished,
+    local_path,
 };
 use std::borrow::Cow;
 use std::io::{self, BufReader, ErrorKind};
@@ -97,8 +97,8 @@ pub fn move_file(from: &str, to: &str) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::CrossesDevices => {}
         renamed => return renamed.map_err(failed),
     }
-    let source = store_of(from)?.open(from)?;
-    let mut copy = store_of(to)?.stage(to, &Unpublished::default())?;
+    let source = AnyStore.open(from)?;
+    let mut copy = AnyStore.stage(to, &Unpublished::default())?;
     let mut bytes = BufReader::with_capacity(MOVED_AT_ONCE, SequentialRead::new(&*source));
     io::copy(&mut bytes, &mut copy).map_err(failed)?;
     copy.publish(Replace::Atomically)?;

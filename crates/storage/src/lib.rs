@@ -10,11 +10,13 @@
 //! ([`RangeRead::read_ranges`]), since a request costs as much as transferring megabytes.
 
 mod any_disk;
+mod any_store;
 mod bytes;
 mod error;
 mod interrupts;
 mod local;
 mod machine;
+mod open_files;
 mod paths;
 mod process;
 mod remote;
@@ -22,6 +24,7 @@ mod secrets;
 mod waiting;
 
 pub use any_disk::{AnyDisk, move_file};
+pub use any_store::AnyStore;
 pub use bytes::cache::{CacheEntry, cache_entries, clear_cache};
 pub use bytes::fetched::Fetched;
 pub use bytes::fresh::with_fresh_bytes;
@@ -34,11 +37,11 @@ pub use local::claims::{Claim, Claimed, Claims};
 pub use local::disk::{Disk, LocalDisk, Locked};
 pub use local::file::{LocalFile, LocalStore};
 pub use local::mapped::MappedFile;
-pub use local::open_files::OpenFiles;
 pub use local::publish::{LocalStaged, create_directory, remove_stale_staging, sync_names};
 pub use local::scratch::ScratchFile;
 pub use local::unpublished::Unpublished;
 pub use machine::{boot_id, host_name, process_namespace, process_start};
+pub use open_files::OpenFiles;
 pub use paths::real_names::RealNames;
 pub use paths::roots::Roots;
 pub use paths::{is_local, local_path, resolved_path};
@@ -273,26 +276,4 @@ pub trait Store: Send + Sync + Debug {
 #[must_use]
 pub fn is_remote(path: &str) -> bool {
     remote::is_remote(path)
-}
-
-/// The store that serves `path`.
-///
-/// # Errors
-/// As [`local_path`].
-pub fn store_of(path: &str) -> Result<Arc<dyn Store>> {
-    if path.contains(['@', '?', '#']) {
-        secrets::hide_in_url(path);
-    }
-    if local_path(path)?.is_some() {
-        return Ok(Arc::new(LocalStore::default()));
-    }
-    remote::store(path)
-}
-
-/// Opens `path` in its store; see [`Store::open_with_tail`].
-///
-/// # Errors
-/// As [`store_of`] and [`Store::open`].
-pub fn open_with_tail(path: &str, tail_bytes: u64) -> Result<Arc<dyn RangeRead>> {
-    store_of(path)?.open_with_tail(path, tail_bytes)
 }

@@ -1,7 +1,7 @@
 //! Unnamed files: unfinished and complete ones.
 
 use crate::{Error, Result};
-use shardmill_storage::{Replace, Staged, Unpublished, store_of};
+use shardmill_storage::{AnyStore, Replace, Staged, Store, Unpublished};
 use std::io::{BufWriter, Write};
 
 /// A staged file that counts its bytes.
@@ -15,7 +15,7 @@ pub(crate) struct StagedFile {
 impl StagedFile {
     pub(crate) fn create(path: &str) -> Result<Self> {
         Ok(Self {
-            file: store_of(path)?.stage(path, &Unpublished::default())?,
+            file: AnyStore.stage(path, &Unpublished::default())?,
             path: path.to_owned(),
             bytes: 0,
         })

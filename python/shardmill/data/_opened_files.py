@@ -113,7 +113,7 @@ class OpenedFiles:
         if key not in self._lengths:
             rows = self.row_plan()
             self._lengths[key] = Lengths(
-                rows if limits is None else rows.over(self.limited(limits)),
+                rows if limits is None else rows.with_dataset(self.limited(limits)),
                 column=column,
                 source=source,
                 nulls_are_empty=nulls_are_empty,

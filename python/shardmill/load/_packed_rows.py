@@ -195,7 +195,7 @@ class PackedRows(EpochPlans):
         if self._limits is None:
             return rows
         if self._rows_without is None or self._rows_without[0] is not rows:
-            self._rows_without = rows, rows.over(self.native)
+            self._rows_without = rows, rows.with_dataset(self.native)
         return self._rows_without[1]
 
     def _packs_ahead(self, rows: load.RowPlan, options: dict[str, Any]) -> _native.AheadPacks:

@@ -86,8 +86,8 @@ impl PyRowPlan {
 
     /// The same rows of another data set of the same files.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn over(&self, dataset: PyRef<'_, PyDataset>) -> Self {
-        Self(Arc::new(self.0.over(&dataset.0)))
+    fn with_dataset(&self, dataset: PyRef<'_, PyDataset>) -> Self {
+        Self(Arc::new(self.0.with_dataset(&dataset.0)))
     }
 
     /// Blends the rows of several plans: `dataset` has the files of all of them in this order.

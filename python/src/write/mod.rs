@@ -23,7 +23,7 @@ use shardmill_formats::mds::{Columns, HashAlgorithm, ShardOptions};
 use shardmill_formats::table::type_name;
 use shardmill_formats::tar::MemberStamp;
 use shardmill_formats::token_files::Dtype;
-use shardmill_storage::{Replace, remove_stale_staging, store_of};
+use shardmill_storage::{AnyStore, Replace, Store, remove_stale_staging};
 use shardmill_write::{
     Format, Gather, RowDigest, Shards, ShardsOptions, Target, TokenKind, TokenLayout,
 };
@@ -288,7 +288,7 @@ fn approximate_size(value: &Bound<'_, PyAny>) -> usize {
 #[pyfunction]
 fn publish_bytes(py: Python<'_>, path: &str, content: &[u8], replaces: bool) -> PyResult<()> {
     let replace = if replaces { Replace::Atomically } else { Replace::Never };
-    Ok(listening(py, || store_of(path)?.publish(path, content, replace))?
+    Ok(listening(py, || AnyStore.publish(path, content, replace))?
         .map_err(PyShardmillError::from)?)
 }
 

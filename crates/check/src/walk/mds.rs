@@ -6,7 +6,7 @@ use crate::visitor::Visitor;
 use shardmill_documents::Result;
 use shardmill_formats::mds::{Error, MdsFile, MdsOptions, ShardEntry};
 use shardmill_load::indexed_files;
-use shardmill_storage::{RangeRead, store_of};
+use shardmill_storage::{AnyStore, RangeRead, Store};
 use std::sync::Arc;
 
 impl<'a, V: Visitor<'a>> Walk<'a, V> {
@@ -22,7 +22,7 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
             let (place, entry) = (&indexed.file.relative, indexed.entry);
             let files: Vec<_> = std::iter::once(&entry.raw_data).chain(&entry.zip_data).collect();
             self.visitor.shard(&files, place);
-            match store_of(&indexed.file.path).and_then(|store| store.open(&indexed.file.path)) {
+            match AnyStore.open(&indexed.file.path) {
                 Ok(object) => self.shard(object, Some(Arc::clone(&entry)), place)?,
                 Err(error) => self.visitor.problem(Problem::unreadable(&error).at_member(place, 0)),
             }

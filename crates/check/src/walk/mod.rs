@@ -17,7 +17,7 @@ use shardmill_documents::Result;
 use shardmill_documents::image_bytes::ImageBytes;
 use shardmill_engine::Cancel;
 use shardmill_load::Format;
-use shardmill_storage::{RangeRead, store_of};
+use shardmill_storage::{AnyStore, RangeRead, Store};
 use std::error::Error;
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(crate) fn walk<'a, V: Visitor<'a>>(
     options: &'a CheckOptions,
     cancel: &'a Cancel,
 ) -> Result<V> {
-    let opened = store_of(path).and_then(|store| store.open(path));
+    let opened = AnyStore.open(path);
     let format_of =
         |object: &Arc<dyn RangeRead>| FileFormat::of(&**object, options.dtype.is_some());
     let (format, bytes) = opened

@@ -13,7 +13,7 @@ use shardmill_engine::Cancel;
 use shardmill_formats::mds::check_file_hashes;
 use shardmill_formats::table::TableFile;
 use shardmill_load::{Dataset, DatasetOptions, Format, text_files};
-use shardmill_storage::store_of;
+use shardmill_storage::{AnyStore, Store};
 
 impl<'a, V: Visitor<'a>> Walk<'a, V> {
     /// `member` is the file, if it differs from the checked path.
@@ -59,8 +59,7 @@ impl<'a, V: Visitor<'a>> Walk<'a, V> {
             }
             if V::IS_THOROUGH
                 // Files that cannot be opened are reported above.
-                && let Ok(object) =
-                    store_of(&shard.file.path).and_then(|store| store.open(&shard.file.path))
+                && let Ok(object) = AnyStore.open(&shard.file.path)
                 && let Err(error) = check_file_hashes(&*object, &shard.entry)
             {
                 self.visitor.problem(

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 use serde_json::{Map, Value};
 use shardmill_engine::Cancel;
 use shardmill_formats::tar::{Compression, Entry, Member, sniff_compression, walk_members};
-use shardmill_storage::{RangeRead, store_of, whole_if_small};
+use shardmill_storage::{AnyStore, RangeRead, Store, whole_if_small};
 use std::ops::ControlFlow;
 
 const SNIFF_LEN: u64 = 16;
@@ -66,7 +66,7 @@ pub(super) fn read_heads<S: Clone>(
     state: &mut S,
     see: impl Fn(&mut S, &Seen<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
-    let object = whole_if_small(store_of(path)?.open(path)?)?;
+    let object = whole_if_small(AnyStore.open(path)?)?;
     let mut window = Vec::new();
     append_range(&*object, &(0..object.size().min(SNIFF_LEN)), &mut window)?;
     let before = state.clone();

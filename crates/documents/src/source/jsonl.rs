@@ -25,7 +25,7 @@ use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::records::{Encoding, Unpacker};
 use shardmill_formats::table::TableError;
 use shardmill_plan::{InputFile, Split};
-use shardmill_storage::{RangeRead, Spool, store_of};
+use shardmill_storage::{AnyStore, RangeRead, Spool, Store};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ pub fn read_jsonl(
 
 /// The text of a file, which may be compressed.
 fn opened(path: &str, limit: DecodeLimit) -> std::result::Result<Arc<dyn RangeRead>, TableError> {
-    let object = Spool::over(store_of(path)?.open(path)?)?;
+    let object = Spool::over(AnyStore.open(path)?)?;
     Ok(Unpacker::new(Encoding::Utf8, limit).unpack(object)?)
 }
 

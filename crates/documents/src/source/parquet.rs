@@ -22,7 +22,7 @@ use arrow_select::take::take;
 use shardmill_formats::parquet::{Error as ParquetError, ParquetFile};
 use shardmill_formats::table::TableError;
 use shardmill_plan::Split;
-use shardmill_storage::{Spool, store_of};
+use shardmill_storage::{AnyStore, Spool, Store};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -106,9 +106,7 @@ fn open_files(
     let mut files = Vec::new();
     for (number, input) in split.files.iter().enumerate() {
         context.cancel.check()?;
-        let opened = store_of(&input.path)
-            .and_then(|store| Spool::over(store.open(&input.path)?))
-            .map_err(TableError::from);
+        let opened = AnyStore.open(&input.path).and_then(Spool::over).map_err(TableError::from);
         // The footer may be the first thing that is asked of the store.
         match opened.and_then(|object| Ok(ParquetFile::open(object)?.with_limit(options.limit()))) {
             Ok(file) => match columns_of(file.schema(), &options.keys, &input.path)? {

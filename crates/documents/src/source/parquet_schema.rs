@@ -18,7 +18,7 @@ use shardmill_formats::parquet::ParquetTable;
 use shardmill_formats::table::TableFile;
 use shardmill_plan::schema::{FileColumns, unify};
 use shardmill_plan::{Error as PlanError, InputFile};
-use shardmill_storage::store_of;
+use shardmill_storage::{AnyStore, Store};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -132,7 +132,7 @@ fn absent<'a>(
 }
 
 fn opened(path: &str, limit: DecodeLimit) -> Option<ParquetTable> {
-    let object = store_of(path).and_then(|store| store.open(path)).ok()?;
+    let object = AnyStore.open(path).ok()?;
     ParquetTable::open_limited(object, limit).ok()
 }
 

@@ -7,7 +7,7 @@ use crate::Result;
 use crate::report::{OutputFile, SplitReport};
 use shardmill_documents::Lineage;
 use shardmill_resume::journal::Attempt;
-use shardmill_storage::{Replace, Staged, Unpublished, store_of};
+use shardmill_storage::{AnyStore, Replace, Staged, Store, Unpublished};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -33,13 +33,12 @@ impl Publishing<'_> {
 
     /// Starts a file.
     pub(crate) fn file(&self, path: &str) -> Result<CountingFile> {
-        let store = store_of(path)?;
         let staged = match self.attempt {
             Some(attempt) => {
                 let hidden = attempt.lock().unwrap_or_else(PoisonError::into_inner).hidden_name();
-                store.stage_as(path, &hidden, self.unpublished)?
+                AnyStore.stage_as(path, &hidden, self.unpublished)?
             }
-            None => store.stage(path, self.unpublished)?,
+            None => AnyStore.stage(path, self.unpublished)?,
         };
         Ok(CountingFile::new(staged, path, self.attempt.is_some()))
     }

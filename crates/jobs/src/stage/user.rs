@@ -77,7 +77,7 @@ pub trait TableMap: Send + Sync {
 
     /// # Errors
     /// Errors raised by the function.
-    fn map(&self, table: RecordBatch) -> std::result::Result<RecordBatch, StageFailure>;
+    fn map_table(&self, table: RecordBatch) -> std::result::Result<RecordBatch, StageFailure>;
 
     /// Maximal number of rows in a call of a table job; unlimited if `None`.
     fn batch_rows(&self) -> Option<usize> {
@@ -94,7 +94,7 @@ pub trait TableMap: Send + Sync {
         let parts = (0..rows.num_rows())
             .step_by(size)
             .map(|start| rows.slice(start, size.min(rows.num_rows() - start)));
-        parts.map(|part| self.map(part)).collect()
+        parts.map(|part| self.map_table(part)).collect()
     }
 }
 
@@ -183,7 +183,7 @@ pub(crate) fn map_table(
     let failed =
         |source| Error::Stage { stage: map.name().to_owned(), path: context.path.clone(), source };
     let given = table.schema();
-    let mapped = map.map(table).map_err(failed)?;
+    let mapped = map.map_table(table).map_err(failed)?;
     if let Some(missing) = ["sample_id", "position", "modality"]
         .into_iter()
         .find(|name| mapped.column_by_name(name).is_none())

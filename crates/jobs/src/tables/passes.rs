@@ -15,7 +15,7 @@ use shardmill_formats::table::{Block, TableFile};
 use shardmill_load::{FileOpener, Format, LateTypes, TextSample, text_sample};
 use shardmill_plan::InputFile;
 use shardmill_plan::schema::{schema_of_text, schema_text};
-use shardmill_storage::store_of;
+use shardmill_storage::{AnyStore, Store};
 use std::sync::Arc;
 
 /// The passes that a job needs before its first split.
@@ -139,7 +139,7 @@ impl TableInput<'_> {
     /// When the file cannot be read, or is not of the format.
     pub(crate) fn pass(&self, passes: &Passes, path: &str) -> Result<Passed> {
         let opener = self.opener(passes.sample.clone())?;
-        let table = opener.open(store_of(path)?.open(path)?)?;
+        let table = opener.open(AnyStore.open(path)?)?;
         let is_text = passes.sample.is_some();
         Ok(Passed {
             schema: (!is_text).then(|| schema_text(table.declared_schema())),

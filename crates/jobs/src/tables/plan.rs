@@ -21,7 +21,7 @@ use shardmill_load::{
 use shardmill_plan::schema::{FileColumns, unify};
 use shardmill_plan::{Error as PlanError, FilePart, InputFile, Partitioning, Split, partition};
 use shardmill_resume::{FooterCheck, KnownTypes};
-use shardmill_storage::store_of;
+use shardmill_storage::{AnyStore, Store};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -218,7 +218,7 @@ impl TableInput<'_> {
             let objects = files
                 .iter()
                 .take(FIRST_SHARDS)
-                .map(|file| store_of(&file.path)?.open(&file.path))
+                .map(|file| AnyStore.open(&file.path))
                 .collect::<std::result::Result<Vec<_>, _>>()?;
             FileOpener::of_mds(MdsShards::below(self.paths)?, false, limit, &objects)
         } else {

@@ -17,7 +17,7 @@ use shardmill_load::{Error as LoadError, OpenFile};
 use shardmill_plan::InputFile;
 use shardmill_plan::schema::FileColumns;
 use shardmill_resume::DoneIds;
-use shardmill_storage::{Error as StorageError, RangeRead, store_of, whole_if_small};
+use shardmill_storage::{AnyStore, Error as StorageError, RangeRead, Store, whole_if_small};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -66,7 +66,7 @@ impl<'a> Reader<'a> {
         report: &mut SplitReport,
         emit: &mut Emit<'_>,
     ) -> Result<()> {
-        let opened = store_of(&file.path)?.open(&file.path)?;
+        let opened = AnyStore.open(&file.path)?;
         let identity = opened.identity();
         if identity.size != file.size
             || i64::try_from(identity.modified_ns).unwrap_or(i64::MAX) != file.modified_ns

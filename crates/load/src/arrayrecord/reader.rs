@@ -6,7 +6,7 @@ use shardmill_formats::arrayrecord::{
     ArrayRecordFile, Error as FormatError, Gathered, Scratch, Verify,
 };
 use shardmill_formats::table::TableError;
-use shardmill_storage::open_with_tail;
+use shardmill_storage::{AnyStore, Store};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl Reader {
     /// # Errors
     /// When the file cannot be opened, or its index is damaged.
     pub fn open(path: &str, verify: Verify, tail_bytes: u64) -> Result<Self> {
-        let object = open_with_tail(path, tail_bytes)?;
+        let object = AnyStore.open_with_tail(path, tail_bytes)?;
         let is_remote = object.is_remote();
         Ok(Self {
             file: ArrayRecordFile::open(object, verify).map_err(failed)?,

@@ -4,7 +4,7 @@ use super::token_pairs::has_token_index;
 use crate::{Error, Result};
 use shardmill_formats::mds::Compression;
 use shardmill_formats::signature::{SIGNATURE_BYTES, Signature};
-use shardmill_storage::{RangeRead, store_of};
+use shardmill_storage::{AnyStore, RangeRead, Store};
 
 /// Extensions of archives. Archives whose compression is not read are refused when they are opened,
 /// not left out.
@@ -140,7 +140,7 @@ impl Format {
         match Self::of(path) {
             Some(format) => Ok(Some(format)),
             None if has_token_index(path) => Ok(Some(Self::Megatron)),
-            None => Ok(Self::of_signature(signature_of(store_of(path)?.open(path)?.as_ref())?)),
+            None => Ok(Self::of_signature(signature_of(AnyStore.open(path)?.as_ref())?)),
         }
     }
 

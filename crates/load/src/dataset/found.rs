@@ -13,7 +13,7 @@ use shardmill_documents::source::tokens::content_type;
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_formats::signature::Signature;
 use shardmill_plan::{DataFile, SideCar, listing};
-use shardmill_storage::{RealNames, is_remote, store_of};
+use shardmill_storage::{AnyStore, RealNames, Store, is_remote};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
@@ -377,7 +377,7 @@ fn signatures(candidates: &[Candidate]) -> Result<HashMap<String, Result<Signatu
     let (count, asked) = (paths.len(), paths.clone());
     let read = move |number: usize| {
         let read = |path: &String| -> Result<Signature> {
-            Ok(signature_of(store_of(path)?.open(path)?.as_ref())?)
+            Ok(signature_of(AnyStore.open(path)?.as_ref())?)
         };
         ControlFlow::Continue(asked.get(number).map(read))
     };

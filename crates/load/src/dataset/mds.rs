@@ -14,7 +14,7 @@ use shardmill_formats::mds::{
 };
 use shardmill_formats::table::{TableError, TableFile};
 use shardmill_plan::{DataFile, data_files};
-use shardmill_storage::{Error as StorageError, RangeRead, Roots, is_remote, store_of};
+use shardmill_storage::{AnyStore, Error as StorageError, RangeRead, Roots, Store, is_remote};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -79,10 +79,7 @@ impl DirectoryIndex {
         match Format::of(path) {
             None => {}
             Some(Format::Mds)
-                if !matches!(
-                    store_of(path)?.open(path),
-                    Ok(_) | Err(StorageError::NotFound { .. })
-                ) => {}
+                if !matches!(AnyStore.open(path), Ok(_) | Err(StorageError::NotFound { .. })) => {}
             Some(_file) => return Ok(None),
         }
         let directory = match path.trim_end_matches('/') {
@@ -91,7 +88,7 @@ impl DirectoryIndex {
             directory => directory.to_owned(),
         };
         let path = format!("{directory}/{INDEX_NAME}");
-        let object = match store_of(&path)?.open(&path) {
+        let object = match AnyStore.open(&path) {
             Ok(object) => object,
             // A store may refuse to say that there is none, and below a file nothing opens.
             Err(error)
@@ -212,7 +209,7 @@ fn has_shards_beside(directory: &str) -> Result<bool> {
 }
 
 fn is_absent(path: &str) -> Result<bool> {
-    match store_of(path)?.open(path) {
+    match AnyStore.open(path) {
         Ok(_object) => Ok(false),
         Err(StorageError::NotFound { .. }) => Ok(true),
         Err(error) => Err(error.into()),

@@ -11,7 +11,7 @@ use shardmill_formats::mds::{
 };
 use shardmill_formats::table::TableError;
 use shardmill_plan::data_files;
-use shardmill_storage::{Replace, store_of};
+use shardmill_storage::{AnyStore, Replace, Store};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
@@ -64,7 +64,7 @@ pub fn rebuild_index(directory: &str, threads: usize, cancel: &Cancel) -> Result
         let Some((path, name)) = paths.get(number) else {
             return Err(shardmill_engine::Error::Cancelled.into());
         };
-        let rebuilt = rebuild_shard(store_of(path)?.open(path)?, name).map_err(TableError::from)?;
+        let rebuilt = rebuild_shard(AnyStore.open(path)?, name).map_err(TableError::from)?;
         if rebuilt.is_uncompressed_copy {
             let reason =
                 "its config names a compression, and only a copy without it is there".to_owned();
@@ -97,7 +97,7 @@ pub fn rebuild_index(directory: &str, threads: usize, cancel: &Cancel) -> Result
 /// A readable index still describes its shards: a new one must not hide damage.
 fn check_old_index(directory: &str, new: &Index) -> Result<()> {
     let path = format!("{directory}/{INDEX_NAME}");
-    let Ok(object) = store_of(&path)?.open(&path) else { return Ok(()) };
+    let Ok(object) = AnyStore.open(&path) else { return Ok(()) };
     let Ok(old) = Index::parse(&path, &whole(object.as_ref())?) else { return Ok(()) };
     let shards: HashMap<&str, &ShardEntry> =
         new.shards.iter().map(|shard| (shard.file().basename.as_str(), shard)).collect();
@@ -138,10 +138,12 @@ fn check_old_index(directory: &str, new: &Index) -> Result<()> {
 }
 
 fn publish(path: &str, content: &[u8]) -> Result<()> {
-    let store = store_of(path)?;
     // An identical index is not written again.
-    if store.open(path).is_ok_and(|object| whole(object.as_ref()).is_ok_and(|old| old == content)) {
+    if AnyStore
+        .open(path)
+        .is_ok_and(|object| whole(object.as_ref()).is_ok_and(|old| old == content))
+    {
         return Ok(());
     }
-    Ok(store.publish(path, content, Replace::Atomically)?)
+    Ok(AnyStore.publish(path, content, Replace::Atomically)?)
 }

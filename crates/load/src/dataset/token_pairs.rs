@@ -6,7 +6,7 @@
 use crate::Result;
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_plan::{Error as PlanError, Listing, listing};
-use shardmill_storage::{Error as StorageError, is_remote, store_of};
+use shardmill_storage::{AnyStore, Error as StorageError, Store, is_remote};
 use std::ops::ControlFlow;
 
 const TOKENS: &str = ".bin";
@@ -34,7 +34,7 @@ pub fn is_plain_pair(path: &str) -> bool {
 }
 
 fn exists(path: &str) -> bool {
-    store_of(path).and_then(|store| store.open(path)).is_ok()
+    AnyStore.open(path).is_ok()
 }
 
 /// Whether this is a file of tokens with its index beside it.

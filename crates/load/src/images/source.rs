@@ -7,7 +7,7 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, ListArray, StructArray};
-use shardmill_storage::{Error as StorageError, Roots, is_remote, store_of};
+use shardmill_storage::{AnyStore, Error as StorageError, Roots, Store, is_remote};
 use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -163,7 +163,7 @@ impl ImageSource {
                     let slash = if root.ends_with('/') { "" } else { "/" };
                     Roots::new(&[], &[root.to_owned()]).open(&format!("{root}{slash}{path}"))
                 }
-                Self::Url if is_remote(path) => store_of(path).and_then(|store| store.open(path)),
+                Self::Url if is_remote(path) => AnyStore.open(path),
                 Self::Url => return Err(format!("{path:?} is not a URL").into()),
             };
         let file = opened.map_err(|error| fault_of(error, path))?;

@@ -114,7 +114,7 @@ impl RowPlan {
 
     /// The same rows of another data set of the same files.
     #[must_use]
-    pub fn over(&self, dataset: &Arc<Dataset>) -> Self {
+    pub fn with_dataset(&self, dataset: &Arc<Dataset>) -> Self {
         Self::of(dataset, Arc::clone(&self.rows), self.orders.clone(), None)
     }
 

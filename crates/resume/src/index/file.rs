@@ -12,7 +12,7 @@ use super::sparse::SparseSet;
 use crate::keys::{IdSchema, WideClass};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
-use shardmill_storage::{Replace, Staged, Unpublished, store_of};
+use shardmill_storage::{AnyStore, Replace, Staged, Store, Unpublished};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 const MAGIC: &[u8; 8] = b"SMIDIDX1";
@@ -53,7 +53,7 @@ pub(super) struct IndexWriter {
 
 impl IndexWriter {
     pub(super) fn create(path: &str) -> Result<Self> {
-        let staged = store_of(path)?.stage(path, &Unpublished::default())?;
+        let staged = AnyStore.stage(path, &Unpublished::default())?;
         let mut writer =
             Self { path: path.to_owned(), staged, checksum: Xxh3Default::new(), offset: 0 };
         writer.append(MAGIC)?;

@@ -11,7 +11,7 @@ use shardmill_formats::table::TableFile;
 use shardmill_load::{
     Dataset, DatasetOptions, FileOpener, Format, TextOptions, files_of_one_format,
 };
-use shardmill_storage::{resolved_path, store_of, whole_if_small};
+use shardmill_storage::{AnyStore, Store, resolved_path, whole_if_small};
 use std::collections::HashSet;
 use std::fs;
 use std::ops::{ControlFlow, Range};
@@ -132,7 +132,7 @@ fn open_file(format: Format, path: &str) -> Result<Option<Arc<dyn TableFile>>> {
     if matches!(format, Format::Csv | Format::Jsonl) {
         return Ok(None);
     }
-    let object = whole_if_small(store_of(path)?.open(path)?)?;
+    let object = whole_if_small(AnyStore.open(path)?)?;
     Ok(Some(
         FileOpener::new(format, &TextOptions::default(), DecodeLimit::default(), &[])?
             .open(object)?,
@@ -243,7 +243,7 @@ impl Reading {
             Work::Files { opener, paths } => {
                 for path in paths {
                     self.cancel.check()?;
-                    let table = opener.open(whole_if_small(store_of(path)?.open(path)?)?)?;
+                    let table = opener.open(whole_if_small(AnyStore.open(path)?)?)?;
                     table.runs().into_iter().try_for_each(|run| self.scan(table.as_ref(), run))?;
                     self.progress.files_done.fetch_add(1, Ordering::Relaxed);
                 }

@@ -307,7 +307,7 @@ mod tests {
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("a").display().to_string();
         fs::write(&path, b"0123456789")?;
-        let file = crate::open_with_tail(&path, 1 << 40)?;
+        let file = crate::AnyStore.open_with_tail(&path, 1 << 40)?;
         assert_eq!(file.read_ranges(&[8..10, 0..3, 4..4])?, [b"89".as_slice(), b"012", b""]);
         for range in [8..11, 0..u64::MAX, Range { start: 5, end: 4 }] {
             assert!(matches!(file.read_ranges(&[range]), Err(Error::ShortRead { .. })));

@@ -5,7 +5,6 @@ pub(crate) mod claims;
 pub(crate) mod disk;
 pub(crate) mod file;
 pub(crate) mod mapped;
-pub(crate) mod open_files;
 pub(crate) mod publish;
 pub(crate) mod rename;
 pub(crate) mod scratch;

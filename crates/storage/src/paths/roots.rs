@@ -4,8 +4,8 @@
 //! the user's permissions. The invariant: a file is checked by the location of its open descriptor,
 //! not by the requested name; so links are followed, and none leads outside.
 
-use crate::remote::is_named;
-use crate::{Error, LocalFile, RangeRead, Result, is_remote, local_path, resolved_path, store_of};
+use crate::remote::{is_named, store_of};
+use crate::{Error, LocalFile, RangeRead, Result, is_remote, local_path, resolved_path};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,7 +38,7 @@ impl Roots {
     }
 
     /// # Errors
-    /// [`Error::OutsideRoots`], and as [`store_of`] and [`crate::Store::open`].
+    /// [`Error::OutsideRoots`], and as [`crate::AnyStore`].
     pub fn open(&self, path: &str) -> Result<Arc<dyn RangeRead>> {
         self.open_with_tail(path, None)
     }
@@ -52,10 +52,10 @@ impl Roots {
         path: &str,
         tail_bytes: Option<u64>,
     ) -> Result<Arc<dyn RangeRead>> {
-        let store = store_of(path)?;
         if !is_remote(path) {
             return Ok(Arc::new(self.open_local(path)?));
         }
+        let store = store_of(path)?;
         if !self.holds_remote(path) {
             return Err(Error::OutsideRoots { path: path.to_owned() });
         }

@@ -44,11 +44,8 @@ pub use registry::{
 pub use store::{RemoteStore, RequestCounts};
 
 pub(crate) use location::is_remote;
-pub(crate) use registry::is_named;
+pub(crate) use registry::{is_named, store_of};
 pub(crate) use service::Service;
-
-use crate::{Result, Store};
-use std::sync::Arc;
 
 /// Whether the object of a listed path cannot be requested: its key starts or ends with a slash, or
 /// has `.`, `..` or a control character.
@@ -56,8 +53,4 @@ use std::sync::Arc;
 pub fn is_unreadable(path: &str) -> bool {
     location::Location::parse(path)
         .is_ok_and(|place| place.service != Service::Http && keys::is_unreadable(&place.key))
-}
-
-pub(crate) fn store(path: &str) -> Result<Arc<dyn Store>> {
-    Ok(Arc::new(shared::Shared(registry::remote_store(path)?)))
 }

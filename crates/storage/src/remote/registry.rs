@@ -8,10 +8,11 @@ use super::location::{Location, serve};
 use super::options::StorageOptions;
 use super::providers::FsspecFiles;
 use super::service::Service;
+use super::shared::Shared;
 use super::store::{RemoteStore, RequestCounts};
 use crate::local::append_list::AppendList;
 use crate::secrets::hide_environment;
-use crate::{Error, Result};
+use crate::{Error, Result, Store};
 use std::sync::Arc;
 
 /// The latest options of a root come last.
@@ -137,6 +138,14 @@ pub fn options_of(path: &str) -> Option<StorageOptions> {
 ///
 /// # Errors
 /// [`Error::UnsupportedScheme`], and [`Error::Open`] for options that are not valid.
+pub(crate) fn store_of(path: &str) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(Shared(remote_store(path)?)))
+}
+
+/// As [`store_of`], for steps that only a store has.
+///
+/// # Errors
+/// As [`store_of`].
 pub(super) fn remote_store(path: &str) -> Result<Arc<RemoteStore>> {
     let location = Location::parse(path)?;
     let known = latest(&location.root);

@@ -12,7 +12,9 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_formats::parquet::ParquetTable;
 use shardmill_formats::table::{TableError, TableFile as _};
-use shardmill_storage::{OpenFiles, Replace, Unpublished, create_directory, local_path, store_of};
+use shardmill_storage::{
+    AnyStore, OpenFiles, Replace, Store, Unpublished, create_directory, local_path,
+};
 use shardmill_write::{ParquetFile, ParquetFileOptions};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -152,9 +154,8 @@ impl TokenCounts {
         if let Some(directory) = local_path(&self.directory).map_err(|error| error.to_string())? {
             create_directory(Path::new(&*directory)).map_err(|error| error.to_string())?;
         }
-        let staged = store_of(&path)
-            .and_then(|store| store.stage(&path, &Unpublished::default()))
-            .map_err(|error| error.to_string())?;
+        let staged =
+            AnyStore.stage(&path, &Unpublished::default()).map_err(|error| error.to_string())?;
         let mut file = ParquetFile::new(
             &path,
             staged,

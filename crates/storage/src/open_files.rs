@@ -5,7 +5,7 @@
 //! child opens files of its own: a thread of its parent may have held the lock.
 
 use crate::process::PerProcess;
-use crate::{Error, Identity, RangeRead, Result, Roots, store_of};
+use crate::{AnyStore, Error, Identity, RangeRead, Result, Roots, Store};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -59,7 +59,7 @@ impl OpenFiles {
         }
         let file = match &self.roots {
             Some(roots) => roots.open(path)?,
-            None => store_of(path)?.open(path)?,
+            None => AnyStore.open(path)?,
         };
         if recent.files.len() >= MAX_OPEN {
             let oldest = recent
