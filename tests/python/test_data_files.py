@@ -327,6 +327,12 @@ def test_glob_has_the_same_names_from_any_directory(
         assert (dataset.columns, len(dataset)) == (["x", "year"], 3), path
 
 
+def test_two_stars_at_the_end_of_a_path_take_files_of_every_depth(tmp_path: Path) -> None:
+    for number, path in enumerate(("a.parquet", "b/c.parquet", "b/d/e.parquet")):
+        write(tmp_path / path, number)
+    assert len(sm.Dataset(f"{tmp_path}/**").files) == 3
+
+
 def test_file_that_is_named_twice_is_read_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -259,7 +259,11 @@ fn expand(pattern: &str, files: &mut Vec<String>) -> Result<()> {
         path: pattern.to_owned(),
         source: io::Error::new(io::ErrorKind::InvalidInput, message),
     };
-    for path in glob::glob(pattern).map_err(|error| failed(error.to_string()))? {
+    // For the library, `**` at the end stands for directories alone.
+    let files_too = if pattern.ends_with("/**") { "/*" } else { "" };
+    for path in
+        glob::glob(&format!("{pattern}{files_too}")).map_err(|error| failed(error.to_string()))?
+    {
         let path = path.map_err(|error| failed(error.to_string()))?;
         if path.is_dir() {
             files_below(&path, files)?;
