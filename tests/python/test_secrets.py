@@ -31,6 +31,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shardmill._native import storage as native
 from shardmill.curate import (
+    InterleavedJsonlSource,
     InterleavedParquetSource,
     ParquetSink,
     Pipeline,
@@ -388,6 +389,17 @@ def test_command_line_shows_no_secret(
             assert form not in output
     for file in (tmp_path / "report").glob("*"):
         assert_absent(SECRET, file.read_text())
+
+
+def test_signature_of_an_address_in_a_row_is_not_in_the_report(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    document = {"texts": ["a", None], "images": [None, "https://host.invalid/x.jpg?sig=h9v2q7k4"]}
+    (tmp_path / "in" / "a.jsonl").write_text(json.dumps(document))
+    sink = ParquetSink(tmp_path / "out", on_materialize_error="warn")
+    pipeline = Pipeline(source=InterleavedJsonlSource(tmp_path / "in"), sink=sink)
+    report = pipeline.run(progress=False)
+    assert len(report.row_errors) == 1
+    assert "h9v2q7k4" not in json.dumps(report.to_dict()) + repr(report)
 
 
 @pytest.mark.parametrize(

@@ -144,10 +144,10 @@ impl Ledger {
             let path =
                 SourceRef::parse(row.source_ref.as_deref()).ok().and_then(|source| source.path);
             Some(RowError {
-                path,
+                path: path.as_deref().map(redacted),
                 sample_id: chunk.id_of(row).to_owned(),
                 position: row.position,
-                error: row.error.clone()?,
+                error: redacted(row.error.as_deref()?),
             })
         });
         self.row_errors.extend(errors.take(room));
