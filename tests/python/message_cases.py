@@ -813,6 +813,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "result of another type": lambda: job(returning([1], ["a"])),
     "result with a new column": lambda: job(returning([1], None)),
     "result without a type": lambda: job(returning([None], [1])),
+    "result with two columns of one name": lambda: job(
+        Map(lambda table: table.append_column(table.column_names[0], table.column(0)))
+    ),
     "declared type that is too small": lambda: job(
         source=TableSource("in", schema_overrides={"x": pa.bool_()})
     ),

@@ -256,6 +256,14 @@ def test_new_column_of_a_later_result_stops_the_job(tmp_path: Path) -> None:
     assert run(source, tmp_path / "exact", stage, sink={"schema": schema}).schema == schema
 
 
+def test_result_with_two_columns_of_one_name_stops_the_job(tmp_path: Path) -> None:
+    source = TableSource(write(tmp_path / "in", {"row": [0]}, {"row": [1]}), files_per_partition=1)
+    stage = Map(lambda table: table.append_column("row", table["row"]))
+    with pytest.raises(sm.FormatError, match="two columns named `row`"):
+        run(source, tmp_path / "out", stage)
+    assert not list(tmp_path.glob("out/*.parquet"))
+
+
 def test_null_column_of_the_first_result_asks_for_a_type(tmp_path: Path) -> None:
     source = TableSource(write(tmp_path / "in", {"row": [0]}, {"row": [1]}), files_per_partition=1)
     stage = adding("v", value_of_row([None, "x"]))

@@ -42,6 +42,8 @@ pub enum Error {
          result, for rows of `{path}`"
     )]
     NullResult { stage: String, path: String, column: String },
+    #[error("Stage {stage} returned two columns named `{column}` for rows of `{path}`")]
+    TwinResult { stage: String, path: String, column: String },
     /// A row without an id could not be identified by a later run.
     #[error("Id column `{column}` is null in row {row} of `{path}`")]
     NullId { column: String, path: String, row: u64 },
@@ -147,6 +149,7 @@ impl Error {
             Self::StageResult { .. }
             | Self::StageSchema { .. }
             | Self::NullResult { .. }
+            | Self::TwinResult { .. }
             | Self::NullId { .. }
             | Self::LateColumn { .. } => ErrorKind::Format,
             Self::Stage { .. } | Self::NameClash { .. } => ErrorKind::Curate,
@@ -165,6 +168,7 @@ impl Error {
                 "declare the column in schema_overrides of the sink, or return the same columns \
                  and types from every call",
             ),
+            Self::TwinResult { .. } => Some("rename one of them in the function"),
             Self::NullId { .. } => {
                 Some("null_ids=\"always_process\" processes such rows in each run")
             }

@@ -14,7 +14,7 @@ use shardmill_engine::{CANCEL_POLL, Cancel, CoreSlot, CoreSlots, Error as Engine
 use shardmill_formats::table::{arrow_message, column_type_name};
 use shardmill_plan::schema::with_wide_keys;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Records the columns of the results of a function for later runs and for other workers, unless
@@ -187,7 +187,7 @@ impl Results<'_> {
     /// was given rows with the columns `given`.
     ///
     /// # Errors
-    /// [`Error::NullResult`], and as [`Turn::decide`].
+    /// [`Error::NullResult`], [`Error::TwinResult`], and as [`Turn::decide`].
     pub(crate) fn decided(
         &self,
         first: &Schema,
@@ -195,6 +195,7 @@ impl Results<'_> {
         path: &str,
         report: &mut SplitReport,
     ) -> Result<SchemaRef> {
+        self.check_names(first, path)?;
         // Dictionaries can index the values of all calls together, and later
         // results may lack a column.
         let wide = |field: &FieldRef| {
@@ -232,16 +233,30 @@ impl Results<'_> {
         })
     }
 
+    /// Arrow allows two columns of one name, and files do not.
+    fn check_names(&self, result: &Schema, path: &str) -> Result<()> {
+        let mut names = HashSet::new();
+        match result.fields().iter().find(|field| !names.insert(field.name())) {
+            None => Ok(()),
+            Some(field) => Err(Error::TwinResult {
+                stage: self.stage.to_owned(),
+                path: path.to_owned(),
+                column: field.name().clone(),
+            }),
+        }
+    }
+
     /// A result with the columns of all results.
     ///
     /// # Errors
-    /// [`Error::StageSchema`].
+    /// [`Error::StageSchema`], [`Error::TwinResult`].
     pub(crate) fn converted(
         &self,
         rows: &RecordBatch,
         schema: &SchemaRef,
         path: &str,
     ) -> Result<RecordBatch> {
+        self.check_names(rows.schema_ref(), path)?;
         let is_fixed = self.choice.is_some_and(|choice| choice.schema.is_some());
         let unfit = |problem| Error::StageSchema {
             stage: self.stage.to_owned(),
