@@ -16,6 +16,7 @@ mod index;
 pub(crate) mod memory;
 mod pieces;
 mod text_file;
+mod texts;
 mod unpacked;
 pub(crate) mod value;
 
@@ -30,6 +31,7 @@ pub(crate) use index::{Borders, Cutter, Index, check_start, index, line_of, read
 pub(crate) use pieces::Pieces;
 pub use text_file::TextFile;
 pub(crate) use text_file::{BlockText, Judge, Located, Parsed, Place, TextFormat};
+pub use texts::parsed;
 pub use unpacked::Unpacker;
 
 /// Approximate stored size of a block. Lines take three to five times as much in memory, so a few

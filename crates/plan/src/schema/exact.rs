@@ -13,6 +13,7 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_cast::{can_cast_types, cast};
 use arrow_ord::cmp::distinct;
 use arrow_schema::{ArrowError, DataType, FieldRef, Fields};
+use shardmill_formats::records::parsed;
 use shardmill_formats::table::type_name;
 use std::sync::Arc;
 
@@ -32,6 +33,11 @@ impl From<ArrowError> for Misfit {
 }
 
 impl Misfit {
+    fn without_conversion(from: &DataType, to: &DataType) -> Self {
+        let (from, to) = (type_name(from), type_name(to));
+        Self::Types(ArrowError::CastError(format!("{from} cannot be converted to {to}")))
+    }
+
     /// As an error of Arrow, for a caller that does not count rows.
     #[must_use]
     pub fn into_arrow(self, from: &DataType, to: &DataType) -> ArrowError {
@@ -51,7 +57,10 @@ impl Misfit {
 /// # Errors
 /// [`Misfit::Value`] for the first value that would change, as when it is rounded or out of range.
 pub fn exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Misfit> {
-    use DataType::{Dictionary, FixedSizeList, LargeList, List, Map, Struct};
+    use DataType::{
+        Binary, BinaryView, Dictionary, FixedSizeBinary, FixedSizeList, LargeList, LargeUtf8, List,
+        ListView, Map, Struct, Timestamp, Utf8, Utf8View,
+    };
     if array.data_type() == to {
         return Ok(Arc::clone(array));
     }
@@ -82,6 +91,11 @@ pub fn exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Misfit> {
         (FixedSizeList(item, _), LargeList(_)) => {
             exactly(&cast(array, &LargeList(Arc::clone(item)))?, to)
         }
+        (List(item) | LargeList(item), FixedSizeList(_, size)) => {
+            exactly(&flat_exactly(array, &FixedSizeList(Arc::clone(item), *size))?, to)
+        }
+        (ListView(item), _) => exactly(&cast(array, &List(Arc::clone(item)))?, to),
+        (_, ListView(item)) => Ok(cast(&exactly(array, &List(Arc::clone(item)))?, to)?),
         (Map(..), Map(entries, is_sorted)) => {
             let map = array.as_map();
             let Struct(fields) = entries.data_type() else {
@@ -117,6 +131,11 @@ pub fn exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Misfit> {
         (Dictionary(_, own), Dictionary(_, value)) if own == value => flat_exactly(array, to),
         (Dictionary(_, value), _) => exactly(&cast(array, value)?, to),
         (_, Dictionary(_, value)) => Ok(cast(&exactly(array, value)?, to)?),
+        (Utf8 | LargeUtf8 | Utf8View, _) => texts_exactly(array, to),
+        (BinaryView, FixedSizeBinary(_)) => exactly(&cast(array, &Binary)?, to),
+        (Timestamp(_, own), Timestamp(_, zone)) if own.is_some() != zone.is_some() => {
+            Err(Misfit::without_conversion(array.data_type(), to))
+        }
         _ => flat_exactly(array, to),
     }
 }
@@ -174,6 +193,14 @@ fn of_item(misfit: Misfit, row_of: impl Fn(usize) -> usize) -> Misfit {
     }
 }
 
+/// Values of numbers, decimals and times are parsed as those of text files: Arrow would round them.
+fn texts_exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Misfit> {
+    let texts = cast(array, &DataType::LargeUtf8)?;
+    let texts = texts.as_string::<i64>();
+    let misfit = |row| Misfit::Value { row, value: texts.value(row).to_owned() };
+    parsed(texts.iter(), to, misfit).unwrap_or_else(|| flat_exactly(array, to))
+}
+
 fn flat_exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Misfit> {
     // Without the option `safe` Arrow would stop at the first overflow,
     // but would not say in which row.
@@ -215,6 +242,7 @@ fn may_round(from: &DataType, to: &DataType) -> bool {
         }
         // A text that is not a value of the other type becomes null.
         _ if is_text(from) || is_text(to) => false,
+        _ if from.is_nested() || to.is_nested() => false,
         // Only a user declares some of them, such as a boolean for numbers.
         _ => can_cast_types(to, from),
     }
@@ -225,7 +253,7 @@ mod tests {
     use super::*;
     use DataType::{Float64, Int64, Timestamp};
     use arrow_array::{Int64Array, ListArray, StringArray, TimestampSecondArray};
-    use arrow_schema::TimeUnit::Nanosecond;
+    use arrow_schema::TimeUnit::{Microsecond, Nanosecond, Second};
     use proptest::prelude::*;
 
     proptest! {
@@ -267,6 +295,57 @@ mod tests {
         for (array, to) in [(&numbers, DataType::Boolean), (&texts, Int64)] {
             let misfit = exactly(array, &to).unwrap_err();
             assert!(matches!(misfit, Misfit::Value { row: 2, .. }), "{misfit:?}");
+        }
+    }
+
+    #[test]
+    fn text_that_the_declared_type_would_round_is_named() {
+        let micro = |zone: Option<&str>| Timestamp(Microsecond, zone.map(Into::into));
+        for (text, to, is_exact) in [
+            ("1.5", DataType::Decimal128(5, 1), true),
+            ("1.55", DataType::Decimal128(5, 1), false),
+            ("2020-01-01", DataType::Date32, true),
+            ("2020-01-01T05:00:00", DataType::Date32, false),
+            ("12:00:00", DataType::Time32(Second), true),
+            ("12:00:00.5", DataType::Time32(Second), false),
+            ("2020-01-01 10:00:00.123456", micro(None), true),
+            ("2020-01-01 10:00:00.1234567", micro(None), false),
+            ("2020-01-01T10:00:00+01:00", micro(None), false),
+            ("2020-01-01T10:00:00+01:00", micro(Some("UTC")), true),
+            ("9007199254740992", Float64, true),
+            ("9007199254740993", Float64, false),
+            ("0.1", Float64, true),
+        ] {
+            let array: ArrayRef = Arc::new(StringArray::from(vec![None, Some(text)]));
+            match exactly(&array, &to) {
+                Ok(values) => assert!(is_exact && values.data_type() == &to, "{text} {values:?}"),
+                Err(Misfit::Value { row, value }) => {
+                    assert_eq!((is_exact, row, value.as_str()), (false, 1, text), "{to}");
+                }
+                Err(other) => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn lists_of_the_declared_length_become_lists_of_fixed_size() {
+        let lists = |second: Vec<Option<i64>>| -> ArrayRef {
+            let lists = vec![Some(vec![Some(1), None]), None, Some(second)];
+            Arc::new(ListArray::from_iter_primitive::<arrow_array::types::Int64Type, _, _>(lists))
+        };
+        let fixed = DataType::new_fixed_size_list(Float64, 2, true);
+        let found = exactly(&lists(vec![Some(3), Some(4)]), &fixed).unwrap();
+        assert_eq!((found.data_type(), found.null_count()), (&fixed, 1));
+        let misfit = exactly(&lists(vec![Some(3)]), &fixed).unwrap_err();
+        assert!(matches!(misfit, Misfit::Value { row: 2, .. }), "{misfit:?}");
+    }
+
+    #[test]
+    fn time_with_a_zone_is_never_one_without() {
+        let array: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0]));
+        for zone in ["UTC", "Europe/London"] {
+            let misfit = exactly(&array, &Timestamp(Second, Some(zone.into()))).unwrap_err();
+            assert!(matches!(misfit, Misfit::Types(_)), "{misfit:?}");
         }
     }
 
