@@ -1,6 +1,6 @@
 //! One schema for all files: columns are matched by name, and types widened if no value changes.
 
-use super::widened::widened_field;
+use super::widened::{common_metadata, widened_field};
 use super::{widened, with_wide_keys};
 use crate::{Error, Result};
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -55,7 +55,7 @@ impl<'a> FileColumns<'a> {
 /// Files without rows may have arbitrary types and are passed over, unless no file has rows.
 /// Where types have none in common, files whose footers count only nulls in the column are
 /// passed over as well. Of the metadata of the first file those keys are kept on which all
-/// files that have them agree.
+/// files that have them agree; of the metadata of a column, what all files with this column state.
 ///
 /// # Errors
 /// [`Error::SchemaConflict`], [`Error::DuplicateColumn`].
@@ -121,6 +121,7 @@ impl Column {
         self.files += 1;
         self.is_same &= self.field.data_type() == wide(field).data_type();
         self.field.set_nullable(self.field.is_nullable() || field.is_nullable());
+        self.field.set_metadata(common_metadata(&self.field, field));
     }
 
     /// The field for the values of all files.
@@ -193,8 +194,11 @@ pub struct Departure {
 #[must_use]
 pub fn departure(agreed: &Schema, file: &FileColumns<'_>) -> Option<Departure> {
     let departs = |field: &&FieldRef| match agreed.field_with_name(field.name()) {
-        Ok(known) => widened_field(known, &wide(field))
-            .is_none_or(|both| !both.data_type().equals_datatype(known.data_type())),
+        Ok(known) => {
+            let known = wide(known);
+            widened_field(&known, &wide(field))
+                .is_none_or(|both| !both.data_type().equals_datatype(known.data_type()))
+        }
         Err(_absent) => true,
     };
     let is_known_null = |field: &&FieldRef| {
@@ -266,6 +270,45 @@ mod tests {
             unified.field(0).data_type(),
             &DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
         );
+    }
+
+    #[test]
+    fn metadata_of_a_column_is_what_all_its_files_state() {
+        let with = |data_type: DataType, pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            let field = Field::new("x", data_type, true).with_metadata(pairs.collect());
+            Arc::new(Schema::new(vec![field]))
+        };
+        let name = "ARROW:extension:name";
+        let parameters = "ARROW:extension:metadata";
+        let boolean = with(DataType::Int8, &[(name, "arrow.bool8"), (parameters, "")]);
+        let tensor = with(DataType::Int8, &[(name, "tensor"), (parameters, "[2,2]"), ("k", "1")]);
+        let other = with(DataType::Int8, &[(name, "tensor"), (parameters, "[4]"), ("k", "1")]);
+        let plain = with(DataType::Int16, &[]);
+        let nulls = with(DataType::Null, &[]);
+        let absent = schema(&[("y", DataType::Utf8)]);
+        for (files, kept) in [
+            ([&boolean, &boolean, &nulls], vec![name, parameters]),
+            ([&boolean, &absent, &boolean], vec![name, parameters]),
+            ([&boolean, &plain, &boolean], vec![]),
+            ([&boolean, &tensor, &absent], vec![]),
+            ([&tensor, &other, &nulls], vec!["k"]),
+        ] {
+            for order in [[0, 1, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+                let unified = unify(&order.map(|place| file("f", files[place]))).unwrap();
+                let field = unified.field_with_name("x").unwrap();
+                let mut keys: Vec<_> = field.metadata().keys().map(String::as_str).collect();
+                keys.sort_unstable_by(|first, second| second.cmp(first));
+                assert_eq!(keys, kept, "{field:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn declared_keys_of_a_dictionary_are_not_wider_than_themselves() {
+        let narrow = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
+        let columns = schema(&[("x", narrow)]);
+        assert_eq!(departure(&columns, &file("a", &columns)), None);
     }
 
     #[test]

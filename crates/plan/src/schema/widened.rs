@@ -2,9 +2,11 @@
 //!
 //! The invariant: [`widened`] looks at types alone and does not depend on the order of the files.
 
+use arrow_schema::extension::{EXTENSION_TYPE_METADATA_KEY, EXTENSION_TYPE_NAME_KEY};
 use arrow_schema::{
     DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Field, FieldRef, Fields, TimeUnit,
 };
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The type of the values of a dictionary, or the type itself.
@@ -73,15 +75,34 @@ pub fn widened(first: &DataType, second: &DataType) -> Option<DataType> {
     })
 }
 
-/// The name and metadata are those of `first`.
+/// The name is that of `first`.
 pub(super) fn widened_field(first: &Field, second: &Field) -> Option<FieldRef> {
     let data_type = widened(first.data_type(), second.data_type())?;
     Some(Arc::new(
         first
             .clone()
+            .with_metadata(common_metadata(first, second))
             .with_data_type(data_type)
             .with_nullable(first.is_nullable() || second.is_nullable()),
     ))
+}
+
+/// What both fields state of their values, such as an extension type. A column of type null has no
+/// values.
+pub(super) fn common_metadata(first: &Field, second: &Field) -> HashMap<String, String> {
+    match (first.data_type(), second.data_type()) {
+        (DataType::Null, _) => return second.metadata().clone(),
+        (_, DataType::Null) => return first.metadata().clone(),
+        _ => {}
+    }
+    // The parameters of an extension type mean nothing without its name, and the other way round.
+    let extension_keys = [EXTENSION_TYPE_NAME_KEY, EXTENSION_TYPE_METADATA_KEY];
+    let is_same = |key: &str| first.metadata().get(key) == second.metadata().get(key);
+    let has_one_extension = extension_keys.iter().all(|key| is_same(key));
+    let is_kept = |key: &str| is_same(key) && (has_one_extension || !extension_keys.contains(&key));
+    let mut kept = first.metadata().clone();
+    kept.retain(|key, _value| is_kept(key));
+    kept
 }
 
 /// Fields are matched by name, and null where they are missing.
