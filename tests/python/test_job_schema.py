@@ -186,13 +186,15 @@ def test_null_column_does_not_decide_the_type_that_others_have(tmp_path: Path) -
         ),
         ({"v": pa.array([2], pa.int8())}, None),
         ({"row": [1]}, None),
+        ({"v": [None], "row": [1]}, None),
     ],
 )
 def test_file_that_is_added_to_a_job_has_the_planned_types_or_is_refused(
     later: Any, problem: str | None, tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()
-    pq.write_table(pa.table({"v": [1], "row": [0]}), tmp_path / "in" / "0.parquet")
+    required = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in ("v", "row")])
+    pq.write_table(pa.table({"v": [1], "row": [0]}, required), tmp_path / "in" / "0.parquet")
     sink = ParquetSink(tmp_path / "out")
     pipeline = Pipeline(
         source=TableSource(tmp_path / "in"), sink=sink, checkpoint=tmp_path / "state"
@@ -206,6 +208,52 @@ def test_file_that_is_added_to_a_job_has_the_planned_types_or_is_refused(
         with pytest.raises(sm.CheckpointMismatchError, match=problem):
             pipeline.run(progress=False)
     assert len(list((tmp_path / "out").glob("*.parquet"))) == (2 if problem is None else 1)
+
+
+def test_csv_file_of_numbers_is_added_to_a_column_of_texts(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    pipeline = Pipeline(
+        source=TableSource(tmp_path / "in"),
+        sink=ParquetSink(tmp_path / "out"),
+        checkpoint=tmp_path / "state",
+    )
+    for name, text in (("a", "0AB"), ("b", "007")):
+        (tmp_path / "in" / f"{name}.csv").write_text(f"zip\n{text}\n")
+        pipeline.run(progress=False)
+    found = [row["zip"] for row in pa.table(sm.Dataset(tmp_path / "out")).to_pylist()]
+    assert sorted(found) == ["007", "0AB"]
+
+
+def test_extension_type_is_kept_only_if_all_files_have_it(tmp_path: Path) -> None:
+    def tensors(shape: list[int]) -> pa.Array:
+        values = pa.array(
+            [[0.5] * shape[0] * shape[1]], pa.list_(pa.float32(), shape[0] * shape[1])
+        )
+        return pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.float32(), shape), values)
+
+    booleans = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8()))
+    cases = {
+        "equal": ([tensors([2, 2]), tensors([2, 2])], tensors([2, 2]).type),
+        "shapes": ([tensors([2, 2]), tensors([3, 1])], pa.list_(pa.float32())),
+        "plain": ([booleans, pa.array([2], pa.int8())], pa.int8()),
+    }
+    for name, (columns, expected) in cases.items():
+        for number, order in enumerate((columns, columns[::-1])):
+            source = tmp_path / f"{name}-{number}"
+            source.mkdir()
+            for file, column in enumerate(order):
+                pq.write_table(pa.table({"v": column}), source / f"{file}.parquet")
+            found = types_of_job(TableSource(source), tmp_path / f"out-{name}-{number}")
+            assert found == expected, (name, number)
+
+
+def test_encoding_of_mds_is_kept_only_if_all_shards_have_it(tmp_path: Path) -> None:
+    for encoding, value in (("float32", 2.5), ("float64", 0.1)):
+        with sm.Writer(tmp_path / encoding, format="mds", columns={"x": encoding}) as writer:
+            writer.write({"x": value})
+    with sm.Writer(tmp_path / "out", format="mds") as writer:
+        writer.write_batch(sm.Dataset([tmp_path / "float32", tmp_path / "float64"]))
+    assert [row["x"] for row in sm.Dataset(tmp_path / "out")] == [2.5, 0.1]
 
 
 @pytest.mark.parametrize("pair", PAIRS)

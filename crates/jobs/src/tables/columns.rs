@@ -6,7 +6,7 @@ use super::{IdPolicy, NullIds, TableOptions};
 use crate::stage::{Stage, first_filters};
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
-use arrow_schema::{Field, Schema, SchemaRef};
+use arrow_schema::{Field, FieldRef, Schema, SchemaRef};
 use shardmill_documents::table::batch_of;
 use shardmill_formats::table::TableFile;
 use shardmill_load::TableReader;
@@ -70,6 +70,22 @@ pub(super) fn shown(table: &dyn TableFile) -> SchemaRef {
     let fields =
         schema.fields().iter().enumerate().filter(|(column, _)| !table.is_virtual(*column));
     let fields = fields.map(|(_, field)| Arc::clone(field)).collect::<Vec<_>>();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+/// Files that are added to a job later may lack a column, or have nulls in it.
+pub(super) fn nullable(schema: &SchemaRef) -> SchemaRef {
+    let fields = schema.fields().iter().map(|field| Field::clone(field).with_nullable(true));
+    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
+}
+
+/// The columns of a CSV file that is added to a job: each of its values is a text too.
+pub(super) fn with_texts(schema: &Schema, agreed: &Schema) -> SchemaRef {
+    let field = |field: &FieldRef| match agreed.field_with_name(field.name()) {
+        Ok(known) if known.data_type().is_string() => Arc::new(known.clone()),
+        _ => Arc::clone(field),
+    };
+    let fields = schema.fields().iter().map(field).collect::<Vec<_>>();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 

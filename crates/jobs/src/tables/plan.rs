@@ -4,7 +4,7 @@
 //! once, and the same files give the same schema and the same splits.
 
 use super::TableOptions;
-use super::columns::{check_fits, filtered, read_roots, selected};
+use super::columns::{check_fits, filtered, nullable, read_roots, selected, with_texts};
 use super::passes::{PassedFiles, PlannedFile};
 use crate::Result;
 use crate::input_files::InputFiles;
@@ -115,7 +115,7 @@ impl TableInput<'_> {
         let id_types = self.ids.run(format, &tables, agreed.id_types.as_ref())?;
         let schema = match declared {
             Some(declared) => declared,
-            None => self.agree(&found, agreed.schema.clone())?,
+            None => self.agree(format, &found, agreed.schema.clone())?,
         };
         self.check_names(&schema, &found)?;
         let splits = match by.blocksize_bytes {
@@ -143,14 +143,21 @@ impl TableInput<'_> {
     }
 
     /// The schema of the columns that the job reads.
-    fn agree(&self, found: &[PlannedFile], agreed: Option<SchemaRef>) -> Result<SchemaRef> {
+    fn agree(
+        &self,
+        format: Format,
+        found: &[PlannedFile],
+        agreed: Option<SchemaRef>,
+    ) -> Result<SchemaRef> {
         let roots = read_roots(self.options, &self.ids.columns, self.stages);
         let is_read = |name: &str| roots.as_ref().is_none_or(|roots| roots.contains(name));
+        let texts = agreed.as_ref().filter(|_| format == Format::Csv);
         let read = |file: &PlannedFile| {
-            self.choice.retyped(&match roots {
+            let own = self.choice.retyped(&match roots {
                 Some(_) => selected(file.schema(), is_read),
                 None => file.shown(),
-            })
+            });
+            texts.map_or_else(|| Arc::clone(&own), |agreed| with_texts(&own, agreed))
         };
         let schemas: Vec<SchemaRef> = found.iter().map(read).collect();
         // `unify` itself skips files without rows, but only if they are open.
@@ -163,7 +170,7 @@ impl TableInput<'_> {
             table: file.table().map(AsRef::as_ref),
         });
         let Some(agreed) = agreed else {
-            let unified = unify(&files.collect::<Vec<_>>())?;
+            let unified = nullable(&unify(&files.collect::<Vec<_>>())?);
             // Declared columns that only files have that are added later.
             let declared =
                 self.choice.overrides.as_ref().map(|overrides| selected(overrides, is_read));
