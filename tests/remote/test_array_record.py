@@ -38,6 +38,22 @@ def test_reader_in_a_bucket_gives_what_upstream_wrote(paths, server, proxy):
         assert list(reader) == RECORDS[:1500]
 
 
+def test_many_records_of_a_file_in_a_bucket_take_a_request_for_each_four_megabytes(
+    bucket, server, proxy
+):
+    path = f"s3://{bucket.name}/large.array_record"
+    records = [bytes([number]) * (1 << 16) for number in range(128)]
+    with ArrayRecordWriter(
+        path, "group_size:1,uncompressed", storage_options=server.storage_options()
+    ) as writer:
+        writer.write_all(records)
+    options = server.storage_options(endpoint=proxy.endpoint)
+    with ArrayRecordReader(path, storage_options=options) as reader:
+        before = len(proxy.requests())
+        assert reader.read(range(128)) == records
+        assert len(proxy.requests()) - before <= 4
+
+
 def test_view_of_an_uncompressed_record_in_a_bucket_is_a_copy(bucket, server):
     path = f"s3://{bucket.name}/plain.array_record"
     with ArrayRecordWriter(

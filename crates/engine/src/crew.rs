@@ -268,6 +268,15 @@ mod tests {
     }
 
     #[test]
+    fn thread_is_idle_while_fewer_parts_than_threads_are_at_work() {
+        assert!(!has_idle_thread(), "outside of a run");
+        let crew = crew(2);
+        assert!(crew.with(|| crew.work(has_idle_thread)));
+        assert!(crew.takes_place(), "the second thread has work");
+        assert!(!crew.with(|| crew.work(has_idle_thread)));
+    }
+
+    #[test]
     fn panic_of_a_part_is_an_error() {
         let crew = crew(2);
         let outcome = crew.with(|| crew.work(|| results(3, |part| assert_ne!(part, 1))));

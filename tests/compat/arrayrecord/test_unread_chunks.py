@@ -82,8 +82,17 @@ SIZES = {
     )
 }
 
+#: All chunks are sound and in the index, which names one more.
+NAMED = {
+    "a chunk that begins within another": build(
+        [simple_chunk(TWO[:1]), simple_chunk([b"cd" * 500])],
+        index=lambda index: [*index, IndexRecord(index[-1].offset + 500, 2, 1)],
+        num_chunks=3,
+        num_records=3,
+    )
+}
 
-FILES = UNNAMED | SIZES
+FILES = UNNAMED | SIZES | NAMED
 
 
 @pytest.fixture(scope="module")

@@ -348,3 +348,19 @@ def test_every_stop_in_an_epoch_can_be_resumed(tmp_path: Path) -> None:
         again.load_state_dict(resumed.state_dict())
         rest = [packs_in(batch, 16) for _ in range(2) for batch in again]
         assert rest[: len(packs) - stop - 1] == packs[stop + 1 :][: len(rest)]
+
+
+def test_packs_of_more_rows_than_are_planned_at_once_are_those_of_the_order(
+    tmp_path: Path,
+) -> None:
+    """Amounts of shuffled rows are looked up in parts of 262,144."""
+    lengths = np.arange(300_000, dtype=np.int32) % 3 + 1
+    offsets = np.concatenate([[0], lengths.cumsum(dtype=np.int32)]).astype(np.int32)
+    tokens = pa.ListArray.from_arrays(offsets, np.arange(1, offsets[-1] + 1, dtype=np.int32))
+    path = write_tables(tmp_path, [pa.table({"tokens": tokens})], row_group_size=50_000)
+    order: dict[str, Any] = {"shuffle": True, "seed": 3, "shuffle_window_bytes": 1 << 22}
+    rows = flat_loader(path, output="arrow", lanes=1, batch_size=50_000, **order)
+    in_order = pa.chunked_array([batch.column("tokens") for batch in rows]).combine_chunks()
+    packs = loader_of(path, {"length": 8, "strategy": "concat"}, lanes=1, batch_size=5_000, **order)
+    packed = np.concatenate([batch["tokens"].ravel() for batch in packs])
+    assert packed[packed > 0].tolist() == in_order.flatten().to_pylist()

@@ -102,6 +102,17 @@ fn short_and_long_count_and_byte_does_not() {
 }
 
 #[test]
+fn record_of_either_byte_order_is_read_with_its_version_in_either() {
+    let little = b"II\x2a\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0".to_vec();
+    for (mut record, expected) in [(little, 6), (short(8), 8)] {
+        for _ in 0..2 {
+            assert_eq!(orientation(&jpeg(&[app1(EXIF, &record)])), expected, "{record:?}");
+            record.swap(2, 3);
+        }
+    }
+}
+
+#[test]
 fn exif_in_two_segments_is_one_record() {
     let record = short(8);
     let (first, second) = record.split_at(11);

@@ -84,3 +84,16 @@ impl RangeRead for Counted {
         self.object.is_remote()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_whose_bytes_are_counted_is_read_over_the_same_gaps() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let gap = OpenFiles::default().open(path).unwrap().gap_bytes();
+        assert!(gap > 0);
+        assert_eq!(Objects::default().open(path).unwrap().gap_bytes(), gap);
+    }
+}

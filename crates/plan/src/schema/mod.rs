@@ -49,3 +49,32 @@ fn type_has_nul(data_type: &DataType) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn nul_is_found_in_the_name_of_any_part_of_a_type() {
+        let named = |name: &str| Arc::new(Field::new(name, DataType::Int32, true));
+        let types = |name: &str| {
+            [
+                DataType::List(named(name)),
+                DataType::FixedSizeList(named(name), 2),
+                DataType::Struct([named("first"), named(name)].into_iter().collect()),
+                DataType::RunEndEncoded(named("run_ends"), named(name)),
+                DataType::RunEndEncoded(named(name), named("values")),
+                DataType::List(Arc::new(Field::new(
+                    "item",
+                    DataType::Struct([named(name)].into_iter().collect()),
+                    true,
+                ))),
+            ]
+        };
+        for (with, without) in types("a\0").into_iter().zip(types("a")) {
+            assert!(has_nul(&Field::new("column", with.clone(), true)), "{with}");
+            assert!(!has_nul(&Field::new("column", without.clone(), true)), "{without}");
+        }
+    }
+}

@@ -71,6 +71,15 @@ fn each_byte_is_fetched_once_by_all_who_read_it_and_survives_them() {
 }
 
 #[test]
+fn directory_is_looked_through_each_time_a_part_of_its_limit_was_added() {
+    let eviction = Eviction::new(32 * 100 + 7);
+    assert_eq!(
+        [99, 1, 99, 0, 500].map(|bytes| eviction.is_due(bytes)),
+        [false, true, false, false, true]
+    );
+}
+
+#[test]
 fn block_that_was_damaged_is_fetched_again() {
     let directory = tempfile::tempdir().unwrap();
     let source = Source::default();
