@@ -361,10 +361,11 @@ class ImageTokens:
 
         Examples:
             >>> import json, os, shardmill as sm
+            >>> from pathlib import Path
             >>> kind = {"image_processor_type": "Qwen2VLImageProcessor"}
             >>> config = {**kind, "processor_class": "Qwen3VLProcessor", "patch_size": 16}
             >>> os.makedirs("model")
-            >>> _ = open("model/preprocessor_config.json", "w").write(json.dumps(config))
+            >>> _ = Path("model/preprocessor_config.json").write_text(json.dumps(config))
             >>> sm.ImageTokens.from_pretrained("model").parameters["patch_size"]
             16
         """

@@ -197,11 +197,12 @@ class Sequences:
 
     Examples:
         >>> import json, pyarrow as pa, pyarrow.parquet as pq, shardmill as sm
+        >>> from pathlib import Path
         >>> vocab = {"[UNK]": 0, "a": 1, "cat": 2}
         >>> model = {"type": "WordLevel", "vocab": vocab, "unk_token": "[UNK]"}
         >>> pieces = {"added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}}
         >>> text = json.dumps({"version": "1.0", "model": model} | pieces)
-        >>> _ = open("tokenizer.json", "w").write(text)
+        >>> _ = Path("tokenizer.json").write_text(text)
         >>> parts = {"modality": ["text", "text"], "text_content": ["a", "cat"]}
         >>> rows = pa.table({"sample_id": ["x", "x"], "position": [0, 1]} | parts)
         >>> pq.write_table(rows, "documents.parquet")

@@ -55,6 +55,7 @@ class Tokenizer:
 
     Examples:
         >>> import json
+        >>> from pathlib import Path
         >>> vocabulary = {"[UNK]": 0, "hello": 1, "world": 2}
         >>> model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"}
         >>> text = json.dumps(
@@ -65,7 +66,7 @@ class Tokenizer:
         ...         "model": model,
         ...     }
         ... )
-        >>> _ = open("tokenizer.json", "w").write(text)
+        >>> _ = Path("tokenizer.json").write_text(text)
         >>> import shardmill as sm
         >>> tokenizer = sm.Tokenizer("tokenizer.json")
         >>> tokenizer.encode("hello world"), tokenizer.decode([2, 1])
