@@ -157,7 +157,10 @@ impl TableInput<'_> {
                 Some(_) => selected(file.schema(), is_read),
                 None => file.shown(),
             });
-            texts.map_or_else(|| Arc::clone(&own), |agreed| with_texts(&own, agreed))
+            match texts {
+                Some(agreed) => with_texts(&own, agreed),
+                None => own,
+            }
         };
         let schemas: Vec<SchemaRef> = found.iter().map(read).collect();
         // `unify` itself skips files without rows, but only if they are open.
