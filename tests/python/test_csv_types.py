@@ -6,6 +6,7 @@ A fraction or a value comes after the sample that types are inferred from.
 from __future__ import annotations
 
 import io
+from decimal import Decimal
 from pathlib import Path
 
 import polars as pl
@@ -126,3 +127,17 @@ def test_polars_reads_the_same_floats(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", lines_with("0.1"))
     oracle = pl.read_csv(io.BytesIO(path.read_bytes()), infer_schema_length=None)
     assert pl.DataFrame(sm.Dataset(path)).equals(oracle)
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.jsonl"])
+@pytest.mark.parametrize("width", [32, 64, 128, 256])
+def test_decimal_of_any_width_is_read_exactly_or_is_an_error(
+    width: int, name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_text("x\n-1.50\n" if name == "table.csv" else '{"x": "-1.50"}\n')
+    of = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}[width]
+    assert sm.Dataset(path, schema=pa.schema([("x", of(5, 1))]))[0] == {"x": Decimal("-1.5")}
+    path.write_text(path.read_text().replace("0", "5"))
+    with pytest.raises(FormatError, match="1.55"):
+        sm.Dataset(path, schema=pa.schema([("x", of(5, 1))]))[0]

@@ -3,7 +3,7 @@
 use super::CsvOptions;
 use super::kind::NullValues;
 use super::rows::{Fault, Form, Reason, Rows, Span, is_null};
-use crate::records::value::{EXACT_DIGITS, Parse, UseParser, is_rounded, parse_bool, with_parser};
+use crate::records::value::{Parse, UseParser, is_rounded, parse_bool, with_parser};
 use crate::records::{Strings, Values};
 use arrow_array::builder::BooleanBuilder;
 use arrow_array::{Array, ArrayRef, NullArray, OffsetSizeTrait, StringArray};
@@ -44,7 +44,7 @@ pub(super) fn column(
         DataType::Utf8 => Box::new(Texts::<i32>::new(strings_can_be_null, capacity)),
         DataType::LargeUtf8 => Box::new(Texts::<i64>::new(strings_can_be_null, capacity)),
         // A decimal without a parser has a scale that cannot be written as text.
-        DataType::Decimal128(_, _) => return None,
+        decimal if decimal.is_decimal() => return None,
         other if !other.is_nested() && can_cast_types(&DataType::Utf8, other) => {
             let is_text = matches!(
                 other,
@@ -95,7 +95,7 @@ struct Primitive<P: Parse> {
 
 impl<P: Parse> Primitive<P> {
     fn is_rounded(&self, text: &[u8]) -> bool {
-        self.is_exact && text.len() > EXACT_DIGITS && is_rounded(text)
+        self.is_exact && is_rounded(text)
     }
 }
 

@@ -4,7 +4,7 @@ use super::cursor::Cursor;
 use super::fault::Fault;
 use super::growth::Growth;
 use crate::records::Values;
-use crate::records::value::{EXACT_DIGITS, Parse, UseParser, is_rounded, with_parser};
+use crate::records::value::{Parse, UseParser, is_rounded, with_parser};
 use arrow_array::ArrayRef;
 use arrow_schema::{ArrowError, DataType};
 
@@ -29,7 +29,7 @@ impl UseParser for Boxed<'_> {
     type Made = Box<dyn Scalars>;
 
     fn with<P: Parse + 'static>(self, parser: P) -> Box<dyn Scalars> {
-        let is_decimal = matches!(self.0, DataType::Decimal128(_, _));
+        let is_decimal = self.0.is_decimal();
         let (is_number, is_text) =
             (is_decimal || self.0.is_numeric(), is_decimal || self.0.is_temporal());
         Box::new(Primitives {
@@ -56,7 +56,7 @@ impl<P: Parse> Scalars for Primitives<P> {
             Some(b'-' | b'0'..=b'9' | b'N' | b'I') if self.is_number => cursor.number()?,
             _ => return Err(cursor.misfit(self.values.data_type())),
         };
-        if self.is_double && text.len() > EXACT_DIGITS && growth.is_inferred && is_rounded(text) {
+        if self.is_double && growth.is_inferred && is_rounded(text) {
             return Err(Fault::value(text, self.values.data_type()));
         }
         if self.values.push_text(text) {

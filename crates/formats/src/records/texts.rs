@@ -1,7 +1,7 @@
 //! Values that are parsed from a column of texts.
 
 use super::columns::Values;
-use super::value::{EXACT_DIGITS, Parse, UseParser, is_rounded, with_parser};
+use super::value::{Parse, UseParser, is_rounded, with_parser};
 use arrow_array::ArrayRef;
 use arrow_schema::{ArrowError, DataType};
 
@@ -39,8 +39,7 @@ where
                 values.push_null();
                 continue;
             };
-            let is_inexact = is_double && text.len() > EXACT_DIGITS && is_rounded(text);
-            if is_inexact || !values.push_text(text) {
+            if is_double && is_rounded(text) || !values.push_text(text) {
                 return Err((self.misfit)(row));
             }
         }

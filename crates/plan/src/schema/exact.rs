@@ -198,34 +198,7 @@ fn texts_exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Misfit> {
     let texts = cast(array, &DataType::LargeUtf8)?;
     let texts = texts.as_string::<i64>();
     let misfit = |row| Misfit::Value { row, value: texts.value(row).to_owned() };
-    if let Some(parsed) = parsed(texts.iter(), to, misfit) {
-        return parsed;
-    }
-    if let DataType::Decimal32(_, scale)
-    | DataType::Decimal64(_, scale)
-    | DataType::Decimal128(_, scale)
-    | DataType::Decimal256(_, scale) = to
-    {
-        let is_rounded = |text: &str| decimals(text) > Some(i64::from(*scale));
-        if let Some(row) = texts.iter().position(|text| text.is_some_and(is_rounded)) {
-            return Err(misfit(row));
-        }
-    }
-    flat_exactly(array, to)
-}
-
-/// The number of decimals that a number has; negative for multiples of ten.
-fn decimals(text: &str) -> Option<i64> {
-    let (digits, exponent) = match text.split_once(['e', 'E']) {
-        Some((digits, exponent)) => (digits, exponent.parse::<i64>().ok()?),
-        None => (text, 0),
-    };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let places = match fraction.trim_end_matches('0') {
-        "" => -i64::try_from(whole.len() - whole.trim_end_matches('0').len()).ok()?,
-        fraction => i64::try_from(fraction.len()).ok()?,
-    };
-    Some(places.saturating_sub(exponent))
+    parsed(texts.iter(), to, misfit).unwrap_or_else(|| flat_exactly(array, to))
 }
 
 fn flat_exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Misfit> {
@@ -279,7 +252,7 @@ fn may_round(from: &DataType, to: &DataType) -> bool {
 mod tests {
     use super::*;
     use DataType::{Float64, Int64, Timestamp};
-    use arrow_array::{Int64Array, ListArray, StringArray, TimestampSecondArray};
+    use arrow_array::{BinaryViewArray, Int64Array, ListArray, StringArray, TimestampSecondArray};
     use arrow_schema::TimeUnit::{Microsecond, Nanosecond, Second};
     use proptest::prelude::*;
 
@@ -333,6 +306,8 @@ mod tests {
             ("1.55", DataType::Decimal128(5, 1), false),
             ("1.50", DataType::Decimal256(40, 1), true),
             ("15.5e-1", DataType::Decimal256(40, 1), false),
+            ("1.55", DataType::Decimal32(5, 1), false),
+            ("1.55", DataType::Decimal64(5, 2), true),
             ("1.55", DataType::Decimal256(40, 1), false),
             ("2020-01-01", DataType::Date32, true),
             ("2020-01-01T05:00:00", DataType::Date32, false),
@@ -368,6 +343,15 @@ mod tests {
         assert_eq!((found.data_type(), found.null_count()), (&fixed, 1));
         let misfit = exactly(&lists(vec![Some(3)]), &fixed).unwrap_err();
         assert!(matches!(misfit, Misfit::Value { row: 2, .. }), "{misfit:?}");
+    }
+
+    #[test]
+    fn binaries_of_the_declared_length_become_binaries_of_fixed_size() {
+        let wide: ArrayRef = Arc::new(BinaryViewArray::from(vec![Some(b"ab".as_slice()), None]));
+        let found = exactly(&wide, &DataType::FixedSizeBinary(2)).unwrap();
+        assert_eq!((found.data_type(), found.null_count()), (&DataType::FixedSizeBinary(2), 1));
+        let misfit = exactly(&wide, &DataType::FixedSizeBinary(3)).unwrap_err();
+        assert!(matches!(misfit, Misfit::Value { row: 0, .. }), "{misfit:?}");
     }
 
     #[test]

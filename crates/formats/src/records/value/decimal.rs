@@ -1,25 +1,29 @@
 //! Decimal numbers with a fixed scale.
 
 use super::parse::{Parse, trim};
-use arrow_array::types::Decimal128Type;
+use arrow_array::ArrowNativeTypeOp;
+use arrow_array::types::DecimalType;
+use arrow_buffer::ArrowNativeType;
+use std::marker::PhantomData;
 
 /// Exact: digits beyond the scale must be zero.
-pub(crate) struct Decimal {
-    precision: u32,
+pub(crate) struct Decimal<T> {
+    precision: u8,
     scale: usize,
+    of: PhantomData<T>,
 }
 
-impl Decimal {
+impl<T> Decimal<T> {
     /// `None` for a negative scale, which text does not need.
     pub(crate) fn new(precision: u8, scale: i8) -> Option<Self> {
-        Some(Self { precision: u32::from(precision), scale: usize::try_from(scale).ok()? })
+        Some(Self { precision, scale: usize::try_from(scale).ok()?, of: PhantomData })
     }
 }
 
-impl Parse for Decimal {
-    type Arrow = Decimal128Type;
+impl<T: DecimalType + Send> Parse for Decimal<T> {
+    type Arrow = T;
 
-    fn parse_plain(&self, text: &[u8]) -> Option<i128> {
+    fn parse_plain(&self, text: &[u8]) -> Option<T::Native> {
         let (is_negative, digits) = match text {
             [b'-', digits @ ..] => (true, digits),
             digits => (false, digits),
@@ -34,19 +38,24 @@ impl Parse for Decimal {
             return None;
         }
         let padding = std::iter::repeat_n(&b'0', self.scale.saturating_sub(kept.len()));
-        let mut value = 0i128;
+        let ten = T::Native::usize_as(10);
+        let mut value = T::Native::ZERO;
         for byte in whole.iter().chain(kept).chain(padding) {
             let digit = byte.wrapping_sub(b'0');
             if digit > 9 {
                 return None;
             }
-            value = value.checked_mul(10)?.checked_add(i128::from(digit))?;
+            let digit = T::Native::usize_as(digit.into());
+            value = value.mul_checked(ten).ok()?.add_checked(digit).ok()?;
         }
-        let is_in_bounds = 10i128.checked_pow(self.precision).is_none_or(|bound| value < bound);
-        is_in_bounds.then_some(if is_negative { -value } else { value })
+        T::is_valid_decimal_precision(value, self.precision).then_some(if is_negative {
+            value.neg_wrapping()
+        } else {
+            value
+        })
     }
 
-    fn parse(&self, text: &[u8]) -> Option<i128> {
+    fn parse(&self, text: &[u8]) -> Option<T::Native> {
         self.parse_plain(trim(text))
     }
 }

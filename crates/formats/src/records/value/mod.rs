@@ -10,14 +10,15 @@ mod time;
 
 use decimal::Decimal;
 use number::Float;
-pub(crate) use number::{EXACT_DIGITS, Integer, is_float, is_rounded};
+pub(crate) use number::{Integer, is_float, is_rounded};
 pub(crate) use parse::Parse;
 use time::Timestamp;
 pub(crate) use time::{Date, Stamp, TimeOfDay};
 
 use arrow_array::types::{
-    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Time32MillisecondType,
-    Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimestampMicrosecondType,
+    Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Float32Type, Float64Type,
+    Int8Type, Int16Type, Int32Type, Int64Type, Time32MillisecondType, Time32SecondType,
+    Time64MicrosecondType, Time64NanosecondType, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
@@ -71,7 +72,18 @@ pub(crate) fn with_parser<U: UseParser>(data_type: &DataType, user: U) -> Option
                 user.with(Timestamp::<TimestampNanosecondType>::new(*unit, zone.is_some()))
             }
         },
-        DataType::Decimal128(precision, scale) => user.with(Decimal::new(*precision, *scale)?),
+        DataType::Decimal32(precision, scale) => {
+            user.with(Decimal::<Decimal32Type>::new(*precision, *scale)?)
+        }
+        DataType::Decimal64(precision, scale) => {
+            user.with(Decimal::<Decimal64Type>::new(*precision, *scale)?)
+        }
+        DataType::Decimal128(precision, scale) => {
+            user.with(Decimal::<Decimal128Type>::new(*precision, *scale)?)
+        }
+        DataType::Decimal256(precision, scale) => {
+            user.with(Decimal::<Decimal256Type>::new(*precision, *scale)?)
+        }
         _ => return None,
     })
 }

@@ -150,10 +150,14 @@ float!(
 );
 
 /// A text of this length is an integer that float64 holds exactly.
-pub(crate) const EXACT_DIGITS: usize = 15;
+const EXACT_DIGITS: usize = 15;
 
 /// Whether `text` is an integer, of any length, that float64 rounds.
 pub(crate) fn is_rounded(text: &[u8]) -> bool {
+    text.len() > EXACT_DIGITS && is_rounded_integer(text)
+}
+
+fn is_rounded_integer(text: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(text) else { return false };
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text).trim_start_matches('0');
     // Rust writes all digits of a float, not only those that distinguish it from its neighbors.

@@ -149,7 +149,7 @@ fn timestamps_take_what_pyarrow_takes() {
 
 #[test]
 fn decimals_are_exact_or_refused() {
-    let Some(money) = Decimal::new(5, 2) else { panic!("a scale of 2") };
+    let Some(money) = Decimal::<Decimal128Type>::new(5, 2) else { panic!("a scale of 2") };
     for (text, value) in
         [("1.25", 125), ("-1.5", -150), ("3", 300), (".5", 50), ("1.2500", 125), ("999.99", 99_999)]
     {
@@ -189,7 +189,7 @@ proptest! {
         any(&Float::<Float32Type>::new(), &text);
         any(&Date, &text);
         Stamp::parse(text.as_bytes());
-        Decimal::new(38, 10).and_then(|decimal| any(&decimal, &text));
+        Decimal::<Decimal128Type>::new(38, 10).and_then(|decimal| any(&decimal, &text));
     }
 }
 
