@@ -127,6 +127,26 @@ def test_boolean_columns_and_constants_are_conditions(
             assert [(row["id"],) for row in sm.Dataset(path, filter=kept)] == wanted
 
 
+FLOATS = pa.table(
+    {
+        "f": [0.0, -0.0, 2.0, None],
+        "g": pa.array([0.1, -0.0, 0.5, None], pa.float32()),
+    }
+)
+
+
+@pytest.mark.parametrize("name", ["f", "g"])
+@pytest.mark.parametrize("value", ["0", "0.0", "-0.0", "0.1", "0.5", "2"])
+def test_in_keeps_the_rows_that_equality_keeps(tmp_path: Path, name: str, value: str) -> None:
+    pq.write_table(FLOATS, tmp_path / "rows.parquet", row_group_size=1)
+    for listed, compared in (("in", "="), ("not in", "!=")):
+        kept = [
+            list(map(repr, sm.Dataset(tmp_path / "rows.parquet", filter=text)))
+            for text in (f"{name} {listed} ({value})", f"{name} {compared} {value}")
+        ]
+        assert kept[0] == kept[1]
+
+
 @pytest.mark.parametrize("text", ["1 = 1", "true", "1 = 2", "not 'a' = 'a'"])
 def test_filters_without_columns_keep_all_rows_or_none(tmp_path: Path, text: str) -> None:
     path = tmp_path / "rows.parquet"

@@ -144,7 +144,8 @@ class Value(Condition):
         """True if the value is one of ``values``, else false.
 
         A null gives false, or unknown with ``null_is_unknown``, like ``in`` in SQL and in text
-        filters.
+        filters, where a value is compared with each member by ``==``. Without it, as in pyarrow,
+        members are rounded to float32 in columns of that type, and 0 is not -0.
         """
         if isinstance(values, str | bytes):
             raise TypeError(f"is_in expects a list of values, not {values!r}")

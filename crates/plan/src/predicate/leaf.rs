@@ -134,7 +134,7 @@ impl Leaf {
             Expression::IsIn { values, matches_null, null_is_unknown, .. } => {
                 let binary = values.iter().find(|value| matches!(value, Literal::Binary(_)));
                 compared = compared_as(data_type, binary);
-                let members = Members::new(values, &compared)
+                let members = Members::new(values, &compared, *null_is_unknown)
                     .map_err(|source| operand.failed(source))?
                     .map_err(refused)?;
                 Test::IsIn {

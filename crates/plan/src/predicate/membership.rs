@@ -6,8 +6,9 @@ use super::position::{Matching, Place, place};
 use crate::{Comparison, Literal};
 use ahash::AHashSet;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, Float32Array, new_empty_array};
+use arrow_array::{Array, ArrayRef, Float32Array, Float64Array, new_empty_array};
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, i256};
+use arrow_cast::cast;
 use arrow_ord::sort::sort;
 use arrow_schema::{ArrowError, DataType};
 use arrow_select::concat::concat;
@@ -42,10 +43,13 @@ enum Set {
 }
 
 impl Members {
-    /// `Err` contains a literal whose kind does not match the type.
+    /// `Err` contains a literal whose kind does not match the type. Members equal values as in
+    /// SQL, where `in` is a list of comparisons, or as in pyarrow's `isin`: it rounds floats to
+    /// float32, and does not find -0 by 0.
     pub(super) fn new<'a>(
         literals: &'a [Literal],
         data_type: &DataType,
+        is_sql: bool,
     ) -> Result<Result<Self, &'a Literal>, ArrowError> {
         let mut values = vec![new_empty_array(data_type)];
         let (mut has_nan, mut ranges) = (false, Vec::new());
@@ -55,12 +59,19 @@ impl Members {
                 Some(Place::NotANumber) => has_nan = true,
                 Some(Place::Among(position)) => match position.matching {
                     Matching::None => {}
-                    Matching::One => values.extend(position.first),
+                    Matching::One => {
+                        values.extend(position.first);
+                        if is_sql && data_type.is_floating() && is_zero(literal) {
+                            let zeros = Arc::new(Float64Array::from(vec![-0.0, 0.0])) as ArrayRef;
+                            values.push(cast(&zeros, data_type)?);
+                        }
+                    }
                     Matching::Many => ranges.push(Limit(Place::Among(position))),
                 },
             }
             // Arrow casts the list to the type of the column, which rounds only in this case.
-            if let (DataType::Float32, Literal::Float(value)) = (data_type, literal) {
+            if let (false, DataType::Float32, Literal::Float(value)) = (is_sql, data_type, literal)
+            {
                 values.extend(
                     value
                         .to_f32()
@@ -82,6 +93,14 @@ impl Members {
             found = &found | range.compare(array, Comparison::Equal)?.values();
         }
         Ok(if self.has_nan { &found | is_nan(array).values() } else { found })
+    }
+}
+
+fn is_zero(literal: &Literal) -> bool {
+    match literal {
+        Literal::Integer(value) => *value == 0,
+        Literal::Float(value) => *value == 0.0,
+        _ => false,
     }
 }
 
