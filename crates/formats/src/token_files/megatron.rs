@@ -242,6 +242,11 @@ impl MegatronIndex {
                 let offset = self.starts.offset(sequence);
                 return Err(self.entry(offset, "the start of a sequence", start, expected));
             };
+            if found % width != 0 {
+                let expected = format!("a multiple of {width}, the bytes of a token");
+                let offset = self.starts.offset(sequence);
+                return Err(self.entry(offset, "the start of a sequence", start, expected));
+            }
             end = found + bytes;
             spans.starts.push(found);
             spans.tokens.push(tokens);

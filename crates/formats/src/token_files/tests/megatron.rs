@@ -183,7 +183,7 @@ fn tokens_cut_anywhere_are_an_error() {
 #[test]
 fn lies_are_errors_that_name_field_and_values() {
     let (lengths, starts, firsts) = (34, 34 + 16, 34 + 48);
-    let cases: [(usize, &[u8], &str); 15] = [
+    let cases: [(usize, &[u8], &str); 16] = [
         (0, b"X", "the start is \"XMIDIDX\\x00\\x00\""),
         (9, &[2], "the version is 2, expected 1"),
         (17, &[0], "the dtype is 0"),
@@ -195,6 +195,7 @@ fn lies_are_errors_that_name_field_and_values() {
         (lengths, &[4], "the start of a sequence is 6, expected at least 8, where the previous"),
         (lengths + 12, &[2], "the end of the last sequence is 18, expected at most 16"),
         (starts + 8, &(-2_i64).to_le_bytes(), "the start of a sequence is -2"),
+        (starts + 8, &[9], "the start of a sequence is 9, expected a multiple of 2, the bytes of"),
         (starts + 8, &[16], "the start of a sequence is 16, expected at most 12, so that"),
         (firsts, &[1], "the first sequence of a document is 1, expected 0"),
         (firsts + 8, &[3], "the first sequence of a document is 1, expected 3 to 4"),
