@@ -1,10 +1,12 @@
 """NumPy arrays and tensors of any rank as values of rows and as columns of batches."""
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -137,6 +139,9 @@ def test_short_floats_of_torch_are_exact_in_float32(
         (np.array([["a"], ["b"]], object), [["a"], ["b"]]),
         (np.array([b"a", b"b"]), [b"a", b"b"]),
         (np.array([["2024-02-29"]], "datetime64[s]"), [[np.datetime64("2024-02-29", "s").item()]]),
+        (np.datetime64("2024-02-29"), date(2024, 2, 29)),
+        (np.ma.array([1, 2, 3], mask=[False, True, False]), [1, None, 3]),
+        (pd.NaT, None),
     ],
     ids=repr,
 )
@@ -146,6 +151,26 @@ def test_strings_and_times_of_arrays_are_those_values(
     with sm.Writer(tmp_path / "rows.parquet") as writer:
         writer.write({"x": value})
     assert pq.read_table(tmp_path / "rows.parquet")["x"].to_pylist() == [expected]
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "ms", "us", "ns"])
+@pytest.mark.parametrize("kind", ["datetime64", "timedelta64"])
+@pytest.mark.parametrize("form", ["row", "batch"])
+def test_times_of_arrays_keep_their_unit_and_missing_values(
+    tmp_path: Path, unit: str, kind: str, form: str
+) -> None:
+    if (kind, unit) == ("timedelta64", "D"):
+        pytest.skip("Arrow has no durations in days")
+    times = np.array([1, -7, "NaT"], f"{kind}[{unit}]")
+    with sm.Writer(tmp_path / "rows.parquet") as writer:
+        if form == "batch":
+            writer.write_batch({"x": times})
+        else:
+            writer.write_rows([{"x": time} for time in times])
+    # Parquet has no times in seconds.
+    found = pq.read_table(tmp_path / "rows.parquet")["x"].combine_chunks()
+    assert found.equals(pa.array(times).cast(found.type))
+    assert unit == "s" or found.type == pa.array(times).type
 
 
 @pytest.mark.parametrize(

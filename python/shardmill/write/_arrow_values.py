@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from shardmill.data._cells import without_torch
@@ -19,25 +20,41 @@ def misfits(arrow: Any) -> tuple[type[Exception], ...]:
     return arrow.ArrowNotImplementedError, OverflowError, TypeError, ValueError
 
 
+def is_no_time(value: Any) -> bool:
+    """Return whether it is the missing time of pandas, which is a datetime."""
+    return isinstance(value, datetime) and value != value
+
+
 def nested(value: Any) -> Any:
     """Return what pyarrow takes.
 
     Arrays of a higher rank become lists of arrays of rank 1, and those of rank 0 become scalars.
     """
     value = without_torch(value)
+    if is_no_time(value):
+        return None
     if isinstance(value, dict):
         return {name: nested(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return (tuple if isinstance(value, tuple) else list)(map(nested, value))
     numpy = sys.modules.get("numpy")
     if numpy is None or not isinstance(value, numpy.ndarray):
-        return value
+        is_day = numpy is not None and isinstance(value, numpy.datetime64)
+        return value.item() if is_day and value.dtype == "M8[D]" else value
     if value.dtype.kind in "OSU":
         return nested(value.tolist())
     if value.ndim > 1:
         return list(map(nested, value))
     native = value.astype(value.dtype.newbyteorder("="), copy=False)
     return native if native.ndim else native[()]
+
+
+def unmasked(values: Sequence[Any]) -> Sequence[Any]:
+    """Return masked arrays as lists with ``None``, because pyarrow takes what is masked."""
+    masked = sys.modules.get("numpy.ma")
+    if masked is None or masked.MaskedArray not in set(map(type, values)):
+        return values
+    return [value.tolist() if isinstance(value, masked.MaskedArray) else value for value in values]
 
 
 def type_of_arrays(arrow: Any, values: Sequence[Any]) -> Any:

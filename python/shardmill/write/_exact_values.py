@@ -28,7 +28,7 @@ def first_changed(values: Sequence[Any], array: Any) -> int | None:
         return _first_of(values, (bytes, bytearray, memoryview))
     if kind in BINARIES:
         return _first_of(values, (str,))
-    if kind in _STRICT or _is_inferred(values, array):
+    if kind in _STRICT or _is_inferred(values, array) or _has_numpy_times(values, array):
         return None
     pairs = zip(values, array.to_pylist(), strict=True)
     return next(
@@ -79,6 +79,20 @@ def _is_inferred(values: Sequence[Any], array: Any) -> bool:
         return False
 
 
+def _has_numpy_times(values: Any, array: Any) -> bool:
+    """Return whether the values are a NumPy array of times, and ``array`` holds them exactly."""
+    if not _is_numpy_time(values):
+        return False
+    import pyarrow
+
+    own = pyarrow.array(values)
+    return type(own) is type(array) and array.cast(own.type).equals(own)
+
+
+def _is_numpy_time(value: Any) -> bool:
+    return getattr(getattr(value, "dtype", None), "kind", None) in ("M", "m")
+
+
 def _has(data_type: Any, kinds: tuple[str, ...]) -> bool:
     """Return whether the type, or a type nested in it, is of one of the kinds."""
     import pyarrow
@@ -96,6 +110,11 @@ def _has(data_type: Any, kinds: tuple[str, ...]) -> bool:
 
 
 def _is_same(value: Any, held: Any) -> bool:
+    if _is_numpy_time(value) and not value.shape:
+        import pyarrow
+
+        # NumPy has numbers in place of times of nanoseconds.
+        value = pyarrow.scalar(value).as_py()
     if value is None or held is None:
         return value is held or _is_nan(value)
     if hasattr(value, "tolist"):
@@ -123,7 +142,8 @@ def _is_same(value: Any, held: Any) -> bool:
 
 
 def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
+    # The missing time of pandas is a datetime that does not equal itself.
+    return isinstance(value, float | datetime) and value != value
 
 
 def _is_rounded(value: float, held: float) -> bool:

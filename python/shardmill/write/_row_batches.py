@@ -19,6 +19,7 @@ from shardmill.write._arrow_values import (
     number_of,
     pyarrow_of_rows,
     type_of_arrays,
+    unmasked,
     with_passed_bytes,
 )
 from shardmill.write._exact_values import BINARIES, TEXTS, first_changed, first_of_other_kind
@@ -267,6 +268,7 @@ class RowBatches:
             data_type = arrow.binary()
         if self._is_mds and self._given is not None:
             values = with_passed_bytes(values, data_type)
+        values = unmasked(values)
         plain = values
         try:
             array = arrow.array(values, type=data_type)
