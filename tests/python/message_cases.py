@@ -724,6 +724,10 @@ CASES: dict[str, Callable[[], Any]] = {
     "array of another type": lambda: written(
         {"x": np.zeros(2)}, format="mds", columns={"x": "ndarray:int8"}
     ),
+    "key of a map twice in MDS": lambda: written(
+        batch=pa.table({"x": pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int8()))}),
+        format="mds",
+    ),
     "nan in JSONL": lambda: written({"x": float("nan")}, out="new.jsonl"),
     "bytes in JSONL": lambda: written({"x": b"a"}, out="new.jsonl"),
     "columns of ArrayRecord": lambda: written({"x": 1, "y": 2}, out="new.array_record"),

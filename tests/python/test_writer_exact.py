@@ -225,6 +225,15 @@ def test_list_is_stored_as_an_arrow_column_would_hold_it_or_refused(
     )
 
 
+def test_map_with_a_key_twice_is_refused_in_mds(tmp_path: Path) -> None:
+    maps = pa.array([[("a", 1), ("b", 2)], [("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int8()))
+    with (
+        pytest.raises(sm.FormatError, match='row `1` .*: a map has the key "a" twice'),
+        sm.Writer(tmp_path / "out", format="mds") as writer,
+    ):
+        writer.write_batch(pa.table({"x": maps}))
+
+
 MIXED = [("a", b"\xff"), (b"a", "b"), (["a"], [b"b"]), ({"a": "x"}, {"a": b"y"})]
 
 

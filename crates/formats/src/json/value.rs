@@ -21,6 +21,7 @@ use arrow_schema::{ArrowError, DataType};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use half::f16;
+use std::collections::HashSet;
 use std::fmt::Debug;
 use std::io::Write;
 
@@ -220,13 +221,15 @@ impl ValueEncoder {
     /// Appends the value of `row`.
     ///
     /// # Errors
-    /// [`Unwritable::Number`] for a non-finite number, if the dialect does not support it.
+    /// [`Unwritable::Number`] for a non-finite number, if the dialect does not support it, and
+    /// [`Unwritable::Key`] for a map with two entries of one key.
     pub fn write(&self, row: usize, first_row: u64, out: &mut Vec<u8>) -> Result<(), Unwritable> {
         self.append(row, out).map_err(|reason| {
             let (column, row) = (self.column.clone(), first_row + row as u64);
             match reason {
                 Reason::Number(value) => Unwritable::Number { column, row, value },
                 Reason::Text(reason) => Unwritable::Value { column, row, reason },
+                Reason::Key(key) => Unwritable::Key { column, row, key },
             }
         })
     }
@@ -306,6 +309,7 @@ impl ValueEncoder {
         out: &mut Vec<u8>,
     ) -> Result<(), Reason> {
         let (comma, colon) = self.dialect.separators();
+        let mut known = HashSet::new();
         out.push(b'{');
         for entry in start..end {
             out.extend_from_slice(if entry > start { comma } else { b"" });
@@ -315,6 +319,11 @@ impl ValueEncoder {
             if out.get(key) != Some(&b'"') {
                 let text = String::from_utf8_lossy(&out.split_off(key)).into_owned();
                 self.dialect.quote(&text, out);
+            }
+            let written = out.get(key..).unwrap_or_default();
+            // Other JSON is shown, and not read again.
+            if self.dialect == Dialect::Python && !known.insert(written.to_vec()) {
+                return Err(Reason::Key(String::from_utf8_lossy(written).into_owned()));
             }
             out.extend_from_slice(colon);
             values.append(entry, out)?;
@@ -327,6 +336,7 @@ impl ValueEncoder {
 enum Reason {
     Number(String),
     Text(String),
+    Key(String),
 }
 
 fn range_of<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>, row: usize) -> (usize, usize) {

@@ -2,7 +2,7 @@
 
 use super::arrays::{Arrays, number_bytes};
 use super::way::{Way, is_text, unpacked, way};
-use crate::json::{Dialect, ValueEncoder, write_float};
+use crate::json::{Dialect, Unwritable, ValueEncoder, write_float};
 use crate::mds::encoding::Encoding;
 use crate::mds::{Column, Error, json};
 use arrow_array::cast::AsArray;
@@ -112,7 +112,12 @@ impl<'a> Values<'a> {
             Form::Numbers { bytes, width } => samples
                 .extend_from_slice(bytes.get(row * width..(row + 1) * width).unwrap_or_default()),
             Form::Json(values) => {
-                values.write(row, number, samples).map_err(|error| refused(error.to_string()))?;
+                values.write(row, number - row as u64, samples).map_err(|error| match error {
+                    Unwritable::Key { key, .. } => {
+                        refused(format!("a map has the key {key} twice"))
+                    }
+                    other => refused(other.to_string()),
+                })?;
             }
             Form::FloatText(array) => write_float(
                 array.as_primitive::<types::Float64Type>().value(row),
