@@ -7,6 +7,7 @@ import io
 import json
 import tarfile
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -210,18 +211,28 @@ def test_file_that_is_added_to_a_job_has_the_planned_types_or_is_refused(
     assert len(list((tmp_path / "out").glob("*.parquet"))) == (2 if problem is None else 1)
 
 
-def test_csv_file_of_numbers_is_added_to_a_column_of_texts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (("0AB", "007"), ["0AB", "007"]),
+        (("2024-01-01 05:00:00", "2024-01-02"), [datetime(2024, 1, 1, 5), datetime(2024, 1, 2)]),
+    ],
+    ids=["strings", "times"],
+)
+def test_csv_file_of_a_narrower_type_is_added_to_a_column(
+    texts: tuple[str, str], expected: list[Any], tmp_path: Path
+) -> None:
     (tmp_path / "in").mkdir()
     pipeline = Pipeline(
         source=TableSource(tmp_path / "in"),
         sink=ParquetSink(tmp_path / "out"),
         checkpoint=tmp_path / "state",
     )
-    for name, text in (("a", "0AB"), ("b", "007")):
-        (tmp_path / "in" / f"{name}.csv").write_text(f"zip\n{text}\n")
+    for name, text in zip("ab", texts, strict=True):
+        (tmp_path / "in" / f"{name}.csv").write_text(f"v\n{text}\n")
         pipeline.run(progress=False)
-    found = [row["zip"] for row in pa.table(sm.Dataset(tmp_path / "out")).to_pylist()]
-    assert sorted(found) == ["007", "0AB"]
+    found = [row["v"] for row in pa.table(sm.Dataset(tmp_path / "out")).to_pylist()]
+    assert sorted(found) == sorted(expected)
 
 
 def test_extension_type_is_kept_only_if_all_files_have_it(tmp_path: Path) -> None:

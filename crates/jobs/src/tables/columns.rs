@@ -6,7 +6,7 @@ use super::{IdPolicy, NullIds, TableOptions};
 use crate::stage::{Stage, first_filters};
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
-use arrow_schema::{Field, FieldRef, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use shardmill_documents::table::batch_of;
 use shardmill_formats::table::TableFile;
 use shardmill_load::TableReader;
@@ -79,10 +79,15 @@ pub(super) fn nullable(schema: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
 }
 
-/// The columns of a CSV file that is added to a job: each of its values is a text too.
+/// The columns of a CSV file that is added to a job: each of its values is a text too, and each
+/// date a time without a zone.
 pub(super) fn with_texts(schema: &Schema, agreed: &Schema) -> SchemaRef {
+    let is_read_as = |known: &DataType, own: &DataType| {
+        let is_date = matches!(own, DataType::Date32);
+        known.is_string() || is_date && matches!(known, DataType::Timestamp(_, None))
+    };
     let field = |field: &FieldRef| match agreed.field_with_name(field.name()) {
-        Ok(known) if known.data_type().is_string() => Arc::new(known.clone()),
+        Ok(known) if is_read_as(known.data_type(), field.data_type()) => Arc::new(known.clone()),
         _ => Arc::clone(field),
     };
     let fields = schema.fields().iter().map(field).collect::<Vec<_>>();
