@@ -823,6 +823,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "declared type that is too small": lambda: job(
         source=TableSource("in", schema_overrides={"x": pa.bool_()})
     ),
+    "path of bytes of a job": lambda: TableSource(b"in"),
     "overrides that are a list": lambda: TableSource("in", schema_overrides=["x"]),
     "overrides of an unknown type": lambda: job(
         source=TableSource("in", schema_overrides={"x": "number"})

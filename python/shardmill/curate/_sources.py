@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, fields
-from os import PathLike
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -15,7 +14,7 @@ from shardmill._sizes import byte_count
 from shardmill._warnings import warn_caller
 from shardmill.errors import OptionError
 from shardmill.storage._configure import refuse_keys, shown
-from shardmill.storage._fsspec import is_file_system, located
+from shardmill.storage._fsspec import is_file_system, listed_paths, located
 from shardmill.storage._paths import Paths, path_list, path_of
 
 
@@ -78,13 +77,8 @@ class Source:
 
     def paths(self) -> list[str]:
         """Return the paths as a list of strings."""
-        is_one = isinstance(self.path, str | PathLike) or is_file_system(self.path)
-        if not is_one and not isinstance(self.path, Iterable):
-            raise OptionError(
-                f"the path must be a string, a Path, or a list of these, not {self.path!r}"
-            )
-        paths: Any = [self.path] if is_one else self.path
-        return [path_of(path) for path in located(list(paths), self.storage_options)[0]]
+        paths, _ = located(listed_paths(self.path), self.storage_options)
+        return [path_of(path) for path in paths]
 
     def _given_paths(self) -> list[str]:
         """Return the paths, of which there is at least one."""

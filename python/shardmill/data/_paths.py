@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from shardmill.data._arrow import ArrowRows
 from shardmill.errors import OptionError
-from shardmill.storage._fsspec import is_file_system, located
+from shardmill.storage._fsspec import is_file_system, listed_paths, located
 
 
 def is_list(path: Any) -> bool:
@@ -36,10 +35,7 @@ def paths_of(path: Any, storage_options: Any) -> tuple[list[str], Any]:
             f"the path must be a string, a Path, or a list of these, not a {type(path).__name__}"
             "\nhint: write data in memory to files first: sm.Writer(path).write_batch(data)"
         )
-    paths = list(path) if is_list(path) else [path]
-    if not all(isinstance(part, str | os.PathLike) or is_file_system(part) for part in paths):
-        raise OptionError(f"the path must be a string, a Path, or a list of these, not {path!r}")
-    paths, storage_options = located(paths, storage_options)
+    paths, storage_options = located(listed_paths(path), storage_options)
     if not paths:
         raise OptionError("no path was given")
     return [part if isinstance(part, str) else str(Path(part)) for part in paths], storage_options

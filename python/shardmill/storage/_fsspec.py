@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -94,6 +94,19 @@ def is_file_system(given: Any) -> bool:
     """Return whether it is an fsspec file system, without importing fsspec."""
     module = sys.modules.get("fsspec.spec")
     return module is not None and isinstance(given, module.AbstractFileSystem)
+
+
+def listed_paths(given: Any) -> list[Any]:
+    """Return one path or several as a list.
+
+    Raises:
+        ValueError: If one is neither a path nor a file system.
+    """
+    is_one = isinstance(given, str | bytes) or is_file_system(given)
+    paths = [given] if is_one or not isinstance(given, Iterable) else list(given)
+    if not all(isinstance(path, str | os.PathLike) or is_file_system(path) for path in paths):
+        raise OptionError(f"the path must be a string, a Path, or a list of these, not {given!r}")
+    return paths
 
 
 def located(paths: list[Any], given: Any) -> tuple[list[Any], Any]:
