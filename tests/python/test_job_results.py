@@ -96,6 +96,32 @@ def test_value_that_a_declared_type_cannot_hold_stops_the_job(count: int, tmp_pa
     ]
 
 
+@pytest.mark.parametrize(
+    ("values", "data_type", "problem"),
+    [
+        (pa.array([1.9]), pa.list_(pa.int64()), "double cannot be converted to list<int64>"),
+        (pa.array(["[1]"]), pa.list_(pa.int64()), "cannot be delivered as list<int64>"),
+        (pa.array([b"a"]), pa.list_(STRING), "cannot be delivered as list<string>"),
+        (pa.array([[1.5]]), pa.list_(pa.list_(pa.int64())), "double cannot be converted"),
+        (pa.array([{"a": 1}]), pa.struct([("a", pa.list_(pa.int8()))]), "int64 cannot be"),
+        (pa.array(["a"]).dictionary_encode(), pa.list_(STRING), "string cannot be converted"),
+        (pa.array([["a, b"]]), STRING, "list<string> cannot be converted to string"),
+        (pa.array(["16777217"]), pa.float32(), "16777217 in column `v`"),
+        (pa.array(["1e39"]), pa.float32(), "1e39 in column `v`"),
+        (pa.array(["1e400"]), pa.float64(), "1e400 in column `v`"),
+        (pa.array([90_000_000_000]), pa.time64("us"), "90000000000 in column `v`"),
+        (pa.array([-5], pa.int32()), pa.time32("s"), "-5 in column `v`"),
+    ],
+    ids=str,
+)
+def test_declared_type_that_would_change_values_stops_the_job(
+    values: pa.Array, data_type: pa.DataType, problem: str, tmp_path: Path
+) -> None:
+    source = TableSource(write(tmp_path / "in", {"v": values}), schema_overrides={"v": data_type})
+    with pytest.raises(sm.FormatError, match=problem):
+        run(source, tmp_path / "out")
+
+
 def test_inferred_string_refuses_a_number_after_the_sample_as_the_data_set_does(
     tmp_path: Path,
 ) -> None:

@@ -2,7 +2,7 @@
 
 use crate::ledger::Counts;
 use crate::payload::Payload;
-use crate::schema::{is_reserved, reconciled};
+use crate::schema::{is_json_field, is_reserved, reconciled};
 use crate::{Boundaries, Chunk, Error, Lineage, Modality, Result, Row};
 use arrow_array::cast::AsArray;
 use arrow_array::{
@@ -10,9 +10,10 @@ use arrow_array::{
     RecordBatchOptions, StringArray, UInt32Array, new_null_array,
 };
 use arrow_buffer::Buffer;
-use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow_select::take::take;
 use bytes::Bytes;
+use shardmill_formats::jsonl::parsed_json;
 use shardmill_formats::table::type_name;
 use shardmill_plan::schema::exactly;
 use std::sync::Arc;
@@ -29,6 +30,26 @@ pub fn cast_checked(name: &str, array: &ArrayRef, to: &DataType) -> Result<Array
     })
 }
 
+/// As [`cast_checked`]. A column of JSON texts also becomes one of lists and structs.
+pub(crate) fn cast_field(own: &Field, array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    if !is_json_field(own) || !to.is_nested() {
+        return cast_checked(own.name(), array, to);
+    }
+    let texts = cast_checked(own.name(), array, &DataType::Utf8)?;
+    of_json(own.name(), texts.as_string(), to)
+}
+
+/// The lists and structs that JSON texts spell.
+pub(crate) fn of_json(name: &str, texts: &StringArray, to: &DataType) -> Result<ArrayRef> {
+    let named = type_name(to);
+    let refused = |value: &str| {
+        ArrowError::CastError(format!("{value} in JSON cannot be converted exactly to {named}"))
+    };
+    parsed_json(texts.iter(), to, |row| refused(texts.value(row)))
+        .unwrap_or_else(|| Err(refused("a value")))
+        .map_err(Error::unfit(name, &named))
+}
+
 /// The columns of `schema`: matched by name, null where they are missing,
 /// and converted without loss.
 ///
@@ -39,9 +60,10 @@ pub fn in_schema(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> 
         return batch_of(Arc::clone(schema), rows.columns().to_vec(), rows.num_rows())
             .map_err(Error::unfit("table", "its schema"));
     }
+    let own = rows.schema_ref();
     let column = |field: &FieldRef| {
-        let column = match rows.column_by_name(field.name()) {
-            Some(column) => cast_checked(field.name(), column, field.data_type())?,
+        let column = match own.column_with_name(field.name()) {
+            Some((place, own)) => cast_field(own, rows.column(place), field.data_type())?,
             None => new_null_array(field.data_type(), rows.num_rows()),
         };
         if !field.is_nullable() && column.logical_null_count() > 0 {

@@ -1,5 +1,6 @@
 """Columns that the user fixes, at the source and at the sink (specification §1.6)."""
 
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -18,13 +19,19 @@ EXTRAS = [pa.field("c", pa.int64()), pa.field("d", pa.string())]
 def run(request: Any, run_tar: Any, run_rows: Any) -> Any:
     """Runs with the given schema options at one of the four places."""
 
-    def go(tar: Any = TAR, rows: Any = ROWS, sink: str = "parquet", **options: Any) -> Any:
+    def go(
+        tar: Any = TAR,
+        rows: Any = ROWS,
+        sink: str = "parquet",
+        extras: Any = EXTRAS,
+        **options: Any,
+    ) -> Any:
         codec, _, place = request.param.split()
         ends = {"source": options} if place == "source" else options
         return (
             run_tar(tar, sink=sink, **ends)
             if codec == "tar"
-            else run_rows(rows, extras=EXTRAS, sink=sink, **ends)
+            else run_rows(rows, extras=extras, sink=sink, **ends)
         )
 
     return go
@@ -89,6 +96,26 @@ def test_cast_that_does_not_fit_is_an_error_that_names_the_column(
 def test_overflow_and_rounding_are_errors(run: Any, value: int, kind: Any) -> None:
     with pytest.raises(ValueError, match="`c`"):
         run(tar={"a.json": {"c": value}}, rows=document("a", c=value), schema_overrides={"c": kind})
+
+
+LISTS = {"v": [["a"], [], None], "w": {"x": [1.5], "y": "z"}}
+
+
+def test_declared_lists_and_structs_are_read_from_json(run: Any) -> None:
+    lists = pa.list_(pa.list_(pa.string()))
+    struct = pa.struct([("x", pa.list_(pa.float32())), ("y", pa.string())])
+    is_json = {"content_type": "application/json"}
+    texts = {name: json.dumps(value) for name, value in LISTS.items()}
+    given = {
+        "tar": {"a.json": LISTS},
+        "rows": document("a", **texts),
+        "extras": [pa.field(name, pa.string(), metadata=is_json) for name in LISTS],
+    }
+    outcome = run(**given, schema_overrides={"v": lists, "w": struct})
+    assert [outcome.schema.field(name).type for name in LISTS] == [lists, struct]
+    assert [outcome.column(name)[0] for name in LISTS] == list(LISTS.values())
+    with pytest.raises(ValueError, match=r'\[\["a"\], \[\], null\] in JSON cannot be converted'):
+        run(**given, schema_overrides={"v": pa.list_(pa.list_(pa.int8()))})
 
 
 def test_schema_wins_over_overrides_with_a_warning(run: Any) -> None:

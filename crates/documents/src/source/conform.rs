@@ -8,7 +8,7 @@ use crate::json::JsonCells;
 use crate::ledger::Ledger;
 use crate::schema::{JobSchema, RESCUED, is_json_field, is_rescued_field, is_reserved};
 use crate::source::values::object_text;
-use crate::table::{batch_of, cast_checked};
+use crate::table::{batch_of, cast_checked, cast_field};
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
@@ -120,9 +120,10 @@ impl<'a> JobReader<'a> {
                 (0..column.len()).map(|row| cells.text(row)).collect::<Result<StringArray>>()?,
             ));
         }
+        let is_declared = self.job.choice.declares(field.name());
         let has_rescued = self.columns.field_with_name(RESCUED).is_ok();
-        if is_reserved(field.name()) || self.job.choice.declares(field.name()) || !has_rescued {
-            return cast_checked(field.name(), column, field.data_type());
+        if is_reserved(field.name()) || is_declared || !has_rescued {
+            return cast_field(own, column, field.data_type());
         }
         let is_same_kind = is_json_field(field) == is_json_field(own)
             && widened(column.data_type(), field.data_type()).is_some();

@@ -7,7 +7,7 @@ use crate::json::json_text;
 use crate::ledger::Ledger;
 use crate::schema::{JobSchema, RESCUED, is_json_field, is_reserved};
 use crate::source::columns::{Kind, array};
-use crate::table::{batch_of, cast_checked};
+use crate::table::{batch_of, cast_checked, of_json};
 use crate::{Error, Result};
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, new_null_array};
 use arrow_schema::{FieldRef, Schema, SchemaRef};
@@ -179,6 +179,10 @@ fn declared(field: &FieldRef, cells: &[Option<&Value>]) -> Result<ArrayRef> {
         };
         let texts: StringArray = cells.iter().map(|cell| cell.map(text)).collect();
         return cast_checked(name, &(Arc::new(texts) as ArrayRef), data_type);
+    }
+    if data_type.is_nested() {
+        let texts: StringArray = cells.iter().map(|cell| cell.map(json_text)).collect();
+        return of_json(name, &texts, data_type);
     }
     let mut merged: Option<ArrayRef> = None;
     for kind in [

@@ -13,6 +13,27 @@ use arrow_buffer::BooleanBufferBuilder;
 use arrow_schema::{ArrowError, DataType};
 use std::sync::Arc;
 
+/// The values of `data_type` that JSON texts spell. `None` when JSON Lines does not support the
+/// type.
+///
+/// # Errors
+/// `misfit` of the first row that the type cannot hold exactly.
+pub fn parsed_json<'a, E: From<ArrowError>>(
+    texts: impl Iterator<Item = Option<&'a str>>,
+    data_type: &DataType,
+    misfit: impl FnOnce(usize) -> E,
+) -> Option<Result<ArrayRef, E>> {
+    let mut column = Column::new(data_type, data_type)?;
+    let mut growth = Growth { is_inferred: true, ..Growth::default() };
+    for (row, text) in texts.enumerate() {
+        let mut cursor = Cursor::new(text.unwrap_or("null").as_bytes());
+        if column.append(&mut cursor, &mut growth).and_then(|()| cursor.end()).is_err() {
+            return Some(Err(misfit(row)));
+        }
+    }
+    Some(column.finish().map_err(E::from))
+}
+
 /// One column or field.
 pub(super) enum Column {
     Nulls { len: usize },

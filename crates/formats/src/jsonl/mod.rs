@@ -31,6 +31,7 @@ mod scalar;
 mod texts;
 mod write;
 
+pub use column::parsed_json;
 pub use file::JsonlFile;
 pub use infer::{Inferred, LateMembers, Sample, infer};
 pub use texts::{RecordText, RecordTexts};

@@ -1,7 +1,7 @@
 //! Values that are parsed from a column of texts.
 
 use super::columns::Values;
-use super::value::{Parse, UseParser, is_rounded, with_parser};
+use super::value::{Parse, UseParser, is_beyond, with_parser};
 use arrow_array::ArrayRef;
 use arrow_schema::{ArrowError, DataType};
 
@@ -32,14 +32,13 @@ where
     type Made = Result<ArrayRef, E>;
 
     fn with<P: Parse + 'static>(self, parser: P) -> Result<ArrayRef, E> {
-        let is_double = *self.data_type == DataType::Float64;
         let mut values = Values::new(parser, self.data_type, self.texts.len());
         for (row, text) in self.texts.enumerate() {
             let Some(text) = text.map(str::as_bytes) else {
                 values.push_null();
                 continue;
             };
-            if is_double && is_rounded(text) || !values.push_text(text) {
+            if is_beyond(text, self.data_type) || !values.push_text(text) {
                 return Err((self.misfit)(row));
             }
         }

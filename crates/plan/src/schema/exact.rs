@@ -4,6 +4,7 @@
 //! type cannot hold.
 
 use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use arrow_array::{
     Array, ArrayRef, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait, StructArray,
     new_null_array,
@@ -12,7 +13,7 @@ use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_cast::{can_cast_types, cast};
 use arrow_ord::cmp::distinct;
-use arrow_schema::{ArrowError, DataType, FieldRef, Fields};
+use arrow_schema::{ArrowError, DataType, FieldRef, Fields, TimeUnit};
 use shardmill_formats::records::parsed;
 use shardmill_formats::table::type_name;
 use std::sync::Arc;
@@ -131,11 +132,13 @@ pub fn exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Misfit> {
         (Dictionary(_, own), Dictionary(_, value)) if own == value => flat_exactly(array, to),
         (Dictionary(_, value), _) => exactly(&cast(array, value)?, to),
         (_, Dictionary(_, value)) => Ok(cast(&exactly(array, value)?, to)?),
-        (Utf8 | LargeUtf8 | Utf8View, _) => texts_exactly(array, to),
+        (Utf8 | LargeUtf8 | Utf8View, _) if !to.is_nested() => texts_exactly(array, to),
         (BinaryView, FixedSizeBinary(_)) => exactly(&cast(array, &Binary)?, to),
         (Timestamp(_, own), Timestamp(_, zone)) if own.is_some() != zone.is_some() => {
             Err(Misfit::without_conversion(array.data_type(), to))
         }
+        // Arrow would make lists of one item, without a check of the item, and join items to texts.
+        (own, to) if own.is_nested() != to.is_nested() => Err(Misfit::without_conversion(own, to)),
         _ => flat_exactly(array, to),
     }
 }
@@ -213,6 +216,9 @@ fn flat_exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Misfit> {
     let has_lost = nulls.as_ref().map_or(0, NullBuffer::null_count)
         != own.as_ref().map_or(0, NullBuffer::null_count);
     let mut changed = if has_lost { (0..array.len()).find(is_lost) } else { None };
+    if array.data_type().is_integer() && matches!(to, DataType::Time32(_) | DataType::Time64(_)) {
+        changed = first_beyond_a_day(&converted)?.into_iter().chain(changed).min();
+    }
     if may_round(array.data_type(), to) {
         let differs = distinct(&cast(&converted, array.data_type())?, array)?;
         changed = differs.values().set_indices().next().into_iter().chain(changed).min();
@@ -221,6 +227,19 @@ fn flat_exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Misfit> {
         Some(row) => Err(Misfit::Value { row, value: shown(array, row)? }),
         None => Ok(converted),
     }
+}
+
+/// The first row of times of day that is not between midnight and midnight.
+fn first_beyond_a_day(times: &ArrayRef) -> Result<Option<usize>, ArrowError> {
+    let ticks = match times.data_type() {
+        DataType::Time32(TimeUnit::Second) => 86_400,
+        DataType::Time32(_) => 86_400_000,
+        DataType::Time64(TimeUnit::Microsecond) => 86_400_000_000,
+        _ => 86_400_000_000_000_i64,
+    };
+    let numbers = cast(times, &DataType::Int64)?;
+    let mut numbers = numbers.as_primitive::<Int64Type>().iter();
+    Ok(numbers.position(|number| number.is_some_and(|number| !(0..ticks).contains(&number))))
 }
 
 /// A time that no calendar shows is a number.
@@ -281,8 +300,7 @@ mod tests {
     fn row_of_a_list_is_named_after_empty_and_null_ones() {
         let lists =
             vec![Some(vec![Some(1)]), Some(vec![]), None, Some(vec![Some(2), Some(i64::MAX)])];
-        let array: ArrayRef =
-            Arc::new(ListArray::from_iter_primitive::<arrow_array::types::Int64Type, _, _>(lists));
+        let array: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists));
         let misfit = exactly(&array, &DataType::new_list(Float64, true)).unwrap_err();
         assert!(matches!(misfit, Misfit::Value { row: 3, .. }), "{misfit:?}");
     }
@@ -336,7 +354,7 @@ mod tests {
     fn lists_of_the_declared_length_become_lists_of_fixed_size() {
         let lists = |second: Vec<Option<i64>>| -> ArrayRef {
             let lists = vec![Some(vec![Some(1), None]), None, Some(second)];
-            Arc::new(ListArray::from_iter_primitive::<arrow_array::types::Int64Type, _, _>(lists))
+            Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists))
         };
         let fixed = DataType::new_fixed_size_list(Float64, 2, true);
         let found = exactly(&lists(vec![Some(3), Some(4)]), &fixed).unwrap();

@@ -10,7 +10,7 @@ mod time;
 
 use decimal::Decimal;
 use number::Float;
-pub(crate) use number::{Integer, is_float, is_rounded};
+pub(crate) use number::{Integer, is_beyond, is_float, is_rounded};
 pub(crate) use parse::Parse;
 use time::Timestamp;
 pub(crate) use time::{Date, Stamp, TimeOfDay};

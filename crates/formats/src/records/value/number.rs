@@ -6,7 +6,10 @@ use arrow_array::types::{
     Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
+use arrow_schema::DataType;
+use std::fmt::Display;
 use std::marker::PhantomData;
+use std::str::FromStr;
 
 /// This many digits fit into 64 bits.
 const MAX_DIGITS: usize = 18;
@@ -154,15 +157,28 @@ const EXACT_DIGITS: usize = 15;
 
 /// Whether `text` is an integer, of any length, that float64 rounds.
 pub(crate) fn is_rounded(text: &[u8]) -> bool {
-    text.len() > EXACT_DIGITS && is_rounded_integer(text)
+    text.len() > EXACT_DIGITS && is_changed::<f64>(text)
 }
 
-fn is_rounded_integer(text: &[u8]) -> bool {
-    let Ok(text) = std::str::from_utf8(text) else { return false };
+/// Whether `text` is an integer that floats of the type round, or a number beyond all of them.
+pub(crate) fn is_beyond(text: &[u8], data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Float32 => is_changed::<f32>(text),
+        DataType::Float64 => is_changed::<f64>(text),
+        _ => false,
+    }
+}
+
+fn is_changed<F: FromStr + Display + Into<f64>>(text: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(trim(text)) else { return false };
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text).trim_start_matches('0');
+    let is_infinite = |value: F| value.into().is_infinite();
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return digits.starts_with(|first: char| first.is_ascii_digit() || first == '.')
+            && digits.parse().is_ok_and(is_infinite);
+    }
     // Rust writes all digits of a float, not only those that distinguish it from its neighbors.
-    digits.bytes().all(|byte| byte.is_ascii_digit())
-        && digits.parse::<f64>().is_ok_and(|value| format!("{value:.0}") != digits)
+    digits.parse::<F>().is_ok_and(|value| format!("{value:.0}") != digits)
 }
 
 /// Whether a column of floats can hold it.
