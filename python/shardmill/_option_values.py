@@ -91,11 +91,11 @@ def checked_seed(seed: Any) -> int:
     """Return the seed of an order as an ``int``.
 
     Raises:
-        ValueError: If it is not a 64-bit integer.
+        ValueError: If it is not a signed 64-bit integer.
     """
     number = index_of(seed)
     if number is None or not -(2**63) <= number < 2**63:
-        raise OptionError(f"seed must be a 64-bit integer, not {seed!r}")
+        raise OptionError(f"seed must be an integer from -2**63 to 2**63 - 1, not {seed!r}")
     return number
 
 

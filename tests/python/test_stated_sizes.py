@@ -315,7 +315,7 @@ LIES = {
     "header": (b"\x89PNG\r\n\x1a\n no header", (60, 90), "damaged"),
     "bytes": (b"not an image", (60, 90), "unknown format"),
     "cut": (picture(60, 90, kind="JPEG")[:-200], (90, 60), "truncated"),
-    "null": (None, (90, 60), "size (a size is stated, but there is no image)"),
+    "null": (None, (90, 60), "size (a size is stated, but no image belongs to it)"),
 }
 
 
@@ -426,7 +426,8 @@ def test_row_with_another_number_of_sizes_than_images_is_bad(tmp_path, model, ca
     assert batch["image_valid"].sum() == 1
     planned = len(widths or []) if len(widths or []) == len(heights or []) else 0
     assert bad == planned and {row.row for row in loader.bad_rows} == ({1} if planned else set())
-    assert all("a size is stated, but there is no image" in row.cause for row in loader.bad_rows)
+    cause = "a size is stated, but no image belongs to it"
+    assert all(cause in row.cause for row in loader.bad_rows)
     assert loader.metrics().images_left_out == max(0, len(images) - planned)
 
 

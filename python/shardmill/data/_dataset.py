@@ -450,7 +450,7 @@ class Dataset(ArrowRows):
         Args:
             shuffle: shuffle the rows by ``seed`` and ``epoch``. By default, rows come in file
                 order.
-            seed: any 64-bit integer.
+            seed: any signed 64-bit integer.
             epoch: each epoch has its own order.
             start: number of rows of the epoch to skip at its start.
 

@@ -63,7 +63,7 @@ class Loader(ArrowRows):
         storage_options: as for ``Dataset``, where ``data`` is paths.
         shuffle: ``True`` or a ``Shuffle`` for a new row order in every epoch. By default, rows come
             in file order.
-        seed: seed of the order; any 64-bit integer.
+        seed: seed of the order; any signed 64-bit integer.
         lanes: number of contiguous runs of equal length into which the ordered rows are cut; each
             global batch takes rows from all of them. By default the world size of the first run, so
             that each rank reads only its own part of the files. Saved in the state. At most

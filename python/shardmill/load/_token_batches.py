@@ -59,8 +59,9 @@ class TokenBatches:
         lengths: a column of integers or floats with the length of each row, such as seconds of
             audio. Without it, the lists of the first column are read one more time to make the
             plan. With it, a batch also has ``<column>__length``, int32, for each padded column.
-        long: what happens to a row with more than ``tokens`` tokens. ``"raise"`` raises;
-            ``"truncate"`` keeps the first tokens of each padded column; ``"drop"`` drops the row.
+        long: what happens to a row with more than ``tokens`` tokens, rounded down to
+            ``multiple_of``. ``"raise"`` raises; ``"truncate"`` keeps the first tokens of each
+            padded column; ``"drop"`` drops the row.
         pad_value: as for ``Packing``.
         balance: order batches so that all ranks have equal work at each step; see ``Balance``. Its
             ``window_packs`` and ``per_step`` then count batches. The cost of a batch is that of its

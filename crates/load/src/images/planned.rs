@@ -93,8 +93,8 @@ impl Images {
         }
         let differs = |reason: String| format!("{} ({reason})", Cause::Size);
         let payload = image.bytes;
-        let payload =
-            payload.ok_or_else(|| differs("a size is stated, but there is no image".to_owned()))?;
+        let payload = payload
+            .ok_or_else(|| differs("a size is stated, but no image belongs to it".to_owned()))?;
         let (own, stated) = (self.header_size(payload)?, image.size.unwrap_or_default());
         if own == stated {
             return Ok(payload);

@@ -169,9 +169,10 @@ impl Error {
             Self::ManyImages { .. } => {
                 Some("raise max_images or max_patches, or drop such documents with long=\"drop\"")
             }
-            Self::LongBatchRow { .. } => {
-                Some("long=\"truncate\" or \"drop\" sets how such rows are handled")
-            }
+            Self::LongBatchRow { .. } => Some(
+                "the limit is that of the batch, rounded down to multiple_of; \
+                     long=\"truncate\" or \"drop\" sets how such rows are handled",
+            ),
             Self::BadLength { .. } => {
                 Some("lengths are finite, and at least 0; leave such rows out with a filter")
             }
