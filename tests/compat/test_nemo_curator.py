@@ -13,6 +13,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from promptness import HANGS_S
 
 np = pytest.importorskip("numpy")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -122,7 +123,7 @@ def directory(tmp_path_factory):
     command = [PEER, Path(__file__).with_name("nemo_curator_stages.py"), json.dumps(jobs)]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=120
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=HANGS_S
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return directory

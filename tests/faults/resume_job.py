@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 #: Far longer than a worker takes to start.
-HANGS_S = 120
+HANGS_S = 600
 TABLES = ("double", "explode", "drop")
 DOCUMENTS = ("wds", "parquet")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from breadth import covering
+from promptness import HANGS_S
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "compat" / "arrayrecord"))
 from file_builder import written
@@ -78,7 +79,7 @@ report(judge_all(directory, records, changed()))
 def outcomes(body: str, directory: Path, file: bytes, records: list[bytes]) -> Counter[str]:
     (directory / "whole").write_bytes(file)
     (directory / "records").write_text(repr(records))
-    return Counter(json.loads(run_python(START + body, directory, timeout=120)))
+    return Counter(json.loads(run_python(START + body, directory, timeout=HANGS_S)))
 
 
 @covering(1, codec=CODECS, group=[1, 3], kind=["", ",transpose"])

@@ -15,6 +15,7 @@ import shardmill as sm
 from breadth import covering
 from job import KINDS, READERS, WRITERS, pipeline_of
 from job_process import JOB, Job, assert_whole, contents, run_job, staging
+from promptness import HANGS_S
 
 
 def fails(kind: str, source: Path, out: Path, **options: object) -> dict:
@@ -68,7 +69,7 @@ def test_file_size_limit_of_the_user_is_an_error_that_names_the_file(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANGS_S,
     )
     assert run.returncode == 1
     assert f"StorageError: Failed to write `{tmp_path / 'out'}/" in run.stderr

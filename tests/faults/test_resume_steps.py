@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 import pytest
 from breadth import beginning
+from promptness import HANGS_S
 from resume_process import Case
 
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
@@ -61,7 +62,7 @@ def traced(case: Case, *injection: str, log: Path, **options: object) -> subproc
 
 
 def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=HANGS_S)
     if "ptrace" in err or "Operation not permitted" in err:
         pytest.skip("this user may not trace")
     return process.returncode, out, err

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from promptness import HANGS_S
 
 pytest.importorskip("torch")
 
@@ -169,7 +170,7 @@ with shardmill.Writer(sys.argv[2]) as writer:
 def test_streams_work_without_pyarrow(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2], "name": ["a", None]}), tmp_path / "a.parquet")
     command = [sys.executable, "-c", WITHOUT_PYARROW, tmp_path / "a.parquet", tmp_path / "b.jsonl"]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S)
     assert run.stdout == "(2, 2) (2, 2)\n", run.stderr
     assert (tmp_path / "b.jsonl").read_text().splitlines() == [
         '{"id":1,"name":"a"}',

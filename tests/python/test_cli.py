@@ -232,7 +232,7 @@ def test_inspect_prints_a_page_or_json(shards: Path) -> None:
 def test_reader_that_goes_away_is_no_traceback(shards: Path) -> None:
     command = f"'{sys.executable}' -m shardmill inspect '{shards}' --json | head -c 1"
     result = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-c", command], capture_output=True, text=True, timeout=HANGS_S, check=False
     )
     assert (result.stdout, result.stderr) == ("{", "")
 
@@ -241,7 +241,7 @@ def test_reader_that_goes_away_is_no_traceback(shards: Path) -> None:
 def test_closed_stream_is_no_traceback(shards: Path, redirected: str) -> None:
     command = f"'{sys.executable}' -m shardmill verify '{shards}' {redirected}"
     result = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-c", command], capture_output=True, text=True, timeout=HANGS_S, check=False
     )
     is_stdout_closed = redirected.startswith(">")
     assert (result.returncode, result.stderr) == (1 if is_stdout_closed else 0, "")

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from command import shardmill
+from promptness import HANGS_S
 from shardmill.cli._commands import run
 
 ENVIRONMENT = os.environ | {"COLUMNS": "100", "NO_COLOR": "1"}
@@ -342,7 +343,7 @@ def test_interrupted_conversion_leaves_no_final_name(tmp_path: Path, kill: signa
         assert time.monotonic() < deadline
         time.sleep(0.01)
     process.send_signal(kill)
-    _, told = process.communicate(timeout=120)
+    _, told = process.communicate(timeout=HANGS_S)
     # Who is asked to stop removes what was made; who is killed leaves hidden files.
     assert out.exists() == (kill == signal.SIGKILL)
     assert not out.exists() or all(name.startswith(".shardmill-") for name in names(out))
@@ -385,7 +386,7 @@ def test_missing_pyarrow_is_told(source: Path, tmp_path: Path) -> None:
     code = "import sys; sys.modules['pyarrow'] = None; from shardmill.cli import main; main()"
     command = [sys.executable, "-c", code, "convert", str(source), str(tmp_path / "a.parquet")]
     result = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env=ENVIRONMENT, check=False
+        command, capture_output=True, text=True, timeout=HANGS_S, env=ENVIRONMENT, check=False
     )
     assert (result.returncode, names(tmp_path)) == (1, [])
     assert (

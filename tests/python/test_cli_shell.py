@@ -11,6 +11,7 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from promptness import HANGS_S
 from shard_files import source_sample, write_tar
 from shardmill.cli._commands import run, shardmill
 
@@ -42,7 +43,7 @@ def test_completion_scripts_are_printed_for_every_shell(
             monkeypatch.setenv("_SHARDMILL_COMPLETE", f"{shell}_source")
             assert run([]) == 0
             script = capfd.readouterr().out
-            subprocess.run([program, "-n"], input=script, text=True, check=True, timeout=30)
+            subprocess.run([program, "-n"], input=script, text=True, check=True, timeout=HANGS_S)
     monkeypatch.setenv("_SHARDMILL_COMPLETE", "tcsh_source")
     assert run([]) == 1
 
@@ -80,7 +81,12 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
     code += '_shardmill_completion shardmill; echo "${COMPREPLY[@]}"'
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     shown = subprocess.run(
-        [bash, "-c", code], capture_output=True, text=True, env=environment, check=False, timeout=60
+        [bash, "-c", code],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+        timeout=HANGS_S,
     )
     # Outside of a completion, bash reports that there is no option to change.
     assert shown.stdout == "convert\n", shown.stderr

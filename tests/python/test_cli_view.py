@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from byte_tokenizer import END, TEMPLATE, write_tokenizer
 from interleaved_documents import picture, write_documents, write_model
+from promptness import HANGS_S
 from shardmill.cli._commands import run
 from shardmill.view import ViewServer
 from token_page import Shown
@@ -33,7 +34,7 @@ def shown_by(*arguments):
         try:
             address = process.stdout.readline().strip()
             assert address, process.stderr.read()
-            return urlopen(f"{address}view", timeout=60).read().decode()
+            return urlopen(f"{address}view", timeout=HANGS_S).read().decode()
         finally:
             process.kill()
 

@@ -15,6 +15,7 @@ import shardmill as sm
 from breadth import IS_WHOLE
 from html_page import Page
 from PIL import Image
+from promptness import HANGS_S
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -28,7 +29,7 @@ else:
 
 def run_demo(*arguments):
     command = [sys.executable, EXAMPLES / "demo.py", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -246,7 +247,10 @@ def notebook():
 def test_notebook_runs_and_shows_pictures(notebook):
     nbclient = pytest.importorskip("nbclient")
     client = nbclient.NotebookClient(
-        notebook, timeout=60, kernel_name="python3", resources={"metadata": {"path": str(EXAMPLES)}}
+        notebook,
+        timeout=HANGS_S,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(EXAMPLES)}},
     )
     client.execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]

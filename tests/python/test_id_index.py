@@ -20,6 +20,7 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from promptness import HANGS_S
 from shardmill.errors import (
     FormatError,
     IdTypeError,
@@ -235,7 +236,7 @@ print(len(sm.resume.IdIndex.build(rows, "id", path="done.ids")))
         [sys.executable, "-c", program, *files],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_S,
         check=True,
     )
     assert run.stdout == "3\n"

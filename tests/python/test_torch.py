@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from breadth import beginning, covering, examples
+from promptness import HANGS_S
 
 torch = pytest.importorskip("torch")
 
@@ -231,7 +232,7 @@ def test_processes_that_share_a_data_set_have_epochs_of_their_own(directory):
     ]
     for rank in ranks:
         rank.start()
-    seen = dict(results.get(timeout=60) for _ in ranks)
+    seen = dict(results.get(timeout=HANGS_S) for _ in ranks)
     for rank in ranks:
         rank.join()
     assert seen[0] == seen[1] == ids_of(loader_of(directory, shuffle=True))
@@ -254,7 +255,7 @@ def unchanged(batch):
 
 
 def kill_a_worker(dataset):
-    batches = iter(in_workers(dataset, 2, multiprocessing_context="fork", timeout=60))
+    batches = iter(in_workers(dataset, 2, multiprocessing_context="fork", timeout=HANGS_S))
     next(batches)
     os.kill(batches._workers[0].pid, signal.SIGKILL)
     list(batches)

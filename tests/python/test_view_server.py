@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from environment import child_environment
 from PIL import Image
+from promptness import HANGS_S
 from view_client import cells_of, rows_of, serving
 
 ATTACK = (
@@ -323,7 +324,7 @@ def test_command_prints_the_address_and_ends_at_once_on_interrupt(directory):
             # A connection that is open and idle.
             # Without an end to idle connections it would wait for ever.
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=HANGS_S)
     assert (process.returncode, out) == (0, "")
     assert address.startswith("http://127.0.0.1:") and address.endswith("/\n")
     assert "Ctrl-C" in err
@@ -331,14 +332,14 @@ def test_command_prints_the_address_and_ends_at_once_on_interrupt(directory):
 
 def test_command_tells_of_a_port_that_is_taken(directory, client):
     with view(directory, "--no-open", "--port", client.server.server_port) as process:
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=HANGS_S)
     assert (process.returncode, out) == (1, "")
     assert f"port {client.server.server_port} cannot be used" in err and "hint:" in err
 
 
 def test_command_tells_of_a_path_that_is_missing(tmp_path):
     with view(tmp_path / "nothing", "--no-open") as process:
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=HANGS_S)
     assert (process.returncode, out) == (1, "")
     assert "nothing" in err
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from promptness import HANGS_S
 
 RECORDS = [
     b"",
@@ -510,7 +511,7 @@ except OSError as error:
 @pytest.mark.parametrize("format", FORMATS)
 def test_full_disk_is_told_and_leaves_nothing(tmp_path: Path, format: str) -> None:
     command = [sys.executable, "-c", FULL_DISK, str(tmp_path / f"a{SUFFIX[format]}")]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
     assert result.stderr.startswith("told: StorageError: "), result.stderr
     assert "File too large" in result.stderr
     assert names(tmp_path) == []
@@ -539,7 +540,7 @@ def test_arrow_data_is_written_without_pyarrow(tmp_path: Path) -> None:
         "with sm.Writer('out.parquet') as writer: writer.write_batch(ds.take(range(100)))\n"
         "with sm.Writer('out.array_record') as writer: writer.write_rows(['a', b'b'])\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, timeout=HANGS_S)
     assert pq.read_table(tmp_path / "out.parquet").equals(TABLE.select(["text", "id"])[:100])
     assert read(tmp_path / "out.array_record") == [b"a", b"b"]
 
@@ -564,7 +565,7 @@ assert "pandas" not in sys.modules
 
 def test_plain_rows_are_written_without_pandas(tmp_path: Path) -> None:
     command = [sys.executable, "-c", FIRST_USE, str(tmp_path / "rows.parquet")]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=HANGS_S)
     rows = pq.read_table(tmp_path / "rows.parquet")
     assert rows["label"].to_pylist() == list(range(3_000))
     assert rows["score"].null_count == 2_000

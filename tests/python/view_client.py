@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from http.client import HTTPConnection
 from urllib.parse import urlencode
 
+from promptness import HANGS_S
 from shardmill.view import Session, Source, ViewServer
 
 
@@ -18,7 +19,7 @@ class Client:
 
     def request(self, target, *, method="GET", headers=None, host=None):
         """Status, headers and body; ``target`` is the whole path."""
-        connection = HTTPConnection("127.0.0.1", self.server.server_port, timeout=30)
+        connection = HTTPConnection("127.0.0.1", self.server.server_port, timeout=HANGS_S)
         try:
             connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
             for value in [self.host] if host is None else host:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 #: How long a process may take to be ready on a machine that is busy.
-PATIENCE_S = 120
+PATIENCE_S = 600
 
 # The watcher waits for the end of our pipe, which comes however we end; then it kills what it
 # stands beside.

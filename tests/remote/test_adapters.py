@@ -23,6 +23,7 @@ from obstore.store import (
     S3Store,
     from_url,
 )
+from promptness import HANGS_S
 from s3fs import S3FileSystem
 from shardmill.curate import ParquetSink, Pipeline, TableSource
 from shardmill.storage._configure import storage_options_of
@@ -240,7 +241,7 @@ class TestPickles:
             target=count_elsewhere, args=(pickled, server.access_key, server.secret_key, queue)
         )
         process.start()
-        assert queue.get(timeout=60) == len(ALL)
+        assert queue.get(timeout=HANGS_S) == len(ALL)
         process.join()
 
     def test_process_that_opened_it_keeps_its_keys(self, given, parquet):
@@ -466,7 +467,9 @@ class TestOtherFileSystems:
         queue = context.Queue()
         process = context.Process(target=failure_elsewhere, args=(pickled, queue))
         process.start()
-        assert "fsspec file system in storage_options, in each process" in queue.get(timeout=60)
+        assert "fsspec file system in storage_options, in each process" in queue.get(
+            timeout=HANGS_S
+        )
         process.join()
 
 

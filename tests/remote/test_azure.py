@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from breadth import covering
+from promptness import HANGS_S
 from shardmill.curate import Map, ParquetSink, Pipeline, TableSource
 
 from .azure_server import ACCOUNT
@@ -342,7 +343,12 @@ class TestEnvironment:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("AZURE_")}
         command = [sys.executable, "-c", self.CODE, path]
         return subprocess.run(
-            command, env=kept | environment, capture_output=True, text=True, timeout=60, check=False
+            command,
+            env=kept | environment,
+            capture_output=True,
+            text=True,
+            timeout=HANGS_S,
+            check=False,
         )
 
     def test_account_and_key_of_the_environment(self, train, azure):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from promptness import HANGS_S
 
 from . import cache_files
 
@@ -197,7 +198,7 @@ def test_directory_of_another_user_is_refused_with_its_name(train, options, serv
         }
         command = [sys.executable, "-c", OF_SOMEBODY_ELSE, train]
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=60, check=False
+            command, env=environment, capture_output=True, text=True, timeout=HANGS_S, check=False
         )
         assert done.stdout.startswith("refused Failed to use the cache directory"), done
         assert str(directory) in done.stdout and "another user" in done.stdout

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from flat_options import flat_loader
+from promptness import HANGS_S
 from shardmill.curate import (
     InterleavedParquetSource,
     Map,
@@ -287,7 +288,7 @@ class TestEnvironment:
     def run(self, code, environment, *arguments):
         command = [sys.executable, "-c", code, *map(str, arguments)]
         return subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=60, check=False
+            command, env=environment, capture_output=True, text=True, timeout=HANGS_S, check=False
         )
 
     def test_keys_of_the_environment(self, train, server, environment):

@@ -26,6 +26,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from promptness import HANGS_S
 from shardmill.arrayrecord import ArrayRecordReader, ArrayRecordWriter
 
 ROWS = 1000
@@ -174,7 +175,7 @@ def test_emulator_of_the_environment_is_asked_where_there_are_no_options(named_b
     environment = {**kept, named_by: google.endpoint}
     command = [sys.executable, "-c", code, train]
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=60, check=False
+        command, env=environment, capture_output=True, text=True, timeout=HANGS_S, check=False
     )
     assert (done.stdout.strip(), done.stderr) == (str(FILES * ROWS), "")
 
@@ -229,7 +230,7 @@ def test_token_of_the_environment_goes_to_google_only():
             for way, (endpoint, _) in zip(ways, listeners, strict=True)
         ]
         for way, process, (_, asked) in zip(ways, processes, listeners, strict=True):
-            _out, errors = process.communicate(timeout=60)
+            _out, errors = process.communicate(timeout=HANGS_S)
             assert process.returncode == 1 and "shardmill.errors" in errors, (way, errors)
             # Who needs credentials for an address looks for others, and may find none to ask with.
             assert asked or "EMULATOR" not in way, way

@@ -11,6 +11,7 @@ import pytest
 import shardmill as sm
 from breadth import covering
 from huggingface_hub import HfFileSystem
+from promptness import HANGS_S
 
 from .hub_server import LARGE, PAGE, serving_hub
 
@@ -160,7 +161,7 @@ def test_another_process_reads_the_same_commit_with_a_token_of_its_own(method, h
     queue = context.Queue()
     process = context.Process(target=first_row_elsewhere, args=(pickled, "hf_secret", queue))
     process.start()
-    assert queue.get(timeout=60) == ROWS
+    assert queue.get(timeout=HANGS_S) == ROWS
     process.join()
 
 

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from promptness import HANGS_S
+
 
 class ProcessError(AssertionError):
     """It crashed, failed or hung. ``out`` is what it had printed."""
@@ -23,7 +25,7 @@ class ProcessError(AssertionError):
 def run_python(
     code: str | Path,
     *arguments: object,
-    timeout: float = 180,
+    timeout: float = HANGS_S,
     cwd: Path | None = None,
     **environment: str,
 ) -> str:

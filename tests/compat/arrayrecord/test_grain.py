@@ -9,6 +9,7 @@ import pytest
 from breadth import IS_WHOLE
 from implementations import ORIGINAL, STRICT
 from own_process import run_python
+from promptness import HANGS_S
 
 pytest.importorskip("grain")
 
@@ -36,7 +37,7 @@ def job(
     kind: str, paths: list[str], pipelines: list[str], states: Path, restored: list[str]
 ) -> list[dict]:
     arguments = (kind, json.dumps(paths), json.dumps(pipelines), states, json.dumps(restored))
-    return json.loads(run_python(JOB, *arguments, timeout=120).splitlines()[-1])
+    return json.loads(run_python(JOB, *arguments, timeout=HANGS_S).splitlines()[-1])
 
 
 def assert_same_everywhere(

@@ -10,6 +10,7 @@ from breadth import covering, examples
 from environment import child_environment
 from file_builder import written
 from implementations import CODECS, ORIGINAL, numbered
+from promptness import HANGS_S
 from shardmill.arrayrecord import ArrayRecordReader, ArrayRecordWriter
 from shardmill.errors import Error
 
@@ -120,7 +121,10 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_killed_writer_leaves_no_visible_file_and_the_next_one_writes(tmp_path) -> None:
     path = tmp_path / "file"
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(path)], env=child_environment(), timeout=30, check=False
+        [sys.executable, "-c", KILLED, str(path)],
+        env=child_environment(),
+        timeout=HANGS_S,
+        check=False,
     )
     assert done.returncode == -signal.SIGKILL
     assert visible(tmp_path) == []
