@@ -212,7 +212,7 @@ define versions
 	$(UV) venv --quiet --clear --python $(BIN)/python $(TOOLS)/$(2)
 	$(UV) pip install --quiet --python $(TOOLS)/$(2)/bin/python --resolution $(1) -r pyproject.toml \
 		$$($(BIN)/python packaging/extras.py --without clip) \
-		$$(grep -oE '^(pytest|pytest-xdist|hypothesis|polars)==[^ ]+' requirements-dev.txt) sqlalchemy
+		$$(grep -oE '^(pytest|pytest-xdist|hypothesis|polars)==[^ ]+' requirements-dev.txt) 'sqlalchemy>=2.0.18'
 	PYTHONPATH=$(CURDIR)/python $(TOOLS)/$(2)/bin/python -m pytest -m "not slow" $(VERSIONED_TESTS)
 endef
 
