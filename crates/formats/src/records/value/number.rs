@@ -157,28 +157,30 @@ const EXACT_DIGITS: usize = 15;
 
 /// Whether `text` is an integer, of any length, that float64 rounds.
 pub(crate) fn is_rounded(text: &[u8]) -> bool {
-    text.len() > EXACT_DIGITS && is_changed::<f64>(text)
+    text.len() > EXACT_DIGITS && is_rounded_by::<f64>(text)
 }
 
 /// Whether `text` is an integer that floats of the type round, or a number beyond all of them.
 pub(crate) fn is_beyond(text: &[u8], data_type: &DataType) -> bool {
     match data_type {
-        DataType::Float32 => is_changed::<f32>(text),
-        DataType::Float64 => is_changed::<f64>(text),
+        DataType::Float32 => is_rounded_by::<f32>(trim(text)) || is_infinite::<f32>(text),
+        DataType::Float64 => is_rounded_by::<f64>(trim(text)) || is_infinite::<f64>(text),
         _ => false,
     }
 }
 
-fn is_changed<F: FromStr + Display + Into<f64>>(text: &[u8]) -> bool {
-    let Ok(text) = std::str::from_utf8(trim(text)) else { return false };
+fn is_rounded_by<F: FromStr + Display>(text: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(text) else { return false };
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text).trim_start_matches('0');
-    let is_infinite = |value: F| value.into().is_infinite();
-    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return digits.starts_with(|first: char| first.is_ascii_digit() || first == '.')
-            && digits.parse().is_ok_and(is_infinite);
-    }
     // Rust writes all digits of a float, not only those that distinguish it from its neighbors.
-    digits.parse::<F>().is_ok_and(|value| format!("{value:.0}") != digits)
+    digits.bytes().all(|byte| byte.is_ascii_digit())
+        && digits.parse::<F>().is_ok_and(|value| format!("{value:.0}") != digits)
+}
+
+/// Whether a number in digits is infinite, unlike `inf`, which says so.
+fn is_infinite<F: FromStr + Into<f64>>(text: &[u8]) -> bool {
+    let value = std::str::from_utf8(trim(text)).ok().and_then(|text| text.parse::<F>().ok());
+    value.is_some_and(|value| value.into().is_infinite()) && text.iter().any(u8::is_ascii_digit)
 }
 
 /// Whether a column of floats can hold it.

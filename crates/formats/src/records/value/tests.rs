@@ -148,6 +148,22 @@ fn timestamps_take_what_pyarrow_takes() {
 }
 
 #[test]
+fn rounded_integers_and_infinite_numbers_are_told_apart() {
+    for (text, rounded, beyond) in [
+        ("9007199254740993", true, true),
+        ("9007199254740992", false, false),
+        ("1000000000000000.0e400", false, true),
+        (" -1e400", false, true),
+        ("0.1000000000000000055", false, false),
+        ("-infinity", false, false),
+    ] {
+        let found = (is_rounded(text.as_bytes()), is_beyond(text.as_bytes(), &DataType::Float64));
+        assert_eq!(found, (rounded, beyond), "{text}");
+    }
+    assert!(is_beyond(b"16777217", &DataType::Float32) && is_beyond(b"1e39", &DataType::Float32));
+}
+
+#[test]
 fn decimals_are_exact_or_refused() {
     let Some(money) = Decimal::<Decimal128Type>::new(5, 2) else { panic!("a scale of 2") };
     for (text, value) in
