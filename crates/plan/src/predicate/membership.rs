@@ -6,9 +6,9 @@ use super::position::{Matching, Place, place};
 use crate::{Comparison, Literal};
 use ahash::AHashSet;
 use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, Float32Array, Float64Array, new_empty_array};
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, i256};
-use arrow_cast::cast;
 use arrow_ord::sort::sort;
 use arrow_schema::{ArrowError, DataType};
 use arrow_select::concat::concat;
@@ -59,13 +59,8 @@ impl Members {
                 Some(Place::NotANumber) => has_nan = true,
                 Some(Place::Among(position)) => match position.matching {
                     Matching::None => {}
-                    Matching::One => {
-                        values.extend(position.first);
-                        if is_sql && data_type.is_floating() && is_zero(literal) {
-                            let zeros = Arc::new(Float64Array::from(vec![-0.0, 0.0])) as ArrayRef;
-                            values.push(cast(&zeros, data_type)?);
-                        }
-                    }
+                    Matching::One if is_sql => values.extend(position.first.map(with_both_zeros)),
+                    Matching::One => values.extend(position.first),
                     Matching::Many => ranges.push(Limit(Place::Among(position))),
                 },
             }
@@ -96,11 +91,16 @@ impl Members {
     }
 }
 
-fn is_zero(literal: &Literal) -> bool {
-    match literal {
-        Literal::Integer(value) => *value == 0,
-        Literal::Float(value) => *value == 0.0,
-        _ => false,
+/// Zeros of both signs are equal by value, but not bitwise.
+pub(crate) fn with_both_zeros(value: ArrayRef) -> ArrayRef {
+    match value.data_type() {
+        DataType::Float32 if value.as_primitive::<Float32Type>().value(0) == 0.0 => {
+            Arc::new(Float32Array::from(vec![-0.0, 0.0]))
+        }
+        DataType::Float64 if value.as_primitive::<Float64Type>().value(0) == 0.0 => {
+            Arc::new(Float64Array::from(vec![-0.0, 0.0]))
+        }
+        _ => value,
     }
 }
 

@@ -19,7 +19,7 @@ mod strings;
 pub(crate) use arithmetic::{Values, computing_types, is_number, kernel};
 pub(crate) use cast::cast_checked;
 pub(crate) use leaf::{Leaf, Limit, Test};
-pub(crate) use membership::Members;
+pub(crate) use membership::{Members, with_both_zeros};
 pub(crate) use scaled::names_zone;
 pub(crate) use sides::{Side, Sides};
 pub(crate) use strings::{length, lower};

@@ -1,11 +1,8 @@
 //! Excludes blocks by sets of values, such as bloom filters.
 
-use crate::predicate::{Leaf, Node, Test};
+use crate::predicate::{Leaf, Node, Test, with_both_zeros};
 use crate::{Comparison, Operand, Predicate};
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type};
-use arrow_array::{Array, ArrayRef, Float32Array, Float64Array};
-use arrow_schema::DataType;
+use arrow_array::{Array, ArrayRef};
 use std::sync::Arc;
 
 /// Clears the entry of each block that is still kept but certainly contains none of the values
@@ -56,18 +53,5 @@ fn values_of(leaf: &Leaf) -> Option<ArrayRef> {
             Some(Arc::clone(&members.sorted))
         }
         _ => None,
-    }
-}
-
-/// Zeros of both signs are equal by value, but not bitwise.
-fn with_both_zeros(value: ArrayRef) -> ArrayRef {
-    match value.data_type() {
-        DataType::Float32 if value.as_primitive::<Float32Type>().value(0) == 0.0 => {
-            Arc::new(Float32Array::from(vec![-0.0, 0.0]))
-        }
-        DataType::Float64 if value.as_primitive::<Float64Type>().value(0) == 0.0 => {
-            Arc::new(Float64Array::from(vec![-0.0, 0.0]))
-        }
-        _ => value,
     }
 }
