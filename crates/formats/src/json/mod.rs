@@ -81,10 +81,6 @@ pub enum Unwritable {
     Number { column: String, row: u64, value: String },
     #[error("Row {row} has a value in column `{column}` that has no text: {reason}")]
     Value { column: String, row: u64, reason: String },
-    #[error(
-        "Row {row} has the key {key} twice in the map of column `{column}`, and JSON keeps one"
-    )]
-    Key { column: String, row: u64, key: String },
 }
 
 impl Unwritable {
@@ -98,7 +94,6 @@ impl Unwritable {
             ),
             Self::Number { .. } => Some("make it a null, or write Parquet"),
             Self::Value { .. } => None,
-            Self::Key { .. } => Some("remove one of the entries, or write Parquet"),
         }
     }
 }

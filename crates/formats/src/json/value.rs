@@ -222,14 +222,13 @@ impl ValueEncoder {
     ///
     /// # Errors
     /// [`Unwritable::Number`] for a non-finite number, if the dialect does not support it, and
-    /// [`Unwritable::Key`] for a map with two entries of one key.
+    /// [`Unwritable::Value`] for a value that it cannot spell, such as a map with a key twice.
     pub fn write(&self, row: usize, first_row: u64, out: &mut Vec<u8>) -> Result<(), Unwritable> {
         self.append(row, out).map_err(|reason| {
             let (column, row) = (self.column.clone(), first_row + row as u64);
             match reason {
                 Reason::Number(value) => Unwritable::Number { column, row, value },
                 Reason::Text(reason) => Unwritable::Value { column, row, reason },
-                Reason::Key(key) => Unwritable::Key { column, row, key },
             }
         })
     }
@@ -323,7 +322,8 @@ impl ValueEncoder {
             let written = out.get(key..).unwrap_or_default();
             // Other JSON is shown, and not read again.
             if self.dialect == Dialect::Python && !known.insert(written.to_vec()) {
-                return Err(Reason::Key(String::from_utf8_lossy(written).into_owned()));
+                let key = String::from_utf8_lossy(written);
+                return Err(Reason::Text(format!("a map has the key {key} twice")));
             }
             out.extend_from_slice(colon);
             values.append(entry, out)?;
@@ -336,7 +336,6 @@ impl ValueEncoder {
 enum Reason {
     Number(String),
     Text(String),
-    Key(String),
 }
 
 fn range_of<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>, row: usize) -> (usize, usize) {

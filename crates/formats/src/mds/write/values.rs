@@ -113,9 +113,7 @@ impl<'a> Values<'a> {
                 .extend_from_slice(bytes.get(row * width..(row + 1) * width).unwrap_or_default()),
             Form::Json(values) => {
                 values.write(row, number - row as u64, samples).map_err(|error| match error {
-                    Unwritable::Key { key, .. } => {
-                        refused(format!("a map has the key {key} twice"))
-                    }
+                    Unwritable::Value { reason, .. } => refused(reason),
                     other => refused(other.to_string()),
                 })?;
             }
