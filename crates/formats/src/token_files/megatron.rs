@@ -230,11 +230,15 @@ impl MegatronIndex {
             };
             let bytes = u64::from(tokens) * width;
             let found = u64::try_from(start).ok().filter(|start| {
-                *start >= end && start.checked_add(bytes).is_some_and(|end| end <= limit)
+                *start >= end
+                    && start.checked_add(bytes).is_some_and(|end| end <= limit)
+                    && start.is_multiple_of(width)
             });
             let Some(found) = found else {
                 let expected = if i128::from(start) < i128::from(end) {
                     format!("at least {end}, where the previous one ends")
+                } else if i128::from(start) + i128::from(bytes) <= i128::from(limit) {
+                    format!("a multiple of {width}, the bytes of a token")
                 } else {
                     let last = limit.saturating_sub(bytes);
                     format!("at most {last}, so that its {tokens} tokens end at {limit}")
@@ -242,11 +246,6 @@ impl MegatronIndex {
                 let offset = self.starts.offset(sequence);
                 return Err(self.entry(offset, "the start of a sequence", start, expected));
             };
-            if found % width != 0 {
-                let expected = format!("a multiple of {width}, the bytes of a token");
-                let offset = self.starts.offset(sequence);
-                return Err(self.entry(offset, "the start of a sequence", start, expected));
-            }
             end = found + bytes;
             spans.starts.push(found);
             spans.tokens.push(tokens);
