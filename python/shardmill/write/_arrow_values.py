@@ -38,9 +38,10 @@ def nested(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return (tuple if isinstance(value, tuple) else list)(map(nested, value))
     numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.datetime64) and value.dtype == "M8[D]":
+        return value.item()
     if numpy is None or not isinstance(value, numpy.ndarray):
-        is_day = numpy is not None and isinstance(value, numpy.datetime64)
-        return value.item() if is_day and value.dtype == "M8[D]" else value
+        return value
     if value.dtype.kind in "OSU":
         return nested(value.tolist())
     if value.ndim > 1:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
+from shardmill.write._arrow_values import is_no_time
+
 #: Python types that either fit a column exactly, or are rejected by pyarrow.
 _STRICT = ("bool", "null")
 TEXTS = ("string", "large_string", "string_view")
@@ -28,7 +30,7 @@ def first_changed(values: Sequence[Any], array: Any) -> int | None:
         return _first_of(values, (bytes, bytearray, memoryview))
     if kind in BINARIES:
         return _first_of(values, (str,))
-    if kind in _STRICT or _is_inferred(values, array) or _has_numpy_times(values, array):
+    if kind in _STRICT or _is_inferred(values, array):
         return None
     pairs = zip(values, array.to_pylist(), strict=True)
     return next(
@@ -61,8 +63,8 @@ def _is_inferred(values: Sequence[Any], array: Any) -> bool:
     import pyarrow
 
     # For mixed dates and times, or several time zones, pyarrow infers a type that loses
-    # information. It infers binaries for strings among them.
-    if _has(array.type, ("binary", "date", "time", "duration")):
+    # information. It infers binaries for strings among them. A NumPy array has one type.
+    if not _is_numpy_time(values) and _has(array.type, ("binary", "date", "time", "duration")):
         return False
     try:
         inferred = pyarrow.array(values)
@@ -77,16 +79,6 @@ def _is_inferred(values: Sequence[Any], array: Any) -> bool:
         )
     except (pyarrow.ArrowException, TypeError, ValueError, OverflowError):
         return False
-
-
-def _has_numpy_times(values: Any, array: Any) -> bool:
-    """Return whether the values are a NumPy array of times, and ``array`` holds them exactly."""
-    if not _is_numpy_time(values):
-        return False
-    import pyarrow
-
-    own = pyarrow.array(values)
-    return type(own) is type(array) and array.cast(own.type).equals(own)
 
 
 def _is_numpy_time(value: Any) -> bool:
@@ -142,8 +134,7 @@ def _is_same(value: Any, held: Any) -> bool:
 
 
 def _is_nan(value: Any) -> bool:
-    # The missing time of pandas is a datetime that does not equal itself.
-    return isinstance(value, float | datetime) and value != value
+    return is_no_time(value) or (isinstance(value, float) and math.isnan(value))
 
 
 def _is_rounded(value: float, held: float) -> bool:
