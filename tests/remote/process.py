@@ -6,8 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
-#: How long a process may take to be ready on a machine that is busy.
-PATIENCE_S = 600
+from promptness import HANGS_S
 
 # The watcher waits for the end of our pipe, which comes however we end; then it kills what it
 # stands beside.
@@ -68,7 +67,7 @@ class Process:
 
     def until(self, is_ready, what: str):
         """What ``is_ready`` gives as soon as that is true; raises when the process ends before."""
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + HANGS_S
         while True:
             # Asked first: another process may have got the port and be the one that is ready.
             is_running = self.is_running()
