@@ -120,9 +120,8 @@ impl<'a> JobReader<'a> {
                 (0..column.len()).map(|row| cells.text(row)).collect::<Result<StringArray>>()?,
             ));
         }
-        let is_declared = self.job.choice.declares(field.name());
         let has_rescued = self.columns.field_with_name(RESCUED).is_ok();
-        if is_reserved(field.name()) || is_declared || !has_rescued {
+        if is_reserved(field.name()) || self.job.choice.declares(field.name()) || !has_rescued {
             return cast_field(own, column, field.data_type());
         }
         let is_same_kind = is_json_field(field) == is_json_field(own)

@@ -24,6 +24,7 @@ pub fn parsed_json<'a, E: From<ArrowError>>(
     misfit: impl FnOnce(usize) -> E,
 ) -> Option<Result<ArrayRef, E>> {
     let mut column = Column::new(data_type, data_type)?;
+    // As for inferred types: nothing is rounded, skipped or written as a text.
     let mut growth = Growth { is_inferred: true, ..Growth::default() };
     for (row, text) in texts.enumerate() {
         let mut cursor = Cursor::new(text.unwrap_or("null").as_bytes());

@@ -81,7 +81,7 @@ pub(super) fn nullable(schema: &SchemaRef) -> SchemaRef {
 
 /// The columns of a CSV file that is added to a job: each of its values is a text too, and each
 /// date a time without a zone.
-pub(super) fn with_texts(schema: &Schema, agreed: &Schema) -> SchemaRef {
+pub(super) fn with_planned_types(schema: &Schema, agreed: &Schema) -> SchemaRef {
     let is_read_as = |known: &DataType, own: &DataType| {
         let is_date = matches!(own, DataType::Date32);
         known.is_string() || is_date && matches!(known, DataType::Timestamp(_, None))

@@ -4,7 +4,7 @@
 //! once, and the same files give the same schema and the same splits.
 
 use super::TableOptions;
-use super::columns::{check_fits, filtered, nullable, read_roots, selected, with_texts};
+use super::columns::{check_fits, filtered, nullable, read_roots, selected, with_planned_types};
 use super::passes::{PassedFiles, PlannedFile};
 use crate::Result;
 use crate::input_files::InputFiles;
@@ -158,7 +158,7 @@ impl TableInput<'_> {
                 None => file.shown(),
             });
             match texts {
-                Some(agreed) => with_texts(&own, agreed),
+                Some(agreed) => with_planned_types(&own, agreed),
                 None => own,
             }
         };

@@ -171,7 +171,7 @@ impl Error {
             }
             Self::LongBatchRow { .. } => Some(
                 "the limit is that of the batch, rounded down to multiple_of; \
-                     long=\"truncate\" or \"drop\" sets how such rows are handled",
+                 long=\"truncate\" or \"drop\" sets how such rows are handled",
             ),
             Self::BadLength { .. } => {
                 Some("lengths are finite, and at least 0; leave such rows out with a filter")

@@ -15,7 +15,8 @@ use shardmill_tokens::SpecialInText;
 use std::ops::Range;
 use std::sync::Arc;
 
-const LEAVE_OUT: &str = "on_error=\"null\" of sm.ImageOutput leaves such images out, or without pixels if their size is stated";
+const LEAVE_OUT: &str = "on_error=\"null\" of sm.ImageOutput leaves such images out, or without \
+                         pixels if their size is stated";
 
 const PLACEHOLDERS: &str = "the chat template writes a placeholder for each part of the type \
                             \"image\", and one that is spelled out in a text counts too: remove it \
